@@ -32,7 +32,7 @@ class Host:
     ip: str = ""
     goal: HostState = HostState.UP
     revocable_held: Resources = field(default_factory=Resources)
-    avoided: str = ""  # why pods rather go elsewhere
+    avoided: str = ""  # why pods prefer other hosts
 
 
 class Capacity(NamedTuple):
@@ -45,14 +45,14 @@ class Capacity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeasedHost:
-    """Free resources of one host, promised to the holder of a lease until it launches, releases or is too late."""
+    """Free resources of one host, reserved for the holder of a lease until it launches, releases, or the lease ends."""
 
     hostname: Hostname
     free: Resources
     revocable: Resources
     ports: tuple[tuple[int, int], ...] = ()  # inclusive ranges
     labels: tuple[tuple[str, str], ...] = ()
-    pod_labels: tuple[tuple[Label, int], ...] = ()  # of those that the wanted pods name -> pods there
+    pod_labels: tuple[tuple[Label, int], ...] = ()  # label named by a wanted pod -> pods there
     capacity: Resources = field(default_factory=Resources)
     is_shunned: bool = False  # pods of the job failed there: it comes last
 
@@ -62,7 +62,7 @@ class HostLease:
     lease_id: str
     hosts: tuple[LeasedHost, ...]
     refused: dict[PodShape, tuple[RefusingHosts, ...]] = field(default_factory=dict)  # where the hosts are too few
-    awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their host, should there be none
+    awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their own host
     infeasible: dict[PodShape, Infeasible] = field(default_factory=dict)  # that no host could take even if empty
     short: frozenset[PodShape] = field(default=frozenset(), compare=False)  # too little was found: not on the wire
 
@@ -74,7 +74,7 @@ class ReadyGang:
     shape: PodShape
     pods: tuple[tuple[int, int], ...]
     labels: tuple[Label, ...] = ()  # of the pods, as far as constraints of their job name them
-    desired_host: str = ""  # of a pod that stands alone: where it comes back to
+    desired_host: str = ""  # of a pod that stands alone: the host it comes back to
     desired_cluster: str = ""  # of that host
     waited_s: float = 0.0  # of a pod that stands alone: since it was admitted
     vain_count: int = 0  # of such a pod: admissions in a row for which no host was found
@@ -102,7 +102,7 @@ class ComingBack:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChoice:
-    """Clusters in the order in which hosts of them are tried, and why others are not."""
+    """Clusters in the order of trial, and why others are passed over."""
 
     order: tuple[str, ...]
     passed_over: tuple[ClusterReason, ...] = ()
@@ -138,9 +138,9 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class PlacementBatch:
-    """Result of one placement pass: what goes where under which lease, and why the rest found no host.
+    """Result of one placement pass: pods by host under a lease, and why the rest found no host.
 
-    ``unplaced``: those that found none, but for pods that rather wait for theirs.
+    ``unplaced`` leaves out pods that wait for room on their own host.
     """
 
     job_id: JobId
@@ -158,10 +158,10 @@ class PlacementBatch:
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
     launched_count: int
-    refused_count: int = 0  # no longer wanted, or already launched by an earlier call
+    refused_count: int = 0  # not wanted any more, or launched by an earlier call
     failed_count: int = 0  # the host refused; these pods get a new run
     why: PlacementReason = ()  # nothing was launched
-    requeued_count: int = 0  # gave back what they were admitted to
+    requeued_count: int = 0  # gave back their admission
 
 
 PREFETCH_MAX = 10_000
@@ -170,5 +170,5 @@ PREFETCH_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Prefetched:
-    asked_count: int = 0  # images on hosts that somebody was asked to fetch
-    is_possible: bool = True  # False: there is nobody to ask
+    asked_count: int = 0  # pairs of image and host that were requested
+    is_possible: bool = True  # False: no prefetcher is configured

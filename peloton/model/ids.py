@@ -76,7 +76,7 @@ def _number(text: str, whole: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EntityVersion:
-    """What a client of v1alpha has seen of a job; any change of it makes the client's next write fail."""
+    """The version of a job that a v1alpha client has seen; its write fails when the job has changed since."""
 
     config: int
     desired_state: int
@@ -100,7 +100,7 @@ def job_workflow_id(job_id: str) -> str:
 
 
 HOSTMGR_ROLE = "hostmgr/"
-"""And the name of a cluster: the role that its host manager leads, see ``hostmgr_role``."""
+"""Prefix of the role that the host manager of a cluster leads, see ``hostmgr_role``."""
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 

@@ -100,11 +100,11 @@ class JobProgress:
     admit_count: int = 0  # INITIALIZED pods that may be queued now
     ready_count: int = 0  # admitted pods, but for members of the gang, that wait for a host
     kill_count: int = 0  # pods that must end: goal KILLED, or a newer run wanted
-    queued_kill_count: int = 0  # of these, pods that no host has heard of
+    queued_kill_count: int = 0  # of these, pods that are on no host
     settle_again: bool = False  # the bound of one settle was reached: there is more to do at once
-    is_unwanted: bool = False  # it has ended, and its records are to go
+    is_unwanted: bool = False  # it has ended, and its records are to be deleted
     update_id: str = ""  # of the update that is under way
-    update_version: int = 0  # rises with whatever people do to the job's updates
+    update_version: int = 0  # rises with each act of people on the job's updates
     update_moves: bool = False  # the next step of the update would change something
     deadline_s: float = 0.0  # seconds until the next pod reaches its max running time; 0 = none
     gang_run: int = 0  # of the gang's first member, while the gang is between admission and running; else 0
@@ -116,10 +116,10 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """What became of a wish to queue pods."""
+    """The answer to a request to queue pods."""
 
     count: int
-    admitted_count: int = 0  # READY already, but for members of the gang; of the rest the job is told
+    admitted_count: int = 0  # READY already, without members of the gang; a wake-up follows for the rest
 
 
 @dataclass(frozen=True, slots=True)

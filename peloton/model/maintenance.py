@@ -1,4 +1,4 @@
-"""Maintenance of a host: what is wanted, where it is, and what it waits for."""
+"""Maintenance of a host: request, state and progress."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from peloton.model.times import NS_PER_S
 
 
 class MaintenanceAct(StrEnum):
-    """What an operator may ask of a host whose maintenance has begun."""
+    """What an operator may do to a host whose maintenance has begun."""
 
     COMPLETE = "COMPLETE"  # it is DOWN and may come back
-    CANCEL = "CANCEL"  # it is not DOWN yet and is to stay
+    CANCEL = "CANCEL"  # it is not DOWN yet and stays in service
     FORCE = "FORCE"  # its pods leave without grants
 
 
@@ -25,7 +25,7 @@ class MaintenanceRequest:
     hostname: Hostname
     ip: str
     at_most: int = 0  # hosts that may be away at a time for this one to begin; 0 = the installation's bound
-    deadline_s: int = 0  # after so long a drain an operator may force it
+    deadline_s: int = 0  # of drain, after which an operator may force it
     reason: str = ""
     capacity: Resources = Resources()  # noqa: RUF009 - frozen
 
@@ -41,10 +41,10 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class DrainProgress:
-    """What the last round of a drain found."""
+    """The result of the last round of a drain."""
 
     pod_count: int = 0  # on the host
-    leaving_count: int = 0  # of them told to leave
+    leaving_count: int = 0  # of them asked to leave
     blockers: tuple[Blocker, ...] = ()
     waiting_for: str = ""
 
@@ -67,7 +67,7 @@ class HostMaintenance:
     drained_from_ns: int = 0  # when its drain began; 0 = it waits for its turn
     changed_ns: int = 0
     progress: DrainProgress = DrainProgress()
-    capacity: Resources = Resources()  # noqa: RUF009 - frozen; when it was asked for: Mesos forgets hosts that are down
+    capacity: Resources = Resources()  # noqa: RUF009 - frozen; at the request: Mesos forgets hosts that are down
 
     @property
     def deadline_ns(self) -> int:
@@ -95,4 +95,4 @@ class Resident:
     job_id: JobId
     instance_id: int
     job_type: JobType
-    is_leaving: bool  # it is to end, or to run anew
+    is_leaving: bool  # it is ending, here for good or to run anew

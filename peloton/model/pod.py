@@ -54,7 +54,7 @@ class NextRun(IntEnum):
     """Why an ended instance gets another run. Values are stored."""
 
     NONE = 0  # it rests
-    REPLACE = 1  # a newer run or configuration was asked for, or it was sent away
+    REPLACE = 1  # a newer run or configuration is wanted, or it was evicted
     RETRY = 2  # it failed, and may try again
     RELAUNCH = 3  # its launch never took effect
 
@@ -82,9 +82,9 @@ class TerminationReason(StrEnum):
 
 
 class Cause(StrEnum):
-    """What ended a run, as its host or its cluster tells it, in words that belong to no cluster manager."""
+    """What ended a run, in words that belong to no cluster manager."""
 
-    PROGRAM = "its program ended"  # also when nobody says more
+    PROGRAM = "its program ended"  # also when nothing more is known
     MEMORY = "it used more memory than it may"
     DISK = "it used more disk than it may"
     LIMIT = "it used more of a resource than it may"
@@ -188,7 +188,7 @@ class PodRecord:
     desired_run_id: int
     prev_run_id: int = 0
     host: str = ""
-    desired_host: str = ""  # where the next run is to go, if it fits there
+    desired_host: str = ""  # where the next run goes if it fits
     agent_id: str = ""
     cluster: str = ""  # where its last launch was
     ports: dict[str, int] = field(default_factory=dict)
@@ -238,7 +238,7 @@ class PodEvent:
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """What a host reported of a pod, already in our words. ``time_ns`` is when it happened there."""
+    """A host's report of a pod in our words. ``time_ns``: when it happened there."""
 
     pod_id: PodId
     state: PodState

@@ -1,5 +1,5 @@
-"""Why pods wait or have to go: a rule with its numbers. Text is made of it where people read it
-(``lifecycle.reason_text``), and nobody reads text back.
+"""Why pods wait or must leave, as values: a rule with its numbers. ``lifecycle.reason_text`` makes text of them at the
+edge, and no code parses that text.
 
 Amounts are in the small units of ``Resources``. A constraint is named by its notation, ``label rack=a``.
 """
@@ -33,8 +33,8 @@ class Rule(StrEnum):
 
 
 class Reason(NamedTuple):
-    """The first rule that a gang fails. For HELD_BACK ``left`` is in seconds, and ``bound`` the number of launches of a
-    gang in vain."""
+    """The first rule that a gang fails. For HELD_BACK ``left`` is in seconds, and ``bound`` counts failed launches of
+    the gang."""
 
     rule: Rule
     pool_path: str = ""
@@ -51,7 +51,7 @@ class Reason(NamedTuple):
 
 
 class OpenEnum(StrEnum):
-    """Spelled the same on the wire; what another version says and this one does not know is the empty member."""
+    """Values are the wire's. A value that only another version knows becomes the empty member."""
 
     @classmethod
     def _missing_(cls, value: object) -> OpenEnum | None:
@@ -62,18 +62,18 @@ class HostRule(OpenEnum):
     """Why a host does not take a pod."""
 
     UNKNOWN = ""
-    EXCLUSIVE = "exclusive"  # it is kept for pods that ask for it
+    EXCLUSIVE = "exclusive"  # the host is kept for pods that ask for it
     CONSTRAINT = "constraint"  # of the pod, on labels of hosts or of the pods there
     ROOM = "room"
     REVOCABLE_ROOM = "revocable room"
     PORTS = "ports"
     NOT_OFFERED = "not offered"
-    LEASED = "leased"  # the one reason that a lease given back changes
+    LEASED = "leased"  # to another placement, until that launches or gives it back
     MAINTENANCE = "maintenance"
-    GOES_SOON = "goes soon"
+    GOES_SOON = "goes soon"  # the cluster takes the host away
     NAME_TAKEN = "name taken"  # a host of another cluster has the same
     CLOSED = "closed"  # to revocable pods, after it was hot
-    HELD = "held"  # for pods that come back
+    HELD = "held"  # room is kept for pods that come back
     AVOIDED = "avoided"  # pods failed there
     GANG_ROOM = "gang room"  # fewer members of a gang fit on these hosts than it has
     RETURN = "return"  # a pod that comes back waits for room there
@@ -122,7 +122,7 @@ _RULES = tuple(HostRule)
 
 @dataclass(frozen=True, slots=True)
 class NoHost:
-    """Like pods, or one gang, for which no host was found. Each host counts under the first rule that it fails."""
+    """Like pods, or one gang, without a host. Each host counts under the first rule that it fails."""
 
     pod_count: int
     is_gang: bool = False
@@ -130,13 +130,13 @@ class NoHost:
 
 
 class ClusterRule(OpenEnum):
-    """Why a placement puts pods nowhere in a cluster."""
+    """Why a placement uses no host of a cluster."""
 
     UNKNOWN = ""
     NO_HOST = "no host"
     SILENT = "silent"  # its host manager does not answer
     ELSEWHERE = "elsewhere"  # the pods may go to no host there
-    FAILED = "failed"  # the call did
+    FAILED = "failed"  # the call failed
     NOT_READY = "not ready"  # no pod waits for a host any more
     LEASE_LOST = "lease lost"
 
@@ -165,11 +165,11 @@ class Infeasible:
 
     cluster: str = ""  # empty where there is only one
     host_count: int = 0
-    meeting_count: int = 0  # of them those that meet the constraint, kept for others or not
-    allowed_count: int = 0  # of those the ones that are not kept for others
+    meeting_count: int = 0  # that meet the constraint, whether exclusive or not
+    allowed_count: int = 0  # of those, that are not exclusive to other pods
     constraint: str = ""
     wanted: Resources = Resources()  # noqa: RUF009 - frozen
-    largest: Resources = Resources()  # noqa: RUF009 - frozen; the most of each kind that one that is allowed has
+    largest: Resources = Resources()  # noqa: RUF009 - frozen; the most of each kind on an allowed host
 
     def within(self, cluster: str) -> Infeasible:
         return replace(self, cluster=cluster)
@@ -179,11 +179,11 @@ Infeasibility = tuple[Infeasible, ...]
 """By cluster. Empty: some host could take the pod."""
 
 
-# Back into the queue, and off their hosts.
+# Requeued, and evicted.
 
 
 class RequeueRule(OpenEnum):
-    """Why pods, or a gang, give back what they were admitted to."""
+    """Why pods, or a gang, give back their admission."""
 
     UNKNOWN = ""
     NO_HOST_IN_TIME = "no host in time"
@@ -197,8 +197,8 @@ class RequeueRule(OpenEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequeueReason:
-    """``count`` of the ``gang_size`` members are concerned. ``infeasible``: of pods that no host could take, a few
-    sorts; ``more_count`` others are not told. ``placement``: what the last one found of the others."""
+    """For ``count`` of the ``gang_size`` members. ``infeasible``: the first sorts of pods that no host could take, and
+    ``more_count`` the number of other sorts. ``placement``: the last placement's reason for the rest."""
 
     rule: RequeueRule = RequeueRule.NO_HOST_IN_TIME
     count: int = 0
@@ -211,7 +211,7 @@ class RequeueReason:
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """Why gangs are evicted and for whom.
+    """Why gangs are evicted, and for which waiting gang.
 
     Between pools ``held`` is what the victim's pool holds and ``bound`` its entitlement; inside a pool ``held`` is what
     is used of the rule's ``bound``.

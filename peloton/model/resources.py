@@ -57,15 +57,15 @@ def _ceil(value: float) -> int:
 
 
 LEAST_CPU_MILLI = 10
-"""What a pod takes that asks for nothing: a host is given no empty task."""
+"""Taken by a pod that asks for nothing: no cluster accepts a task without resources."""
 
 
 def needed(asked: Resources) -> Resources:
-    """What a pod that asks for this much takes."""
+    """What a pod with this request takes of a host."""
     return asked if any(asked) else Resources(cpu_milli=LEAST_CPU_MILLI)
 
 
 def free_share(free: Iterable[int], total: Iterable[int], need: Iterable[int]) -> int:
-    """Of the kinds that are needed the smallest free share, in millionths. A total that is not known counts as free."""
+    """The smallest free share of the needed kinds, in millionths. An unknown total counts as free."""
     amounts = zip(free, total, need, strict=True)
     return min((have * 10**6 // whole for have, whole, wanted in amounts if wanted > 0 and whole > 0), default=10**6)

@@ -1,4 +1,4 @@
-"""Updates: what a rollout of a service was asked to do, and how far it is."""
+"""Updates: the request and the progress of a service's rollout."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class UpdateSpec:
 
 @dataclass(frozen=True, slots=True)
 class UpdateKey:
-    """What a client calls an update of its own, and a digest of what it asked for: a repeat is known by both."""
+    """A client's own name for an update, and a digest of the request: both together identify a repeated call."""
 
-    text: str = ""  # "": it has no name
+    text: str = ""  # "": no name was given
     digest: str = ""
 
 
@@ -90,7 +90,7 @@ class UpdateRecord:
     key: UpdateKey = UpdateKey()
     pulsed_ns: int = 0  # when the last pulse came
     awaits_pulse: bool = False  # the last step would have gone on, had a pulse come
-    waiting_for: str = ""  # as the last step told it, while it is under way
+    waiting_for: str = ""  # by the last step, while it is under way
     created_ns: int = 0
     updated_ns: int = 0
     completed_ns: int = 0
@@ -131,9 +131,9 @@ class UpdateProgress:
     kill_count: int = 0  # of the instances that this step put in flight, those that hosts run
     rest_count: int = 0  # of the instances that this step put in flight, the others
     waiting_for: str = ""
-    look_again: bool = False  # nobody will tell when what it waits for has changed
+    look_again: bool = False  # no wake-up follows when what it waits for changes
     batch_size: int = 0
-    coming_image_count: int = 0  # images on hosts that the instances that begin next will need, and may not find
+    coming_image_count: int = 0  # pairs of image and host that the next instances need
 
     @property
     def begun_count(self) -> int:
@@ -145,19 +145,18 @@ class UpdateProgress:
 
     @property
     def milestone(self) -> str:
-        """Another one after each step that put instances in flight or changed the state, also when its answer was
-        lost: a repeated step tells the same."""
+        """Changes with each step that puts instances in flight or changes the state; a repeated step gives the same."""
         return f"{self.update_id} {self.state} {self.begun_count}"
 
     @property
     def batch(self) -> str:
-        """Another one each time that as many instances have begun as a batch has, however few at a time."""
+        """Changes each time that another batch of instances has begun, however few begin at a time."""
         return f"{self.update_id} {self.state} {self.begun_count // self.batch_size if self.batch_size else 0}"
 
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """A pod that was asked to go, or ``instance_id`` -1 for several that were refused together."""
+    """An answer of the SLA: for one pod, or with ``instance_id`` -1 for several that were refused together."""
 
     time_ns: int
     instance_id: int

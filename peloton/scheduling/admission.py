@@ -5,16 +5,16 @@ first served. A gang is admitted when it fits all of
 
 * its pool's entitlement: non-slack for ordinary gangs, slack for revocable ones;
 * its pool's reservation, if it is non-preemptible: such pods are never evicted, so they never use what is borrowed
-  (unless nobody ever is: without preemption this rule does not hold);
+  (with preemption switched off this rule does not apply);
 * its pool's controller limit, if it is a single controller pod;
 * the limit of every pool above, up to the capacity of the cluster.
 
-Only kinds that a gang asks for are compared. A head that has to wait blocks its own queue and no other. A gang larger
-than its pool may ever have (limit, reservation, controller limit, the cluster) is passed over: it would wait in vain.
+Only kinds that a gang asks for are compared. A head that has to wait blocks its own queue only. A gang larger than its
+pool may ever have (limit, reservation, controller limit, the cluster) is passed over: it could wait for ever.
 
-While evicted pods are on their way out, two ledgers are kept: what is used now, and what will be used when they have
-left. In the order of visits each gang is promised its room in the second, and is admitted when it fits the first as
-well. So room that becomes free bit by bit goes to nobody before the gang that it was made for, and nobody else waits.
+While evicted pods are leaving, two ledgers are kept: what is used now, and what will be used once they have left. In
+the order of visits each gang reserves its room in the second, and is admitted when it fits the first as well. So room
+that becomes free bit by bit is kept for the gang that it was made for, and no other gang waits for it.
 
 Work is proportional to pools with a queue plus runs admitted, whatever the number of pods.
 """
@@ -29,13 +29,14 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.model.ids import JobId
+from peloton.model.pod import PodShape
 from peloton.model.reason import Reason, Rule
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 PASSED_OVER_MAX = 100
-"""Hopeless runs that one queue is searched through in one pass; the next one blocks its queue."""
+"""Hopeless runs that are passed over per queue and pass; the next one blocks its queue."""
 
 
 class QueueKind(IntEnum):
@@ -46,7 +47,7 @@ class QueueKind(IntEnum):
     REVOCABLE = 2
     ORDINARY = 3
 
-    __hash__ = int.__hash__  # Enum's own is slow, and queues are looked up all the time
+    __hash__ = int.__hash__  # Enum's own is slow, and queues are looked up very often
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class GangRun:
 
     @property
     def is_lone_controller(self) -> bool:
-        """Only a controller that stands alone counts against the controller limit."""
+        """Only a controller of a gang of one counts against the controller limit."""
         return self.controller and self.gang_size == 1
 
     @property
@@ -87,6 +88,20 @@ class GangRun:
         return self.gang_count * self.gang_size
 
 
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What admission needs to know of a pod."""
+
+    need: tuple[int, ...]  # [R]
+    preemptible: bool
+    revocable: bool
+    controller: bool
+
+    @classmethod
+    def of(cls, shape: PodShape) -> Footprint:
+        return cls(tuple(shape.resources), shape.preemptible, shape.revocable, shape.controller)
+
+
 @dataclass(frozen=True, eq=False)
 class Usage:
     """What admitted pods hold, own amounts ``[P,R]``; total is ``non_slack + slack``."""
@@ -96,14 +111,34 @@ class Usage:
     non_preemptible: Ints
     controller: Ints
 
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        return self.non_slack, self.slack, self.non_preemptible, self.controller
+
+    def copy(self) -> Usage:
+        return Usage(*(column.copy() for column in self.columns))
+
     def without(self, part: Usage) -> Usage:
         """What is left when a part is gone."""
-        return Usage(
-            self.non_slack - part.non_slack,
-            self.slack - part.slack,
-            self.non_preemptible - part.non_preemptible,
-            self.controller - part.controller,
-        )
+        return Usage(*(mine - gone for mine, gone in zip(self.columns, part.columns, strict=True)))
+
+    def charge(self, row: int, holder: Footprint | GangRun, count: int) -> None:
+        """Count so many more pods or gangs in pool ``row``; a negative count takes them off."""
+        amounts = np.multiply(holder.need, count)
+        if holder.revocable:
+            self.slack[row] += amounts
+            return
+        self.non_slack[row] += amounts
+        if not holder.preemptible:
+            self.non_preemptible[row] += amounts
+        if holder.controller:
+            self.controller[row] += amounts
+
+    def physical(self, tree: PoolTree) -> Ints:
+        """``[P,R]`` that pools and all below them hold of hosts: the cpu of revocable pods is slack."""
+        own = self.non_slack + self.slack
+        own[:, CPU] = self.non_slack[:, CPU]
+        return tree.roll_up(own)
 
 
 Queues = Mapping[QueueKind, Sequence[GangRun]]
@@ -142,9 +177,8 @@ def admit(
 ) -> Admission:
     """Admit up to about ``pod_limit`` pods (a gang is never cut) from ``waiting``: leaf row -> its queues.
 
-    Pools are visited by row from ``begin_at`` on and round, so that the bound starves nobody. ``leaving``: the part of
-    ``usage`` that is held by evicted pods on their way out; then the visits begin at the first row, as those of
-    preemption do.
+    Pools are visited by row from ``begin_at`` on and round, so that the bound starves no pool. ``leaving``: the part of
+    ``usage`` that evicted pods still hold; with it the visits begin at the first row, as those of preemption do.
     """
     ledger = Ledger(tree, entitlement, usage, preempts)
     later = None if leaving is None else Ledger(tree, entitlement, usage.without(leaving), preempts)
@@ -172,7 +206,8 @@ def _admit_queue(
     pod_limit: int,
     notes: Admission,
 ) -> Iterator[Admitted]:
-    """Take from the front of one queue until its head has to wait. ``later``: what is used when all have left."""
+    """Take from the front of one queue until its head has to wait. ``later``: the ledger once evicted pods have
+    left."""
     passed_over = 0
     for run in runs:
         if pod_limit <= 0:
@@ -210,7 +245,7 @@ class Bound(NamedTuple):
     pool_path: str
     allowed: list[int]
     used: list[int]
-    ever: list[int] | None = None  # None: what is allowed may grow
+    ever: list[int] | None = None  # None: ``allowed`` may grow
     skip_cpu: bool = False  # the cpu of revocable pods is not physical
 
     def short(self, need: tuple[int, ...], count: int) -> Iterator[tuple[int, int]]:
@@ -250,20 +285,17 @@ def first_refusal(run: GangRun, bounds: Iterable[Bound], is_final: bool) -> Reas
 
 
 class Ledger:
-    """Usage as it changes during one pass. Lists of amounts stay the same objects, so bounds are made once."""
+    """Usage as it changes during one pass. Lists of amounts stay the same objects, so bounds are built once."""
 
     def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage, preempts: bool = True) -> None:
         self.tree = tree
         self._preempts = preempts
-        physical = usage.non_slack + usage.slack
-        physical[:, CPU] = usage.non_slack[:, CPU]
-        physical = tree.roll_up(physical)
         arrays = {
             "non_slack": usage.non_slack,
             "slack": usage.slack,
             "non_preemptible": usage.non_preemptible,
             "controller": usage.controller,
-            "physical": physical,
+            "physical": usage.physical(tree),
             "may_non_slack": entitlement.non_slack,
             "may_slack": entitlement.slack,
             "limit": tree.limit,
@@ -297,7 +329,7 @@ class Ledger:
         return (*bounds, *self._bounds_above(self.tree.ancestors[row], run.revocable))
 
     def _bounds_above(self, rows: Sequence[int], revocable: bool) -> tuple[Bound, ...]:
-        """What all pools below ``rows[0]``, the lowest of these, have in common."""
+        """The bounds of these rows, which all pools below ``rows[0]``, the lowest of them, share."""
         key = (rows[0], revocable)
         if key not in self._above:
             found: list[Bound] = []

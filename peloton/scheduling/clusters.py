@@ -1,4 +1,4 @@
-"""Which cluster is asked for hosts first, and what a cluster counts for that does not answer."""
+"""In which order clusters are asked for hosts, and how a silent cluster counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peloton.model.reason import ClusterReason, ClusterRule
 from peloton.model.resources import Resources
 
 CAPACITY_KEPT_S = 300.0
-"""So long a silent cluster counts with what it had: longer than a change of leaders or a reboot takes."""
+"""A silent cluster counts with its last capacity for so long: longer than a change of leaders or a reboot takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,9 @@ class ClusterView:
 def order_clusters(
     clusters: Sequence[ClusterView], wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]
 ) -> ClusterChoice:
-    """First the clusters to which most pods come back (``homes``: how many to each), then those with room for most of
-    the wanted pods, then by name. Passed over are those that are silent, or that no wanted pod may go to."""
+    """First the clusters to which most pods come back (``homes``: pods by cluster), then those with room for most of
+    the wanted pods, then by name. Silent clusters, and those that every wanted pod's constraint excludes, are passed
+    over."""
     passed: list[ClusterReason] = []
     tried: list[ClusterView] = []
     for cluster in sorted(clusters, key=lambda one: one.name):
@@ -41,8 +42,7 @@ def order_clusters(
 
 
 def _room(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:
-    """How often all wanted pods that may go there would fit into its free resources, in thousandths; how they are dealt
-    to hosts is not looked at."""
+    """How often all wanted pods that may go there fit into its free resources, in thousandths, whatever its hosts."""
     asked = Resources()
     for shape, count in wanted:
         if may_hold_in(shape.constraint, cluster.name):
@@ -54,12 +54,13 @@ def _room(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a cluster said last."""
+    """The last capacity that a cluster reported."""
 
     capacity: Capacity
     said_s: float
 
 
 def counts_as_known(known: Known | None, now_s: float) -> bool:
-    """Of a silent cluster. If not, it counts with what its pods hold: they keep that, and nobody gets more there."""
+    """Whether a silent cluster still counts with it; else with what its pods hold: they keep that, and no pod is
+    added."""
     return known is not None and now_s - known.said_s <= CAPACITY_KEPT_S

@@ -1,4 +1,4 @@
-"""One cycle of the resource manager: a snapshot in, a plan out. Nothing is changed here and nothing is asked for."""
+"""One cycle of the resource manager as a pure function: a snapshot in, a plan out."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from peloton.scheduling.tree import Ints, PoolTree
 
 @dataclass(frozen=True, eq=False)
 class Evictable:
-    """What a cycle looks at in which it may evict."""
+    """What a cycle needs in which it may evict."""
 
     held: Sequence[HeldRun]  # without what is leaving
-    leaving: Usage  # as ``Snapshot.leaving``, and of all other pods that will end anyway
+    leaving: Usage  # as ``Snapshot.leaving``, plus all other pods that will end anyway
     due: Set[int]  # rows that have been over their entitlement for long enough
     pod_limit: int  # pods evicted in one cycle, about
 
 
 @dataclass(frozen=True, slots=True)
 class HeldGang:
-    """A gang in a queue that is not to be admitted yet, and why. Nobody looks at it, and others pass it by."""
+    """A gang in a queue that is not admitted yet, and why; the gangs behind it pass it by."""
 
     row: int
     run: GangRun
@@ -34,7 +34,7 @@ class HeldGang:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Everything a cycle looks at. Arrays are ``[P,R]`` by the rows of ``tree``, own amounts of leaves."""
+    """All input of a cycle. Arrays are ``[P,R]`` by the rows of ``tree``, own amounts of leaves."""
 
     tree: PoolTree
     capacity: Ints  # [R] of all hosts that take pods
@@ -65,7 +65,7 @@ def plan_cycle(now: Snapshot) -> Plan:
     # 2. What may each pool use?
     entitlement = entitle(now.tree, load, now.capacity, now.slack_cpu)
 
-    # 3. Who holds more than that, or less urgent work, and must give it back to somebody who waits?
+    # 3. Which gangs, of pools above that or of lower priority, must give back room to waiting gangs?
     evictions: Sequence[Eviction] = ()
     leaving = now.leaving
     if now.evictable is not None:
@@ -75,7 +75,7 @@ def plan_cycle(now: Snapshot) -> Plan:
         if evictions:
             leaving = held_by(evictions, may.leaving)
 
-    # 4. Which gangs may go ahead? What was evicted now is free in a later cycle, for whom it was evicted.
+    # 4. Which gangs may go ahead? What step 3 evicts becomes free in a later cycle, for the gangs it was evicted for.
     admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at, leaving, now.preempts)
 
     return Plan(entitlement, admission, evictions)

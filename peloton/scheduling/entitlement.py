@@ -1,4 +1,4 @@
-"""What each pool may use now: hierarchical weighted max-min fairness, exact to the unit.
+"""The entitlement of each pool: hierarchical weighted max-min fairness, exact to the unit.
 
 From the root down, the entitlement E of a pool is dealt to its children, each kind for itself:
 
@@ -7,12 +7,12 @@ A. guarantee: ``min(demand, reservation)``, or the whole reservation where it is
    children together hold more than their parent. Admission still stops at every ancestor's limit and at the
    cluster's capacity.
 B. demand above the guarantee, by share.
-C. what nobody asked for, by share, up to each limit. What one child's limit cuts off is offered to the others again.
+C. the rest, by share, up to each limit. What one child's limit cuts off is offered to the others again.
 
 A child with share 0 takes no part in B and C. Fractions go to the largest remainder, ties to the first by path.
 
-An inner pool wants, and can take, no more than its children can: demand and limit are cut at every level on the way up,
-so nothing is handed to a subtree that cannot use it.
+Demand and limit of an inner pool are cut to what its children can use, level by level on the way up, so a subtree is
+never dealt more than it can use.
 
 The cpu of revocable pods is slack (revocable cpu of hosts), dealt in a second pass the same way; their other kinds are
 borrowed from what non-revocable pods of the same pool leave over, within the pool's slack limit.
@@ -31,7 +31,7 @@ _INT64_SAFE = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """What pools hold and want, own amounts ``[P,R]`` (not subtree sums): only leaves have any.
+    """Allocation and demand of pools, own amounts ``[P,R]`` (not subtree sums): only leaves have any.
 
     Demand is of gangs in queues; allocation of admitted pods. Slack is the revocable part; the others exclude it.
     """
@@ -71,7 +71,7 @@ def entitle(tree: PoolTree, load: Load, capacity: Ints, slack_cpu: int) -> Entit
 @dataclass(frozen=True, eq=False)
 class _Wants:
     non_slack: Ints  # [P,R] allocation plus demand, cut by the limits below
-    slack: Ints  # [P,R] what revocable pods want to borrow; cpu 0
+    slack: Ints  # [P,R] what revocable pods want to borrow; cpu is 0
     total: Ints  # [P,R] both, cut by the pool's limit
     room: Ints  # [P,R] the limit, cut by what the children can take
 
@@ -128,8 +128,8 @@ def _slack_cpu(tree: PoolTree, load: Load, slack_cpu: int) -> Ints:
 def fill(level: Level, amounts: Ints, want: Ints, weight: Ints) -> Ints:
     """Weighted max-min: per group and kind, ``min(want, lambda * weight)`` with the largest lambda that fits.
 
-    ``amounts`` ``[G,R]``, ``want`` and ``weight`` ``[K,R]``, all >= 0. Gives out everything as long as somebody with a
-    weight wants it, and nothing to weight 0.
+    ``amounts`` ``[G,R]``, ``want`` and ``weight`` ``[K,R]``, all >= 0. Gives out everything that a
+    member with a weight wants, and nothing to weight 0.
     """
     if not want.any():
         return np.zeros_like(want)
@@ -145,8 +145,8 @@ def fill(level: Level, amounts: Ints, want: Ints, weight: Ints) -> Ints:
 def _fill_segments(amount: Ints, want: Ints, weight: Ints, starts: Ints, segment: Ints) -> Ints:
     """One flat problem: segment s shares ``amount[s]`` among its members, in their order.
 
-    Drops, round by round, who is full at the level that would fill the others; what is left shares the rest in
-    proportion. Each round only raises the level, so nobody dropped ever has to come back.
+    Each round drops the members that the present level fills; the others share the rest in proportion. A round only
+    raises the level, so a dropped member never has to come back.
     """
     want = np.where(weight > 0, np.minimum(want, amount[segment]), 0)
     weight = weight // max(int(np.gcd.reduce(weight)), 1)
@@ -169,7 +169,8 @@ def _fill_segments(amount: Ints, want: Ints, weight: Ints, starts: Ints, segment
 def _water_level(
     amount: Ints, want: Ints, weight: Ints, starts: Ints, segment: Ints, is_open: Flags
 ) -> tuple[Ints, Ints, Flags]:
-    """-> per segment what the members that stay short share and the sum of their weights (at least 1); who they are."""
+    """Per segment: what the members that stay short share, and the sum of their weights (at least 1); and which they
+    are."""
     while True:
         rest = amount - np.add.reduceat(np.where(is_open, 0, want), starts)
         weights = np.maximum(np.add.reduceat(np.where(is_open, weight, 0), starts), 1)

@@ -1,4 +1,4 @@
-"""What preemption is about: what is held, what a pool decides by, and an eviction with its grounds."""
+"""The values of preemption: held gangs, a pool's policy, and an eviction with its grounds."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from peloton.model.reason import Grounds
 from peloton.scheduling.admission import GangRun, Usage
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRun:
-    """Admitted gangs of pool row ``pool``. Of a gang some members of which have ended, ``run.need`` is of the rest.
+    """Admitted gangs of pool row ``pool``. ``run.need`` leaves out members that have ended.
 
-    ``is_launched``: a host knows them; else they are READY.
+    ``is_launched``: they are on hosts; else they are READY.
     """
 
     pool: int
@@ -25,19 +23,19 @@ class HeldRun:
 
 
 class PreemptionPolicy(Protocol):
-    """What a pool decides by; see POLICIES."""
+    """By which a pool chooses its victims; see POLICIES."""
 
     def order(self, held: HeldRun) -> tuple[int, ...]:
-        """Sort key: who goes first."""
+        """Sort key: the lowest leaves first."""
         ...
 
     def may_evict(self, waiting: GangRun, held: GangRun) -> bool:
-        """Whether one gang may evict another of the same pool; must be a strict order, else they would take turns."""
+        """Whether one gang may evict another of its pool. A strict order, or they would evict each other in turn."""
         ...
 
 
 class PriorityFifo:
-    """Revocable first, READY before launched, the lowest priority first, and of equals who came last."""
+    """Revocable first, READY before launched, then the lowest priority, then the latest in the queue."""
 
     def order(self, held: HeldRun) -> tuple[int, ...]:
         run = held.run
@@ -49,7 +47,7 @@ class PriorityFifo:
 
 DEFAULT_POLICY = "PriorityFIFO"
 POLICIES: dict[str, PreemptionPolicy] = {DEFAULT_POLICY: PriorityFifo()}
-"""By the name that a pool's configuration gives its ``policy``. A new one goes here, and into the .proto's enum."""
+"""By the ``policy`` of a pool's configuration. A new one is added here and to the .proto's enum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +61,8 @@ class Eviction:
 
 
 def held_by(evictions: Sequence[Eviction], others: Usage) -> Usage:
-    """What the evicted hold, and ``others`` beside them."""
-    held = Usage(
-        *(column.copy() for column in (others.non_slack, others.slack, others.non_preemptible, others.controller))
-    )
+    """What the evicted gangs hold, added to ``others``."""
+    held = others.copy()
     for one in evictions:
-        amounts = np.multiply(one.run.need, one.run.gang_count)
-        if one.run.revocable:
-            held.slack[one.pool] += amounts
-            continue
-        held.non_slack[one.pool] += amounts
-        held.controller[one.pool] += amounts * one.run.controller
+        held.charge(one.pool, one.run, one.run.gang_count)
     return held

@@ -1,6 +1,6 @@
-"""Why pods wait, who holds what they wait for, and who lends to whom: read off a snapshot and its plan.
+"""Explanations of waiting: the rule that refuses a gang, the holders of what it lacks, and loans between pools.
 
-Nothing here decides anything: the rules and numbers are those with which ``admission`` refused.
+All of it is read off a snapshot and its plan: the rules and numbers are those with which ``admission`` refused.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from peloton.model.reason import Infeasibility, PlacementReason, Reason, Rule
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.admission import GangRun, QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
-from peloton.scheduling.tree import CPU, Ints, PoolTree
+from peloton.scheduling.tree import CPU, PoolTree
 
 HOLDERS_MAX = 3
-"""Holders of each sort that one reason names."""
+"""Jobs, and pools, that one reason names."""
 UNFIT_MAX = 5
-"""Sorts of pods that fit no host and are told."""
+"""Sorts of pods that fit no host, in one explanation."""
 NO_GANG = GangProgress(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the admitted pods of one job hold, ``[R]`` each, counted as in ``Usage``."""
+    """Amounts held by the admitted pods of one job, ``[R]`` each, counted as in ``Usage``."""
 
     job_id: JobId
     non_slack: tuple[int, ...]
@@ -42,12 +42,12 @@ class Held:
 
 
 HeldIn = Callable[[int], Sequence[Held]]
-"""Row of a leaf -> what its jobs hold."""
+"""Row of a leaf -> amounts held by its jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A job of the pool, or a whole pool when there is no job id; ``borrowed`` is above the pool's reservation."""
+    """A job of the pool, or without job id the whole pool; ``borrowed``: above the pool's reservation."""
 
     pool_path: str
     amount: int
@@ -57,7 +57,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The first of ``gang_count`` like gangs has ``gangs_ahead`` before it in its queue."""
+    """Like gangs that wait for one reason; ``gangs_ahead`` are before the first of them in its queue."""
 
     row: int
     pool_path: str
@@ -75,7 +75,7 @@ class Wait:
 
 
 def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
-    """Everything in the queues of a leaf, in the order of visits; what the plan admits waits for the next cycle."""
+    """All gangs in the queues of a leaf, in the order of visits; those that the plan admits wait for the next cycle."""
     path, notes = now.tree.paths[row], plan.admission
     going = {
         (chosen.run.job_id, chosen.run.start): chosen.gang_count for chosen in notes.admitted if chosen.pool == row
@@ -108,9 +108,9 @@ def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
 
 
 def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Holder, ...]:
-    """Who holds what the gang, or the one in front of it, waits for: jobs of its pool, or pools; a few of the largest.
+    """The largest holders of what the gang, or the one in front of it, waits for: jobs of its pool, or pools.
 
-    Whom an entitlement keeps waiting is told both: jobs of its own pool, and pools with more than their reservation.
+    Of an entitlement both are holders: jobs of the own pool, and pools with more than their reservation.
     """
     reason = wait.cause
     if reason.is_final or reason.kind not in RESOURCE_KINDS or reason.pool_path not in now.tree.paths:
@@ -134,7 +134,8 @@ def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Hol
 
 
 def _rivals(now: Snapshot, plan: Plan, row: int, kind: int) -> list[int]:
-    """Pools beside this one and above, up to the first that is entitled to its limit: nobody further away matters."""
+    """Siblings of this pool and of those above, up to the first that is entitled to its limit: others take nothing
+    away."""
     tree, found, at = now.tree, list[int](), row
     while at != 0 and plan.entitlement.total[at, kind] < tree.limit[at, kind]:
         found += _siblings(tree, at)
@@ -149,19 +150,12 @@ def _jobs(jobs: Sequence[Held], columns: Sequence[str], kind: int, path: str) ->
 
 
 def _pools(now: Snapshot, rows: Sequence[int], kind: int) -> tuple[Holder, ...]:
-    tree, used = now.tree, physical(now)[:, kind].tolist()
+    tree, used = now.tree, now.usage.physical(now.tree)[:, kind].tolist()
     largest = sorted((-used[row], row) for row in rows if used[row] > 0)
     return tuple(
         Holder(tree.paths[row], -amount, borrowed=max(-amount - int(tree.reservation[row, kind]), 0))
         for amount, row in largest[:HOLDERS_MAX]
     )
-
-
-def physical(now: Snapshot) -> Ints:
-    """[P,R] what pods of each subtree hold of hosts; the cpu of revocable pods is slack and not counted."""
-    used = now.usage.non_slack + now.usage.slack
-    used[:, CPU] = now.usage.non_slack[:, CPU]
-    return now.tree.roll_up(used)
 
 
 def others(tree: PoolTree, row: int) -> list[int]:
@@ -179,8 +173,8 @@ def _is_below(tree: PoolTree, row: int, above: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """An amount above a pool's reservation, or what it leaves of it. ``wanted_back``: what of it a lender waits for,
-    and is entitled to."""
+    """An amount that a pool holds above its reservation, or leaves unused of it. ``wanted_back``: the part that a
+    lender waits for and is entitled to."""
 
     kind: str
     pool_path: str
@@ -199,21 +193,22 @@ class Loans:
 
 
 def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
-    """What a pool holds above its reservation and who leaves theirs, and the reverse. STATIC ones are not lent."""
+    """What a pool borrows and from which pools, or lends and to which. STATIC reservations are not lent."""
     tree = now.tree
-    above = physical(now) - tree.reservation  # [P,R]
+    held = now.usage.physical(tree)
+    above = held - tree.reservation  # [P,R]
     above[np.logical_and(tree.static, above < 0)] = 0
-    demand = tree.roll_up(now.demand)  # of slack nobody is entitled to anything back
+    demand = tree.roll_up(now.demand)  # slack is not lent
     rest = others(tree, row)
     found: dict[str, list[Loan]] = {"borrowed": [], "lenders": [], "lent": [], "borrowers": []}
     for kind, name in enumerate(RESOURCE_KINDS):
         mine = int(above[row, kind]) if row else 0
         theirs = sorted((-abs(int(above[at, kind])), at) for at in rest if int(above[at, kind]) * mine < 0)
         if not theirs:
-            continue  # nobody at the other end
+            continue  # there is no other side
         found["borrowed" if mine > 0 else "lent"].append(Loan(name, tree.paths[row], abs(mine)))
         sort = "lenders" if mine > 0 else "borrowers"
-        is_over = mine > 0 and physical(now)[row, kind] > plan.entitlement.total[row, kind]
+        is_over = mine > 0 and held[row, kind] > plan.entitlement.total[row, kind]
         for amount, at in theirs[:HOLDERS_MAX]:
             wanted = min(int(demand[at, kind]), -amount) if is_over else 0
             found[sort].append(Loan(name, tree.paths[at], -amount, wanted))
@@ -221,7 +216,7 @@ def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
 
 
 class Obstacle(StrEnum):
-    """Why pods wait in no queue, and do not run either."""
+    """Why pods that do not run are in no queue."""
 
     MAXIMUM_RUNNING = "maximum of running instances"
     NO_HOST = "no host"

@@ -1,8 +1,7 @@
-"""Does a host take a pod? The only judge: of a lease, of a placement, and of whether any host ever could.
+"""Whether a host takes a pod: the one judge for leases, for placement, and for whether any host ever could.
 
-Rules come in this order, and the first that fails is the reason: whom the host is kept for, what the constraint asks of
-its labels, room, ports, what the constraint asks of the pods that are there. Hosts alike are judged once.
-"""
+Rules in this order, of which the first that fails is the reason: the host's exclusive label, the constraint on labels
+of the host, room, ports, the constraint on labels of the pods there. Hosts that are alike are judged once."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ PORTS_MAX = 2**16
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """All of a host that decides, or of hosts alike."""
+    """All that decides about a host, or about hosts that are alike."""
 
     labels: Labels
     free: Resources
@@ -39,8 +38,8 @@ class HostView:
 
 
 def misfit(shape: PodShape, host: HostView, pods: PodLabels | None = NO_PODS) -> Misfit | None:
-    """The first rule that keeps the pod off the host; None: it fits. ``pods``: those there by label, None: whatever
-    they are."""
+    """The first rule that keeps the pod off the host; None: it fits. ``pods``: those on the host by label; None: pods
+    there do not matter."""
     constraint = shape.constraint
     return (
         label_misfit(constraint, host.labels)
@@ -70,7 +69,7 @@ def room_misfit(shape: PodShape, host: HostView) -> Misfit | None:
         kind, wanted, left = next(each for each in zip(RESOURCE_KINDS, need, free, strict=True) if each[1] > each[2])
         is_revocable = shape.revocable and kind == "cpu"
         return Misfit(HostRule.REVOCABLE_ROOM if is_revocable else HostRule.ROOM, kind, wanted, left)
-    if not host.is_on_offer:  # had it less free, that were the reason: it would be asked for
+    if not host.is_on_offer:  # after room: for lack of room, more of it is requested
         return Misfit(HostRule.NOT_OFFERED)
     if host.port_count < shape.port_count:
         return Misfit(HostRule.PORTS, wanted=shape.port_count, left=host.port_count)
@@ -83,7 +82,7 @@ def free_for(shape: PodShape, host: HostView) -> Resources:
 
 
 def room(shape: PodShape, host: HostView) -> int:
-    """How many such pods there is room for, by the amounts alone."""
+    """How many such pods have room, by the amounts alone."""
     rooms = [have // need for have, need in zip(free_for(shape, host), needed(shape.resources), strict=True) if need]
     if shape.port_count:
         rooms.append(host.port_count // shape.port_count)
@@ -93,8 +92,8 @@ def room(shape: PodShape, host: HostView) -> int:
 def room_beside(
     constraint: Constraint, labels: Labels, pods: Mapping[Label, int], own: Collection[Label], at_most: int
 ) -> int:
-    """How many pods with the labels ``own`` may follow each other before the constraint refuses the next. Beyond the
-    largest count that it names its verdict no longer changes."""
+    """How many pods with the labels ``own`` may be added before the constraint refuses the next. Above the largest
+    count that the constraint names its verdict no longer changes."""
     most = max((leaf.count for leaf in leaves(constraint) if isinstance(leaf, PodLabel)), default=0)
     for step in range(min(at_most, most + 2)):
         there = {label: pods.get(label, 0) + (step if label in own else 0) for label in {*pods, *own}}
@@ -104,7 +103,7 @@ def room_beside(
 
 
 def by_key(pods: Iterable[tuple[Label, int]]) -> dict[str, dict[str, int]]:
-    """Pods by label in the form that constraints want."""
+    """Pods by label in the form that constraints take."""
     found: dict[str, dict[str, int]] = {}
     for (key, value), count in pods:
         found.setdefault(key, {})[value] = count
@@ -116,7 +115,7 @@ def by_key(pods: Iterable[tuple[Label, int]]) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class HostKind:
-    """Hosts alike in their labels and in what they have when they are empty."""
+    """Hosts with the same labels and the same capacity."""
 
     capacity: Resources
     labels: Labels = field(hash=False)
@@ -128,8 +127,8 @@ class HostKind:
 
 
 def infeasible(shape: PodShape, hosts: Iterable[HostKind]) -> Infeasible | None:
-    """Why none of these hosts could ever take the pod; None when one could, or when there are no hosts at all. What is
-    free does not matter here, and neither do pods that are somewhere: both change."""
+    """Why none of these hosts could ever take the pod; None when one could, or when there are no hosts at all. Free
+    room and pods on hosts do not matter: both change."""
     total = meeting = allowed = 0
     largest = Resources()
     for kind in hosts:

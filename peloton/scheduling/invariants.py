@@ -1,6 +1,6 @@
-"""What must hold around every cycle, as sentences about what does not: the object, the rule and the numbers.
+"""Invariants of a cycle: each check yields a sentence per fault with the object, the rule and the numbers.
 
-The simulation asks for it in every step, and the resource manager after each cycle when it is told to.
+The simulation checks them in every step, and the resource manager after each cycle when a setting says so.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 
 def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
-    """What has grown above a bound from the snapshot to ``after``: limits, the capacity of the cluster, entitlements,
-    reservations of non-preemptible pods, slack.
+    """Usage that grew above a limit, the capacity, an entitlement, a reservation of non-preemptible pods or the slack.
 
-    What is above one already (hosts were lost, a limit was cut) may stay, and must not grow.
+    Usage that was above before (hosts were lost, a limit was cut) may stay so, but must not grow.
     """
     tree, before, may = now.tree, now.usage, plan.entitlement
     limit = tree.limit.copy()
     limit[0] = now.capacity
-    yield from grown(tree, "the limit", physical(tree, before), physical(tree, after), limit)
+    yield from grown(tree, "the limit", before.physical(tree), after.physical(tree), limit)
     leaf = tree.is_leaf[:, None]
     columns = [
         ("the entitlement", before.non_slack, after.non_slack, may.non_slack),
@@ -39,13 +38,6 @@ def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
         yield f"revocable cpu of {slack} was admitted, hosts have {now.slack_cpu}"
 
 
-def physical(tree: PoolTree, usage: Usage) -> Ints:
-    """``[P,R]`` that pools and all below them hold of hosts: the cpu of revocable pods is slack."""
-    own = usage.non_slack + usage.slack
-    own[:, CPU] = usage.non_slack[:, CPU]
-    return tree.roll_up(own)
-
-
 def grown(tree: PoolTree, what: str, old: Ints, new: Ints, bound: Ints) -> Iterator[str]:
     for row, kind in zip(*((new > old) & (new > bound)).nonzero(), strict=True):
         held = f"{RESOURCE_KINDS[kind]} of {tree.paths[row]} grew from {old[row, kind]} to {new[row, kind]}"
@@ -53,7 +45,7 @@ def grown(tree: PoolTree, what: str, old: Ints, new: Ints, bound: Ints) -> Itera
 
 
 def wrong_evictions(now: Snapshot, plan: Plan) -> Iterator[str]:
-    """Evicted gangs that may not be evicted, or of which it is not said why; and more of them than was asked for."""
+    """Evictions of gangs that are not preemptible, or for their own job."""
     for one in plan.evictions:
         run = one.run
         if not run.preemptible:

@@ -86,7 +86,7 @@ class PortDealer:
         self._range, self._next = 0, self._ranges[0][0] if ranges else 0
 
     def deal(self, count: int) -> tuple[int, ...]:
-        """The next ports; the caller knows that there are enough."""
+        """The next ports; the caller has checked that there are enough."""
         ports: list[int] = []
         while len(ports) < count:
             if self._next > self._ranges[self._range][1]:

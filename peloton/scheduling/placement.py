@@ -2,9 +2,8 @@
 
 Gangs first, whole or not at all; then single pods, all of one shape at once. Hosts are filled in the order of the lease
 (PACK_HOST), levelled out over the pods of this batch (SPREAD_JOB), or taken by the largest free share (EMPTIEST_HOST).
-Hosts on which pods of the job failed take what the others leave.
-Revocable pods take the revocable cpu of a host and its ordinary memory, disk and gpu. What a batch places is taken from
-the hosts before the next shape looks at them.
+Hosts on which pods of the job failed come last. Revocable pods take the revocable cpu of a host and its ordinary
+memory, disk and gpu. Each shape is placed on what the shapes before it left.
 
 ``PodLabel`` constraints count the pods that were on a host at the lease, and those that this batch puts there.
 """
@@ -26,16 +25,16 @@ from peloton.scheduling.fit import HostView, by_key, label_misfit, misfit, room_
 from peloton.scheduling.packing import PortDealer, emptiest, pack, port_count, room_for, spread
 from peloton.scheduling.tree import CPU, Flags, Ints
 
-SHAPES_TOLD_MAX = 3
-"""Shapes of which it is told why no host takes them; others are counted."""
+SHAPES_EXPLAINED_MAX = 3
+"""Shapes for which the reasons of the hosts are given; the others are counted."""
 
 
 def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
     """Place what fits. Equal arguments give equal placements."""
     hosts = _Hosts(lease.hosts)
-    gangs, waiting = _put_back(hosts, gangs, dict(lease.awaited))
+    gangs, waiting = _place_returning(hosts, gangs, dict(lease.awaited))
     unplaced_count, unplaced = len(waiting), list[Unplaced]()
-    found = [_waits_for_return(waiting)] if waiting else []
+    found = [_awaits_return(waiting)] if waiting else []
     shape_count = len(found)
     for shape, labels, pods, is_gang in _batches(gangs):
         placed = hosts.put(shape, labels, pods, is_gang)
@@ -43,7 +42,7 @@ def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> Placem
         if left:
             unplaced_count += left
             shape_count += 1
-            if len(found) < SHAPES_TOLD_MAX:
+            if len(found) < SHAPES_EXPLAINED_MAX:
                 refused = ((one.misfit, one.host_count) for one in lease.refused.get(shape, ()))
                 found.append(NoHost(left, is_gang, merged(chain(hosts.refusing(shape, labels, left), refused))))
             named = pods[:1] if is_gang else pods[placed:]
@@ -53,15 +52,15 @@ def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> Placem
     return PlacementBatch(job_id, lease.lease_id, hosts.placements(), unplaced_count, reason, tuple(unplaced))
 
 
-def _waits_for_return(hosts: Sequence[Hostname]) -> NoHost:
+def _awaits_return(hosts: Sequence[Hostname]) -> NoHost:
     return NoHost(len(hosts), hosts=(RefusingHosts(len(set(hosts)), Misfit(HostRule.RETURN)),))
 
 
-def _put_back(
+def _place_returning(
     hosts: _Hosts, gangs: Sequence[ReadyGang], awaited: Mapping[int, Hostname]
 ) -> tuple[list[ReadyGang], list[Hostname]]:
-    """Pods that come back go to their hosts before others choose. -> who is left to go anywhere, and the hosts of those
-    that rather wait for theirs."""
+    """Place pods that come back to a host there, before the others. Returns the gangs that may go anywhere, and the
+    hosts of the pods that wait for room on theirs."""
     left: list[ReadyGang] = []
     waiting: list[Hostname] = []
     for gang in gangs:
@@ -104,7 +103,7 @@ def _batches(gangs: Sequence[ReadyGang]) -> Iterator[_Batch]:
 
 
 class _Hosts:
-    """The hosts of one lease as arrays ``[H]`` and ``[H,R]``, and what was put on them."""
+    """The hosts of one lease as arrays ``[H]`` and ``[H,R]``, and the pods placed on them."""
 
     def __init__(self, hosts: Sequence[LeasedHost]) -> None:
         self.hosts = hosts
@@ -114,7 +113,7 @@ class _Hosts:
         self.ports_free = np.array([port_count(host.ports) for host in hosts], np.int64)
         self.pods_held = np.zeros(len(hosts), np.int64)
         self._shunned = np.array([host.is_shunned for host in hosts], np.bool_)
-        # Hosts alike in their labels, the name aside: [H] of which kind each is, and the labels of each kind.
+        # A kind is all hosts with the same labels, the name aside: [H] kind of each host, and the labels by kind.
         kinds: dict[tuple[Label, ...], int] = {}
         nameless = (tuple(label for label in host.labels if label[0] != HOSTNAME_LABEL) for host in hosts)
         self._kind_of = [kinds.setdefault(labels, len(kinds)) for labels in nameless]
@@ -177,8 +176,8 @@ class _Hosts:
         return room
 
     def refusing(self, shape: PodShape, labels: _Labels, left: int) -> Iterator[tuple[Misfit, int]]:
-        """Each host under the first rule that it fails, as they are now; those that fail none have too little room for
-        the gang of ``left`` pods."""
+        """Hosts by the first rule that they fail now. Hosts that fail none together lack room for the gang of ``left``
+        pods."""
         free, keys = self._free_for(shape), self._keys(shape.constraint)
         pods_on = self._pods_with_each(pod_labels_named(shape.constraint))
         alike: dict[tuple[int, ...], list[int]] = {}
@@ -236,7 +235,7 @@ class _Hosts:
         return {label: self._pods_with(label).tolist() for label in sorted(labels)}
 
     def _allowed(self, constraint: Constraint | None) -> Flags:
-        """[H] by their labels; what pods are there does not matter here."""
+        """[H] by the labels of the hosts alone."""
         found = self._is_allowed.get(constraint)
         if found is None:
             keys = self._keys(constraint)
@@ -245,7 +244,7 @@ class _Hosts:
         return found
 
     def _keys(self, constraint: Constraint | None) -> list[int]:
-        """[H] equal for hosts whose labels are alike to the constraint."""
+        """[H] equal for hosts whose labels the constraint cannot tell apart."""
         return [-1 - at for at in range(len(self.hosts))] if mentions(constraint, HOSTNAME_LABEL) else self._kind_of
 
     def _labels_of(self, key: int) -> Labels:

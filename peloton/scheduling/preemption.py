@@ -1,22 +1,22 @@
-"""Which admitted gangs must give their resources back, and for whom.
+"""Which admitted gangs must give their resources back, and to which waiting gangs.
 
-Waiting gangs are gone through as admission does it, on what will be used when those that are leaving already have
-left. One that does not fit may evict
+Waiting gangs are visited in the order of admission, and compared with what will be used once all evicted pods have
+left. A gang that does not fit may evict
 
-* between pools: preemptible gangs of a pool that has held more than its entitlement for some time (``due``), as long
-  as it still does, and only in kinds of which it does: non-slack against non-slack, slack against slack. The waiting
-  gang is within its own pool's entitlement; what it lacks is room in the cluster, or below a limit further up;
+* between pools: preemptible gangs of a pool that has held more than its entitlement for several rounds (``due``), as
+  long as it still does, and only in the kinds it holds too much of: non-slack for non-slack, slack for slack. The
+  waiting gang is within its own pool's entitlement; it lacks room in the cluster, or below a limit further up;
 * inside a pool: preemptible gangs of lower priority, when the pool itself has no room (entitlement, limit,
-  controller limit). Only gangs whose queue is not visited earlier: those would be back before it.
+  controller limit). Gangs of a queue that is visited earlier are left out: they would be admitted again first.
 
-Candidates are taken in the order of their pool's policy until the waiting gangs fit; in the end they are given back in
-the reverse order as far as these still fit. A gang that would not fit anyway evicts nobody, so that without anybody
-waiting for just these resources nothing is evicted. Gangs leave whole. Who waits in a queue that is visited earlier
-will be there first if it fits when somebody has left: room is made for both, or not at all.
+Candidates are taken in the order of their pool's policy until the waiting gangs fit; at the end they are given back in
+the reverse order as far as the waiting gangs still fit. A gang that cannot be made to fit evicts nothing, and gangs
+leave whole. A gang that waits in an earlier queue takes freed room first if it fits: room is made for both, or not at
+all.
 
-It does not go back and forth: admission keeps within entitlements, which depend on what pools hold and want together,
-so a pool that was brought down to its entitlement cannot take back what it gave; and in a pool only a higher priority
-evicts a lower one.
+Preemption comes to rest: admission keeps within entitlements, which depend on what pools hold and want together, so a
+pool that was brought down to its entitlement cannot take back what it gave; and in a pool only a higher priority evicts
+a lower one.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def preempt(
     due: Set[int],
     pod_limit: int,
 ) -> list[Eviction]:
-    """At most ``pod_limit`` pods to be evicted; a gang that needs more waits until less is lacking.
+    """Choose at most ``pod_limit`` pods to evict; a gang that needs more waits until it lacks less.
 
-    ``usage`` and ``held`` are without what is leaving already. ``due``: rows that have been over their entitlement for
-    long enough. ``waiting`` as for ``admit``.
+    ``usage`` and ``held`` leave out pods that are leaving already. ``due``: rows that have been over their entitlement
+    for long enough. ``waiting`` as for ``admit``.
     """
     if not held or not waiting:
         return []
@@ -121,7 +121,7 @@ class _Selection:
         self.earlier = EarlierQueues(ledger)
         self._pods_left = pod_limit
         self._picks: list[_Pick] = []
-        self._kept: dict[int, dict[int, tuple[Bound, set[int]]]] = {}  # what must hold in the end, and in which kinds
+        self._kept: dict[int, dict[int, tuple[Bound, set[int]]]] = {}  # bounds to keep at the end, with kinds
         candidates = [_Candidate(one, one.run.gang_count) for one in held if one.run.preemptible]
         candidates.sort(key=lambda one: (_policy(ledger.tree, one).order(one.held), one.held.pool, one.held.run.job_id))
         self._due = [one for one in candidates if one.held.pool in due]
@@ -159,8 +159,8 @@ class _Selection:
             kinds |= {k for k, amount in enumerate(run.need) if amount and not (bound.skip_cpu and k == CPU)}
 
     def _most(self, row: int, run: GangRun, rest: int, bounds: Sequence[Bound]) -> int:
-        """More of the ``rest`` than this cannot be served: what the pool itself has room for, were all evicted that
-        may be."""
+        """An upper bound of how many of the ``rest`` can be served: what the pool itself would have room for if every
+        candidate were evicted."""
         own = [one for one in self._own.get(row, ()) if one.left and self._yields(row, run, one)]
         if self._pods_left <= 0 or rest == 0 or not (own or self._due):
             return 0
@@ -183,24 +183,24 @@ class _Selection:
         return _policy(self.ledger.tree, one).may_evict(waiting, held)
 
     def _make_room(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound]) -> list[_Pick] | None:
-        """Evict until ``count`` gangs fit beside those that will be there first; None, and nothing changed, when they
+        """Evict until ``count`` gangs fit beside those of earlier queues; None, with nothing changed, when they
         cannot."""
         picks: list[_Pick] = []
-        first: list[EarlierAdmission] = []
+        earlier: list[EarlierAdmission] = []
         while True:
             self._inside(row, run, count, bounds, picks)
             if _shortages(bounds, run, count):
                 self._between(row, run, count, bounds, picks)
             if _shortages(bounds, run, count) or _pods(picks) > self._pods_left:
-                self.earlier.undo(first)
+                self.earlier.undo(earlier)
                 self._undo(picks)
                 return None
-            came = self.earlier.admit_fitting()
-            if not came:
+            admitted = self.earlier.admit_fitting()
+            if not admitted:
                 break
-            first += came
-        for one in first:
-            self._keep(one.run, self.ledger.bounds(one.line.row, one.run))
+            earlier += admitted
+        for one in earlier:
+            self._keep(one.run, self.ledger.bounds(one.queue.row, one.run))
         return picks
 
     def _inside(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
@@ -213,11 +213,11 @@ class _Selection:
                 self._pick(row, run, one, short, True, picks)
 
     def _between(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
-        """Also keeps the list of candidates short: a pool that has given all it must does not come back into it."""
+        """Also drops candidates of pools that are over their entitlement no more: such pools stay so."""
         short = _shortages(bounds, run, count)
         mine = self._own_columns(row) - {id(self.ledger.amounts("physical", row))}
         if any(id(bound.used) in mine for bound, _, _ in short):
-            return  # what it lacks is its own pool's: nobody else can give that
+            return  # its own pool lacks it, and no other pool can give that
         is_over: dict[tuple[int, bool], bool] = {}
         useless = 0
         for one in self._due:
@@ -278,7 +278,7 @@ class _Selection:
         return True
 
     def _what_helps(self, one: _Candidate, short: Sequence[Shortage], is_inside: bool) -> list[Shortage]:
-        """The shortages that an eviction of the candidate makes smaller, and may."""
+        """The shortages that evicting the candidate is allowed to reduce, and does."""
         held = one.held.run
         counted = {id(used): skips_cpu for used, skips_cpu in self.ledger.columns(one.held.pool, held)}
         over = None if is_inside else self._over(one.held)
@@ -303,7 +303,7 @@ class _Selection:
             pick.candidate.left += pick.count
 
     def evictions(self) -> list[Eviction]:
-        """What is left to evict when everything that can be has been given back."""
+        """The picks that remain after those that turned out to be unnecessary are given back."""
         for pick in reversed(self._picks):
             count = self._room_for(pick)
             self.ledger.take(pick.candidate.held.pool, pick.candidate.held.run, count)
@@ -311,11 +311,11 @@ class _Selection:
             pick.candidate.left += count
         merged: dict[tuple[int, str], _Pick] = {}
         for pick in self._picks:
-            whom = (id(pick.candidate), pick.grounds.for_job)
-            if whom in merged:
-                merged[whom].count += pick.count
+            key = (id(pick.candidate), pick.grounds.for_job)
+            if key in merged:
+                merged[key].count += pick.count
             elif pick.count:
-                merged[whom] = pick
+                merged[key] = pick
         kept = {id(pick.candidate): pick.candidate.held.run.gang_count for pick in merged.values()}
         found: list[Eviction] = []
         for pick in merged.values():
@@ -324,7 +324,7 @@ class _Selection:
         return found
 
     def _room_for(self, pick: _Pick) -> int:
-        """How many of the picked gangs may stay although all that were served fit."""
+        """How many of the picked gangs may stay while every gang that was served still fits."""
         run, count = pick.candidate.held.run, pick.count
         for used, skips_cpu in self.ledger.columns(pick.candidate.held.pool, run):
             for bound, kinds in self._kept.get(id(used), {}).values():
@@ -344,7 +344,7 @@ def _is_other(row: int, waiting: GangRun, one: _Candidate) -> bool:
 
 
 def _columns(run: GangRun) -> tuple[str, str]:
-    """Names of what a run is counted in, and of what its pool may hold of that."""
+    """Names of the column that counts a run, and of its pool's bound for it."""
     return ("slack", "may_slack") if run.revocable else ("non_slack", "may_non_slack")
 
 
@@ -357,7 +357,7 @@ def _shortages(bounds: Sequence[Bound], run: GangRun, count: int) -> list[Shorta
 
 
 def _eviction(pick: _Pick, kept: int) -> Eviction:
-    """The picked gangs after the first ``kept`` of the run: who came last goes first."""
+    """The picked gangs after the first ``kept`` of the run: the last in the queue leave first."""
     held = pick.candidate.held
     run = replace(held.run, start=held.run.start + kept * held.run.gang_size, gang_count=pick.count)
     return Eviction(held.pool, run, held.is_launched, pick.grounds)

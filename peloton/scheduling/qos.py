@@ -1,12 +1,11 @@
 """Which revocable pods leave a host that is hot, or that has less slack than they hold.
 
-A host is corrected when several measurements in a row say the same. Pods leave by lowest priority, the youngest of them
-first, until the rest fits; who would not help at all stays. What pods use that are on their way out already counts as
-gone. Ordinary pods are never looked at.
+A host is corrected when several measurements in a row agree. Pods of the lowest priority leave first, the youngest
+first among equals, until the rest fits; pods whose leaving would not help stay. The use of pods that are leaving
+already counts as gone. Ordinary pods never leave.
 
-After it was hot a host is closed to revocable pods for a while, twice as long each time it happens again: pods that
-use more than they ask for would otherwise come back to the same host, make it hot, and leave, for ever.
-"""
+A host that was hot is closed to revocable pods for a while, twice as long each time it happens again: pods that use
+more than they ask for would otherwise come back, make the host hot again, and leave, for ever."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ class RevocablePod:
 
 @dataclass(frozen=True, slots=True)
 class HostWatch:
-    """What is remembered of a host between measurements."""
+    """The state of a host between measurements."""
 
     hot_count: int = 0
     short_count: int = 0
@@ -69,13 +68,13 @@ class HostWatch:
         return now_s < self.closed_until_s
 
     def is_idle(self, now_s: float) -> bool:
-        """Nothing of it matters any more."""
+        """It can be forgotten."""
         return not (self.hot_count or self.short_count) and now_s >= self.closed_until_s + self.closed_for_s
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """One pod that is to leave, and why."""
+    """A pod that must leave, and why."""
 
     pod_id: PodId
     why: QosReason
@@ -98,7 +97,7 @@ def is_due(watch: HostWatch, policy: QosPolicy) -> bool:
 def corrections(
     watch: HostWatch, load: HostLoad, pods: Sequence[RevocablePod], policy: QosPolicy
 ) -> tuple[Correction, ...]:
-    """Who leaves now. ``pods`` are all revocable pods of the host."""
+    """The pods that leave now. ``pods`` are all revocable pods of the host."""
     needs = _needs(watch, load, [pod for pod in pods if pod.is_leaving], policy)
     if watch.short_count >= policy.sample_count:
         load = replace(load, held=sum(pod.held for pod in pods if not pod.is_leaving))
@@ -126,7 +125,7 @@ def after(watch: HostWatch, made: Sequence[Correction], now_s: float, policy: Qo
 
 
 def _needs(watch: HostWatch, load: HostLoad, leaving: Sequence[RevocablePod], policy: QosPolicy) -> dict[QosRule, int]:
-    """By how much a hot host is above its target, without what is leaving."""
+    """By how much a hot host is above its target, without pods that are leaving."""
     if watch.hot_count < policy.sample_count:
         return {}
     found = {}
@@ -138,7 +137,7 @@ def _needs(watch: HostWatch, load: HostLoad, leaving: Sequence[RevocablePod], po
 
 
 def _kinds(load: HostLoad) -> list[tuple[QosRule, int, int]]:
-    """Cause, used, total of what the host has."""
+    """Rule, used and total of each kind that the host has."""
     kinds = [
         (QosRule.HOT_CPU, load.used.cpu_milli, load.total.cpu_milli),
         (QosRule.HOT_MEMORY, load.used.memory_mib, load.total.memory_mib),
@@ -147,7 +146,7 @@ def _kinds(load: HostLoad) -> list[tuple[QosRule, int, int]]:
 
 
 def _part(pod: RevocablePod, cause: QosRule) -> int:
-    """What the pod's leaving does for it."""
+    """By how much the pod's leaving helps against the cause."""
     if cause is QosRule.LESS_SLACK:
         return pod.held
     return pod.used.cpu_milli if cause is QosRule.HOT_CPU else pod.used.memory_mib
@@ -160,7 +159,5 @@ def _order(pod: RevocablePod) -> tuple[int, int, str]:
 def _reason(rule: QosRule, load: HostLoad, policy: QosPolicy) -> QosReason:
     if rule is QosRule.LESS_SLACK:
         return QosReason(rule, load.hostname, load.held, load.slack)
-    is_cpu = rule is QosRule.HOT_CPU
-    used = load.used.cpu_milli if is_cpu else load.used.memory_mib
-    total = load.total.cpu_milli if is_cpu else load.total.memory_mib
+    used, total = next((used, total) for kind, used, total in _kinds(load) if kind is rule)
     return QosReason(rule, load.hostname, used, total, policy.hot_percent)

@@ -21,7 +21,7 @@ CALL_TIMEOUT_S = 20.0
 PREFETCH_TIMEOUT_S = 5.0
 FREE_TIMEOUT_S = 2.0
 JUDGE_TIMEOUT_S = 2.0
-"""Nice to know: who explains why a job waits does not wait longer for it."""
+"""Short: an explanation does without this answer rather than wait for it."""
 NAME = "host manager"
 
 
@@ -100,7 +100,7 @@ class HostManagerClient:
         return Capacity(*map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered)))
 
     def free(self) -> Resources:
-        """What is free there and leased to nobody."""
+        """Room that is free there and not leased."""
         with translate_rpc_errors(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(with_free=True), timeout=FREE_TIMEOUT_S)
         return messages.resources_from_wire(answer.free)

@@ -1,4 +1,4 @@
-"""What the drains of hosts wait for, and who is told when it may have come."""
+"""Which jobs the drains of hosts wait for, so that a change of a job wakes the right drains."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from peloton.model.reason import SlaRefusal
 from peloton.ports import HostLifecycles, PodLifecycles
 
 REFUSAL_S = 5.0
-"""A refusal holds so long, unless its job changes before."""
+"""How long a refusal is remembered, unless its job changes before."""
 
 
 class DrainWatch:
-    """Implements ``ports.PodLifecycles``: passes on which jobs changed, and wakes the drains that wait for them.
+    """Implements ``ports.PodLifecycles``: passes changes of jobs on, and wakes the drains that wait for these jobs.
 
-    A job that changed may let one pod go: of all hosts that were refused, the first is woken; what it gets or not
-    changes the job again, or is remembered for the others. So a drain of many hosts asks an SLA as often as it changes,
-    not as often as there are hosts.
+    A changed job may grant one more pod, so of all hosts that it refused only the first is woken. A grant changes the
+    job again, and a refusal is remembered for the other hosts. So the drains of many hosts ask an SLA once per change,
+    not once per host.
     """
 
     def __init__(self, jobs: PodLifecycles, hosts: HostLifecycles, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +33,7 @@ class DrainWatch:
         self._refusals: dict[JobId, tuple[float, SlaRefusal]] = {}  # until when it holds, reason
 
     def watch(self, hostname: Hostname, leaving: Collection[JobId] = (), refused: Collection[JobId] = ()) -> None:
-        """What the drain of a host waits for from now on; nothing: it is over."""
+        """Jobs that the drain of a host waits for from now on; none: the drain is over."""
         with self._lock:
             for known, jobs in ((self._leaving, leaving), (self._refused, refused)):
                 known.pop(hostname, None)
@@ -41,7 +41,7 @@ class DrainWatch:
                     known[hostname] = frozenset(jobs)
 
     def refusal(self, job_id: JobId) -> SlaRefusal | None:
-        """Why the SLA refused last, if it would again; else None, and the caller asks now and notes the answer."""
+        """The SLA's last refusal while it holds; else None, and the caller asks the SLA and notes its answer."""
         with self._lock:
             until_s, refusal = self._refusals.get(job_id, (0.0, None))
             if refusal and self._clock() < until_s:
@@ -50,7 +50,7 @@ class DrainWatch:
             return None
 
     def note_refusal(self, job_id: JobId, refusal: SlaRefusal) -> None:
-        """The answer to a question, unless the job changed since it was asked."""
+        """Remember a refusal, unless the job changed since the SLA was asked."""
         with self._lock:
             if job_id in self._asking:
                 self._asking.discard(job_id)

@@ -1,7 +1,7 @@
-"""The port to a cluster: what the host manager needs of Mesos, of Kubernetes, or of whatever runs pods on hosts.
+"""The port to a cluster: all that the host manager needs of Mesos, of Kubernetes, or of another cluster manager.
 
-A driver announces hosts with their room, and what becomes of pods; it launches, kills, acknowledges, reconciles and
-drains. ``tests/conformance/driver`` says what every driver must do; ``memory`` is the smallest that does it.
+A driver announces hosts with their room, and reports pods; it launches, kills, acknowledges, reconciles and drains.
+``tests/conformance/driver`` defines what every driver must do; ``memory`` is the smallest one.
 
 Words of one cluster (offers, agents, nodes, watches) stay in its driver. ``host_id``, ``room_id`` and tokens are the
 driver's own, and opaque to all others.
@@ -34,24 +34,24 @@ class Capabilities:
     """What this cluster can do beyond running pods on hosts."""
 
     shares_room: bool = False
-    """Room that is announced to us is kept from other users of the cluster until we give it back."""
+    """Announced room is withheld from other users of the cluster until we give it back."""
     has_revocable_room: bool = False
     measures_use: bool = False
     """``samples_of`` says what pods use."""
     serves_files: bool = False
     """``sandbox`` and ``output_tail`` read what pods wrote on their hosts."""
     settles_s: float = 0.0
-    """So long after a session began all hosts have come that the cluster knew before."""
+    """How long after the begin of a session hosts may take to come back that the cluster knew before."""
 
 
-# What a driver announces.
+# Events of a driver.
 
 
 @dataclass(slots=True)
 class RegisteredHost:
-    """A host of the cluster and all that it has, whatever is free there."""
+    """A host of the cluster and its capacity."""
 
-    host_id: str  # another one when the machine has been replaced; stored with pods as ``agent_id``
+    host_id: str  # changes when the machine is replaced; stored with pods as ``agent_id``
     hostname: Hostname
     ip: str
     capacity: Resources
@@ -59,7 +59,7 @@ class RegisteredHost:
     labels: dict[str, str]
     revocable_held: Resources = NOTHING
     state: HostState = HostState.UP
-    withdrawn: str = ""  # why it takes nothing: what an operator of the cluster did
+    withdrawn: str = ""  # why it takes no pods: an act of an operator of the cluster
     held: Resources = NOTHING  # by pods of whoever uses the cluster
 
     @property
@@ -69,8 +69,8 @@ class RegisteredHost:
 
 @dataclass(slots=True)
 class Room:
-    """What we may use of one host now. Several of one host add up; each is used once, as a whole: what a launch leaves
-    of it is announced anew."""
+    """An amount of one host that we may use now. Rooms of one host add up. A launch uses a room as a whole, and the
+    cluster announces the rest anew."""
 
     room_id: str
     hostname: Hostname
@@ -79,29 +79,29 @@ class Room:
     revocable: Resources
     ports: Ports
     labels: Mapping[str, str]
-    goes_ns: int = 0  # when the cluster takes the host away for maintenance; 0 = not
+    goes_ns: int = 0  # when the cluster takes the host away; 0 = it does not
 
 
 @dataclass(slots=True)
 class PodReport:
-    """What the cluster says of a pod."""
+    """The cluster's report of a pod."""
 
     pod: str  # its id, as text: it need not be one of ours
-    told: str  # the state in our words, or the cluster's word where we have none
-    read: Callable[[], PodStatus | None]  # called when it is stored: nearly all answers say what is known
+    state_text: str  # our state, or the cluster's word where we have none
+    read: Callable[[], PodStatus | None]  # only called to store it: nearly all answers repeat what is known
     token: Token = ()  # it comes again until it is acknowledged; empty: it comes once
     is_answer: bool = False  # to ``reconcile``
 
     @property
     def status(self) -> PodStatus | None:
-        """None: nothing of it can be stored."""
+        """None: it has nothing to store."""
         return self.read()
 
 
 class UseSample(NamedTuple):
     """Counters of one process group on a host."""
 
-    key: str  # the same at each look
+    key: str  # the same in each sample
     pod_id: PodId | None  # None: not a pod of ours
     cpu_s: float  # used since it began
     at_s: float  # when that was measured
@@ -110,7 +110,7 @@ class UseSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """Files of a pod, and who serves them."""
+    """Files of a pod, and the addresses that serve them."""
 
     address: str  # host:port
     paths: tuple[str, ...]
@@ -135,35 +135,35 @@ class DriverEvents(Protocol):
     def room_withdrawn(self, room_ids: Sequence[str]) -> None: ...
 
     def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
-        """Gives up room that came until then (monotonic) and that nobody uses or has leased, but for so much that is
-        kept; the driver gives it back to the cluster."""
+        """Gives up unused, unleased rooms that came until then (monotonic), except ``kept`` of them; the driver returns
+        them to the cluster."""
         ...
 
     def reported(self, report: PodReport) -> None: ...
 
     def host_returned(self) -> None:
-        """A host came back to a control plane that did not know what runs there: pods that must end are told again."""
+        """A host came back to a control plane that did not know its pods: kills are repeated there."""
 
     def refused(self, why: str) -> None:
-        """The cluster will not have us until somebody changes a setting."""
+        """The cluster refuses us until a setting changes."""
 
 
-# What a driver is asked.
+# Calls to a driver.
 
 
 @dataclass(frozen=True, slots=True)
 class RoomWish:
-    """A lease that could be better, or is as good as can be."""
+    """The result of a lease, from which the driver decides whether to request more room."""
 
     holder: Holder
-    shapes: Sequence[PodShape]  # of the pods that it is for
-    short: frozenset[PodShape]  # those of which it found too little room
+    shapes: Sequence[PodShape]  # of the wanted pods
+    short: frozenset[PodShape]  # without enough room
     is_poor: bool  # pods of the job failed on some of its hosts
-    may_fit: Callable[[Sequence[PodShape]], bool]  # some host has room for one of these, announced to us or not
+    may_fit: Callable[[Sequence[PodShape]], bool]  # whether a host has room for one, announced or not
 
 
 class PodTemplate:
-    """Pods of one configuration of a job, made once. Compared by identity: a driver keeps what it makes of one."""
+    """Pods of one configuration of a job. Compared by identity: a driver caches what it derives from one."""
 
     def __init__(self, job: JobRecord, pool_path: str, config: task_pb2.TaskConfig) -> None:
         self.job = job
@@ -192,7 +192,7 @@ class PodLaunch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """All room that is announced of a host, taken for one launch."""
+    """All announced room of a host, taken for one launch."""
 
     hostname: Hostname
     host_id: str
@@ -218,8 +218,8 @@ class HostAddress(NamedTuple):
 
 
 class ClusterDriver(Protocol):
-    """One session with one cluster at a time. Any thread may call; an OSError means that the cluster was not told, or
-    that it is not known whether it was: the caller repeats, or reconciles."""
+    """One session with one cluster at a time. Any thread may call. After an OSError the call may or may not have
+    reached the cluster: the caller repeats it, or reconciles."""
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -241,49 +241,48 @@ class ClusterDriver(Protocol):
     # Room.
 
     def want_room(self, wish: RoomWish) -> bool:
-        """After each lease. Returns whether room has come meanwhile, so that another lease may find more."""
+        """Called after each lease. Returns whether room has come meanwhile, so that another lease may find more."""
         ...
 
     def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        """A lease found enough for pods of these shapes."""
+        """A lease found enough room for these shapes."""
 
     def return_room(self, room_ids: Sequence[str]) -> None:
-        """Claimed, and perhaps not used: what is left of it is announced anew."""
+        """Gives claimed room back; what was not used of it is announced anew."""
 
     # Pods.
 
     def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
-        """Uses up the claims. Returns pods that the cluster certainly did not take, and why; of others it reports. A
-        claim without pods is given back. Raises OSError when it is not known what arrived."""
+        """Uses up the claims. Returns pods that the cluster certainly did not take, and why; it reports the others. A
+        claim without pods is given back. Raises OSError when it is unknown what arrived."""
         ...
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
-        """Ends them within the grace of their templates; of each, also of one that is not known, an end is reported.
-        Raises OSError."""
+        """Ends them within the grace of their templates. The end of each is reported, also of unknown ones. Raises
+        OSError."""
 
     def acknowledge(self, tokens: Sequence[Token]) -> None:
         """Raises OSError; then the reports come again."""
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
-        """Have the cluster report of these, or, without any, of all that it knows of us. Of a pod whose host may still
-        come there may be no answer yet. Raises OSError."""
+        """Has the cluster report these pods, or without any all of ours that it knows. For a pod whose host may still
+        come back the answer may be missing. Raises OSError."""
 
     # Hosts.
 
     def drain(self, hosts: Sequence[HostAddress]) -> None:
-        """All hosts that are to be taken down, told every few seconds; the cluster may tell its other users. Raises
-        OSError."""
+        """Announces all hosts that go down, every few seconds; the cluster may tell its other users. Raises OSError."""
 
     def take_down(self, host: HostAddress) -> None:
-        """The host leaves the cluster; what still runs there is lost. May be repeated. Raises OSError."""
+        """The host leaves the cluster, and pods still on it are lost. May be repeated. Raises OSError."""
 
     def bring_up(self, host: HostAddress) -> None:
-        """It is drained no more, whether it was down or not. May be repeated. Raises OSError."""
+        """Ends the drain of the host, whether it is down or not. May be repeated. Raises OSError."""
 
-    # What pods wrote and use.
+    # Output and use of pods.
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
-        """Of all pods on the host. Raises OSError, ValueError when the host does not answer, or not with numbers."""
+        """Of all pods on the host. Raises OSError when it does not answer, ValueError when its answer is broken."""
         ...
 
     def output_tail(self, pod: PodOnHost, limit_bytes: int) -> bytes:
@@ -297,7 +296,7 @@ class ClusterDriver(Protocol):
     # Chores.
 
     def tend(self) -> None:
-        """What the driver has to do now and then, on the caller's thread. Raises OSError, and what storage does."""
+        """The driver's periodic work, on the caller's thread. Raises OSError, and what storage does."""
 
     @property
     def tend_in_s(self) -> float:

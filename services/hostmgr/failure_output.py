@@ -1,7 +1,7 @@
-"""Why a pod failed, in its own words: the last lines of its stderr are added to its message.
+"""Adds the last lines of stderr to the message of a failed pod.
 
-Best effort, beside the way of statuses: a host that does not answer costs a failed pod these lines and nothing else.
-When thousands fail in a minute the first ones are enough to see why, so the number read per second is bounded.
+Best effort, apart from the path of statuses: when a host does not answer, only these lines are missing. When thousands
+of pods fail in a minute the first few show why, so the number read per second is bounded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FailureOutput:
         self._thread.join()
 
     def take(self, statuses: Sequence[PodStatus]) -> None:
-        """Committed statuses; those for whom there is no room are left out."""
+        """Committed statuses; those that find the queue full are left out."""
         for status in statuses:
             if status.state is PodState.FAILED and status.agent_id:
                 try:

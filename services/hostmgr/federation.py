@@ -1,5 +1,5 @@
-"""The host managers of all clusters, seen as one. Each call goes to the clusters that it concerns; one that is away
-holds nobody up who does not need it."""
+"""The host managers of all clusters behind one interface. Each call goes to the clusters that it concerns; a silent
+cluster delays only calls that need it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FREE_AGE_MAX_S = 5.0
-"""What is free in which cluster is asked so often, while there are several."""
+"""How old the known free amounts per cluster may be, when there are several clusters."""
 HELD_AGE_MAX_S = 60.0
-NOBODY = "no hostmgr leads at present"
+NO_LEADER = "no hostmgr leads at present"
 
 
 class HostManagers:
-    """Implements ``ports.HostManager``, ``ports.HostKeepers`` and ``ports.ImagePrefetcher``, and tells the capacity.
+    """Implements ``ports.HostManager``, ``ports.HostKeepers`` and ``ports.ImagePrefetcher``, and sums up the capacity.
 
-    A lease is known here as ``<cluster>/<its id there>``.
+    Leases are named ``<cluster>/<id in the cluster>``.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class HostManagers:
         pods: HeldResources,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clusters``: all that there are -> address of the host manager, empty while none leads."""
+        """``clusters``: all clusters -> address of the host manager, empty while none leads."""
         self._clusters = clusters
         self._client = client
         self._hosts, self._pods = hosts, pods
@@ -79,8 +79,8 @@ class HostManagers:
         return replace(lease, lease_id=f"{cluster}/{lease.lease_id}")
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        """Refused at once by a cluster that nobody leads while another one is led: the lease is lost, and pods that an
-        earlier call launched there are no longer READY."""
+        """Refuses all pods when the cluster has no leader and another cluster has one: the lease is lost, and pods that
+        an earlier call launched are no longer READY."""
         cluster, own_id = self._of_lease(lease_id)
         clusters = self._clusters()
         if any(clusters.values()) and not clusters.get(cluster):
@@ -92,13 +92,13 @@ class HostManagers:
         self._client(cluster).release(own_id)
 
     def _of_lease(self, lease_id: str) -> tuple[str, str]:
-        """A lease from before there were several clusters is one of the only one."""
+        """A lease without a cluster is of a time when there was only one."""
         cluster, is_ours, own_id = lease_id.partition("/")
         return (cluster, own_id) if is_ours else (next(iter(self._led())), lease_id)
 
     def kill_running(self, job_id: JobId) -> int:
-        """In every cluster that answers: the job looks again for what is left in others. Raises Unavailable when none
-        does."""
+        """Kills in every cluster that answers; the job repeats the call for the others. Raises Unavailable when none
+        answers."""
         return sum(self._each(self._led(), lambda cluster: self._client(cluster).kill_running(job_id)))
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
@@ -118,7 +118,7 @@ class HostManagers:
         return self._client(cluster)
 
     def _each(self, clusters: Collection[str], ask: Callable[[str], T]) -> list[T]:
-        """Answers of the clusters that give one; raises Unavailable when there are some and none does."""
+        """Answers of the clusters that give one; raises Unavailable when clusters were asked and none answered."""
         answers: list[T] = []
         faults: list[Unavailable] = []
         for cluster in clusters:
@@ -134,11 +134,11 @@ class HostManagers:
         """All clusters, at least one of them with a host manager."""
         clusters = self._clusters()
         if not any(clusters.values()):
-            raise Unavailable(NOBODY)
+            raise Unavailable(NO_LEADER)
         return clusters
 
     def _free_of(self, clusters: Mapping[str, str]) -> Mapping[str, Resources]:
-        """What was free a moment ago, less what was leased from here since."""
+        """Free amounts of a moment ago, less what was leased through us since."""
         with self._lock:
             now_s = self._clock()
             if now_s - self._free_asked_s < FREE_AGE_MAX_S:
@@ -164,7 +164,7 @@ class HostManagers:
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
         """Pods that no host of any cluster could take even if it were empty, and why. Raises Unavailable when a cluster
-        does not answer: its hosts might."""
+        does not answer: one of its hosts might take them."""
         answers = {cluster: self._client(cluster).judge(shapes) for cluster in sorted(self._led())}
         is_one = len(answers) == 1
         return {

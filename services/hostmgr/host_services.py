@@ -24,7 +24,7 @@ from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.maintenance import HostMaintainer
 
 Uses = Callable[[], Mapping[Hostname, Use]]
-"""What hosts use, as far as it is measured."""
+"""Measured use by host; hosts that are not measured are missing."""
 
 NO_POOLS = "host pools not enabled"
 HOSTS_PER_CALL_MAX = 1_000
@@ -33,7 +33,7 @@ NUMBERS = {state: host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in H
 
 
 class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
-    """v0 HostService. There are no host pools, and what is about them answers so."""
+    """v0 HostService. There are no host pools: calls about them are UNIMPLEMENTED."""
 
     def __init__(self, pool: HostPool, maintainer: HostMaintainer, uses: Uses, deadline_s: int) -> None:
         self._pool = pool
@@ -93,7 +93,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
 
 
 def _each(request: Any, act: Callable[[str], object]) -> None:
-    """The host of the call; or each of the deprecated list, going on after errors and telling all of them."""
+    """Act on the host of the call, or on each of the deprecated list; one error names all that failed."""
     if request.hostname:
         act(request.hostname)
         return
@@ -179,7 +179,7 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
 
 
 def _checked(hostnames: Sequence[str]) -> list[str]:
-    """Each once, in the order of the call."""
+    """Names without repetitions, in the order of the call. Raises InvalidArgument."""
     if not hostnames or not all(hostnames):
         raise InvalidArgument("no host is named" if not hostnames else "a host without a name")
     if len(hostnames) > HOSTS_PER_CALL_MAX:

@@ -1,4 +1,4 @@
-"""What hosts use: two looks at a counter make a rate."""
+"""Measured use of hosts: two samples of a counter make a rate."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ class _Counter:
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """One look at one host. ``is_news``: some counter has moved on since the look before, so that this is a
-    measurement of its own."""
+    """One sample of one host. ``is_news``: some counter has advanced since the sample before."""
 
     counters: Mapping[str, _Counter] = field(default_factory=dict)
     is_news: bool = False
@@ -35,8 +34,8 @@ class HostUse:
         return {counter.pod_id: counter.use for counter in self.counters.values() if counter.pod_id is not None}
 
 
-def look(before: HostUse, samples: Sequence[UseSample]) -> HostUse:
-    """The next look. What is seen for the first time has no rate of cpu yet, and counts as using none."""
+def next_use(before: HostUse, samples: Sequence[UseSample]) -> HostUse:
+    """The next sample. A group that is new in it has no cpu rate yet, and counts as using none."""
     counters: dict[str, _Counter] = {}
     is_news = False
     for key, pod_id, cpu_s, at_s, memory_mib in samples:

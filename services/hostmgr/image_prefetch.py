@@ -1,4 +1,4 @@
-"""Images fetched ahead: whoever has hosts fetch them, if anybody has. No driver of a cluster does."""
+"""Prefetching of images on hosts, through an HTTP endpoint if one is configured: drivers of clusters do not do it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peloton.ports import ImagePrefetcher
 
 TIMEOUT_S = 3.0
 CALLS_MAX = 4
-"""At a time; the host manager's threads have better things to do than to wait for an endpoint that hangs."""
+"""At a time, so that an endpoint that hangs does not take all threads of the host manager."""
 _CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 
 
@@ -28,7 +28,7 @@ class NoPrefetcher:
 
 class HttpPrefetcher:
     """Implements ``ports.ImagePrefetcher`` on an endpoint that takes ``{"images": [{"image", "hosts"}]}`` and has hosts
-    fetch them, as minicluster's does. It answers at once; what becomes of the downloads is nobody's business here."""
+    fetch them, as minicluster's does. It answers at once; the result of the downloads is not reported."""
 
     def __init__(self, url: str) -> None:
         """Raises InvalidArgument."""

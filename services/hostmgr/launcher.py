@@ -1,4 +1,4 @@
-"""Launches: committed first, then told to the cluster, so that none starts twice and none gets lost."""
+"""Launches: committed first, then sent to the cluster, so that no pod starts twice and none gets lost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from peloton.model.job import JobRecord
 from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
 from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.in_flight import InFlight
 from services.hostmgr.pod_templates import TemplateCache
-from services.hostmgr.reconcile import InFlight
 from services.hostmgr.status_writer import StatusWriter
 from services.storage.jobs.jobs import Jobs
 from services.storage.pods.host_pods import HostPods
@@ -32,13 +32,13 @@ class Launcher:
         pool: HostPool,
         driver: ClusterDriver,
         writer: StatusWriter,
-        in_flight: InFlight,
+        in_flight: InFlight[PodId],
         release: Callable[[str], None],
         unsettled: Callable[[], None],
         chore: Callable[[], None],
     ) -> None:
-        """``release``: gives a lease back. ``unsettled`` hears that some pods are not known to have arrived; ``chore``
-        that the driver has something to do."""
+        """``release`` gives a lease back. ``unsettled`` is called when it is unknown whether pods arrived, ``chore``
+        when the driver has work."""
         self._jobs, self._pods = jobs, pods
         self._cluster = cluster
         self._pool = pool
@@ -51,8 +51,8 @@ class Launcher:
         self._templates = templates
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        """Commit, then tell the cluster. Pods that an earlier call committed are refused here, so nothing starts twice;
-        pods that the cluster does not take after the commit are stored as LOST and get a new run."""
+        """Commit, then send to the cluster. Pods that an earlier call committed are refused, so none starts twice; pods
+        that the cluster does not take after the commit are stored as LOST and get a new run."""
         if why := self._driver.unready:
             raise Unavailable(why)
         job = self._jobs.get(job_id)
@@ -66,7 +66,7 @@ class Launcher:
             with self._in_flight.launching(pods):
                 taken, failed = self._launch(job, usable, claims)
         except Exception as error:
-            # Not known what was committed and what arrived.
+            # It is unknown what was committed and what arrived.
             self._driver.return_room([room_id for claim in claims.values() for room_id in claim.room_ids])
             self._unsettled()
             if isinstance(error, OSError):
@@ -78,7 +78,7 @@ class Launcher:
     def _launch(
         self, job: JobRecord, placements: Sequence[Placement], claims: dict[Hostname, Claim]
     ) -> tuple[set[int], list[PodId]]:
-        """Instances that were committed, and of those the pods that the cluster did not get."""
+        """Instances that were committed, and of them the pods that the cluster did not take."""
         templates = self._templates.of_job(job, [pod.instance_id for p in placements for pod in p.pods])
         hosts = {hostname: claim.host_id for hostname, claim in claims.items()}
         rows = [
@@ -90,9 +90,9 @@ class Launcher:
         taken = self._pods.mark_launched(job.job_id, rows, time.time_ns(), self._cluster) if rows else set()
         launched = [(i, run, host, templates[i].labels) for i, run, host, _, _ in rows if i in taken]
         self._pool.pods_launched(job.job_id, launched)
-        return taken, self._tell(job.job_id, placements, claims, templates, taken)
+        return taken, self._send(job.job_id, placements, claims, templates, taken)
 
-    def _tell(
+    def _send(
         self,
         job_id: JobId,
         placements: Sequence[Placement],
@@ -100,7 +100,7 @@ class Launcher:
         templates: dict[int, PodTemplate],
         taken: set[int],
     ) -> list[PodId]:
-        """Returns the pods that the cluster did not get."""
+        """Returns the pods that the cluster did not take."""
         launches = [
             HostLaunch(
                 claims[placement.hostname],
@@ -120,5 +120,5 @@ class Launcher:
 
 
 def launch_refused(pod_id: PodId, why: str, now_ns: int) -> PodStatus:
-    """What we report ourselves of a pod that the cluster did not take, or that it was not told of."""
+    """Our own report of a pod that the cluster did not take, or was not sent."""
     return PodStatus(pod_id, PodState.LOST, now_ns, message=why, reason=REASON_LAUNCH_REFUSED, cause=Cause.ROOM_GONE)

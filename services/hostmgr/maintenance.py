@@ -1,6 +1,5 @@
-"""Maintenance of hosts, on the side that leads the cluster: the rows say what is wanted and how far it is, this keeps
-leases and launches off hosts that go, asks pods to leave, and has the driver tell the cluster. Workflows say when to
-do what."""
+"""Maintenance of hosts of one cluster. Rows hold the request and the progress, and a workflow calls the steps. The
+maintainer keeps leases and launches off the hosts, asks pods to leave, and has the driver tell the cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ log = logging.getLogger(__name__)
 
 CHORES_PERIOD_S = 10.0
 NOT_A_HOST = "host is not a Peloton agent"
-"""The original's words, which clients look for; what follows names the host."""
+"""The original's text, which clients search for; the host name follows."""
 
 
 class Disrupts(Protocol):
@@ -59,7 +58,7 @@ class Disrupts(Protocol):
 
 
 class HostMaintainer:
-    """Implements ``ports.HostKeeper`` in process, and what operators ask."""
+    """Implements ``ports.HostKeeper`` in process, and the requests of operators."""
 
     def __init__(
         self,
@@ -86,19 +85,19 @@ class HostMaintainer:
         self._refresh()  # before anything is leased
 
     def start(self) -> None:
-        """Once the core has started. Wakes every maintenance: wake-ups may have died with a predecessor."""
+        """Call after the core has started. Wakes every maintenance: wake-ups may have died with a predecessor."""
         self._thread.start()
-        self._tell(self._maintenance.all(self.cluster))
+        self._wake(self._maintenance.all(self.cluster))
 
     def stop(self) -> None:
         self._stopping = True
         self._wanted.set()
         self._thread.join()
 
-    # What operators ask.
+    # Requests of operators.
 
     def request(self, requests: Sequence[MaintenanceRequest]) -> list[HostMaintenance]:
-        """All of the hosts, or none; their ip is filled in here. Raises Aborted, Unavailable while no host is known."""
+        """All of the hosts, or none; fills in their ip. Raises Aborted, and Unavailable while no host is known."""
         known = {host.hostname for host in self._maintenance.all(self.cluster)}
         placed: dict[Hostname, MaintenanceRequest] = {}
         for request in requests:
@@ -112,8 +111,8 @@ class HostMaintainer:
             placed[request.hostname] = request
         hosts = self._maintenance.request(self.cluster, list(placed.values()), self.away_max(), time.time_ns())
         self._changed(hosts)
-        everybody = self._maintenance.all(self.cluster)
-        return [self._told(host, everybody) for host in hosts]
+        maintained = self._maintenance.all(self.cluster)
+        return [self._with_turn(host, maintained) for host in hosts]
 
     def steer(self, hostnames: Sequence[str], act: MaintenanceAct) -> list[HostMaintenance]:
         """All of the hosts, or none. Raises NotFound, Aborted."""
@@ -125,7 +124,7 @@ class HostMaintainer:
     def hosts(self) -> list[HostMaintenance]:
         """Those in maintenance, in the order of the requests."""
         hosts = self._maintenance.all(self.cluster)
-        return [self._told(host, hosts) for host in hosts]
+        return [self._with_turn(host, hosts) for host in hosts]
 
     def away_max(self) -> int:
         return away_max(self.host_count(), self._share)
@@ -133,15 +132,15 @@ class HostMaintainer:
     def host_count(self) -> int:
         return self._pool.host_count()
 
-    # Steps of the workflow: each does nothing unless it is the next one.
+    # Steps of the workflow. Each does nothing unless the row says that it is the next one.
 
     def cordon(self, hostname: str) -> None:
-        """When it is the host's turn, nothing is launched on it any more."""
+        """When it is the host's turn: from now on nothing is launched on it."""
         if self._next(hostname, Step.CORDON):
             self._changed(self._maintenance.admit(self.cluster, self.away_max(), time.time_ns()))
 
     def drain(self, hostname: str) -> None:
-        """One round: ask who has not been told to leave; the host is DRAINED once nothing is left."""
+        """One round: ask pods to leave that have not been asked; the host is DRAINED once none is left."""
         if not (host := self._next(hostname, Step.DRAIN)):
             return
         residents = self._residents.of(host.hostname)
@@ -176,7 +175,7 @@ class HostMaintainer:
         host = self._maintenance.get(self.cluster, hostname)
         return host if host is not None and next_step(host) is step else None
 
-    def _told(self, host: HostMaintenance, hosts: Collection[HostMaintenance]) -> HostMaintenance:
+    def _with_turn(self, host: HostMaintenance, hosts: Collection[HostMaintenance]) -> HostMaintenance:
         if not host.waits_for_turn:
             return host
         return replace(host, progress=DrainProgress(waiting_for=turn_text(host, hosts, self.away_max())))
@@ -184,26 +183,26 @@ class HostMaintainer:
     # Draining.
 
     def _is_empty(self, hostname: Hostname) -> bool:
-        """Launches that had claimed the host have ended, and only then storage was asked what they left there."""
+        """Asks storage after the launches that had claimed the host have ended."""
         return self._pool.is_closed(hostname) and not self._residents.now_of(hostname)
 
     def _ask_to_leave(self, host: HostMaintenance, residents: Sequence[Resident]) -> DrainProgress:
         plan, now_ns = plan_drain(residents), time.time_ns()
-        told: dict[JobId, Collection[int]] = {}
+        asked: dict[JobId, Collection[int]] = {}
         blockers: list[Blocker] = []
         for job_id in plan.evict:
-            told[job_id] = self._pods.evict_from_host(job_id, host.hostname, now_ns)
+            asked[job_id] = self._pods.evict_from_host(job_id, host.hostname, now_ns)
         for job_id, instances in plan.disrupt.items():
             grant = self._ask_sla(host, job_id, instances, now_ns)
-            told[job_id] = frozenset(grant.granted)
+            asked[job_id] = frozenset(grant.granted)
             if grant.refusal:
                 blockers.append(Blocker(job_id, len(grant.refused), sla_text(grant.refusal)))
-        for job_id, leaving in told.items():
+        for job_id, leaving in asked.items():
             self._residents.note_leaving(host.hostname, job_id, leaving)
-        goes = {job_id for job_id, leaving in told.items() if leaving}
+        jobs = {job_id for job_id, leaving in asked.items() if leaving}
         is_leaving = {pod.job_id for pod in residents if pod.is_leaving}
-        self._watch.watch(host.hostname, goes | is_leaving, [JobId(blocker.job_id) for blocker in blockers])
-        self._jobs.jobs_changed(goes, "the drain of a host asked pods to leave")
+        self._watch.watch(host.hostname, jobs | is_leaving, [JobId(blocker.job_id) for blocker in blockers])
+        self._jobs.jobs_changed(jobs, "the drain of a host asked pods to leave")
         return drain_progress(plan, blockers)
 
     def _ask_sla(self, host: HostMaintenance, job_id: JobId, instances: tuple[int, ...], now_ns: int) -> Grant:
@@ -223,22 +222,22 @@ class HostMaintainer:
             self._watch.note_refusal(job_id, grant.refusal)
         return grant
 
-    # What follows a change of the rows.
+    # After a change of rows.
 
     def _changed(self, hosts: Sequence[HostMaintenance]) -> None:
         self._refresh()
         self._wanted.set()
-        self._tell(hosts)
+        self._wake(hosts)
 
     def _refresh(self) -> None:
-        """What is away is read and taken over in one order, so that an older look never replaces a newer one."""
+        """Reads and takes over the rows under one lock, so that an older read never replaces a newer one."""
         with self._refreshing:
             self._pool.set_maintained(self._maintenance.all(self.cluster))
 
-    def _tell(self, hosts: Iterable[HostMaintenance]) -> None:
+    def _wake(self, hosts: Iterable[HostMaintenance]) -> None:
         self._hosts.hosts_changed([host.hostname for host in hosts])
 
-    # The cluster: what it knows of maintenance follows the rows.
+    # The cluster follows the rows.
 
     def _tell_cluster(self, call: Callable[[], None]) -> None:
         try:
@@ -254,7 +253,7 @@ class HostMaintainer:
                 self._announce()
             except Exception as error:
                 if not self._stopping:
-                    log.warning("maintenance not told to the cluster, tried again soon: %s", error)
+                    log.warning("maintenance not announced to the cluster, tried again soon: %s", error)
 
     def _announce(self) -> None:
         if self._core.driver.is_connected:

@@ -1,5 +1,5 @@
-"""The host manager of one cluster: leases hosts, launches and kills pods through the cluster's driver, and stores
-what becomes of them. Its memory holds hosts and their room only: a successor starts the driver again and reconciles."""
+"""The host manager of one cluster: leases hosts, launches and kills pods through the cluster's driver, and stores their
+states. Its memory holds hosts and their room only: a successor starts the driver again and reconciles."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from peloton.model.host import Desired, HostLease, LaunchResult, Placement
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodShape, PodStatus
 from peloton.ports import PodLifecycles
-from services.hostmgr.driver import ClusterDriver, PodOnHost, PodReport, RegisteredHost, Room, Token
+from services.hostmgr.driver import ClusterDriver, PodOnHost, PodReport, RegisteredHost, Room, RoomWish, Token
 from services.hostmgr.failure_output import FailureOutput
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
-from services.hostmgr.leasing import lease_hosts
 from services.hostmgr.pod_templates import TemplateCache
-from services.hostmgr.reconcile import HOST_BACK_REST_S, InFlight, Look, Reconciler, ReconcileSchedule
+from services.hostmgr.reconcile import HOST_BACK_REST_S, Look, Reconciler, ReconcileSchedule
 from services.hostmgr.report_queue import ReportQueue
 from services.hostmgr.status_writer import StatusWriter
 from services.storage.storage import Storage
@@ -52,7 +52,7 @@ class HostManagerCore:
         driver: ClusterDriver,
         give_up: Callable[[str], None] = log.error,
     ) -> None:
-        """``give_up`` hears of a cluster that will not have us until somebody changes a setting."""
+        """``give_up`` is called when the cluster refuses us until a setting changes."""
         self._settings = settings
         self._give_up = give_up
         self.driver = driver
@@ -60,7 +60,7 @@ class HostManagerCore:
         self._lifecycles = lifecycles
         self.pool = HostPool(settings.lease_s)
         self._claims = HostnameClaims(storage.hosts, settings.cluster)
-        in_flight = InFlight()
+        in_flight = InFlight[PodId]()
         self._reconciler = Reconciler(partial(storage.host_pods.on_hosts, settings.cluster), in_flight)
         self._reconciling = ReconcileSchedule(driver.capabilities.settles_s)
         self._failure_output = FailureOutput(driver.output_tail, storage.host_pods.add_output)
@@ -77,18 +77,18 @@ class HostManagerCore:
             self._status_writer,
             in_flight,
             self.release,
-            lambda: self._look_anew(Look.UNSETTLED),
-            lambda: self._look_now.set(),
+            lambda: self._want_look(Look.UNSETTLED),
+            lambda: self._chore_due.set(),
         )
         self._report_queue = ReportQueue(
             self._status_writer.commit,
             self._acknowledge,
             self._kill_orphans,
-            missed=self._look_anew,
+            missed=self._want_look,
             done=self._reconciler.answers.take,
         )
         self._stopping = threading.Event()
-        self._look_now = threading.Event()
+        self._chore_due = threading.Event()
         self._chores = threading.Thread(target=self._run_chores, name="host chores", daemon=True)
 
     # Life.
@@ -104,16 +104,16 @@ class HostManagerCore:
     def stop(self) -> None:
         """Statuses first, while they can still be acknowledged."""
         self._stopping.set()
-        self._look_now.set()
+        self._chore_due.set()
         self._report_queue.stop()
         self._failure_output.stop()
         self.driver.stop()
         self._chores.join()
 
-    # Events of the driver. All but ``hosts_registered`` wait neither for storage nor for the cluster.
+    # Events of the driver. Only ``hosts_registered`` waits for storage.
 
     def connected(self) -> None:
-        self._look_anew()
+        self._want_look()
 
     def disconnected(self) -> None:
         self.pool.forget_room()
@@ -141,9 +141,9 @@ class HostManagerCore:
     def refused(self, why: str) -> None:
         self._give_up(why)
 
-    def _look_anew(self, look: Look = Look.ALL) -> None:
+    def _want_look(self, look: Look = Look.ALL) -> None:
         self._reconciling.want(look)
-        self._look_now.set()
+        self._chore_due.set()
 
     # Leases and launches.
 
@@ -166,14 +166,14 @@ class HostManagerCore:
     # Kills.
 
     def kill_running(self, job_id: JobId) -> int:
-        """Raises Unavailable while the cluster is away: the pods are marked, and the next call or the next session
-        tells the cluster. The same while an administrator has locked kills."""
+        """Raises Unavailable while the cluster is away, with the pods marked: the next call or session kills them.
+        Raises it too while an administrator has locked kills."""
         self._check_unlocked("Kill", "kill")
         try:
             kills = self._pods.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
             self.pool.hold(self._pods.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
         except Exception:
-            self._look_anew(Look.UNSETTLED)  # not known what is marked: no further call would tell the cluster of it
+            self._want_look(Look.UNSETTLED)  # it is unknown which are marked: a further call would not find them
             raise
         self._kill([PodOnHost(pod_id, host, host_id) for pod_id, host, host_id, _ in kills])
         return len(kills)
@@ -188,17 +188,17 @@ class HostManagerCore:
         try:
             self.driver.kill(pods)
         except OSError as error:
-            self._look_anew()
+            self._want_look()
             raise Unavailable(f"{len(pods)} pods not killed yet: {error}") from error
 
     def _kill_orphans(self, orphans: list[PodId]) -> None:
-        log.info("killing %d runs that nobody wants any more", len(orphans))
+        log.info("killing %d runs that are not wanted any more", len(orphans))
         try:
             self._kill([PodOnHost(pod_id) for pod_id in orphans])
         except Unavailable as error:
             log.info("%s; reconciliation finds them again", error)
 
-    # Reports, on the committer's thread.
+    # On the thread of the report queue.
 
     def _committed(self, statuses: Sequence[PodStatus]) -> None:
         if self.driver.capabilities.serves_files:
@@ -210,11 +210,11 @@ class HostManagerCore:
         except OSError as error:
             log.info("%d acknowledgements not sent: %s; the reports come again", len(tokens), error)
 
-    # Chores: those of the driver, held room, reconciliation.
+    # Chores: the driver's, room holds, reconciliation.
 
     def _run_chores(self) -> None:
         while not self._stopping.is_set():
-            self._look_now.clear()
+            self._chore_due.clear()
             if self.driver.is_connected:
                 self._attempt("the driver's chores", self.driver.tend)
                 self._attempt("held room", self._review_holds)
@@ -222,8 +222,8 @@ class HostManagerCore:
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
             tend_in_s = self.driver.tend_in_s
-            self._look_now.wait(min(tend_in_s, BEHIND_PERIOD_S) if self._reconciling.is_wanted else tend_in_s)
-            self._stopping.wait(0.2)  # what comes together is done together
+            self._chore_due.wait(min(tend_in_s, BEHIND_PERIOD_S) if self._reconciling.is_wanted else tend_in_s)
+            self._stopping.wait(0.2)  # events that come together are handled together
 
     def _attempt(self, what: str, chore: Callable[[], None]) -> bool:
         try:
@@ -238,9 +238,28 @@ class HostManagerCore:
         self._lifecycles.jobs_changed(self.pool.review_holds(self._pods.coming_back, time.monotonic()), "freed room")
 
     def _reconcile(self, look: Look) -> None:
-        """Ask the cluster about the pods that storage believes on hosts, and tell it again what must end. A look at
-        everything wakes all active jobs too: their wake-ups may have died with our predecessor."""
+        """Ask the cluster about pods that are on hosts by storage, and repeat the kills. A look at everything also
+        wakes all active jobs: their wake-ups may have died with our predecessor."""
         ending = self._reconciler.ask(look, self.driver.reconcile)
         self._kill([PodOnHost(*row[:3]) for row in ending])
         if look is Look.ALL:
             self._lifecycles.jobs_changed(self._jobs.active_ids(), "a host manager has reconciled all pods")
+
+
+def lease_hosts(
+    pool: HostPool,
+    driver: ClusterDriver,
+    job_id: JobId,
+    wanted: Sequence[tuple[PodShape, int]],
+    clock: Callable[[], float],
+    for_gang: bool = False,
+    desired: Sequence[Desired] = (),
+) -> HostLease:
+    """Leases announced room, and once more when the driver brings more on request."""
+    holder, shapes = (job_id, for_gang), [shape for shape, _ in wanted]
+    lease = pool.acquire(job_id, wanted, clock(), for_gang, desired)
+    is_poor = any(host.is_shunned for host in lease.hosts)
+    if driver.want_room(RoomWish(holder, shapes, lease.short, is_poor, pool.may_fit)):
+        lease = pool.acquire(job_id, wanted, clock(), for_gang, desired)  # instead of the first, which ends
+    driver.room_sufficed(holder, [shape for shape in shapes if shape not in lease.short])
+    return lease

@@ -1,4 +1,4 @@
-"""The host manager's private messages to and from the model."""
+"""Conversion of the host manager's private messages to and from the model."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHos
 def infeasible_shapes_to_wire(
     found: Mapping[PodShape, Infeasible], shapes: Sequence[PodShape]
 ) -> dict[int, reason_pb2.Infeasible]:
-    """By place among the shapes that were asked for."""
+    """By index of the shape in the request."""
     return {at: infeasible_to_wire(found[shape]) for at, shape in enumerate(shapes) if shape in found} if found else {}
 
 
@@ -139,7 +139,7 @@ def infeasible_shapes_from_wire(
 
 
 def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -> HostLease:
-    """``shapes``: what was asked for, in that order."""
+    """``shapes`` of the request, in its order."""
     hosts = tuple(
         LeasedHost(
             Hostname(h.hostname),

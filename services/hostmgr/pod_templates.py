@@ -1,4 +1,4 @@
-"""Templates of pods per job and config, cached: building one costs more than filling it in."""
+"""Cached templates of pods per job and configuration: building one costs more than filling it in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.storage.pools import Pools
 
 TEMPLATES_MAX = 10_000
 TEMPLATES_BYTES_MAX = 8 * 2**20
-"""Of the configurations as messages; what is made of them takes several times as much."""
+"""Of the configurations as messages; templates take several times as much."""
 
 
 _Key = tuple[JobId, int, int, bytes]
@@ -37,8 +37,8 @@ class TemplateCache:
         self._size_bytes = 0
 
     def of_job(self, job: JobRecord, instance_ids: Sequence[int]) -> dict[int, PodTemplate]:
-        """Templates by instance, each of the configuration that its pod is to run: in the middle of a rollout a pod
-        that failed comes back as what it was. Instances with equal configs share one."""
+        """Templates by instance, each of the configuration that its pod runs next: during a rollout a failed pod keeps
+        its old one. Instances with equal configurations share a template."""
         by_version = self._pods.instances_by_version(job.job_id, instance_ids)
         templates: dict[int, PodTemplate] = {}
         for version, mine in by_version.items():
@@ -74,7 +74,8 @@ class TemplateCache:
             return template
 
     def _as_of(self, job: JobRecord, version: int) -> JobRecord:
-        """A job that grows may change whether it is revocable: its earlier pods were queued and placed as it was."""
+        """The job with its SLA of that version: a job may become revocable as it grows, and its earlier pods are
+        not."""
         stored = None if version == job.config_version else self._configs.job_config(job.job_id, version)
         return job if stored is None else replace(job, sla=sla_spec(stored))
 

@@ -1,5 +1,5 @@
-"""The QoS controller: measures hosts on which revocable pods run, and has those leave that a hot host, or one with less
-slack than they hold, cannot bear. ``peloton.scheduling.qos`` decides; evictions are the resource manager's."""
+"""The QoS controller: measures hosts on which revocable pods run, and evicts those that make a host hot, or hold more
+than its slack. ``peloton.scheduling.qos`` decides, and the resource manager evicts."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from peloton.scheduling.qos import (
     observe,
 )
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.host_use import HostUse, look
+from services.hostmgr.host_use import HostUse, next_use
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.manager import HostManagerCore
 from services.storage.pods.host_pods import HostPods
 
 log = logging.getLogger(__name__)
 
-LOOKS_AT_ONCE = 8
+MEASURED_AT_ONCE = 8
 HOSTS_PER_ROUND_MAX = 400
 """The others follow in the next rounds."""
 EVICTED_PODS_MAX = 200
@@ -99,10 +99,10 @@ class QosController:
         self._lifecycles = lifecycles
         self._uses: dict[Hostname, HostUse] = {}
         self._watches: dict[Hostname, HostWatch] = {}
-        self._stays: dict[Hostname, int] = {}  # of hosts that were corrected: cpu_milli of the pods that stayed
+        self._stays: dict[Hostname, int] = {}  # corrected host -> cpu_milli of the pods that stay
         self._last: Hostname = Hostname("")
         self._meter = QosMeter(self._pool)
-        self._threads = ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="host statistics")
+        self._threads = ThreadPoolExecutor(MEASURED_AT_ONCE, thread_name_prefix="host statistics")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="qos controller", daemon=True)
 
@@ -117,7 +117,7 @@ class QosController:
         self._threads.shutdown(cancel_futures=True)
 
     def uses(self) -> dict[Hostname, Use]:
-        """What the hosts use that are measured at present."""
+        """The use of the hosts that are measured at present."""
         return {hostname: use.total() for hostname, use in self._uses.items()}
 
     def _run(self) -> None:
@@ -125,13 +125,14 @@ class QosController:
             try:
                 self.run_round(time.monotonic())
             except Unavailable as error:
-                log.info("%s; hosts are looked at again soon", error)
+                log.info("%s; hosts are measured again soon", error)
             except Exception:
                 if not self._stopping.is_set():
-                    log.exception("a look at the hosts failed; it is repeated")
+                    log.exception("measuring the hosts failed; it is repeated")
 
     def run_round(self, now_s: float) -> list[Correction]:
-        """Look at the next hosts once, and have leave who must. Raises Unavailable, OSError, what storage raises."""
+        """Measure the next hosts once, and evict where it is due. Raises Unavailable, OSError, and what storage
+        raises."""
         policy = self._settings.policy
         looks = self._look(self._next_hosts())
         for each in looks:
@@ -153,7 +154,7 @@ class QosController:
         self._lifecycles.jobs_changed(self._pool.close_to_revocable(closed), "a host takes revocable pods again")
 
     def _next_hosts(self) -> list[RegisteredHost]:
-        """Hosts on which revocable pods run, a bounded number of them, each in its turn."""
+        """A bounded number of hosts with revocable pods, round robin."""
         hosts = self._pool.revocable_holders()
         names = {host.hostname for host in hosts}
         self._uses = {name: use for name, use in self._uses.items() if name in names}
@@ -168,7 +169,7 @@ class QosController:
         def ask(host: RegisteredHost) -> _Look | None:
             try:
                 samples = self._core.driver.samples_of(host.hostname)
-                return _Look(host, look(self._uses.get(host.hostname, HostUse()), samples))
+                return _Look(host, next_use(self._uses.get(host.hostname, HostUse()), samples))
             except (OSError, ValueError) as error:
                 log.info("no statistics of host %s: %r", host.hostname, error)
                 return None
@@ -194,7 +195,7 @@ class QosController:
         leaving = {each.pod_id for each in made} | {pod.pod_id for pod in pods if pod.is_leaving}
         self._watches[hostname] = after(watch, made, now_s, policy)
         self._stays[hostname] = sum(pod.held for pod in pods if pod.pod_id not in leaving)
-        self._close_hosts(now_s)  # first, or the resource manager would admit the evicted pods anew
+        self._close_hosts(now_s)  # before evicting, or the resource manager would admit the pods there again
         try:
             evicted = self._evictor.evict([(each.pod_id, each.why) for each in made])
         except BaseException:
@@ -202,14 +203,14 @@ class QosController:
             raise
         self._meter.evicted(made)
         log.info("%d of %d pods evicted: %s", evicted, len(made), eviction_text(made[0].why))
-        with suppress(Unavailable):  # the job's workflow would do it too, a little later
+        with suppress(Unavailable):  # else the job's workflow does it a little later
             for job_id in dict.fromkeys(each.pod_id.job_id for each in made):
                 self._core.kill_running(job_id)
         return made
 
 
 def in_turn(hosts: Sequence[RegisteredHost], last: Hostname, limit: int) -> list[RegisteredHost]:
-    """Of hosts by host name the next after ``last``, and round."""
+    """The next hosts by name after ``last``, round robin."""
     begin = bisect_right(hosts, last, key=lambda host: host.hostname)
     return [*hosts[begin:], *hosts[:begin]][:limit]
 

@@ -1,31 +1,30 @@
-"""When to compare what storage believes to be on hosts with what the cluster knows, and about which pods not to ask."""
+"""Reconciliation: when to compare the pods on hosts in storage with those of the cluster, and which of them."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from enum import IntEnum
 
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState
 from services.hostmgr.driver import PodOnHost, PodReport
+from services.hostmgr.in_flight import InFlight
 
 log = logging.getLogger(__name__)
 
 PERIOD_S = 1_800.0
 FOLLOW_UPS_S = (20.0, 60.0, 180.0, 600.0)
-"""After a comparison of everything. A cluster that still waits for hosts does not answer for their pods."""
+"""After a look at everything. A cluster that still waits for hosts does not answer for their pods."""
 
 ASKED_MAX = 20_000
-"""Pods that are asked about before there are answers for others: the queue of reports takes all answers."""
+"""Open questions at a time: the queue of reports has room for all answers."""
 PATIENCE_S = 2.0
-"""When no answer has come for so long, the next question does not wait for those that are left."""
+"""After so long without an answer the next question does not wait for the open ones."""
 HOST_BACK_REST_S = 5.0
-"""After a host came back to a control plane that did not know what runs there, pods that must end are told again."""
+"""After a host came back to a control plane that did not know its pods, kills are repeated."""
 
 Row = tuple[PodId, str, str, PodState]
 """Pod, host, the cluster's id of the host, stored state."""
@@ -41,10 +40,10 @@ class Look(IntEnum):
 
 
 class ReconcileSchedule:
-    """One thread takes what is due; any thread may want a look now."""
+    """One thread takes due looks; any thread may request one."""
 
     def __init__(self, settled_s: float = FOLLOW_UPS_S[-1]) -> None:
-        """``settled_s``: so long after a look at everything all hosts have come that will."""
+        """``settled_s``: how long after a look at everything hosts may still come back."""
         self._follow_ups_s = sorted({delay_s for delay_s in (*FOLLOW_UPS_S, settled_s) if 0 < delay_s < PERIOD_S})
         self._lock = threading.Lock()
         self._wanted = Look.ALL
@@ -59,13 +58,13 @@ class ReconcileSchedule:
             self._wanted = max(self._wanted, look)
 
     def want_by(self, due_s: float) -> None:
-        """A look at what is unsettled, unless one is due before: however many ask, there is one at a time."""
+        """A look at unsettled pods, unless one is due before: many requests make one look."""
         with self._lock:
             if self._due_s and due_s < self._due_s[0]:
                 self._due_s.insert(0, due_s)
 
     def take(self, now_s: float) -> Look:
-        """What is to be done now; whoever fails at it wants it again."""
+        """The look that is due now; a caller that fails at it requests it again."""
         with self._lock:
             look, self._wanted = self._wanted, Look.NONE
             while self._due_s and self._due_s[0] <= now_s:
@@ -76,49 +75,22 @@ class ReconcileSchedule:
             return look
 
 
-class InFlight:
-    """Pods between their commit as LAUNCHED and their launch: the cluster has not heard of them, and would call them
-    lost."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pods: Counter[PodId] = Counter()
-
-    @contextmanager
-    def launching(self, pods: Sequence[PodId]) -> Iterator[None]:
-        with self._lock:
-            self._pods.update(pods)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._pods.subtract(pods)
-                for pod_id in pods:
-                    if self._pods[pod_id] <= 0:
-                        del self._pods[pod_id]
-
-    def landed(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows read from storage before, without those in flight: what has landed since is known to the cluster."""
-        with self._lock:
-            return [row for row in rows if row[0] not in self._pods]
-
-
 class Answers:
-    """What the cluster has said of the pods that it was asked about. Filled by one thread, asked by others."""
+    """The cluster's answers about the pods that it was asked about. One thread fills it, others read it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._changed = threading.Condition()
         self._awaited: set[str] = set()
-        self._late_count = 0  # of those that are awaited: nobody waits for them any more
-        # Pod -> state that is stored: until the cluster has told it once more, or another one, or the next look at all.
+        self._late_count = 0  # of the awaited ones: those that ``wait`` ignores
+        # Pod -> stored state, until the cluster has reported it once more, or another state, or a look at all begins.
         self._said: dict[str, str] = {}
         self._asked_count = 0
         self._began_s = 0.0
 
     def begin(self, look: Look = Look.ALL) -> frozenset[str]:
-        """Questions follow; returns those that are still open, as if they had not been asked. After a look at
-        everything the cluster tells all that it knows, for seconds: a smaller look does not forget what is stored."""
+        """Start a look; returns the questions that are still open, and closes them. For seconds after a look at
+        everything the cluster repeats all that it knows, so a smaller look keeps the stored states."""
         with self._changed:
             before = frozenset(self._awaited)
             self._awaited.clear()
@@ -128,7 +100,7 @@ class Answers:
             return before
 
     def ask(self, pods: Collection[str], running: Iterable[str] = (), is_late: bool = False) -> None:
-        """``running``: those of which storage says so."""
+        """``running``: pods that are RUNNING in storage."""
         with self._changed:
             before = len(self._awaited)
             self._awaited.update(pods)
@@ -137,22 +109,22 @@ class Answers:
             self._late_count += is_late * (len(self._awaited) - before)
 
     def is_news(self, report: PodReport) -> bool:
-        """False for an answer that says what is stored. Nearly all do: they need no look at storage."""
+        """False for an answer that repeats the stored state. Nearly all do: they need no access to storage."""
         pod = report.pod
         with self._changed:
-            if not report.is_answer or self._said.get(pod) != report.told:
+            if not report.is_answer or self._said.get(pod) != report.state_text:
                 self._said.pop(pod, None)
                 return True
             if pod in self._awaited:
                 self._close([pod])
-            else:  # told with all the others, and not a third time
+            else:  # repeated with all the others, and not a third time
                 del self._said[pod]
             return False
 
     def take(self, reports: Iterable[PodReport]) -> None:
-        """Reports that are stored, or that say nothing that could be."""
+        """Take in reports that are stored, or have nothing to store."""
         with self._changed:
-            said = {report.pod: report.told for report in reports}
+            said = {report.pod: report.state_text for report in reports}
             for pod in said.keys() & self._awaited:
                 self._said[pod] = said[pod]
             self._close(said)
@@ -168,7 +140,7 @@ class Answers:
             log.info("the cluster has answered for all pods: the last %d within %.1f s", self._asked_count, seconds)
 
     def wait(self, most: int) -> None:
-        """Until no more than so many answers are awaited, or none comes any more."""
+        """Wait until at most so many answers are open, or none comes any more."""
         with self._changed:
             while len(self._awaited) - self._late_count > most:
                 if not self._changed.wait(PATIENCE_S):
@@ -179,16 +151,16 @@ Ask = Callable[[Sequence[PodOnHost]], None]
 
 
 class Reconciler:
-    """Asks the cluster about the pods that storage believes on hosts, so many at a time, and then about all."""
+    """Asks the cluster about the pods that are on hosts by storage, in bounded batches, and then about all."""
 
-    def __init__(self, pages: Callable[[], Iterator[Sequence[Row]]], in_flight: InFlight) -> None:
+    def __init__(self, pages: Callable[[], Iterator[Sequence[Row]]], in_flight: InFlight[PodId]) -> None:
         self._pages = pages
         self._in_flight = in_flight
         self.answers = Answers()
 
     def ask(self, look: Look, ask: Ask) -> list[Row]:
-        """Returns the pods that must end and have not. Pods for which no answer ever came, as their hosts have not come
-        back yet, are in every look. Raises what ``ask`` does."""
+        """Returns the pods that must end and have not. Pods without an answer, as their host has not come back yet, are
+        part of every look. Raises what ``ask`` does."""
         open_ids = self.answers.begin(look)
         try:
             ending = self._ask_pages(look, open_ids, ask)
@@ -203,7 +175,9 @@ class Reconciler:
     def _ask_pages(self, look: Look, open_ids: Collection[str], ask: Ask) -> list[Row]:
         ending = []
         for page in self._pages():
-            asked = self._in_flight.landed([row for row in page if look.covers(row[3]) or str(row[0]) in open_ids])
+            # Those in flight are left out: the cluster has not heard of them, and would call them lost.
+            concerned = (row for row in page if look.covers(row[3]) or str(row[0]) in open_ids)
+            asked = [row for row in concerned if row[0] not in self._in_flight]
             if asked:
                 self.answers.wait(ASKED_MAX - len(asked))
                 running = [str(row[0]) for row in asked if row[3] is PodState.RUNNING]

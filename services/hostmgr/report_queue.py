@@ -1,6 +1,6 @@
-"""Reports of pods: collected from the cluster, committed in batches, acknowledged after the commit.
+"""The queue of reports from the cluster: committed in batches, and acknowledged after the commit.
 
-A report that cannot be committed stays unacknowledged, so it comes again: that is the back-pressure.
+A report that cannot be committed stays unacknowledged, so the cluster sends it again: that is the back-pressure.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 BATCH_MAX = 1_000
 QUEUE_MAX = 100_000
-"""Reports beyond this are dropped here, and come again."""
+"""Reports beyond this are dropped, and come again."""
 GATHER_S = 0.02
-"""How long a batch waits for company: a commit costs milliseconds whatever its size."""
+"""How long a batch gathers reports: a commit costs milliseconds whatever its size."""
 
 
 class ReportQueue:
-    """One thread that owns the way from reports to storage."""
+    """One thread takes reports from the queue to storage."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class ReportQueue:
         done: Callable[[Sequence[PodReport]], None] = lambda reports: None,
         patience_s: float = 1.0,
     ) -> None:
-        """``missed`` is told that a report is lost which comes only once; ``done`` of those that are committed.
-        ``patience_s`` passes after a batch that failed."""
+        """``missed`` is called when a report is lost that comes only once, ``done`` with committed reports. After a
+        batch that failed the thread pauses for ``patience_s``."""
         self._commit = commit
         self._acknowledge = acknowledge
         self._kill_orphans = kill_orphans
@@ -55,9 +55,9 @@ class ReportQueue:
         self._thread.start()
 
     def stop(self) -> None:
-        """Commit what waits, unless storage is away: then it comes to whoever leads next."""
+        """Commit the queue, unless storage is away: then the cluster sends the reports to the next leader."""
         self._stopping.set()
-        with suppress(queue.Full):  # then the thread is not waiting, and sees that it is to stop
+        with suppress(queue.Full):  # then the thread is busy, and sees _stopping
             self._reports.put_nowait(None)
         self._thread.join()
 
@@ -66,14 +66,14 @@ class ReportQueue:
             self._reports.put_nowait(report)
         except queue.Full:
             with self._counting:
-                self._dropped_count += 1  # told with the next batch: of a million there would be a million lines
+                self._dropped_count += 1  # logged with the next batch, in one line for all
             if not report.token:
                 self._missed()
 
     def _run(self) -> None:
         while True:
             batch, is_last = self._gather()
-            self._tell_dropped()
+            self._log_dropped()
             is_last |= self._stopping.is_set() and self._reports.empty()
             try:
                 if batch:
@@ -86,7 +86,7 @@ class ReportQueue:
             if is_last:
                 return
 
-    def _tell_dropped(self) -> None:
+    def _log_dropped(self) -> None:
         with self._counting:
             count, self._dropped_count = self._dropped_count, 0
         if count:

@@ -50,7 +50,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @abort_on_error
     def Launch(self, request: pb.LaunchRequest, context: grpc.ServicerContext) -> pb.LaunchResponse:
         placements = messages.placements_from_wire(request.placements)
-        with self._core.pool.launches.on([p.hostname for p in placements]):
+        with self._core.pool.launches.launching([p.hostname for p in placements]):
             result = self._core.launch(JobId(request.job_id), request.lease_id, placements)
         return pb.LaunchResponse(
             launched=result.launched_count, refused=result.refused_count, failed=result.failed_count

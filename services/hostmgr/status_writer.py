@@ -1,4 +1,4 @@
-"""What reports of pods change: storage first, then what the host manager remembers, then the workflows are told."""
+"""Applies reports of pods: to storage first, then to the host manager's memory, and then wakes workflows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StatusWriter:
         self._clock = clock
 
     def commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
-        """Returns runs that nobody wants, to be killed on their hosts."""
+        """Returns runs that are not wanted, to be killed on their hosts."""
         now_ns = time.time_ns()
         outcome = self._pods.apply_status(
             [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._cluster

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from peloton.model.ids import RespoolId
-from peloton.scheduling.admission import Usage
+from peloton.scheduling.admission import Footprint, Usage
 from peloton.scheduling.tree import Ints, PoolTree
-from services.resmgr.ledger import Footprint
 
 
 @dataclass(eq=False)
@@ -33,7 +32,8 @@ class Accounts:
         return Usage(self.non_slack, self.slack, self.non_preemptible, self.controller)
 
     def want(self, pool_id: RespoolId, footprint: Footprint, count: int) -> None:
-        """Add ``count`` queued pods to the pool's demand; a negative count takes them off. Unknown pools: nothing."""
+        """Add ``count`` queued pods to the pool's demand; a negative count takes them off. Unknown pools are
+        ignored."""
         row = self.tree.row.get(pool_id)
         if row is not None:
             column = self.slack_demand if footprint.revocable else self.demand
@@ -42,20 +42,11 @@ class Accounts:
     def hold(self, pool_id: RespoolId, footprint: Footprint, count: int) -> None:
         """Add ``count`` admitted pods to the pool's allocation; a negative count releases them."""
         row = self.tree.row.get(pool_id)
-        if row is None:
-            return
-        amounts = np.multiply(footprint.need, count)
-        if footprint.revocable:
-            self.slack[row] += amounts
-            return
-        self.non_slack[row] += amounts
-        if not footprint.preemptible:
-            self.non_preemptible[row] += amounts
-        if footprint.controller:
-            self.controller[row] += amounts
+        if row is not None:
+            self.usage.charge(row, footprint, count)
 
     def moved_to(self, tree: PoolTree) -> Accounts:
-        """The same accounts under a changed tree; pools that are no longer there lose theirs."""
+        """The same accounts under a changed tree, without pools that are gone."""
         moved = Accounts(tree)
         pairs = [(row, self.tree.row[pool]) for pool, row in tree.row.items() if pool in self.tree.row]
         new, old = np.array(pairs, np.int64).T

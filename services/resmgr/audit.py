@@ -1,6 +1,6 @@
-"""What must hold of the resource manager's memory at any time, and around each of its cycles.
+"""Invariants of the resource manager's memory, at any time and around each cycle.
 
-Behind a setting it is looked at after each cycle; a fault is logged and counted, and nothing stops because of it.
+A setting has them checked after each cycle: faults are logged and counted, and the loop goes on.
 """
 
 from __future__ import annotations
@@ -8,27 +8,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from peloton.model.ids import JobId
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import Usage
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.invariants import above_bounds, wrong_evictions
 from services.resmgr.accounts import COLUMNS, Accounts
 from services.resmgr.ledger import HOLDING, IS_ALLOCATED, LEAVING, PENDING
-
-if TYPE_CHECKING:
-    from services.resmgr.state import ResmgrState
+from services.resmgr.state import ResmgrState
 
 log = logging.getLogger(__name__)
 
 BROKEN = "invariant broken"
 """How the line of each fault begins in the log."""
 FAULTS_MAX = 20
-"""Faults of one cycle that are told."""
+"""Faults of one cycle that are logged."""
 
 
 def audit(before: Snapshot, plan: Plan, state: ResmgrState) -> int:
@@ -40,11 +36,6 @@ def audit(before: Snapshot, plan: Plan, state: ResmgrState) -> int:
     for fault in found:
         log.error("%s: %s", BROKEN, fault)
     return len(found)
-
-
-def frozen(usage: Usage) -> Usage:
-    """As it is now; the accounts themselves go on changing."""
-    return usage.without(Usage(*(np.zeros_like(usage.non_slack),) * 4))
 
 
 def around_cycle(before: Snapshot, plan: Plan, state: ResmgrState) -> Iterator[str]:
@@ -85,7 +76,7 @@ def faults(state: ResmgrState) -> Iterator[str]:
         if ledger.is_over:
             yield f"job {job_id} neither waits nor holds anything, and is remembered"
         if (job_id in state.evicted) != bool((ledger.states == LEAVING).any()):
-            yield f"job {job_id}: evicted pods are told {job_id in state.evicted}, its pods say otherwise"
+            yield f"job {job_id} counts as {'' if job_id in state.evicted else 'not '}evicted, its pods say otherwise"
     fresh = Accounts(state.tree)
     for ledger in state.jobs.values():
         state.count(fresh, ledger)

@@ -1,5 +1,5 @@
-"""Gangs that are held back because no hosts were found for them, or their launch was in vain: in their queues, and
-passed by. A pod that stands alone is a gang of one."""
+"""Gangs that are held back, because no hosts were found for them or their launch failed: they stay in their queues, and
+others pass them by. A pod that stands alone is a gang of one."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _WHOLE = 1_000
 
 
 def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger], now_ns: int) -> list[HeldGang]:
-    """What of these jobs stands in a queue and is not to be admitted yet, by job. A queue is gone through once, however
-    many are held back."""
+    """Gangs of these jobs that are in a queue and not admitted yet, by job. Goes through each queue once, however many
+    are held back."""
     by_pool: dict[RespoolId, dict[JobId, JobLedger]] = {}
     for ledger in ledgers:
         row = tree.row.get(ledger.pool_id)
@@ -42,11 +42,12 @@ def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger
 
 
 class Releases:
-    """When what is held back may be admitted before its time: hosts have come, or a pod of the job has ended where one
-    that waits may fit. Not again and again: everybody would be tried all the time, and leave others none.
+    """Decides when held-back gangs are admitted before their time: when hosts have come, or a pod of the job has ended
+    and may leave room. Releases are spaced out, or all held-back gangs would be tried all the time and leave no room
+    for others.
 
-    ``turns``: how often what is held back fills a pool when every run of it is tried once, and of a run as much as
-    fits. What was released since counts for as long as a hold may last: it is being tried.
+    ``turns``: how many times over the held-back gangs of a pool would fill it, each run with as much as fits. Released
+    gangs count as well for as long as a hold may last: they are being tried.
     """
 
     def __init__(self) -> None:
@@ -54,10 +55,10 @@ class Releases:
         self.have_room: set[JobId] = set()  # jobs of which a pod ended
         self._due_ns = 0
         self._job_due_ns: dict[JobId, int] = {}
-        self._turns: dict[RespoolId, tuple[int, int]] = {}  # and when they were so many
+        self._turns: dict[RespoolId, tuple[int, int]] = {}  # -> turns, and when they were counted
 
     def repeat(self) -> None:
-        """Releases are in no row: what storage calls held back may have been released, and is once more."""
+        """No row stores a release: gangs that storage calls held back may have been released, and are once more."""
         self.hosts_came |= self._due_ns > 0
         self.have_room |= self._job_due_ns.keys()
 
@@ -65,7 +66,7 @@ class Releases:
         return self._turns.get(pool_id, (0, 0))[0]
 
     def note(self, tree: PoolTree, capacity: Ints, held: Iterable[HeldGang], now_ns: int) -> None:
-        """This is held back now."""
+        """Takes in the gangs that are held back now."""
         shares: dict[int, int] = {}
         for gang in held:
             room = np.minimum(tree.limit_above[gang.row], capacity).tolist()
@@ -80,7 +81,7 @@ class Releases:
                 self._turns[pool_id] = (turns, now_ns)
 
     def due(self, held_back: Collection[JobId], jobs: Mapping[JobId, JobLedger], now_ns: int) -> list[JobId]:
-        """Which of the jobs that are held back are released now, by id."""
+        """The held-back jobs that are released now, by id."""
         self.have_room &= set(held_back)
         self._job_due_ns = {job_id: due_ns for job_id, due_ns in self._job_due_ns.items() if due_ns > now_ns}
         if self.hosts_came and now_ns >= self._due_ns:
@@ -107,8 +108,7 @@ def _reason(path: str, ledger: JobLedger, run: GangRun, left_ns: int) -> Reason:
 def passed_by(
     held: Iterable[HeldGang], waiting: dict[int, PoolQueues], demand: Ints, slack_demand: Ints
 ) -> tuple[dict[int, PoolQueues], Ints, Ints]:
-    """Queues by row, demand and that of revocable pods ``[P,R]``, without the gangs that are held back; what is given
-    is not changed."""
+    """Copies of the queues by row, of demand and of slack demand ``[P,R]``, without the held-back gangs."""
     held = list(held)
     if not held:
         return waiting, demand, slack_demand

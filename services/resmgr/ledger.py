@@ -1,10 +1,9 @@
-"""What the resource manager knows of one job: a state per instance and the footprint of its pods, as ranges."""
+"""The resource manager's record of a job: a state per instance, and footprints by ranges of instances."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from operator import le
 
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 from peloton.model.admission import HeldRange
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
-from peloton.model.pod import ALLOCATED, PodShape, PodState, ShapeRange
-from peloton.scheduling.admission import GangRun
+from peloton.model.pod import ALLOCATED, PodState, ShapeRange
+from peloton.scheduling.admission import Footprint, GangRun
 from peloton.scheduling.tree import Ints
 
 _STATES = tuple(PodState)
@@ -24,23 +23,9 @@ CODES: dict[PodState, int] = {state: code for code, state in enumerate(_STATES)}
 IS_ALLOCATED = np.array([state in ALLOCATED for state in _STATES])
 PENDING = CODES[PodState.PENDING]
 HOLDING = CODES[PodState.READY]
-"""Stands for every state that holds resources: what happens between admission and the end is not told here."""
+"""Stands for every state that holds resources: memory does not follow a pod between admission and end."""
 LEAVING = CODES[PodState.PREEMPTING]
-"""Evicted, and still held: its host is to end it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """What admission needs to know of a pod."""
-
-    need: tuple[int, ...]  # [R]
-    preemptible: bool
-    revocable: bool
-    controller: bool
-
-    @classmethod
-    def of(cls, shape: PodShape) -> Footprint:
-        return cls(tuple(shape.resources), shape.preemptible, shape.revocable, shape.controller)
+"""Evicted, and still holds its resources until its host has ended it."""
 
 
 class FootprintRanges:
@@ -52,7 +37,7 @@ class FootprintRanges:
         self._array: Ints | None = None
 
     def learn(self, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
-        """Take over what ``shapes`` (in order of instances) say of ``start .. start+count-1``."""
+        """Take over the ``shapes`` (in order of instances) of ``start .. start+count-1``."""
         end = start + count
         first = max(bisect_right(shapes, start, key=lambda shape: shape.start) - 1, 0)
         for shape in islice(shapes, first, None):
@@ -87,7 +72,7 @@ class FootprintRanges:
             start, index = min(stop, end), index + 1
 
     def tally(self, instances: Ints) -> Iterator[tuple[int, Footprint]]:
-        """How many of these instances have which footprint."""
+        """How many of these instances have each footprint."""
         if self._array is None:
             self._array = np.array(self._starts, np.int64)
         counts = np.bincount(np.searchsorted(self._array, instances, side="right") - 1)
@@ -119,7 +104,7 @@ class JobLedger:
         return self.pending_count == 0 and self.allocated_count == 0
 
     def is_unlike(self, job: JobRecord) -> bool:
-        """The job has come to be queued in another way than this was made for."""
+        """The job has changed in what its place in the queue follows from."""
         return (self.gang_size, self.priority) != (job.gang_size, job.sla.priority)
 
     def make_room(self, instance_count: int) -> None:
@@ -131,7 +116,7 @@ class JobLedger:
                 self.held_until_ns = np.concatenate([self.held_until_ns, np.zeros(more, np.int64)])
 
     def hold_back(self, start: int, count: int, until_ns: int) -> None:
-        """Instances are not admitted before; 0: they may be."""
+        """Instances are not admitted before ``until_ns``; 0: they may be at once."""
         if self.held_until_ns is None and until_ns:
             self.held_until_ns = np.zeros(len(self.states), np.int64)
         if self.held_until_ns is not None:
@@ -176,7 +161,7 @@ class JobLedger:
         yield from pairwise([start, *breaks.tolist(), end])
 
     def _gang(self, queue_seq: int) -> GangRun:
-        """A gang is treated as its first pod is; its need is the sum of all."""
+        """A gang has the flags of its first pod, and the sum of the needs."""
         pieces = list(self.footprints.pieces(0, self.gang_size))
         need = tuple(sum(count * f.need[kind] for _, count, f in pieces) for kind in range(len(pieces[0][2].need)))
         return self._run(queue_seq, 0, 1, self.gang_size, pieces[0][2], need)
@@ -198,7 +183,7 @@ class JobLedger:
         )
 
     def held_runs(self, ranges: Sequence[HeldRange]) -> Iterator[tuple[GangRun, bool]]:
-        """Runs of admitted gangs and whether hosts know them. What is left of the job's gang is one gang."""
+        """Runs of admitted gangs, and whether they are on hosts. The rest of the job's gang is one gang."""
         members: list[tuple[int, int, HeldRange]] = []
         for span in ranges:
             start, count = span.start, span.count

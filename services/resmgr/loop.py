@@ -1,7 +1,7 @@
 """The admission loop: the only writer of the resource manager's state.
 
-Every change is committed to storage first and applied to memory right after, in one order: the lock and the one storage
-thread see to that. When a commit fails half-way nobody knows what happened, so memory is thrown away and read again.
+Every change is committed to storage first and applied to memory right after. The lock and the one storage thread keep
+all changes in one order. When a commit fails half-way its effect is unknown, so memory is thrown away and read again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from peloton.model.reason import PlacementReason, RequeueReason
 from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
-from services.resmgr.audit import audit, frozen
+from services.resmgr.audit import audit
 from services.resmgr.enqueue_waiters import EnqueueWaiters
 from services.resmgr.metrics import AdmissionMeter
-from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
+from services.resmgr.preemption import PreemptionRounds, evictable, jobs_to_evict_from, order, summary
 from services.resmgr.records import CapacitySource, LoopRecords, Range, Requeue
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
@@ -120,7 +120,8 @@ class AdmissionLoop:
         first, end = min(start for start, _ in ranges), max(start + count for start, count in ranges)
         queue_seq = self.state.next_seq
         queued = self._admission.mark_pending(job_id, ranges, queue_seq)
-        shapes = self._admission.waiting_shapes(job_id, first, end - first)  # until now an update may have changed them
+        # Read after the commit: until then an update may have changed the shapes.
+        shapes = self._admission.waiting_shapes(job_id, first, end - first)
         # The pods' earlier runs ended before the pods became INITIALIZED: these rows are in the log by now.
         rows = self._read_log()
 
@@ -149,12 +150,12 @@ class AdmissionLoop:
         return await self._commit(lambda: self._admission.kill_queued(job_id, self.clock_ns()), apply)
 
     async def requeue_gang(self, job_id: JobId, why: RequeueReason) -> None:
-        """Take back what a gang was given for a launch that was in vain; its job is told."""
+        """Take back the admission of a gang whose launch failed, and wake its job."""
         await self._requeue(job_id, why, lambda s: self._admission.requeue_gang(job_id, why, s))
         self._lifecycles.jobs_changed([job_id], "its gang was queued again")
 
     async def requeue_pods(self, job_id: JobId, instances: Sequence[Range], why: RequeueReason) -> int:
-        """Take back what pods were given for which no host was found; returns how many. The caller tells their job."""
+        """Take back the admission of pods without a host; returns how many. The caller wakes their job."""
         gone = await self._requeue(job_id, why, lambda s: self._admission.requeue_pods(job_id, instances, why, s))
         count = sum(count for _, _, count in gone.queued)
         if count and (ledger := self.state.jobs.get(job_id)):
@@ -172,7 +173,7 @@ class AdmissionLoop:
         return await self._commit(lambda: work(least_hold_s(self.state.turns_held_back(job_id))), apply)
 
     async def evict(self, orders: Sequence[EvictionOrder]) -> int:
-        """Evict what somebody else chose; the jobs are woken to end what hosts run. Returns how many pods leave."""
+        """Evict pods that the caller chose, and wake their jobs to end them on hosts. Returns how many leave."""
 
         def apply(results: Sequence[EvictionResult]) -> list[EvictionResult]:
             gone = [result for result in results if result.leaving or result.queued or result.unqueued]
@@ -189,12 +190,12 @@ class AdmissionLoop:
         return sum(count for result in gone for _, count in result.leaving)
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
-        """Returns how often what is held back fills its pool."""
+        """Returns how many times over the held-back gangs of its pool would fill the pool."""
         self.state.note_unplaced(job_id, count, why)
         return self.state.turns_held_back(job_id)
 
     async def change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
-        """``decide`` looks at the state and returns what to store and how to change memory after that; it may raise."""
+        """``decide`` may raise; it returns how to store the change, and how to apply it to memory."""
         return await self._shielded(self._change_pools(decide))
 
     async def _change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
@@ -205,16 +206,16 @@ class AdmissionLoop:
             self._changed()
             return change()
 
-    async def look_at_held(
+    async def with_held(
         self,
-        questioned: Callable[[ResmgrState], list[JobId]],
+        jobs_of: Callable[[ResmgrState], list[JobId]],
         answer: Callable[[ResmgrState, Mapping[JobId, Sequence[HeldRange]]], A],
     ) -> A:
-        """``answer`` sees the state together with what storage says that the questioned jobs hold."""
+        """``answer`` gets the state, and what the jobs of ``jobs_of`` hold by storage at the same moment."""
 
         def work() -> tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]:
             rows = self._read_log()
-            jobs = questioned(self.state)
+            jobs = jobs_of(self.state)
             return rows, self._admission.held(jobs) if jobs else {}
 
         def apply(found: tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]) -> A:
@@ -225,8 +226,7 @@ class AdmissionLoop:
 
     async def learn_capacity(self) -> None:
         """Ask the host manager now. Raises Unavailable."""
-        loop = asyncio.get_running_loop()
-        capacity = await loop.run_in_executor(self._network, self._capacity_source.capacity)
+        capacity = await asyncio.get_running_loop().run_in_executor(self._network, self._capacity_source.capacity)
         if self.state.set_capacity(*capacity):
             self._changed()
 
@@ -251,7 +251,7 @@ class AdmissionLoop:
         await asyncio.sleep(max(quiet_until_s - time.monotonic(), 0))
 
     async def run_cycle(self) -> list[JobId]:
-        """One cycle now, whatever the pace; tells the jobs that got something. For the loop and for tests."""
+        """One cycle now, whatever the pace; wakes the jobs whose pods were admitted. For the loop and for tests."""
         jobs = await self._shielded(self._cycle())
         if jobs:
             self._lifecycles.jobs_changed(jobs, "pods were admitted")
@@ -280,7 +280,7 @@ class AdmissionLoop:
         if self.settings.preempts and self._rounds.is_time():
             now = replace(now, evictable=await self._look_for_evictable())
         plan = plan_cycle(now) if now.evictable is None else await asyncio.to_thread(plan_cycle, now)
-        before = replace(now, usage=frozen(now.usage)) if self.settings.checks_invariants else None
+        before = replace(now, usage=now.usage.copy()) if self.settings.checks_invariants else None
         chosen = plan.admission.admitted
         if chosen:
             items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in chosen]
@@ -297,23 +297,23 @@ class AdmissionLoop:
         if before is not None and not self._is_stale:
             self._meter.broken(audit(before, plan, state))
         if chosen:
-            self._changed()  # what is left may fit the next time, and reasons are out of date
+            self._changed()  # the rest may fit in the next cycle, and reasons are out of date
         if plan.evictions and not self._is_stale:
             jobs += await self._evict(plan.evictions, jobs)
         return jobs
 
     async def _look_for_evictable(self) -> Evictable | None:
         due = self._rounds.begin(self.state)
-        jobs = questioned_jobs(self.state, due)
+        jobs = jobs_to_evict_from(self.state, due)
         if not jobs:
             return None
         held = await self._in_storage(lambda: self._admission.held(jobs))
-        # What ended since the log was read is not among them, and still counts in memory: it is as good as gone.
-        # Of 100,000 runs this takes seconds: others go on meanwhile, and the lock keeps the state as it is.
+        # Pods that ended since the log was read are not among them, and still count in memory: they count as leaving.
+        # With 100,000 runs this takes seconds, so it has a thread; the lock keeps the state as it is.
         return await asyncio.to_thread(evictable, self.state, held, due, self.settings.evicted_pods_max)
 
     async def _evict(self, evictions: Sequence[Eviction], admitted: Sequence[JobId]) -> list[JobId]:
-        """Commit, apply; the jobs are to be woken: their workflows end what hosts run."""
+        """Commit and apply; returns the jobs to wake: their workflows end the pods on hosts."""
         concerned = [*admitted, *(one.run.job_id for one in evictions)]
         results = await self._in_storage(lambda: self._admission.evict([order(one) for one in evictions]), concerned)
         for result in results:
@@ -378,7 +378,7 @@ class AdmissionLoop:
         return await asyncio.shield(task)
 
     async def _in_storage(self, work: Callable[[], T], concerned: Sequence[JobId] = ()) -> T:
-        """``concerned``: jobs that are told when some of the work may have been committed, and nobody knows."""
+        """``concerned``: jobs to wake when the work failed and part of it may have been committed."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._storage, work)
         except BaseException as error:

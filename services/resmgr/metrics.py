@@ -1,4 +1,4 @@
-"""Gauges per pool, which the meter's thread reads off the state, and what admission counts as it goes."""
+"""Gauges per pool, which the meter's thread reads from the state, and the counters of admission."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.admission import Admitted, QueueKind
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.tree import Ints, PoolTree
+from services.resmgr.pool_rules import UNITS
 from services.resmgr.state import ResmgrState
 
 METER = "peloton.resmgr"
 QUEUED_TIMES_MAX = 50_000
-"""Enqueue calls whose time is remembered; pods of older ones count as admitted, but their wait is not told."""
+"""Enqueue calls whose time is remembered; pods of older ones count as admitted, but their wait is not recorded."""
 CYCLE_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-_UNITS = {"cpu": 1000, "memory": 1, "disk": 1, "gpu": 1000}
 
 
 class PoolGauges:
@@ -43,7 +43,7 @@ class PoolGauges:
         return read
 
     def _queue_lengths(self, _: CallbackOptions) -> Iterable[Observation]:
-        """Empty queues too, or a dashboard would go on to show what was in them last."""
+        """Empty queues too, or a dashboard would keep showing their last length."""
         state = self._state()
         tree = state.tree
         for pool_id, row in list(tree.row.items()):
@@ -60,7 +60,7 @@ class AdmissionMeter:
     ``peloton.pool.wait_time`` in seconds, once per run of like gangs, ``peloton.resmgr.cycle_time`` in seconds, and
     ``peloton.resmgr.broken_invariants``.
 
-    Waits are timed by the process that queued the pods: after a restart those of pods in the queue are not told.
+    The process that queued the pods times their wait: after a restart, waits of pods in the queue are not recorded.
     """
 
     def __init__(self, meter: Meter | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -91,7 +91,7 @@ class AdmissionMeter:
                 self._wait_time.record(now_s - queued_s, pool)
 
     def evicted(self, evictions: Iterable[Eviction]) -> None:
-        """By the victim's pool, and whether it gave way inside it or to another pool."""
+        """By the victim's pool, and whether the waiting gang is of the same pool."""
         for one in evictions:
             kind = "inside" if one.grounds.is_inside else "between"
             self._preempted.add(one.run.pod_count, {"pool": one.grounds.pool_path, "kind": kind})
@@ -130,4 +130,4 @@ def _observations(paths: tuple[str, ...], amounts: Ints) -> Iterable[Observation
     for path, row in zip(paths, amounts.tolist(), strict=False):
         for kind, amount in zip(RESOURCE_KINDS, row, strict=True):
             if amount < UNLIMITED:
-                yield Observation(amount / _UNITS[kind], {"pool": path, "kind": kind})
+                yield Observation(amount / UNITS[kind], {"pool": path, "kind": kind})

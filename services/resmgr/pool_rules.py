@@ -96,7 +96,7 @@ def check_config(
 
 
 def check_values(config: pb.ResourcePoolConfig) -> None:
-    """What nobody can reckon with, whatever the other pools are. Raises InvalidArgument."""
+    """Refuses values that are invalid whatever the other pools are. Raises InvalidArgument."""
     seen: set[str] = set()
     for resource in config.resources:
         kind = resource.kind
@@ -131,7 +131,7 @@ def check_values(config: pb.ResourcePoolConfig) -> None:
 
 
 def _check_name(name: str) -> None:
-    """Ours: such a pool could not be found by its path."""
+    """A rule of ours: a pool with such a name could not be found by its path."""
     if len(name) > NAME_MAX:
         raise InvalidArgument(f"resource pool name has {len(name)} characters, at most {NAME_MAX} are allowed")
     if not name or "/" in name:
@@ -139,7 +139,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_amounts(config: pb.ResourcePoolConfig) -> None:
-    """Ours: so little would be stored as nothing."""
+    """A rule of ours: a smaller amount would be stored as 0."""
     for resource in config.resources:
         least = 1 / UNITS[resource.kind]
         for name, value in (("reservation", resource.reservation), ("limit", resource.limit)):
@@ -149,8 +149,8 @@ def _check_amounts(config: pb.ResourcePoolConfig) -> None:
 
 
 def _bounds_of(state: ResmgrState, pool_id: RespoolId) -> dict[str, tuple[int, int]]:
-    """Kind -> (reservation, limit) of a pool; the root has as both what all hosts have, whether they are up or not:
-    what is right for the cluster does not become wrong while some of its hosts are maintained."""
+    """Kind -> (reservation, limit) of a pool. For the root both are the capacity of all hosts, up or not: a pool that
+    fits the cluster stays valid while some hosts are in maintenance."""
     if pool_id == ROOT_POOL_ID:
         return {kind: (amount, amount) for kind, amount in zip(RESOURCE_KINDS, state.registered, strict=True)}
     return {r.kind: (r.reservation, r.limit) for r in state.pools[pool_id].resources}
@@ -166,8 +166,8 @@ def _amount(kind: str, amount: int) -> str:
 
 
 def _has(state: ResmgrState, spec: PoolSpec) -> dict[str, tuple[int, int]]:
-    """Kind -> (reservation, limit) that a pool below the root has had accepted: hosts may have been lost since, and it
-    may be asked for again, but for no more."""
+    """Kind -> (reservation, limit) that a pool below the root already has: they may be sent again although hosts were
+    lost since, but not raised."""
     is_known = spec.parent_id == ROOT_POOL_ID and spec.respool_id in state.pools
     return _bounds_of(state, spec.respool_id) if is_known else dict.fromkeys(RESOURCE_KINDS, (0, 0))
 
@@ -199,7 +199,7 @@ def _check_reservations(state: ResmgrState, spec: PoolSpec, siblings: list[PoolS
 
 
 def beyond_hosts(state: ResmgrState, spec: PoolSpec) -> list[str]:
-    """Amounts of a pool that the hosts which take pods now do not have, in words."""
+    """Warnings about amounts of a pool that exceed what the hosts that are up have."""
     assert state.capacity is not None
     texts = []
     for r, up in zip(spec.resources, state.capacity, strict=True):
@@ -213,7 +213,7 @@ def beyond_hosts(state: ResmgrState, spec: PoolSpec) -> list[str]:
 
 
 def _check_parent_is_idle(state: ResmgrState, pool_id: RespoolId, parent_id: RespoolId) -> None:
-    """Ours: gangs wait only in leaves, so a pool that has some cannot become a parent."""
+    """A rule of ours: gangs wait only in leaves, so a pool with gangs cannot become a parent."""
     row = state.tree.row[parent_id]
     if pool_id not in state.tree.row and parent_id != ROOT_POOL_ID and not state.accounts.is_idle(row):
         path = state.tree.paths[row]
@@ -221,7 +221,7 @@ def _check_parent_is_idle(state: ResmgrState, pool_id: RespoolId, parent_id: Res
 
 
 def load_text(state: ResmgrState, row: int) -> str:
-    """What a leaf holds and wants, in words."""
+    """Text about what a leaf holds and wants."""
     accounts = state.accounts
 
     def shown(amounts: Ints) -> str:
@@ -233,11 +233,11 @@ def load_text(state: ResmgrState, row: int) -> str:
 
 
 def _check_queued(state: ResmgrState, spec: PoolSpec) -> None:
-    """Ours: what waits may go on to wait for something, and what cannot be evicted keeps what is its own."""
+    """Rules of ours: no waiting gang becomes hopeless, and non-preemptible pods stay within the reservation."""
     row = state.tree.row.get(spec.respool_id)
     if row is None:
         return
-    before, after = _finally(state, state.tree), _finally(state, build_tree([*_others(state, spec), spec]))
+    before, after = _final_refusal(state, state.tree), _final_refusal(state, build_tree([*_others(state, spec), spec]))
     for pool_id, queues in state.waiting.pools.items():
         at = state.tree.row.get(pool_id)
         if at is None or (at != row and row not in state.tree.ancestors[at]):
@@ -266,7 +266,7 @@ def _sort(run: GangRun) -> tuple[object, ...]:
     return run.need, run.gang_size, run.preemptible, run.revocable, run.controller
 
 
-def _finally(state: ResmgrState, tree: PoolTree) -> Callable[[RespoolId, GangRun], Reason | None]:
+def _final_refusal(state: ResmgrState, tree: PoolTree) -> Callable[[RespoolId, GangRun], Reason | None]:
     """Why a gang could never be admitted in a tree; None when it could."""
     total = np.full_like(tree.limit, UNLIMITED)
     usage = Usage(*(np.zeros_like(tree.limit) for _ in range(4)))
@@ -275,7 +275,7 @@ def _finally(state: ResmgrState, tree: PoolTree) -> Callable[[RespoolId, GangRun
 
 
 def _check_children(spec: PoolSpec, children: list[PoolSpec]) -> None:
-    """Ours: a parent's limit and reservation stay above its children's."""
+    """A rule of ours: a parent's limit and reservation stay above those of its children."""
     for r in _on_wire(spec):
         kind = RESOURCE_KINDS.index(r.kind)
         for child in children:
@@ -293,7 +293,7 @@ def _check_children(spec: PoolSpec, children: list[PoolSpec]) -> None:
 
 
 def check_path(path: str | None) -> str:
-    """Raises InvalidArgument with the original's words; returns the path."""
+    """Returns the path; raises InvalidArgument with the original's text."""
     if path is None:
         raise InvalidArgument("path cannot be nil")
     if not path:

@@ -32,7 +32,7 @@ ACTIVE_JOBS_MAX = 100
 
 
 class _Refused(PelotonError):
-    """The wanted answer is this error."""
+    """Ends the call with this error as its answer."""
 
     def __init__(self, error: pb.DeleteResponse.Error) -> None:
         super().__init__(str(error))
@@ -48,7 +48,7 @@ class PoolService:
         self._configs: dict[RespoolId, pb.ResourcePoolConfig] = {}
 
     def load(self) -> None:
-        """Read the configurations; they differ from the pools in memory only by what admission does not need."""
+        """Read the configurations: they hold more than the pools in memory, which have what admission needs."""
         self._configs = self._pools.configs()
 
     @property
@@ -124,8 +124,8 @@ class PoolService:
         elif pool_id not in state.pools:
             raise NotFound(pool_rules.NOT_FOUND)
         else:
-            pool_rules.check_values(config)  # no force makes a number of what is none,
-            config.parent.value = state.pools[pool_id].parent_id  # nor moves a pool
+            pool_rules.check_values(config)  # force accepts no broken numbers,
+            config.parent.value = state.pools[pool_id].parent_id  # and moves no pool
         spec = pool_spec(pool_id, config)
 
         def change() -> None:
@@ -172,7 +172,7 @@ class PoolService:
         return store, change
 
     def _active_jobs(self, pool_id: RespoolId) -> str:
-        """Jobs of a pool that have not ended, in words; some of them may have nothing in a queue at present."""
+        """Names jobs of a pool that have not ended; they need not have pods in a queue at present."""
         jobs = self._jobs.active_in_pool(pool_id, ACTIVE_JOBS_MAX + 1)
         many = f"{ACTIVE_JOBS_MAX} jobs or more have" if len(jobs) > ACTIVE_JOBS_MAX else f"{len(jobs)} jobs have"
         return f"{many if len(jobs) > 1 else '1 job has'} not ended, the first is {jobs[0]}" if jobs else ""
@@ -186,7 +186,7 @@ class PoolService:
                 reason = f"the capacity of the cluster is not known yet: {error.message}"
                 await context.abort(grpc.StatusCode.UNAVAILABLE, reason)
 
-    # -- questions --------------------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------------------
 
     async def GetResourcePool(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
         pool_id = RespoolId(request.id.value or ROOT_POOL_ID)

@@ -1,8 +1,8 @@
-"""Preemption rounds: who has been over its entitlement for how long, and what may be evicted now.
+"""Rounds of preemption: how long pools have been over their entitlement, and what may be evicted now.
 
-Which pods are on hosts, and which of them end anyway, is asked of storage when it matters: memory does not follow it.
-That pods were evicted and have not left yet is in memory, and is rebuilt like everything else. The counts of rounds are
-not: a new leader begins to count anew.
+Each round asks storage which pods are on hosts and which of them end anyway: memory does not follow that. Evicted pods
+that have not left yet are in memory, and are rebuilt like the rest of it. The counts of rounds are not: a new leader
+counts from the beginning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PreemptionRounds:
         return self._clock_s() >= self._next_s
 
     def begin(self, state: ResmgrState) -> frozenset[int]:
-        """Count this round; returns the rows of pools that have been over for long enough, whose count begins anew."""
+        """Count this round; returns the rows of pools that have been over for long enough, and counts them anew."""
         self._next_s = self._clock_s() + self._period_s
         if state.entitlement is None:
             return frozenset()
@@ -48,14 +48,14 @@ class PreemptionRounds:
         return frozenset(due)
 
 
-def questioned_jobs(state: ResmgrState, due: frozenset[int], notes: Admission | None = None) -> list[JobId]:
-    """Jobs of which something may be evicted: of pools that are due, or below the priority of what waits there for
-    room in the pool itself, by the notes of the last cycle."""
+def jobs_to_evict_from(state: ResmgrState, due: frozenset[int], notes: Admission | None = None) -> list[JobId]:
+    """Jobs that may lose pods: jobs of pools that are due, and jobs of a lower priority than a gang that waits for room
+    in their own pool, by the notes of the last cycle."""
     if not state.waiting.pools:
         return []
     waits: dict[RespoolId, int] = {}
     for (row, _), (run, reason) in (notes or state.admission).heads.items():
-        if reason.pool_path == state.tree.paths[row]:  # else its own pool has room, and others must give some
+        if reason.pool_path == state.tree.paths[row]:  # else its own pool has room, and other pools must give back
             waits[state.tree.ids[row]] = max(run.priority, waits.get(state.tree.ids[row], run.priority))
     due_pools = {state.tree.ids[row] for row in due}
     return [
@@ -69,7 +69,7 @@ def questioned_jobs(state: ResmgrState, due: frozenset[int], notes: Admission | 
 def evictable(
     state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]], due: frozenset[int], pod_limit: int
 ) -> Evictable:
-    """What storage says of the questioned jobs, in the words of the selection."""
+    """The held pods of these jobs, as storage says, in the form that ``preempt`` takes."""
     runs: list[HeldRun] = []
     gone: dict[JobId, np.ndarray] = {}
     for job_id, ranges in held.items():
@@ -84,7 +84,7 @@ def evictable(
 
 
 def _others(ledger: JobLedger, stays: Sequence[HeldRange]) -> np.ndarray:
-    """Instances that memory counts as allocated and that are not among those that stay."""
+    """Instances that memory counts as allocated and that do not stay."""
     goes = IS_ALLOCATED[ledger.states]
     for span in stays:
         mine = ledger.states[span.start : span.start + span.count]

@@ -16,7 +16,7 @@ PoolQueues = dict[QueueKind, list[GangRun]]
 
 
 class WaitingRuns:
-    """Pools without waiting runs have no entry, and neither have empty queues."""
+    """Pools and queues without waiting runs have no entry."""
 
     def __init__(self) -> None:
         self.pools: dict[RespoolId, PoolQueues] = {}

@@ -1,7 +1,9 @@
-"""The resource manager's memory: pools, queues, allocation. One owner, no I/O: events in, instructions out.
+"""The resource manager's memory: pools, queues, allocation. No I/O: ``AdmissionLoop`` owns it, and applies to it what
+storage has committed.
 
-Everything here can be rebuilt from storage (see ``recovery.py``), and a rebuilt state equals the one before, queue
-order included: a run's place is (priority, queue_seq, start), and queue_seq is stored with the pod.
+A method applies one event, and returns what the loop needs to go on: a count, or the jobs to wake. Everything here can
+be rebuilt from storage (see ``recovery.py``), and a rebuilt state equals the one before, queue order included: a run's
+place is (priority, queue_seq, start), and queue_seq is stored with the pod.
 """
 
 from __future__ import annotations
@@ -24,13 +26,12 @@ from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import Accounts
-from services.resmgr.audit import faults
 from services.resmgr.held_back import Releases, held_gangs, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.queues import WaitingRuns
 
 UNPLACED_JOBS_MAX = 10_000
-"""Jobs whose last placement failure is remembered; the oldest are forgotten."""
+"""Jobs whose last failed placement is remembered; the oldest are forgotten."""
 
 LogRow = tuple[int, JobId, int, int, PodState]
 """seq, job, instance, run, state: a row of the status log."""
@@ -44,10 +45,10 @@ class ResmgrState:
         self.waiting = WaitingRuns()
         self.jobs: dict[JobId, JobLedger] = {}
         self.preempts = True
-        self.evicted: set[JobId] = set()  # jobs with pods that were evicted and still hold their resources
-        self.held_back: set[JobId] = set()  # jobs of which something was, or is, not to be admitted for a while
+        self.evicted: set[JobId] = set()  # jobs with evicted pods that still hold resources
+        self.held_back: set[JobId] = set()  # jobs with gangs that were, or are, held back for a while
         self.capacity: Resources | None = None  # None until a host manager has answered
-        self.registered = Resources()  # of all hosts: what limits of pools are compared with
+        self.registered = Resources()  # of all hosts; limits of pools are compared with it
         self.slack_cpu = 0
         self.entitlement: Entitlement | None = None
         self.admission = Admission()
@@ -59,8 +60,8 @@ class ResmgrState:
     # -- events -----------------------------------------------------------------------------------------------------
 
     def set_capacity(self, capacity: Resources, revocable: Resources, registered: Resources | None = None) -> bool:
-        """Returns whether anything changed that is dealt. ``registered``: of all hosts, whether they take pods or not;
-        None: the same."""
+        """Returns whether the amounts to deal changed. ``registered``: of all hosts, whether they take pods or not;
+        None: the same as ``capacity``."""
         is_news = (capacity, revocable.cpu_milli) != (self.capacity, self.slack_cpu)
         if self.capacity is not None and not capacity.fits_in(self.capacity):
             self._releases.hosts_came = True
@@ -107,14 +108,14 @@ class ResmgrState:
         queue_seq: int,
         held_back: Iterable[tuple[int, int, int]] = (),
     ) -> int:
-        """Instances ``(start, count)`` have become PENDING under ``queue_seq``, or, in recovery, were it: then some are
-        held back, ``(start, count, until when)``. Returns how many pods that is."""
+        """Instances ``(start, count)`` are PENDING under ``queue_seq``; in recovery some of them are held back,
+        ``(start, count, until when)``. Returns the number of pods."""
         ledger = self.ledger(job)
         self.next_seq = max(self.next_seq, queue_seq + 1)
         queued = 0
         ranges = list(ranges)
         for start, count in ranges:
-            self._begin_to_wait(ledger, shapes, start, count)
+            self._mark_pending(ledger, shapes, start, count)
         self.hold_back(ledger, held_back)
         for start, count in ranges:
             for run in ledger.runs(queue_seq, start, count):
@@ -123,8 +124,8 @@ class ResmgrState:
         return queued
 
     def take_in(self, job: JobRecord, shapes: Sequence[ShapeRange], queued: Iterable[tuple[int, int, int]]) -> int:
-        """Instances ``(queue_seq, start, count)`` have become PENDING, at the end or in a place that they had before.
-        Returns how many pods that is."""
+        """Instances ``(queue_seq, start, count)`` have become PENDING, at the end of the queue or in their earlier
+        place. Returns the number of pods."""
         ledger, last_seq, pods = self.ledger(job), self.next_seq - 1, 0
         back: dict[int, list[np.ndarray]] = {}
         for queue_seq, start, count in queued:
@@ -132,14 +133,14 @@ class ResmgrState:
             if queue_seq > last_seq:
                 self.enqueue(job, shapes, [(start, count)], queue_seq)
             else:
-                self._begin_to_wait(ledger, shapes, start, count)
+                self._mark_pending(ledger, shapes, start, count)
                 back.setdefault(queue_seq, []).append(np.arange(start, start + count))
         if back:
             self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
         return pods
 
-    def _begin_to_wait(self, ledger: JobLedger, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
-        """Instances are PENDING, and wanted; their place in the queue is for the caller."""
+    def _mark_pending(self, ledger: JobLedger, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
+        """Instances are PENDING and count as demand; the caller puts them into the queue."""
         ledger.make_room(start + count)
         ledger.footprints.learn(shapes, start, count)
         held = ledger.states[start : start + count]
@@ -157,7 +158,7 @@ class ResmgrState:
         ranges: Iterable[tuple[int, int]],
         is_leaving: bool = False,
     ) -> None:
-        """Recovery: instances ``(start, count)`` hold resources already; those that are leaving were evicted."""
+        """Recovery: instances ``(start, count)`` hold resources; leaving ones have been evicted."""
         ledger = self.ledger(job)
         for start, count in ranges:
             ledger.make_room(start + count)
@@ -180,7 +181,7 @@ class ResmgrState:
             ledger.states[run.start : run.start + pods] = HOLDING
             ledger.pending_count -= pods
             ledger.allocated_count += pods
-            self._unplaced.pop(run.job_id, None)  # placement looks anew
+            self._unplaced.pop(run.job_id, None)  # placement tries anew
             for _, length, footprint in ledger.footprints.pieces(run.start, pods):
                 self.accounts.want(ledger.pool_id, footprint, -length)
                 self.accounts.hold(ledger.pool_id, footprint, length)
@@ -209,8 +210,8 @@ class ResmgrState:
         self._forget(ledger)
 
     def evict(self, gone: EvictionResult) -> None:
-        """Pods of a job were evicted, a launch of its gang was given up, or no host was found for them: they are back
-        in their old place, not queued at all, or held until they end."""
+        """Pods of a job were evicted or requeued: they are back in their old place, in no queue, or hold resources
+        until they end."""
         ledger = self.jobs[gone.job_id]
         if gone.held_until_ns:
             ledger.requeue_count, ledger.gang_due_ns = gone.requeue_count, gone.held_until_ns
@@ -218,7 +219,7 @@ class ResmgrState:
         back: dict[int, list[np.ndarray]] = {}
         for queue_seq, start, count in gone.queued:
             self._release(ledger, np.arange(start, start + count), np.full(count, PENDING, np.uint8))
-            self._begin_to_wait(ledger, (), start, count)
+            self._mark_pending(ledger, (), start, count)
             back.setdefault(queue_seq, []).append(np.arange(start, start + count))
         self.hold_back(ledger, gone.held_back)
         if back:
@@ -232,24 +233,24 @@ class ResmgrState:
         self._forget(ledger)
 
     def hold_back(self, ledger: JobLedger, pods: Iterable[tuple[int, int, int]]) -> None:
-        """PENDING instances ``(start, count, until when)`` that stand in no queue yet are not admitted before."""
+        """Do not admit PENDING instances ``(start, count, until when)`` before that time; they are in no queue yet."""
         for start, count, until_ns in pods:
             ledger.hold_back(start, count, until_ns)
             self.held_back.add(ledger.job_id)
 
     def turns_held_back(self, job_id: JobId) -> int:
-        """How often what is held back fills the job's pool when all of it is tried once."""
+        """How many times over the held-back gangs of the job's pool would fill the pool."""
         ledger = self.jobs.get(job_id)
         return 0 if ledger is None else self._releases.turns(ledger.pool_id)
 
     def release_held(self, now_ns: int) -> None:
-        """What may find a host by now waits no longer."""
+        """Release held-back gangs that may find a host by now."""
         for job_id in self._releases.due(self.held_back, self.jobs, now_ns):
             self.jobs[job_id].release()
             self.held_back.discard(job_id)
 
     def _requeue(self, ledger: JobLedger, back: Mapping[int, np.ndarray]) -> None:
-        """Queue the job's PENDING pods anew: those that wait, and more of them by their queue_seq."""
+        """Queue the job's PENDING pods anew: those in the queue, and those of ``back`` by their queue_seq."""
         waits = self.waiting.withdraw(ledger.pool_id, ledger.job_id)
         for queue_seq in sorted(waits.keys() | back.keys()):
             none = np.zeros(0, np.int64)
@@ -278,7 +279,7 @@ class ResmgrState:
         return released > 0
 
     def take_over(self, old: ResmgrState) -> None:
-        """Recovery: what storage does not hold and no event repeats."""
+        """Recovery: keep what storage does not hold and no event repeats."""
         self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
         self.registered = old.registered
         self._releases = old._releases
@@ -292,7 +293,7 @@ class ResmgrState:
             self._unplaced.popitem(last=False)
 
     def _release(self, ledger: JobLedger, instances: np.ndarray, codes: np.ndarray) -> int:
-        """Instances that hold resources take the new state; those it ends give them back. Returns how many."""
+        """Instances that hold resources take the new state, and release them if it is an end. Returns how many do."""
         is_held = IS_ALLOCATED[ledger.states[instances]]
         instances, codes = instances[is_held], codes[is_held]
         ledger.states[instances] = codes
@@ -323,8 +324,8 @@ class ResmgrState:
         return frozenset(job.job_id for job in self.jobs.values() if job.pending_count == len(job.states))
 
     def snapshot(self, pod_limit: int, now_ns: int) -> Snapshot:
-        """Only valid until the next event: the arrays are the live ones. Gangs that are held back are neither waiting
-        nor wanted."""
+        """Valid until the next event: its arrays are the live ones. Held-back gangs count neither as waiting nor as
+        demand."""
         assert self.capacity is not None
         tree, accounts = self.tree, self.accounts
         waiting = {
@@ -352,7 +353,7 @@ class ResmgrState:
         )
 
     def leaving(self, more: Mapping[JobId, np.ndarray] | None = None) -> Accounts:
-        """What evicted pods still hold; for the jobs of ``more`` these instances instead."""
+        """Amounts that evicted pods still hold; for the jobs of ``more``, what these instances hold."""
         accounts = Accounts(self.tree)
         instances = {job_id: np.flatnonzero(self.jobs[job_id].states == LEAVING) for job_id in self.evicted}
         for job_id, own in (instances | dict(more or {})).items():
@@ -368,18 +369,13 @@ class ResmgrState:
     # -- questions --------------------------------------------------------------------------------------------------
 
     def unplaced(self, job_id: JobId) -> tuple[int, PlacementReason]:
-        """How many pods of the job placement last left without a host, and why; ``(0, "")`` when it left none."""
+        """How many pods of the job the last placement left without a host, and why."""
         return self._unplaced.get(job_id, (0, ()))
 
     def path_of(self, pool_id: RespoolId) -> str:
-        """The pool's path; its id when it is not there."""
+        """The pool's path; its id when there is no such pool."""
         row = self.tree.row.get(pool_id)
         return pool_id if row is None else self.tree.paths[row]
-
-    def validate(self) -> None:
-        """Assert every invariant; for tests, slow."""
-        for fault in faults(self):
-            raise AssertionError(fault)
 
     @staticmethod
     def count(accounts: Accounts, ledger: JobLedger) -> None:

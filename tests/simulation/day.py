@@ -24,7 +24,7 @@ from peloton.model.job import JobState
 from peloton.model.pod import TERMINAL, PodState, PodStatus
 from peloton.scheduling.explain import waits
 from peloton.scheduling.placement import place
-from services.resmgr.explain.dry_run import look
+from services.resmgr.explain.dry_run import plan_now
 from services.resmgr.pool_rules import check_config
 from tests.simulation import invariants
 from tests.simulation.description import HOUR_S, RUN_MAX_S, RUN_SIGMA, JobPlan, Size, draw_hosts, draw_jobs, draw_pools
@@ -178,7 +178,7 @@ class Day:
     def _left(self) -> str:
         """Jobs that have not ended, and why a few of them wait."""
         state, lines = self.resmgr.state, [f"{len(self.records.jobs)} jobs have not ended"]
-        now, plan = look(state, self._now_ns())
+        now, plan = plan_now(state, self._now_ns())
         for job in list(self.records.jobs.values())[:STUCK_SHOWN_MAX]:
             row, unplaced = state.tree.row[job.record.respool_id], state.unplaced(job.record.job_id)[1]
             mine = (queue_text(wait.reason) for wait in waits(now, plan, row) if wait.run.job_id == job.record.job_id)

@@ -14,7 +14,6 @@ from peloton.model.pod import ALLOCATED, ON_HOST, PodState, Termination, Termina
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.cycle import Snapshot
 from peloton.scheduling.eviction import Eviction
-from peloton.scheduling.invariants import physical
 from tests.simulation.invariants import Broken
 from tests.simulation.records import Job, Records, ranges_of
 
@@ -76,7 +75,7 @@ def check_storm(now: Snapshot, chosen: Sequence[Eviction]) -> None:
     """What is evicted is wanted: no more of each kind than waits, than is lacking already (hosts were lost, limits were
     cut), and than one gang more for each that is served, for gangs leave whole."""
     waits = (now.demand + now.slack_demand).sum(axis=0)
-    held = physical(now.tree, now.usage)
+    held = now.usage.physical(now.tree)
     limit = np.minimum(now.tree.limit, now.capacity)
     lacking = np.maximum(held - limit, 0).sum(axis=0)
     taken, largest = np.zeros_like(waits), np.zeros_like(waits)

@@ -14,7 +14,8 @@ from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
 from peloton.scheduling.preemption import Eviction
-from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs
+from services.resmgr.audit import faults
+from services.resmgr.preemption import PreemptionRounds, evictable, jobs_to_evict_from, order
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
@@ -121,7 +122,7 @@ class SimulatedResmgr:
         if not self._rounds.is_time():
             return now
         due = self._rounds.begin(self.state)
-        jobs = questioned_jobs(self.state, due)
+        jobs = jobs_to_evict_from(self.state, due)
         if not jobs:
             return now
         found = evictions.held(self.records, jobs)
@@ -154,6 +155,6 @@ class SimulatedResmgr:
 
     def validate(self) -> None:
         """The slow checks: the state's own, and the books against all rows."""
-        self.state.validate()
+        assert [] == list(faults(self.state))
         if self.records.recount() != self.records.books:
             raise Broken("the books of the simulation do not follow from its rows")

@@ -1,6 +1,6 @@
-"""Which hosts are avoided by whom: what the host manager remembers of runs that failed there.
+"""Which hosts are avoided, by all jobs or by one: the memory of runs that failed there.
 
-Only in memory: a new leader learns it anew. All of it is bounded, and what is old is dropped.
+It is lost with the leader, bounded, and old entries are dropped.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 
 HOSTS_MAX = 50_000
 JOBS_MAX = 10_000
-"""Hosts and jobs with failures that are remembered; those that failed longest ago are forgotten."""
+"""Remembered hosts and jobs with failures; those that failed longest ago are forgotten."""
 NUMBERED_MAX = 3
-"""Hosts of which it is told how many pods failed there; of more the hosts are counted under one rule."""
+"""Up to so many avoided hosts a reason gives numbers for each; more are counted under one rule."""
 NEW = Record()
 
 
@@ -51,12 +51,12 @@ class Aversions:
         self._lock = threading.Lock()
         self._hosts: OrderedDict[Hostname, Record] = OrderedDict()
         self._jobs: OrderedDict[JobId, dict[Hostname, Record]] = OrderedDict()
-        self._avoided: dict[Hostname, Record] = {}  # by all: no more than a share of the hosts
+        self._avoided: dict[Hostname, Record] = {}  # by all jobs: at most a share of the hosts
         meter = meter or metrics.get_meter("peloton.hostmgr")
         meter.create_observable_gauge("peloton.hosts.avoided", [self._read_avoided])
 
     def take(self, ends: Iterable[RunEnd], now_s: float) -> None:
-        """Runs that have ended."""
+        """Take in runs that have ended."""
         ends = [end for end in ends if end.host and (end.is_failure or end.is_success)]
         if not ends:
             return
@@ -71,7 +71,7 @@ class Aversions:
     def _failed(self, end: RunEnd, now_s: float, host_count: int) -> None:
         job_id, host = end.pod_id.job_id, end.host
         self._forget_old(now_s)
-        own = self._jobs[job_id] = _still_told(self._jobs.get(job_id, {}), now_s)
+        own = self._jobs[job_id] = _remembered(self._jobs.get(job_id, {}), now_s)
         self._jobs.move_to_end(job_id)
         if len(self._jobs) > JOBS_MAX:
             self._jobs.popitem(last=False)
@@ -95,7 +95,7 @@ class Aversions:
             log.warning("host %s is %s; for %.0f s", host, misfit_text(record.why), record.until_s - now_s)
 
     def _exonerate(self, job_id: JobId) -> None:
-        """The job is broken itself: its failures speak against no host."""
+        """The job itself is broken: its failures do not count against hosts."""
         for host in self._jobs[job_id]:
             if record := self._hosts.get(host):
                 self._hosts[host] = replace(record, failures=tuple(f for f in record.failures if f.job_id != job_id))
@@ -108,10 +108,10 @@ class Aversions:
             del own[end.host]
 
     def _forget_old(self, now_s: float) -> None:
-        """Those that failed longest ago come first."""
+        """From the oldest failure on."""
         while self._hosts and next(iter(self._hosts.values())).is_over(FOR_ALL, now_s):
             self._avoided.pop(self._hosts.popitem(last=False)[0], None)
-        while self._jobs and not _still_told(next(iter(self._jobs.values())), now_s):
+        while self._jobs and not _remembered(next(iter(self._jobs.values())), now_s):
             self._jobs.popitem(last=False)
 
     def _drop_expired(self, now_s: float) -> None:
@@ -141,5 +141,5 @@ class Aversions:
         return [Observation(len(self.avoided_by_all(time.monotonic())))]
 
 
-def _still_told(own: dict[Hostname, Record], now_s: float) -> dict[Hostname, Record]:
+def _remembered(own: dict[Hostname, Record], now_s: float) -> dict[Hostname, Record]:
     return {host: record for host, record in own.items() if not record.is_over(FOR_ONE, now_s)}

@@ -1,8 +1,5 @@
-"""Which pods no host could take even if it were empty, as found out lately: to find out costs a look at every kind of
-host.
-
-Under the lock of ``HostPool``.
-"""
+"""Cached verdicts on whether any host could take a pod if it were empty: a verdict costs a look at each kind of
+host."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from peloton.model.reason import Infeasible
 
 SHAPES_MAX = 10_000
 """Shapes that are remembered."""
-LOOKS_MAX = 100
-"""Shapes that one call finds out about; of more it says nothing yet."""
+JUDGED_MAX = 100
+"""Shapes that one call judges; the others have no verdict yet."""
 
 
 class FeasibilityCache:
@@ -23,16 +20,16 @@ class FeasibilityCache:
         self._version = -1
 
     def unknown(self, shapes: Iterable[PodShape], version: int) -> list[PodShape]:
-        """What is to be found out of the hosts of this version, at most LOOKS_MAX."""
+        """Shapes without a verdict on the hosts of this version, at most JUDGED_MAX."""
         if version != self._version or len(self._known) > SHAPES_MAX:
             self._known.clear()
             self._version = version
-        return [shape for shape in dict.fromkeys(shapes) if shape not in self._known][:LOOKS_MAX]
+        return [shape for shape in dict.fromkeys(shapes) if shape not in self._known][:JUDGED_MAX]
 
     def learn(
         self, shapes: Sequence[PodShape], found: Mapping[PodShape, Infeasible | None], version: int
     ) -> dict[PodShape, Infeasible]:
-        """What has been found out; returns those of the shapes that no host could take."""
+        """Take in verdicts; returns the shapes that no host could take."""
         if version == self._version:
             self._known.update(found)
         known = self._known if version == self._version else found

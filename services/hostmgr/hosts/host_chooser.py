@@ -1,12 +1,9 @@
-"""Which READY hosts a lease takes for which pods, and which rule keeps the others from it.
-
-Under the lock of ``HostPool``, whose state this looks at.
-"""
+"""Which READY hosts a lease takes for which pods, and which rule keeps the others from it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -15,17 +12,15 @@ from peloton.lifecycle.avoidance import NO_AVERSION, Aversion
 from peloton.lifecycle.constraints import HOSTNAME_LABEL, leaves, pod_labels_named
 from peloton.model.host import Desired
 from peloton.model.ids import Hostname, JobId
-from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Constraint, HostLabel, PodShape, Strategy
 from peloton.model.reason import HostRule, Misfit, RefusingHosts, merged
 from peloton.model.resources import Resources, free_share
 from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit, room
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.host_room import HostRoom
-from services.hostmgr.hosts.pod_labels import PodLabelIndex
-from services.hostmgr.hosts.ready_hosts import HostClass, ReadyHosts, first_come
-from services.hostmgr.hosts.registered_hosts import RegisteredHosts
-from services.hostmgr.hosts.room_holds import PodKey, RoomHolds
+from services.hostmgr.hosts.host_table import HostTable
+from services.hostmgr.hosts.ready_hosts import HostClass, first_come
+from services.hostmgr.hosts.room_holds import PodKey
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = Misfit(HostRule.LEASED)
@@ -39,22 +34,8 @@ Refused = list[tuple[Misfit, int]]
 
 @dataclass(frozen=True, slots=True)
 class HostChooser:
-    hosts: Mapping[Hostname, HostRoom]
-    ready: ReadyHosts
-    registered: RegisteredHosts
-    holds: RoomHolds
-    pod_labels: PodLabelIndex
-    closed: Mapping[Hostname, int]
-    maintained: Mapping[Hostname, HostMaintenance]
-    refused: Mapping[Hostname, str]
+    table: HostTable
     wall_ns: Callable[[], int]
-
-    def is_away(self, hostname: Hostname) -> bool:
-        return hostname in self.maintained and self.maintained[hostname].is_away
-
-    def capacity_of(self, hostname: Hostname) -> Resources:
-        host = self.registered.by_name.get(hostname)
-        return host.capacity if host else Resources()
 
     def pick_desired(
         self,
@@ -63,16 +44,16 @@ class HostChooser:
         mine: frozenset[PodKey],
         picked: dict[Hostname, HostRoom],
     ) -> tuple[Counter[PodShape], tuple[tuple[int, Hostname], ...], bool]:
-        """Add the hosts to which pods come back. Pods that need no other host, and those that wait for room on theirs:
-        as long as it is held for them and the host is there. And whether the host of one is leased."""
+        """Add the hosts to which pods come back. Returns, by shape, pods that need no other host; instances that wait
+        for room on their host, while it is held for them; and whether the host of one is leased."""
         settled: Counter[PodShape] = Counter()
         awaited: list[tuple[int, Hostname]] = []
         is_leased = False
         for pod in desired[:HOSTS_PER_LEASE_MAX]:
-            host = self.hosts.get(pod.hostname)
-            if (host is None and pod.hostname not in self.registered.by_name) or self.is_away(pod.hostname):
+            host = self.table.rooms.hosts.get(pod.hostname)
+            if (host is None and pod.hostname not in self.table.registered.by_name) or self.table.is_away(pod.hostname):
                 continue
-            is_held = self.holds.is_held(pod.hostname, (job_id, pod.instance_id))
+            is_held = self.table.holds.is_held(pod.hostname, (job_id, pod.instance_id))
             if is_held:
                 awaited.append((pod.instance_id, pod.hostname))
             if host is not None and host.lease_id:
@@ -92,10 +73,10 @@ class HostChooser:
         picked: dict[Hostname, HostRoom],
         aversion: Aversion = NO_AVERSION,
     ) -> tuple[bool, tuple[RefusingHosts, ...]]:
-        """Add hosts until ``count`` pods fit; returns whether they do, and if not, all hosts that do not take one."""
+        """Add hosts until ``count`` pods fit; returns whether they do, and if not, the hosts that take none by rule."""
         missing = count
         is_one_each = bool(pod_labels_named(shape.constraint)) or shape.strategy is not Strategy.PACK_HOST
-        refused: Refused = [(LEASED, len(self.hosts) - len(self.ready))]
+        refused: Refused = [(LEASED, len(self.table.rooms.hosts) - len(self.table.rooms.ready))]
         with closing(self._fitting(shape, mine, refused, aversion)) as fitting:
             while missing > 0 and len(picked) < HOSTS_PER_LEASE_MAX and (host := next(fitting, None)):
                 picked[host.hostname] = self._as_seen(host, mine)
@@ -105,25 +86,25 @@ class HostChooser:
     def _fitting(
         self, shape: PodShape, mine: frozenset[PodKey], refused: Refused, aversion: Aversion
     ) -> Generator[HostRoom, None, None]:
-        """Hosts that take the pod. Last come those on which pods of its job failed, and then those that will go soon:
-        what they get has to leave them again. Hosts of one kind are judged together, unless something is known of one
-        that its kind does not tell."""
-        apart = {*self.holds.hostnames(), *self.closed, *self.maintained, *self.refused}
+        """Hosts that take the pod. Last come those on which pods of its job failed, and then those that wait for their
+        maintenance. Hosts of one kind are judged together; ``apart`` are hosts that differ from their kind in holds,
+        labels of pods, maintenance and the like."""
+        apart = {*self.table.holds.hostnames(), *self.table.closed, *self.table.maintained, *self.table.name_taken}
         apart |= {*aversion.avoided, *aversion.shunned}
         apart |= {*hosts_named(shape.constraint)}
-        apart |= self.pod_labels.hosts_with(pod_labels_named(shape.constraint))
-        counts = self.ready.counts_without(apart)
+        apart |= self.table.pod_labels.hosts_with(pod_labels_named(shape.constraint))
+        counts = self.table.rooms.ready.counts_without(apart)
         open_classes: list[HostClass] = []
-        for each in self.ready.classes():
+        for each in self.table.rooms.ready.classes():
             reason = self._goes_soon(each.like) or misfit(shape, each.view)
             if reason is None:
                 open_classes.append(each)
             else:
                 refused.append((reason, counts[each.kind]))
         try:
-            is_avoiding: bool | None = None  # not asked yet
+            is_avoiding: bool | None = None  # None: not known yet
             for hostname in self._in_order(shape, open_classes, apart, aversion):
-                host = self.hosts[hostname]
+                host = self.table.rooms.hosts[hostname]
                 reason = self._misfit(host, shape, mine) if hostname in apart else None
                 if reason is None and hostname in aversion.avoided:
                     if is_avoiding is None:
@@ -138,20 +119,20 @@ class HostChooser:
                 each.restore()
 
     def _fits_elsewhere(self, shape: PodShape, avoided: Collection[Hostname]) -> bool:
-        """Hosts that are not avoided could take the pod, had they room: it is to wait for that. Else it would wait for
-        ever. Pods that its constraint counts are taken to stay: those of a service do."""
+        """Whether a host that is not avoided could take the pod if it had room: then the pod waits for it, else it
+        would wait for ever. Pods that its constraint counts are assumed to stay, as those of a service do."""
         named = pod_labels_named(shape.constraint)
         return any(
             name not in avoided
-            and misfit(shape, _whole(host), by_key(self.pod_labels.on_host(name, named))) is None
-            and self._kept_back(name, shape) is None
-            for name, host in self.registered.by_name.items()
+            and misfit(shape, _whole(host), by_key(self.table.pod_labels.on_host(name, named))) is None
+            and self._closed_for(name, shape) is None
+            for name, host in self.table.registered.by_name.items()
         )
 
     def _in_order(
         self, shape: PodShape, classes: Sequence[HostClass], apart: Collection[Hostname], aversion: Aversion
     ) -> Iterator[Hostname]:
-        ready = [self.hosts[name] for name in apart if name in self.ready]
+        ready = [self.table.rooms.hosts[name] for name in apart if name in self.table.rooms.ready]
         if shape.strategy is Strategy.EMPTIEST_HOST:
             return self._emptiest(shape, classes, ready, apart, aversion)
         stay = [host for host in ready if not self._rank(host.hostname, aversion)]
@@ -162,7 +143,7 @@ class HostChooser:
 
     def _rank(self, hostname: Hostname, aversion: Aversion) -> int:
         """Hosts of a lower rank come first."""
-        if hostname in self.maintained:
+        if hostname in self.table.maintained:
             return 3
         if hostname in aversion.avoided:
             return 2
@@ -178,42 +159,42 @@ class HostChooser:
     ) -> Iterator[Hostname]:
         groups: dict[tuple[int, int], list[Hostname]] = {}
         for host in ready:
-            share = free_share(host.free, self.capacity_of(host.hostname), shape.resources)
+            share = free_share(host.free, self.table.capacity_of(host.hostname), shape.resources)
             groups.setdefault((self._rank(host.hostname, aversion), -share), []).append(host.hostname)
         for each in classes:
             by_capacity: dict[Resources, list[Hostname]] = {}
             for name in each.members:
                 if name not in apart:
-                    by_capacity.setdefault(self.capacity_of(name), []).append(name)
+                    by_capacity.setdefault(self.table.capacity_of(name), []).append(name)
             for capacity, names in by_capacity.items():
                 share = free_share(each.like.free, capacity, shape.resources)
                 groups.setdefault((0, -share), []).extend(names)
         return (name for group in sorted(groups) for name in sorted(groups[group]))
 
     def _as_seen(self, host: HostRoom, mine: frozenset[PodKey]) -> HostRoom:
-        """The host without the room that is held for others."""
-        return host.without(self.holds.held(host.hostname, mine))
+        """The host without the room that is held for other pods."""
+        return host.without(self.table.holds.held(host.hostname, mine))
 
     def _misfit(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
-        """Why the host does not take the pod, leases aside."""
-        if reason := self._kept_back(host.hostname, shape):
+        """Why the host does not take the pod; leases do not matter."""
+        if reason := self._closed_for(host.hostname, shape):
             return reason
-        pods = by_key(self.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint)))
+        pods = by_key(self.table.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint)))
         seen = self._as_seen(host, mine)
         reason = misfit(shape, seen.view, pods)
         if reason and seen is not host and misfit(shape, host.view, pods) is None:
             return Misfit(HostRule.HELD)
         return reason
 
-    def _kept_back(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
-        """What keeps pods of this kind off the host, whatever it has."""
-        if shape.revocable and hostname in self.closed:
+    def _closed_for(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
+        """Why the host takes no such pods, whatever room it has."""
+        if shape.revocable and hostname in self.table.closed:
             return Misfit(HostRule.CLOSED)
-        if self.is_away(hostname):
+        if self.table.is_away(hostname):
             return Misfit(HostRule.MAINTENANCE)
-        if hostname in self.refused:
-            return Misfit(HostRule.NAME_TAKEN, name=self.refused[hostname])
-        return self._goes_soon(self.hosts[hostname]) if hostname in self.hosts else None
+        if hostname in self.table.name_taken:
+            return Misfit(HostRule.NAME_TAKEN, name=self.table.name_taken[hostname])
+        return self._goes_soon(self.table.rooms.hosts[hostname]) if hostname in self.table.rooms.hosts else None
 
     def _goes_soon(self, host: HostRoom) -> Misfit | None:
         start_ns = host.goes_ns
@@ -231,5 +212,5 @@ def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
 
 
 def _whole(host: RegisteredHost) -> HostView:
-    """The host as it is when it is empty."""
+    """The host when it is empty."""
     return HostView(host.labels, host.capacity, host.revocable.cpu_milli, PORTS_MAX)

@@ -24,10 +24,10 @@ def list_hosts(
     wall_ns: int,
 ) -> list[Host]:
     """Registered hosts, those that operators of the cluster have withdrawn, and those in maintenance that are neither;
-    by host name. ``avoided``: why, and for how many seconds from now."""
+    by host name. ``avoided``: the reason, and the seconds that it still holds."""
     found = [_registered(a, maintained.get(name), free.get(name, NOTHING)) for name, a in hosts.items()]
     found += [_withdrawn(host) for name, host in withdrawn.items() if name not in maintained]
-    found += [_gone(host) for name, host in maintained.items() if name not in hosts]
+    found += [_unregistered(host) for name, host in maintained.items() if name not in hosts]
     for at, host in enumerate(found):
         if host.hostname in avoided:
             why, seconds = avoided[host.hostname]
@@ -50,6 +50,6 @@ def _withdrawn(host: RegisteredHost) -> Host:
     return Host(host.hostname, host.state, *amounts, labels, host.ip, goal, avoided=host.withdrawn)
 
 
-def _gone(host: HostMaintenance) -> Host:
+def _unregistered(host: HostMaintenance) -> Host:
     nothing = Resources()
     return Host(host.hostname, host.state, nothing, nothing, nothing, ip=host.ip, goal=host.goal)

@@ -13,7 +13,7 @@ from peloton.scheduling.fit import HostView
 from services.hostmgr.driver import NOTHING, Ports, Room
 
 Kind = tuple[bool, Resources, int, int, int, tuple[tuple[str, str], ...]]
-"""All that decides whether a pod fits, whatever host it is: see ``HostRoom.kind``."""
+"""All that decides whether a pod fits, except the host's name: see ``HostRoom.kind``."""
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class HostRoom:
     hostname: Hostname
     host_id: str
     labels: dict[str, str]
-    order: int = 0  # of hosts, as they came: the earlier is filled first
+    order: int = 0  # in which hosts came: earlier ones are filled first
     rooms: dict[str, Room] = field(default_factory=dict)
     lease_id: str = ""
     free: Resources = NOTHING
@@ -56,7 +56,7 @@ class HostRoom:
 
     @property
     def view_of_kind(self) -> HostView:
-        """As those hosts of its kind look whose name nobody asks for."""
+        """Without the name, as all hosts of its kind look."""
         return self._view(dict(self.kind_labels))
 
     def _view(self, labels: dict[str, str]) -> HostView:
@@ -67,7 +67,7 @@ class HostRoom:
         return sum(end - begin + 1 for begin, end in self.ports)
 
     def without(self, held: Resources) -> HostRoom:
-        """As it looks when this much of it is not to be had."""
+        """The host with this much less free room."""
         if not any(held):
             return self
         free = Resources(*(max(have - kept, 0) for have, kept in zip(self.free, held, strict=True)))

@@ -1,7 +1,4 @@
-"""Hosts with the room that is announced of them: since when, leased or READY, and which was given back.
-
-Under the lock of ``HostPool``.
-"""
+"""Hosts with their announced room and its age, which of them are READY, and which had their room given back."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ class HostRooms:
         self._rooms: dict[str, tuple[Hostname, float]] = {}  # room -> host, since when; the oldest first
         self.hosts: dict[Hostname, HostRoom] = {}
         self.ready = ReadyHosts()
-        self.returned: set[Hostname] = set()  # idle, and all of their room given back to the cluster
+        self.returned: set[Hostname] = set()  # hosts whose room was idle and went back to the cluster
 
     @property
     def room_count(self) -> int:
@@ -44,7 +41,7 @@ class HostRooms:
             self.ready.put(host)
 
     def _hold(self, room_id: str, hostname: Hostname, now_s: float) -> None:
-        """It came, or counts as if it had come, now."""
+        """The room came, or counts as if it had come, now."""
         self._rooms.pop(room_id, None)
         self._rooms[room_id] = (hostname, now_s)
 
@@ -56,7 +53,7 @@ class HostRooms:
             self.ready.put(host)
 
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int, apart: Collection[Hostname]) -> list[str]:
-        """Room that came until then, the oldest first, but what is kept, and that of hosts that are leased or stay
+        """Rooms that came until then, the oldest first, except ``kept`` of them, and those of hosts that are leased or
         ``apart``."""
         taken: list[str] = []
         for room_id, (hostname, _) in list(takewhile(lambda item: item[1][1] <= until_s, self._rooms.items())):
@@ -72,12 +69,12 @@ class HostRooms:
         return taken
 
     def lease(self, host: HostRoom, lease_id: str) -> None:
-        """Empty: it is READY again."""
+        """With an empty id the host is READY again."""
         host.lease_id = lease_id
         self.ready.put(host)
 
     def claim(self, host: HostRoom) -> Claim:
-        """All of its room; it is no longer leased."""
+        """Take all of the host's room, and end its lease."""
         claim = Claim(host.hostname, host.host_id, tuple(host.rooms))
         for room_id in host.rooms:
             self._rooms.pop(room_id, None)
@@ -87,7 +84,7 @@ class HostRooms:
         return claim
 
     def keep(self, registered: Collection[Hostname]) -> None:
-        """Forget hosts that are not registered and of which nothing is held."""
+        """Forget hosts that are not registered, have no room and are not leased."""
         self.returned.intersection_update(registered)
         gone = [n for n, h in self.hosts.items() if not h.rooms and not h.lease_id and n not in registered]
         for hostname in gone:

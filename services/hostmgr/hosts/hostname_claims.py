@@ -1,4 +1,4 @@
-"""Names of hosts are unique over all clusters: who registers one first has it until it is registered no more."""
+"""Host names are unique over all clusters: the first cluster that registers a name has it until it is unregistered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class HostnameClaims:
-    """One thread looks. Storage is asked at the first look, and about hosts that came, went or were refused."""
+    """For one thread. Asks storage at the first call, and about hosts that came, went or were refused."""
 
     def __init__(self, records: HostClaims, cluster: str) -> None:
         self._records = records
@@ -20,7 +20,7 @@ class HostnameClaims:
         self._refused: dict[str, str] = {}
 
     def refused(self, registered: Collection[str]) -> Mapping[str, str]:
-        """Of the hosts that are registered now those that another cluster has, and which one."""
+        """Registered hosts whose name another cluster has -> that cluster."""
         if self._mine is None:
             self._mine = self._records.claimed(self._cluster)
         names = set(registered)

@@ -1,4 +1,4 @@
-"""How many pods with each label are on each host: what constraints on other pods ask."""
+"""How many pods with each label are on each host: constraints on other pods ask for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peloton.model.pod import Label
 
 
 class PodLabelIndex:
-    """Labelled pods between launch and end; others take no room here. As storage tells, from the first lease on."""
+    """Labelled pods between launch and end, read from storage before the first lease. It has a lock of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class PodLabelIndex:
             return {Hostname(host) for label in labels if label in self._counts for host in self._counts[label]}
 
     def on_host(self, hostname: str, labels: Collection[Label]) -> tuple[tuple[Label, int], ...]:
-        """Of these labels those that pods on the host carry, with the number of pods."""
+        """Those of the labels that pods on the host carry, with the number of pods."""
         if not labels:
             return ()
         with self._lock:

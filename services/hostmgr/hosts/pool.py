@@ -1,7 +1,6 @@
-"""Hosts and their room: the only owner of what is free where.
+"""Hosts and their room: the only owner of what is free where, and of the lock around it.
 
-A host is READY (may be leased), or LEASED to one placement until it launches, gives back, or is too late.
-All methods are called under the lock of ``HostPool``; time is passed in.
+A host is READY (may be leased), or LEASED to one placement until that launches, gives it back, or is too late.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from peloton.errors import Unavailable
@@ -27,17 +26,17 @@ from services.hostmgr.hosts.feasibility_cache import FeasibilityCache
 from services.hostmgr.hosts.host_chooser import HostChooser, hosts_named
 from services.hostmgr.hosts.host_listing import list_hosts
 from services.hostmgr.hosts.host_room import HostRoom, leased_host
-from services.hostmgr.hosts.host_rooms import HostRooms
-from services.hostmgr.hosts.launches import Launches
-from services.hostmgr.hosts.pod_labels import PodLabelIndex
-from services.hostmgr.hosts.registered_hosts import RegisteredHosts
-from services.hostmgr.hosts.room_holds import ComingBackOf, RoomHolds
+from services.hostmgr.hosts.host_table import HostTable
+from services.hostmgr.hosts.room_holds import ComingBackOf
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
+from services.hostmgr.in_flight import InFlight
 
 HOSTS_UNKNOWN = "the hosts of the cluster are not known yet"
 
 
 class HostPool:
+    """Any thread calls; times are those of the monotonic clock."""
+
     def __init__(
         self,
         lease_s: float,
@@ -48,160 +47,141 @@ class HostPool:
         self._lease_s = lease_s
         self._wall_ns = wall_ns
         self._lock = threading.RLock()
-        self._rooms = HostRooms()
-        self._hosts, self._ready = self._rooms.hosts, self._rooms.ready
-        self._registered = RegisteredHosts()
-        self._withdrawn: dict[Hostname, RegisteredHost] = {}  # by operators of the cluster: they count for nothing
+        self._table = HostTable()
+        self._chooser = HostChooser(self._table, wall_ns)
         self._are_hosts_known = False
         self._feasibility = FeasibilityCache()
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
         self._lease_of_job: dict[Holder, str] = {}
         self._waiting = WaitingJobs()
-        self._closed: dict[Hostname, int] = {}  # take no more revocable pods; -> cpu_milli that others hold there
-        self._maintained: dict[Hostname, HostMaintenance] = {}
-        self._refused: dict[Hostname, str] = {}  # host -> the other cluster that has its name
-        self.pod_labels = PodLabelIndex()
-        self._holds = RoomHolds()
-        self._chooser = HostChooser(
-            self._hosts,
-            self._ready,
-            self._registered,
-            self._holds,
-            self.pod_labels,
-            self._closed,
-            self._maintained,
-            self._refused,
-            wall_ns,
-        )
-        self.launches = Launches()
-        self.aversions = Aversions(lambda: len(self._registered.by_name))
+        self.pod_labels = self._table.pod_labels
+        self.launches = InFlight[str]()  # by host, from a launch's claim to its commit
+        self.aversions = Aversions(lambda: len(self._table.registered.by_name))
 
-    # What is in maintenance.
+    # Maintenance.
 
     def set_maintained(self, hosts: Iterable[HostMaintenance]) -> None:
-        """From now on no lease and no launch gets a host that is away; one that waits for its turn comes last."""
+        """From now on hosts that are away get no leases and no launches; those that wait for their turn are leased
+        last."""
         with self._lock:
-            self._maintained.clear()
-            self._maintained.update((host.hostname, host) for host in hosts)
+            self._table.maintained = {host.hostname: host for host in hosts}
 
     def is_closed(self, hostname: str) -> bool:
-        """Nothing is launched on the host any more, nor will be."""
+        """No launch is under way on the host, and none will begin."""
         with self._lock:
-            return self._chooser.is_away(Hostname(hostname)) and not self.launches.are_on(hostname)
+            return self._table.is_away(Hostname(hostname)) and hostname not in self.launches
 
-    # What the cluster says.
+    # Events of the cluster.
 
-    def set_hosts(self, hosts: Iterable[RegisteredHost], refused: Mapping[str, str] | None = None) -> None:
-        """``refused``: of them those whose names are of hosts of other clusters, and of which."""
-        refused = refused or {}
-        ours = [host for host in hosts if host.hostname not in refused]  # takes a while, and leases go on
+    def set_hosts(self, hosts: Iterable[RegisteredHost], name_taken: Mapping[str, str] | None = None) -> None:
+        """All registered hosts. ``name_taken``: hosts whose name another cluster has -> that cluster."""
+        taken = {Hostname(name): cluster for name, cluster in (name_taken or {}).items()}
+        ours = [host for host in hosts if host.hostname not in taken]  # outside the lock: it takes a while
         now = [host for host in ours if not host.withdrawn]
         withdrawn = {host.hostname: host for host in ours if host.withdrawn}
         with self._lock:
-            self._withdrawn = withdrawn
-            self._refused.clear()
-            self._refused.update((Hostname(name), cluster) for name, cluster in refused.items())
-            self._registered.replace(now)
+            self._table.withdrawn, self._table.name_taken = withdrawn, taken
+            self._table.registered.replace(now)
             self._are_hosts_known = True
-            self._rooms.keep(self._registered.by_name.keys())
+            self._table.rooms.keep(self._table.registered.by_name.keys())
 
     def add_room(self, rooms: Sequence[Room]) -> set[JobId]:
         """Take new room in; returns the jobs that waited for hosts."""
         with self._lock:
-            self._rooms.add(rooms, self._clock())
+            self._table.rooms.add(rooms, self._clock())
             return self._waiting.pop_all()
 
     def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
-        """``(instance, run, host, labels)``: as a launch committed them; what was held for them is no longer."""
+        """``(instance, run, host, labels)`` that a launch committed; their room holds end."""
         self.pod_labels.add((PodId(job_id, instance, run), host, labels) for instance, run, host, labels in pods)
         with self._lock:
-            self._holds.drop((job_id, instance) for instance, *_ in pods)
+            self._table.holds.drop((job_id, instance) for instance, *_ in pods)
 
     def pods_ended(self, pod_ids: Sequence[PodId]) -> set[JobId]:
-        """Returns the jobs that may find hosts now because pods with labels are gone."""
+        """Returns the jobs that may find hosts now that labelled pods are gone."""
         if not self.pod_labels.remove(pod_ids):
             return set()
         with self._lock:
             return self._waiting.pop_all()
 
     def hold(self, pods: Sequence[ComingBack], now_s: float) -> None:
-        """Keep room for pods before they are told to leave their hosts."""
+        """Hold room for pods that will come back, before they are asked to leave their hosts."""
         with self._lock:
-            self._holds.add(pods, now_s)
+            self._table.holds.add(pods, now_s)
 
     def review_holds(self, coming_back: ComingBackOf, now_s: float) -> set[JobId]:
-        """Give up what is held for too long, or for pods that no longer come; returns the jobs that may find hosts."""
+        """End holds that are too old, or whose pods no longer come back; returns the jobs that may find hosts."""
         with self._lock:
-            held = self._holds.by_job()
+            held = self._table.holds.by_job()
         gone = []
         for job_id, instances in held.items():
             still = {pod.instance_id for pod in coming_back(job_id, instances)}
             gone += [(job_id, instance) for instance in instances if instance not in still]
         with self._lock:
-            dropped = self._holds.drop(gone) | self._holds.expire(now_s)
+            dropped = self._table.holds.drop(gone) | self._table.holds.expire(now_s)
             return self._waiting.pop_all() if dropped else set()
 
     def remove_room(self, room_ids: Iterable[str]) -> None:
         with self._lock:
             for room_id in room_ids:
-                self._rooms.remove(room_id)
+                self._table.rooms.remove(room_id)
 
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int) -> list[str]:
-        """Room that came until then and is idle: it is given back to the cluster. ``kept``: so much of it is not."""
+        """Take idle rooms that came until then, except ``kept`` of them, to give them back to the cluster."""
         with self._lock:
-            return self._rooms.take_idle(until_s, now_s, kept, limit, set(self._holds.hostnames()))
+            return self._table.rooms.take_idle(until_s, now_s, kept, limit, set(self._table.holds.hostnames()))
 
     def may_fit(self, shapes: Iterable[PodShape]) -> bool:
-        """Whether one of these has room on some host as the cluster last told of it, announced or not."""
+        """Whether a host has room for one of these, by the last news of the cluster, announced or not."""
         with self._lock:
-            return any(self._registered.has_room(shape) for shape in shapes)
+            return any(self._table.registered.has_room(shape) for shape in shapes)
 
     def forget_room(self) -> None:
-        """The session is over, and with it all room and every lease; who waits is told with the next room."""
+        """The session is over, and with it all room and every lease; waiting jobs are woken by the next room."""
         with self._lock:
-            self._rooms.clear()
+            self._table.rooms.clear()
             self._leases.clear()
             self._lease_of_job.clear()
 
-    # What the cluster holds.
+    # Questions about hosts.
 
     def host(self, hostname: str) -> RegisteredHost | None:
+        name = Hostname(hostname)
         with self._lock:
-            return self._registered.by_name.get(Hostname(hostname)) or self._withdrawn.get(Hostname(hostname))
+            return self._table.registered.by_name.get(name) or self._table.withdrawn.get(name)
 
     def host_count(self) -> int:
         """Hosts of the cluster, also those that are down for maintenance."""
         with self._lock:
-            registered = self._registered.by_name
-            return len(registered) + sum(name not in registered for name in self._maintained)
+            registered = self._table.registered.by_name
+            return len(registered) + sum(name not in registered for name in self._table.maintained)
 
     def capacity(self) -> tuple[Resources, Resources, int]:
-        """Sum of totals and of revocable totals over registered hosts that take pods, and how many there are. Raises
-        Unavailable before they are known: none would look like a cluster that is gone."""
+        """Capacity and revocable capacity of the registered hosts that take pods, and their number. Raises Unavailable
+        before hosts are known: 0 would look like a cluster that is gone."""
         with self._lock:
             if not self._are_hosts_known:
                 raise Unavailable(HOSTS_UNKNOWN)
-            away = [name for name in self._maintained if self._chooser.is_away(name)]
-            return self._registered.capacity(away, self._closed)
+            return self._table.registered.capacity(self._table.away(), self._table.closed)
 
     def registered_capacity(self) -> Resources:
-        """Of all hosts, also those that are draining, or down for maintenance and gone from the cluster."""
+        """Capacity of all hosts, also of those that are draining, or down and gone from the cluster."""
         with self._lock:
-            registered = self._registered.by_name
-            down = (host.capacity for name, host in self._maintained.items() if name not in registered)
-            return sum(down, self._registered.total)
+            registered = self._table.registered.by_name
+            down = (host.capacity for name, host in self._table.maintained.items() if name not in registered)
+            return sum(down, self._table.registered.total)
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Pods that no registered host could take even if it were empty, and why. Raises Unavailable."""
         with self._lock:
             if not self._are_hosts_known:
                 raise Unavailable(HOSTS_UNKNOWN)
-        return self._judged_now(shapes)
+        return self._infeasible_of(shapes)
 
-    def _judged_now(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
-        """Looks at kinds of hosts without the lock: others may lease meanwhile."""
+    def _infeasible_of(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
+        """Judges without the lock, so that leases go on meanwhile."""
         with self._lock:
-            version, kinds_of = self._registered.kinds_version, self._registered.kinds
+            version, kinds_of = self._table.registered.kinds_version, self._table.registered.kinds
             unknown = self._feasibility.unknown(shapes, version)
             kinds = {names: kinds_of(names) for names in {tuple(hosts_named(shape.constraint)) for shape in unknown}}
         found = {shape: infeasible(shape, kinds[tuple(hosts_named(shape.constraint))]) for shape in unknown}
@@ -209,48 +189,43 @@ class HostPool:
             return self._feasibility.learn(shapes, found, version)
 
     def free(self) -> Resources:
-        """What is free on hosts that take pods and are leased to nobody: announced, or given back to the cluster."""
+        """Free amounts of hosts that take pods and are not leased: announced, or given back to the cluster."""
         with self._lock:
-            away = {name for name in self._maintained if self._chooser.is_away(name)} | self._refused.keys()
-            return sum(self._unannounced(away).values(), self._ready.free_without(away))
-
-    def _unannounced(self, apart: Collection[Hostname] = ()) -> dict[Hostname, Resources]:
-        """Of hosts whose room was not announced since it was given back, or ever: what the cluster says is free."""
-        registered = self._registered.by_name
-        names = (self._rooms.returned | (registered.keys() - self._hosts.keys())) - set(apart)
-        return {name: registered[name].free for name in names if name in registered}
+            away = self._table.away() | self._table.name_taken.keys()
+            unannounced = (free for name, free in self._table.unannounced().items() if name not in away)
+            return sum(unannounced, self._table.rooms.ready.free_without(away))
 
     @property
     def room_count(self) -> int:
-        return self._rooms.room_count
+        return self._table.rooms.room_count
 
     def slack(self) -> tuple[int, int]:
-        """Revocable cpu of all registered hosts, and what is held of it, in thousandths."""
+        """Revocable cpu of all registered hosts, and the part that pods hold, in thousandths."""
         with self._lock:
-            held = sum(host.revocable_held.cpu_milli for host in self._registered.holders.values())
-            return self._registered.revocable_cpu_milli, held
+            held = sum(host.revocable_held.cpu_milli for host in self._table.registered.holders.values())
+            return self._table.registered.revocable_cpu_milli, held
 
     def revocable_holders(self) -> list[RegisteredHost]:
         """Hosts on which revocable pods run, by name."""
         with self._lock:
-            holders = self._registered.holders
+            holders = self._table.registered.holders
             return [holders[name] for name in sorted(holders)]
 
     def close_to_revocable(self, hosts: Mapping[Hostname, int]) -> set[JobId]:
-        """These hosts, and no others, take no revocable pods beside those that hold so much cpu there; returns the jobs
-        that may find hosts now."""
+        """Exactly these hosts take no more revocable pods; the value is the cpu of those that stay there. Returns the
+        jobs that may find hosts now."""
         with self._lock:
-            has_opened = bool(self._closed.keys() - hosts.keys())
-            self._closed.clear()
-            self._closed.update(hosts)
+            has_opened = bool(self._table.closed.keys() - hosts.keys())
+            self._table.closed = dict(hosts)
             return self._waiting.pop_all() if has_opened else set()
 
     def hosts(self) -> list[Host]:
-        """All that are known, whether they take pods or not; by host name."""
+        """All known hosts, by host name."""
         avoided = self.aversions.avoided_by_all(time.monotonic())
-        with self._lock:  # only for what may change meanwhile
-            registered, withdrawn, maintained = self._registered.by_name, self._withdrawn, dict(self._maintained)
-            free = {name: host.free for name, host in self._hosts.items()} | self._unannounced()
+        with self._lock:  # not for the sorting
+            table = self._table
+            registered, withdrawn, maintained = table.registered.by_name, table.withdrawn, table.maintained
+            free = {name: host.free for name, host in table.rooms.hosts.items()} | table.unannounced()
         return list_hosts(registered, withdrawn, maintained, free, avoided, self._wall_ns())
 
     # Leases.
@@ -264,10 +239,10 @@ class HostPool:
         desired: Sequence[Desired] = (),
     ) -> HostLease:
         """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, first those to which pods come
-        back. When that is not all of them, the job is told once more hosts come in, and the lease says which of them
-        no host could take even if it were empty."""
+        back. When they are too few, the job is woken once more room comes, and the lease says which shapes fit no host
+        even if it were empty."""
         lease = self._acquire(job_id, wanted, now_s, for_gang, desired)
-        return replace(lease, infeasible=self._judged_now([*lease.refused])) if lease.refused else lease
+        return replace(lease, infeasible=self._infeasible_of([*lease.refused])) if lease.refused else lease
 
     def _acquire(
         self,
@@ -279,10 +254,10 @@ class HostPool:
     ) -> HostLease:
         with self._lock:
             self._expire(now_s)
-            # A job, and its gang, has one placement at a time: an older lease is one whose answer got lost.
+            # A job, and its gang, has one placement at a time: the answer of an older lease got lost.
             self._free(self._lease_of_job.pop((job_id, for_gang), ""))
             picked: dict[Hostname, HostRoom] = {}
-            self._holds.expire(now_s)
+            self._table.holds.expire(now_s)
             aversion = self.aversions.of_job(job_id, now_s)
             mine = frozenset((job_id, pod.instance_id) for pod in desired)
             settled, awaited, is_leased = self._chooser.pick_desired(job_id, desired, mine, picked)
@@ -292,16 +267,18 @@ class HostPool:
                 if not is_enough:
                     refused[shape] = refusing
             named = frozenset().union(*(pod_labels_named(shape.constraint) for shape, _ in wanted))
-            capacity_of, pods_on = self._chooser.capacity_of, self.pod_labels.on_host
+            table, pods_on = self._table, self.pod_labels.on_host
             leased = tuple(
-                leased_host(host, name in self._closed, pods_on(name, named), capacity_of(name), aversion.is_last(name))
+                leased_host(
+                    host, name in table.closed, pods_on(name, named), table.capacity_of(name), aversion.is_last(name)
+                )
                 for name, host in picked.items()
             )
             waiting = {instance for instance, _ in awaited}
             short = frozenset(refused) | {pod.shape for pod in desired if pod.instance_id in waiting}
             lease = HostLease(str(uuid.uuid4()), leased, refused, awaited, short=short)
             for hostname in picked:
-                self._rooms.lease(self._hosts[hostname], lease.lease_id)
+                table.rooms.lease(table.rooms.hosts[hostname], lease.lease_id)
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
                 self._lease_of_job[job_id, for_gang] = lease.lease_id
@@ -311,19 +288,19 @@ class HostPool:
             return lease
 
     def claim(self, lease_id: str, hostnames: Iterable[Hostname]) -> dict[Hostname, Claim]:
-        """Take the room of the hosts that are still under this lease, without those that have gone into
-        maintenance. The lease has to be released: its other hosts are in it until then."""
+        """Take the room of these hosts as far as they are still under the lease, and not in maintenance. The caller
+        releases the lease, which keeps its other hosts until then."""
         with self._lock:
             deadline_s, leased = self._leases.pop(lease_id, (0.0, []))
             wanted = set(hostnames)
             claims = {}
             left = []
             for hostname in leased:
-                host = self._hosts.get(hostname)
+                host = self._table.rooms.hosts.get(hostname)
                 if host is None or host.lease_id != lease_id:
                     continue
-                if hostname in wanted and host.rooms and not self._chooser.is_away(hostname):
-                    claims[hostname] = self._rooms.claim(host)
+                if hostname in wanted and host.rooms and not self._table.is_away(hostname):
+                    claims[hostname] = self._table.rooms.claim(host)
                 else:
                     left.append(hostname)
             if left:
@@ -331,7 +308,8 @@ class HostPool:
             return claims
 
     def release(self, lease_id: str) -> set[JobId]:
-        """Give a lease back; returns the jobs that may find hosts now: not the one that found its hosts too few."""
+        """Give a lease back; returns the jobs that may find hosts now, without the holder: its hosts were too few for
+        it."""
         with self._lock:
             holders = {holder for holder, lease in self._lease_of_job.items() if lease == lease_id}
             if not self._free(lease_id):
@@ -342,12 +320,12 @@ class HostPool:
         """End a lease; returns whether that made hosts READY."""
         _, leased = self._leases.pop(lease_id, (0.0, []))
         for hostname in leased:
-            if (host := self._hosts.get(hostname)) and host.lease_id == lease_id:
-                self._rooms.lease(host, "")
+            if (host := self._table.rooms.hosts.get(hostname)) and host.lease_id == lease_id:
+                self._table.rooms.lease(host, "")
         return bool(leased)
 
     def _expire(self, now_s: float) -> None:
-        """Jobs that wait for the hosts of a dead holder find them when they look again by themselves."""
+        """End late leases. No job is woken: those that wait for these hosts try again by themselves."""
         for lease_id in [k for k, (deadline_s, _) in self._leases.items() if deadline_s <= now_s]:
             self._free(lease_id)
         self._lease_of_job = {job: lease for job, lease in self._lease_of_job.items() if lease in self._leases}

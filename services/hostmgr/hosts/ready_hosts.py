@@ -1,8 +1,4 @@
-"""READY hosts by all that decides whether a pod fits: a lease looks once at each kind of hosts, then at those that it
-takes, however many there are.
-
-Under the lock of ``HostPool``.
-"""
+"""READY hosts by kind: a lease judges each kind once, and then touches only the hosts that it takes."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from services.hostmgr.driver import NOTHING
 from services.hostmgr.hosts.host_room import HostRoom, Kind
 
 STALE_MAX = 100
-"""Entries of a heap, beside one for each member, before it is made anew."""
+"""Stale entries of a heap, beside one for each member, before it is rebuilt."""
 
 
 class HostClass:
@@ -28,7 +24,7 @@ class HostClass:
         self.kind = first.kind
         self.view = first.view_of_kind
         self.members: dict[Hostname, HostRoom] = {}
-        # Of all members; of former ones too, until they come up: also of those that are back, in a later place.
+        # Entries of all members, and stale ones of former members, which may be back in a later place.
         self._heap: list[tuple[int, Hostname]] = []
         self._out: list[tuple[int, Hostname]] = []
 
@@ -76,7 +72,7 @@ class ReadyHosts:
         return list(self._classes.values())
 
     def put(self, host: HostRoom) -> None:
-        """After each change of a host, of its lease too: those that are leased are not here."""
+        """Call after each change of a host or of its lease; leased hosts are removed."""
         kind = None if host.lease_id else host.kind
         known = self._class_of.get(host.hostname)
         if known is not None:
@@ -116,8 +112,8 @@ class ReadyHosts:
 def first_come(
     classes: Iterable[HostClass], others: Iterable[HostRoom], apart: Collection[Hostname]
 ) -> Iterator[Hostname]:
-    """Members of these classes that are not ``apart``, and others, in the order in which they came. The classes have to
-    be restored afterwards."""
+    """Members of these classes that are not ``apart``, and the other hosts, in the order in which they came. The caller
+    restores the classes afterwards."""
     streams = [_without(each.in_order(), apart) for each in classes]
     own = sorted((host.order, host.hostname) for host in others)
     return (name for _, name in heapq.merge(own, *streams))

@@ -1,7 +1,4 @@
-"""The hosts of the cluster, and sums over them that are kept: looked up for each question they would cost all hosts.
-
-Under the lock of ``HostPool``.
-"""
+"""The registered hosts of the cluster, with sums over them that are kept up to date: adding up takes too long."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from peloton.scheduling.fit import PORTS_MAX, HostKind, HostView, room_misfit
 from services.hostmgr.driver import NOTHING, RegisteredHost
 
 _Kind = tuple[Resources, tuple[tuple[str, str], ...]]
-"""What hosts alike have: totals, and labels without the host's name."""
+"""Capacity, and labels without the host's name."""
 
 
 class RegisteredHosts:
@@ -24,17 +21,17 @@ class RegisteredHosts:
         self.by_name: dict[Hostname, RegisteredHost] = {}
         self.holders: dict[Hostname, RegisteredHost] = {}  # of revocable cpu
         self.revocable_cpu_milli = 0
-        self.kinds_version = 0  # another one whenever hosts of other kinds are there
+        self.kinds_version = 0  # changes with the kinds of hosts
         self._capacity = [0, 0, 0, 0]  # [R]
         self._kinds: Counter[_Kind] = Counter()
-        self._free: Counter[tuple[Resources, int]] = Counter()  # what is free, and revocable cpu_milli -> hosts
+        self._free: Counter[tuple[Resources, int]] = Counter()  # free amounts and free revocable cpu_milli -> hosts
 
     @property
     def total(self) -> Resources:
         return Resources(*self._capacity)
 
     def replace(self, hosts: Iterable[RegisteredHost]) -> None:
-        """These and no others are registered now. What is the same object as before costs next to nothing."""
+        """Exactly these are registered now. Hosts that are the same objects as before cost next to nothing."""
         before, now = self.by_name, {host.hostname: host for host in hosts}
         for name in before.keys() - now.keys():
             self._count(before[name], -1)
@@ -72,20 +69,20 @@ class RegisteredHosts:
         self.kinds_version += 1
 
     def kinds(self, named: Iterable[Hostname]) -> list[HostKind]:
-        """All hosts by kind; those that are named each with its name."""
+        """All hosts by kind; each named host is a kind of its own."""
         apart = [self.by_name[name] for name in sorted({*named}) if name in self.by_name]
         counts = self._kinds - Counter(_kind(host) for host in apart)
         found = [HostKind(capacity, dict(labels), count) for (capacity, labels), count in counts.items()]
         return found + [HostKind(host.capacity, host.labels) for host in apart]
 
     def has_room(self, shape: PodShape) -> bool:
-        """Some host has, by the amounts alone."""
+        """Whether a host has room, by the amounts alone."""
         views = (HostView({}, free, slack, PORTS_MAX) for free, slack in self._free)
         return any(room_misfit(shape, view) is None for view in views)
 
     def capacity(self, away: Collection[Hostname], closed: Mapping[Hostname, int]) -> tuple[Resources, Resources, int]:
-        """Sums without hosts that are away, and how many are left. Of revocable cpu those that are closed count
-        with no more than this: what pods hold where no more may come."""
+        """Sums without hosts that are away, and the number of the others. Closed hosts count with the revocable cpu
+        that their pods hold, as no more pods may come."""
         gone = {name: self.by_name[name] for name in away if name in self.by_name}
         total = self.total - sum((host.capacity for host in gone.values()), NOTHING)
         slack = self.revocable_cpu_milli - sum(host.revocable.cpu_milli for host in gone.values())

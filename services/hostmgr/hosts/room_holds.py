@@ -1,4 +1,4 @@
-"""Room on hosts that is kept for pods that come back to it."""
+"""Room on hosts that is held for pods that come back."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.resources import Resources
 
 HOLD_S = 180.0
-"""How long room is held, from when its pod is gone at the latest."""
+"""How long room is held, from the latest time at which its pod is gone."""
 HOLDS_MAX = 10_000
-"""More pods than these come back without a promise."""
+"""Beyond it no room is held."""
 PodKey = tuple[JobId, int]
 ComingBackOf = Callable[[JobId, Sequence[int]], Sequence[ComingBack]]
-"""Of these instances of a job those that still come back."""
+"""Those of a job's instances that still come back."""
 
 
 class RoomHolds:
-    """Under the lock of ``HostPool``. A successor of the host manager knows of none: its pods go back if there is
-    room."""
+    """In memory only: under a successor of the host manager, pods go back to their host if it happens to have room."""
 
     def __init__(self) -> None:
         self._holds: dict[PodKey, tuple[float, ComingBack]] = {}  # -> until when
@@ -50,14 +49,14 @@ class RoomHolds:
         return self.drop([key for key, (until_s, _) in self._holds.items() if until_s <= now_s])
 
     def hostnames(self) -> Iterable[Hostname]:
-        """Where anything is held."""
+        """Hosts with holds."""
         return self._on_host.keys()
 
     def is_held(self, hostname: Hostname, key: PodKey) -> bool:
         return key in self._on_host.get(hostname, {})
 
     def held(self, hostname: Hostname, apart_from: frozenset[PodKey]) -> Resources:
-        """What is not free there for a placement of ``apart_from``."""
+        """What the holds of the host keep from a placement of ``apart_from``."""
         on_host: Mapping[PodKey, Resources] = self._on_host.get(hostname, {})
         return sum((held for key, held in on_host.items() if key not in apart_from), Resources())
 

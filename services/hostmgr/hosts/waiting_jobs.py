@@ -1,7 +1,4 @@
-"""Who found too few hosts, and is told once there are more.
-
-Under the lock of ``HostPool``.
-"""
+"""Jobs that found too few hosts, and are woken once there are more."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from peloton.model.ids import JobId
 from services.hostmgr.driver import Holder
 
 WAITING_JOBS_MAX = 10_000
-"""More than these look again by themselves."""
+"""Further ones try again by themselves."""
 
 
 class WaitingJobs:
@@ -31,7 +28,7 @@ class WaitingJobs:
         return {job for job, _ in waiting}
 
     def pop_for_leases(self, apart: Collection[Holder]) -> set[JobId]:
-        told = self._for_leases.difference(apart)
-        self._all -= told
-        self._for_leases -= told
-        return {job for job, _ in told}
+        popped = self._for_leases.difference(apart)
+        self._all -= popped
+        self._for_leases -= popped
+        return {job for job, _ in popped}

@@ -1,8 +1,7 @@
 """A cluster in memory: hosts and pods are values, and nothing happens by itself.
 
-The smallest cluster that does what every driver must; for tests and simulations of what stands on the port. A pod whose
-command is ``true``, ``false`` or ``exit N`` ends at once, any other one runs until it is killed or its host is lost.
-"""
+It is the smallest cluster behind the driver's port, for tests and simulations of the host manager. A pod whose command
+is ``true``, ``false`` or ``exit N`` ends at once, any other one runs until it is killed or its host is lost."""
 
 from __future__ import annotations
 
@@ -95,15 +94,15 @@ class MemoryHost:
 
 
 class MemoryCluster:
-    """Outlives the drivers that have sessions with it, one at a time. Events are delivered as things happen, or, unless
-    it ``delivers``, when the caller has them delivered."""
+    """Outlives its drivers, which have one session at a time with it. It delivers events as things happen, or with
+    ``delivers=False`` only when the caller says so."""
 
     def __init__(
         self, hosts: Iterable[MemoryHost], clock_ns: Callable[[], int] = time.time_ns, delivers: bool = True
     ) -> None:
         self.hosts = {host.hostname: host for host in hosts}
         self.reports: dict[PodId, deque[PodReport]] = {}
-        """Not acknowledged yet, of each pod in order: the next one is delivered when the first is acknowledged."""
+        """Unacknowledged reports of each pod in order: the next is delivered when the first is acknowledged."""
         self.lock = threading.RLock()
         self._clock_ns = clock_ns
         self._delivers = delivers
@@ -141,10 +140,10 @@ class MemoryCluster:
             if self._events is not None:
                 self.connect(self._events)
 
-    # What is delivered.
+    # Delivery.
 
     def deliver_again(self) -> None:
-        """What is not acknowledged."""
+        """Repeat unacknowledged reports."""
         with self.lock:
             for queue in list(self.reports.values()) if self._delivers else ():
                 self._tell(queue[0])
@@ -175,7 +174,7 @@ class MemoryCluster:
                 self._events.room_announced(rooms)
 
     def take_report(self, pod_id: PodId) -> PodReport:
-        """The first that is not acknowledged; now it is."""
+        """Acknowledge the first report of the pod, and return it."""
         with self.lock:
             queue = self.reports[pod_id]
             report = queue.popleft()
@@ -194,7 +193,7 @@ class MemoryCluster:
         return f"{prefix}{self._count}"
 
     def _note(self, pod_id: PodId, state: PodState, host: MemoryHost | None, cause: Cause = Cause.PROGRAM) -> None:
-        """It comes until it is acknowledged."""
+        """Report it until it is acknowledged."""
         report = self._report(pod_id, state, host, cause, (str(pod_id), self._next("U")))
         queue = self.reports.setdefault(pod_id, deque())
         queue.append(report)
@@ -208,7 +207,7 @@ class MemoryCluster:
         status = PodStatus(pod_id, state, self._clock_ns(), hostname, host_id, f"pod {state}", cause=cause)
         return PodReport(str(pod_id), state.value, lambda: status, token, is_answer=not token)
 
-    # What happens.
+    # Events of the cluster, and calls of the driver.
 
     def running(self) -> dict[PodId, MemoryHost]:
         return {pod_id: host for host in self.hosts.values() for pod_id in host.pods}
@@ -280,7 +279,7 @@ class MemoryCluster:
                 self.answer([pod_id])
 
     def answer(self, pod_ids: Sequence[PodId]) -> None:
-        """What is known of these; of those of which news are on their way nothing else is said."""
+        """Report the states of these, without pods that have reports under way."""
         with self.lock:
             running = self.running()
             for pod_id in pod_ids:
@@ -296,7 +295,7 @@ class MemoryCluster:
 
 
 def _ordinary(template: PodTemplate) -> Resources:
-    """What pods take of what is not revocable."""
+    """The ordinary resources that a pod takes."""
     asked = needed(template.resources)
     return asked - Resources(cpu_milli=asked.cpu_milli) if template.revocable else asked
 

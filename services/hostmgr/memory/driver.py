@@ -1,4 +1,4 @@
-"""The driver of a cluster in memory: the least that a ``ClusterDriver`` does."""
+"""The driver of a cluster in memory: the smallest ``ClusterDriver``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MemoryDriver:
         return False  # all room is announced already
 
     def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        """Nothing is remembered of those for whom it did not."""
+        """Leases that found too little are not remembered."""
 
     def return_room(self, room_ids: Sequence[str]) -> None:
         self.cluster.returned(room_ids)

@@ -1,5 +1,5 @@
-"""Keeps what we know of agents as Mesos has them, on a thread of its own: a master that hangs in the middle of its long
-answer keeps neither reconciliation nor launches waiting."""
+"""Keeps the list of agents up to date, on a thread of its own: a master that hangs in the middle of its long answer
+delays neither reconciliation nor launches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from services.hostmgr.mesos.operator import Denied
 log = logging.getLogger(__name__)
 
 REST_S = 0.2
-"""Offers of many new agents ask for one look, not for many."""
+"""So that offers of many new agents cause one look."""
 
 
 class AgentWatch:
@@ -28,8 +28,8 @@ class AgentWatch:
         denied: Callable[[str], None],
         term: MasterTerm,
     ) -> None:
-        """``tell`` hears of all agents; it may raise, and then they are looked at again. ``find_master``: the leading
-        one, None while there is no subscription. ``denied`` hears how it denies us. ``term``: of the leading master."""
+        """``tell`` is called with all agents; if it raises, they are read again. ``find_master``: the leading one, None
+        without a subscription. ``denied`` is called when it denies us. ``term``: of the leading master."""
         self._term = term
         self._awaiting = threading.Lock()
         self._awaited: dict[Hostname, Agent] = {}
@@ -43,7 +43,7 @@ class AgentWatch:
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
 
     def take(self, agents: Sequence[Agent]) -> None:
-        """These, and no others, are registered. Raises what storage does."""
+        """Exactly these are registered. Raises what storage does."""
         self._by_host = {agent.host.hostname: agent for agent in agents}
         self._tell([agent.host for agent in agents])
 
@@ -65,13 +65,13 @@ class AgentWatch:
         self._now.set()
 
     def want(self) -> None:
-        """Soon, once there is a subscription."""
+        """Request a look, as soon as there is a subscription."""
         self._looks.want()
         self._now.set()
 
     def connection_lost(self) -> None:
-        """Who leads next may have to be told of these agents by themselves: they count as hosts until it has heard of
-        them, or has led for so long that they would have come."""
+        """The next leader may learn of these agents only when they register again: they count as hosts until then, or
+        until it has led for so long that they would have come."""
         with self._awaiting:
             self._awaited = {name: agent for name, agent in self._by_host.items() if not agent.host.withdrawn}
         self.want()
@@ -108,5 +108,5 @@ class AgentWatch:
         try:
             self.take(agents)
         except Exception:
-            self._looks.want()  # what was seen is not known to the host manager
+            self._looks.want()  # the host manager did not take the agents in
             raise

@@ -17,10 +17,10 @@ from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedResources, r
 
 Ask = Callable[[str, Json], Iterable[bytes]]
 REST_PER_LOOK = 20
-"""A look that nothing asked for follows the last one after so many times as long as that one took; one that is wanted,
-as an agent has come or gone, after as long as it took."""
+"""A periodic look begins after a pause of so many times as long as the last one took, and one that was requested, as an
+agent has come or gone, after a pause as long as the last one."""
 BEGIN = b'{"agent_info":'
-"""How Mesos begins an agent. A text cannot hold this: its quotes would be escaped."""
+"""How Mesos begins an agent. No string holds this: its quotes would be escaped."""
 
 
 @dataclass(slots=True)
@@ -49,8 +49,8 @@ def labels_of(hostname: str, attributes: Iterable[Json], cluster: str = "") -> d
 
 
 def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Agent | None:
-    """An entry of a GET_AGENTS answer, with what frameworks of these roles may use; None of one that is away, and that
-    nobody has withdrawn."""
+    """An agent of a GET_AGENTS answer, with what frameworks of these roles may use; None if it is away and not
+    withdrawn."""
     state, withdrawn = _withdrawn(entry)
     if not entry.get("active", True) and not withdrawn:
         return None
@@ -108,7 +108,7 @@ def entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
                 yield bytes(pending[begin:end]).rstrip(b",")
             begin = end
         del pending[:begin]
-    # Behind the last one stands the end of the answer; an answer that is not written as Mesos does is read here whole.
+    # After the last agent comes the end of the answer; an answer in another format than Mesos's is read whole here.
     answer = orjson.loads(head + pending).get("get_agents", {})
     for entry in answer.get("agents", ()):
         yield orjson.dumps(entry)
@@ -125,7 +125,7 @@ class AgentReader:
         self._known: dict[bytes, Agent | None] = {}
 
     def read(self, pieces: Iterable[bytes]) -> list[Agent]:
-        """Active agents, one for each host: those that are there stand before those that are waited for."""
+        """Active agents, one for each host: registered ones come before those that the master waits for."""
         known: dict[bytes, Agent | None] = {}
         for entry in entries(pieces):
             key = hashlib.blake2b(entry, digest_size=16).digest()
@@ -140,8 +140,8 @@ class AgentReader:
 
 
 class AgentLooks:
-    """Looks at all agents, so rarely that they cost a bounded part of the time, however many. One thread looks;
-    any may want it to."""
+    """Reads all agents, at intervals that bound the share of time that it takes. One thread looks; any may request
+    it."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class AgentLooks:
         return max((self._wanted_from_s if self._is_wanted else self._due_s) - self._clock(), 0.0)
 
     def look(self, master: str) -> list[Agent]:
-        """Active agents. Raises OSError, ValueError; then it is wanted again."""
+        """Active agents. Raises OSError, ValueError; then the look is due again."""
         self._is_wanted, began_s = False, self._clock()
         is_done = False
         try:

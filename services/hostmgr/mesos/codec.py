@@ -1,4 +1,4 @@
-"""Mesos's JSON to and from our words. "task" and "agent" are Mesos's names for a pod and its host."""
+"""Mesos's JSON to and from our model. "task" and "agent" are Mesos's names for a pod and its host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STATES = {
     "TASK_ERROR": PodState.FAILED,
     "TASK_KILLED": PodState.KILLED,
     "TASK_LOST": PodState.LOST,
-    # Only frameworks that are aware of partitions should be told these. Each is an end all the same.
+    # Mesos should send these to partition-aware frameworks only. Each is an end all the same.
     "TASK_DROPPED": PodState.LOST,
     "TASK_GONE": PodState.LOST,
     "TASK_GONE_BY_OPERATOR": PodState.LOST,
@@ -41,13 +41,13 @@ _STATES = {
 
 
 def report_of(status: Json) -> PodReport:
-    """Of a status update."""
-    task_id, told = status["task_id"]["value"], status["state"]
+    """The report of a status update."""
+    task_id, mesos_state = status["task_id"]["value"], status["state"]
     agent_id = status.get("agent_id", {}).get("value", "")
     uuid = status.get("uuid")
     return PodReport(
         task_id,
-        _STATES[told].value if told in _STATES else told,
+        _STATES[mesos_state].value if mesos_state in _STATES else mesos_state,
         partial(_pod_status, task_id, agent_id, status),
         (agent_id, task_id, uuid) if uuid else (),
         status.get("reason") == RECONCILED,
@@ -55,7 +55,7 @@ def report_of(status: Json) -> PodReport:
 
 
 def _pod_status(task_id: str, agent_id: str, status: Json) -> PodStatus | None:
-    """None of a task that is not ours, or of a state that says nothing about the pod (TASK_UNREACHABLE and such)."""
+    """None for a task that is not ours, and for a state that says nothing about the pod (TASK_UNREACHABLE and such)."""
     state = _STATES.get(status["state"])
     try:
         pod_id = PodId.parse(task_id)
@@ -82,7 +82,7 @@ class TaskTemplate:
     """The TaskInfo of one config of a job, made once; each pod adds its ids, ports and resources."""
 
     def __init__(self, template: PodTemplate, cluster: str, user: str = "") -> None:
-        """``user``: whom it runs as, unless the configuration says. That of a framework never changes in Mesos."""
+        """``user``: runs the task unless the configuration names one. (A framework's user can never be changed.)"""
         job, config = template.job, template.config
         self._job_id = job.job_id
         self._dynamic_ports = template.dynamic_ports
@@ -177,14 +177,14 @@ def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
 
 
 def acknowledge_call(token: Token) -> Json:
-    """Of a report's token."""
+    """The acknowledgement of a report, by its token."""
     agent_id, task_id, uuid = token
     known = {"agent_id": {"value": agent_id}, "task_id": {"value": task_id}, "uuid": uuid}
     return {"type": "ACKNOWLEDGE", "acknowledge": known}
 
 
 def reconcile_call(pods: Sequence[PodOnHost]) -> Json:
-    """Without pods: about everything that Mesos knows of us."""
+    """Asks about these pods, or without any about all of ours that Mesos knows."""
     tasks = [{"task_id": {"value": str(pod.pod_id)}, "agent_id": {"value": pod.host_id}} for pod in pods]
     return {"type": "RECONCILE", "reconcile": {"tasks": tasks}}
 
@@ -207,6 +207,6 @@ def accept_call(offer_ids: Sequence[str], tasks: list[Json]) -> Json:
 
 
 def decline_call(offer_ids: Sequence[str], refuse_s: float) -> Json:
-    """Mesos hides for so long what was declined, until more than that is free."""
+    """Mesos hides the declined resources for so long, unless more become free."""
     offers = [{"value": offer_id} for offer_id in offer_ids]
     return {"type": "DECLINE", "decline": {"offer_ids": offers, "filters": {"refuse_seconds": refuse_s}}}

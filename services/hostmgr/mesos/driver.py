@@ -50,11 +50,11 @@ from services.hostmgr.mesos.wire import MesosRefusal
 log = logging.getLogger(__name__)
 
 BEHIND_PERIOD_S = 1.0
-"""Between attempts at chores that have not worked."""
+"""Between attempts at chores that failed."""
 
 
 class MesosDriver(Callbacks):
-    """Implements ``ClusterDriver``, and hears what the subscription tells."""
+    """Implements ``ClusterDriver``, and handles the events of the subscription."""
 
     def __init__(self, settings: MesosSettings, records: FrameworkRecords) -> None:
         self._settings = settings
@@ -119,7 +119,7 @@ class MesosDriver(Callbacks):
     def _master(self) -> str | None:
         return self.subscription.master if self.is_connected else None
 
-    # What the subscription tells, on its thread.
+    # Events of the subscription, on its thread.
 
     def registered(self, driver: Subscription, framework_id: Json, master: Json) -> None:
         log.info("subscribed to Mesos at %(hostname)s:%(port)s as %(id)s", {**master, "id": framework_id["value"]})
@@ -155,11 +155,11 @@ class MesosDriver(Callbacks):
 
     def statusUpdate(self, driver: Subscription, status: Json) -> None:
         if self._term.is_premature(status):
-            return  # as if there were no answer: it is asked again
+            return  # not an answer: reconciliation asks again
         if status.get("reason") == AGENT_BACK:
             self._events.host_returned()
         if status.get("reason") == AGENT_DRAINING:
-            self.agents.want()  # it counts for nothing from now on
+            self.agents.want()  # it takes no pods from now on
         self._events.reported(report_of(status))
 
     def slaveLost(self, driver: Subscription, agent_id: Json) -> None:
@@ -240,8 +240,8 @@ class MesosDriver(Callbacks):
             return self.send_all(calls)
         except Disconnected as error:
             return [MesosRefusal(0, str(error))] * len(calls)
-        # An OSError goes on to our caller: not known what arrived, so reconciliation decides. Were the pods called
-        # LOST here, one that runs, and has said so already, would run on beside its next run.
+        # An OSError goes on to our caller: it is unknown what arrived, so reconciliation decides. If the pods became
+        # LOST here, one that runs, and was reported already, would run on beside its next run.
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
         self._send([kill_call(pod.pod_id, pod.host_id) for pod in pods])
@@ -253,14 +253,14 @@ class MesosDriver(Callbacks):
         self._send([reconcile_call(pods)])
 
     def _send(self, calls: Sequence[Json]) -> None:
-        """A refusal is an error like any other."""
+        """Raises OSError, also for a refusal."""
         if refusals := [refusal for refusal in self.send_all(calls) if refusal]:
             raise OSError(str(refusals[0]))
 
     # Hosts.
 
     def drain(self, hosts: Sequence[HostAddress]) -> None:
-        """They are announced in Mesos's schedule; its questions whether we leave them are answered."""
+        """Announces the hosts in Mesos's maintenance schedule, and answers its inverse offers."""
         if hosts:
             self._schedule.announce([_machine(host) for host in hosts])
         self._inverse_offers.answer({host.hostname for host in hosts})
@@ -271,7 +271,7 @@ class MesosDriver(Callbacks):
     def bring_up(self, host: HostAddress) -> None:
         self._schedule.bring_up(_machine(host))
 
-    # What pods wrote and use.
+    # Output and use of pods.
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
         agent = self.agents.of_host(hostname)

@@ -1,4 +1,4 @@
-"""Mesos's questions whether we leave a host that it takes away for maintenance."""
+"""Inverse offers: Mesos asks whether we leave a host that it takes away for maintenance."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 REFUSE_S = 60
 """Mesos asks again after this."""
 KEPT_MAX = 1_000
-"""Until they are answered; Mesos repeats those that are not."""
+"""Unanswered ones; Mesos repeats those that get lost."""
 
 
 class InverseOffers:
-    """The thread of events takes them in, another one answers."""
+    """The thread of events takes them in, another thread answers."""
 
     def __init__(self, agents: AgentWatch, send_all: Callable[[Sequence[Json]], object]) -> None:
         self._agents = agents
@@ -30,7 +30,7 @@ class InverseOffers:
         self._asked.extend(offers)
 
     def answer(self, going: Collection[Hostname]) -> None:
-        """We leave hosts that go by our own rows; of others that Mesos announces operators decide."""
+        """Accept for hosts that are in maintenance here; operators decide about others that Mesos announces."""
         asked = [self._asked.popleft() for _ in range(len(self._asked))]
         if not asked:
             return

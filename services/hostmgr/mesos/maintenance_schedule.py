@@ -1,4 +1,4 @@
-"""Mesos's schedule of maintenance: machines that will go, machines that are down. Others than ours stay in it."""
+"""Mesos's maintenance schedule: machines that will go down, and machines that are. We keep the entries of others."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from services.hostmgr.mesos.resources import Json
 
 
 class MaintenanceSchedule:
-    """All methods raise OSError, look at what Mesos knows before they change it, and so may be repeated.
+    """All methods raise OSError. They read what Mesos has before they change it, and so may be repeated.
 
-    An update replaces the whole schedule and rescinds every offer of the cluster: many machines are announced at once,
-    and nothing is sent that changes nothing.
-    """
+    An update replaces the whole schedule and rescinds every offer of the cluster, so many machines are announced at
+    once, and no update is sent that changes nothing."""
 
     def __init__(self, master: Callable[[], str | None], operator: Operator) -> None:
         self._find_master = master
@@ -23,7 +22,7 @@ class MaintenanceSchedule:
         self._lock = threading.Lock()
 
     def announce(self, machines: Sequence[Json]) -> None:
-        """These will go, from now on."""
+        """Announce that these go down from now on."""
         with self._lock:
             self._announce(machines)
 

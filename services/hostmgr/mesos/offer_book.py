@@ -1,4 +1,4 @@
-"""Offers that we hold: what each contains, in Mesos's words, and as room in ours."""
+"""The offers that we hold: the resources of each as Mesos has them, and as our room."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.hostmgr.mesos.agents import labels_of
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, Offered, OfferedReader, OfferedResources
 
 LABELLED_MAX = 100_000
-"""Agents whose labels are remembered: each offer repeats the attributes of its agent."""
+"""Agents whose labels are cached: each offer repeats the attributes of its agent."""
 
 
 class OfferBook:
@@ -42,7 +42,7 @@ class OfferBook:
             self._offers.pop(offer_id, None)
 
     def use(self, offer_ids: Iterable[str]) -> tuple[list[str], OfferedResources]:
-        """Those of the offers that still stand, and all that they hold; they are ours no more."""
+        """The offers that are still valid, with all their resources; they are removed from the book."""
         standing, pot = [], OfferedResources()
         for offer_id in offer_ids:
             if (offered := self._offers.pop(offer_id, None)) is not None:
@@ -52,6 +52,6 @@ class OfferBook:
         return standing, pot
 
     def clear(self) -> None:
-        """With the subscription all offers have ended."""
+        """All offers end with the subscription."""
         self._offers.clear()
         self._labels.clear()

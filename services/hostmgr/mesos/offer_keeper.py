@@ -1,11 +1,11 @@
-"""How long offers are kept: what nobody uses goes back to Mesos, for other frameworks, and is asked for when pods wait.
+"""How long offers are kept: unused ones go back to Mesos, for other frameworks, and are requested when pods wait.
 
     offers come -> used by launches, or idle for the hold time -> declined; Mesos hides them until they grow
-    nobody asks for hosts -> SUPPRESS: no offers come
+    no lease is requested -> SUPPRESS: no offers come
     a lease finds too little of what there is -> REVIVE: all free resources are offered within milliseconds
 
-The number of idle offers that are kept nevertheless follows the number that launches have used of late, so that a large
-job does not ask for the whole cluster again and again.
+Some idle offers are kept, in proportion to those that launches have used of late, so that a large job does not request
+the whole cluster again and again.
 """
 
 from __future__ import annotations
@@ -15,46 +15,77 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from peloton.model.pod import PodShape, Strategy
 from services.hostmgr.driver import Holder, RoomWish
-from services.hostmgr.mesos.codec import decline_call
-from services.hostmgr.mesos.offer_returns import OfferReturns
+from services.hostmgr.mesos.codec import accept_call, decline_call
 from services.hostmgr.mesos.resources import Json
 
 log = logging.getLogger(__name__)
 
 REFUSED_S = 3_600.0
-"""How long Mesos hides what was declined, unless more than that becomes free there, or it is asked."""
+"""How long Mesos hides declined resources, unless more become free there, or we REVIVE."""
 WAITING_AGE_S = 60.0
-"""Who found too little waits: a placement in vain is tried again within half of this."""
+"""A lease that found too little counts as waiting for so long: its placement is tried again within half of it."""
 ASK_AGAIN_S, ASK_AGAIN_MAX_S = 60.0, 600.0
-"""Pods for which all that Mesos offers was not enough have it asked again after so long, and twice as long each time.
-What they need is elsewhere, and other frameworks would do without offers for as long as they wait."""
+"""When all offers of Mesos were not enough for some pods, these pods cause the next REVIVE after so long, and twice as
+long each time: other frameworks get no offers of what we hold meanwhile."""
 IN_VAIN_MAX = 10_000
-"""Shapes of holders of which that is remembered; those that asked longest ago are forgotten."""
+"""Remembered pairs of holder and shape; those that asked longest ago are forgotten."""
 OFFERS_WAIT_S = 0.5
-"""A lease waits so long for the offers that it asked for; those that come later wake its job."""
+"""How long a lease waits for the offers that it requested; later ones wake its job."""
 KEPT_PER_USED = 10
-"""Idle offers that are kept for each that launches have used within two hold times."""
+"""Idle offers kept for each offer that launches have used within two hold times."""
 PERIOD_MAX_S = 10.0
 DECLINE_BATCH = 1_000
 DECLINED_MAX = 20_000
-"""In one round; the others follow in the next."""
+"""In one round."""
 
 SendAll = Callable[[Sequence[Json]], Sequence[object]]
 TakeIdle = Callable[[float, int, int], list[str]]
-"""Offers that came until then, but for so many that are kept, and at most so many: nobody else uses them any more."""
+"""``(until_s, kept, limit)`` -> idle offers that came until then, which leases get no more."""
+
+
+class OfferReturns:
+    """Offers that Mesos is to have back. Any thread adds, one sends."""
+
+    def __init__(self) -> None:
+        self._offer_ids: deque[str] = deque()  # claimed, and not known to have come back
+
+    @property
+    def are_due(self) -> bool:
+        return bool(self._offer_ids)
+
+    def add(self, offer_ids: Sequence[str]) -> None:
+        self._offer_ids.extend(offer_ids)
+
+    def clear(self) -> None:
+        """All offers end with the subscription."""
+        self._offer_ids.clear()
+
+    def send(self, send_all: Callable[[Sequence[Json]], object]) -> None:
+        """Raises what ``send_all`` does; then they are sent the next time."""
+        offer_ids: list[str] = []
+        with suppress(IndexError):
+            while True:
+                offer_ids.append(self._offer_ids.popleft())
+        if offer_ids:
+            try:
+                send_all([accept_call(offer_ids, [])])
+            except BaseException:
+                self._offer_ids.extend(offer_ids)
+                raise
 
 
 class OfferKeeper:
-    """``_telling`` is held while Mesos is told, so that it hears things in the order in which they are decided: as long
-    as a call hangs. The driver's thread never takes it."""
+    """``_telling`` is held during calls to Mesos, so that they arrive in the order of the decisions. It is held as long
+    as a call hangs, so the driver's thread never takes it."""
 
     def __init__(
         self, take_idle: TakeIdle, send_all: SendAll, hold_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.returns = OfferReturns()  # what goes back without being hidden
+        self.returns = OfferReturns()  # go back to Mesos without being hidden
         self._take_idle = take_idle
         self._send_all = send_all
         self._hold_s = hold_s
@@ -65,11 +96,11 @@ class OfferKeeper:
         self._used: deque[tuple[float, int]] = deque()  # when, used until then
         self._telling = threading.Lock()
         self._lock = threading.Lock()  # of what follows; taken last, and for moments
-        # What Mesos may believe: set before it is told, unset when it has been told otherwise.
+        # What may be true in Mesos: set before a call that makes it true, unset after one that makes it false.
         self._is_suppressed = False
         self._are_some_declined = False
         self._asked_s = self._short_s = self._revived_s = clock()
-        # -> when to ask again, and how long after that
+        # -> when to ask again, and the wait after that
         self._in_vain: OrderedDict[tuple[Holder, PodShape], tuple[float, float]] = OrderedDict()
 
     @property
@@ -87,7 +118,7 @@ class OfferKeeper:
         self._came.set()
 
     def note_used(self, host_count: int) -> None:
-        """By a launch."""
+        """Called by a launch."""
         with self._lock:
             self._used_count += host_count
 
@@ -98,8 +129,8 @@ class OfferKeeper:
                 self._in_vain.pop((holder, shape), None)
 
     def want(self, wish: RoomWish) -> bool:
-        """Asks Mesos if that may help; returns whether offers have come meanwhile. Pods that do not fill hosts one by
-        one are to see all hosts, and so are those that would have to go where pods of their job failed."""
+        """Requests offers of Mesos if that may help; returns whether some have come meanwhile. Pods that are spread,
+        and pods that would go where pods of their job failed, should see all hosts."""
         holder, short = wish.holder, wish.short
         now_s = self._clock()
         with self._lock:
@@ -112,7 +143,7 @@ class OfferKeeper:
         if not (short or wants_all):
             return False
         may_fit = wants_all or wish.may_fit(asking)
-        with self._telling:  # others may have asked meanwhile
+        with self._telling:  # another lease may have asked meanwhile
             now_s = self._clock()
             has_asked = self._may_help(may_fit, not not_yet.issuperset(short), now_s) and self._revive(now_s)
             if has_asked:
@@ -123,12 +154,12 @@ class OfferKeeper:
 
     def _may_help(self, may_fit: bool, is_short: bool, now_s: float) -> bool:
         with self._lock:
-            # Once a minute whatever we believe: a SUPPRESS may have overtaken a subscription.
+            # Once a minute in any case: a SUPPRESS may have overtaken a subscription.
             in_doubt = self._are_some_declined or (is_short and now_s - self._revived_s >= WAITING_AGE_S)
             return self._is_suppressed or (in_doubt and may_fit)
 
     def _wait_longer(self, holder: Holder, shapes: Iterable[PodShape], now_s: float) -> None:
-        """Until a lease finds enough of them."""
+        """These shapes wait longer for their next request, until a lease finds enough for them."""
         with self._lock:
             for shape in shapes:
                 _, wait_s = self._in_vain.pop((holder, shape), (0.0, ASK_AGAIN_S))
@@ -142,7 +173,7 @@ class OfferKeeper:
             refusals = self._send_all([{"type": "REVIVE"}])
         except OSError as error:
             self._came.set()
-            log.info("Mesos not asked for offers: %s", error)  # who waits asks again, or is told after a subscription
+            log.info("Mesos not asked for offers: %s", error)  # waiting jobs ask again, or a subscription wakes them
             return False
         if any(refusals):
             self._came.set()
@@ -154,8 +185,8 @@ class OfferKeeper:
         return True
 
     def tend(self) -> None:
-        """Give back what launches left over, and what is idle. Raises what sending does: then Mesos may or may not
-        know, and is asked when in doubt."""
+        """Give back offers that launches did not use, and idle ones. Raises what sending does: then it is unknown what
+        Mesos has taken in, and ``want`` asks when in doubt."""
         self.returns.send(self._send_all)
         with self._telling:
             now_s = self._clock()
@@ -172,7 +203,7 @@ class OfferKeeper:
                 self.returns.add(idle)
                 raise
             finally:
-                self._believe(suppresses, bool(idle))  # it may be a subscription of meanwhile that has heard it
+                self._believe(suppresses, bool(idle))  # again: a new subscription may have begun meanwhile
 
     def _suppresses(self, now_s: float) -> bool:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Questions to a Mesos master and its agents outside the framework's stream."""
+"""Calls to a Mesos master and its agents outside the framework's stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 10.0
 STATISTICS_TIMEOUT_S = 3.0
 FILE_TIMEOUT_S = 2.0
 LONG_TIMEOUT_S = 30.0
-"""For the beginning of a long answer, from a master that has just made offers of all its agents."""
+"""For the first byte of a long answer: a master that has just offered all its agents takes a while."""
 PIECE_BYTES = 1 << 20
 Json = dict[str, Any]
 
@@ -64,7 +64,7 @@ class Operator:
         return str(json.loads(text, strict=False)["data"]).encode()
 
     def statistics(self, address: str, process: str) -> list[Json]:
-        """What each executor of an agent uses."""
+        """The use of each executor of an agent."""
         path = f"/{process}/monitor/statistics"
         rows: list[Json] = self._exchange(address, "GET", path, timeout_s=STATISTICS_TIMEOUT_S)
         return rows
@@ -111,5 +111,5 @@ def container_of(state: Json, framework_id: str, executor_id: str) -> str:
 
 
 def stderr_path(framework_id: str, executor_id: str) -> str:
-    """Under which agents serve it, wherever its sandbox is."""
+    """The virtual path under which agents serve it."""
     return f"/frameworks/{framework_id}/executors/{executor_id}/runs/latest/stderr"

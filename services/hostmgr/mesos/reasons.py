@@ -1,4 +1,4 @@
-"""The reasons that Mesos 1.11 gives with the end of a task, and the causes that they stand for."""
+"""The reasons that Mesos 1.11 gives for the end of a task, as our causes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ AGENT_REMOVED = "REASON_AGENT_REMOVED"
 COMMAND_EXECUTOR_FAILED = "REASON_COMMAND_EXECUTOR_FAILED"
 BROKEN_EXECUTOR_MESSAGE = "Container terminated with signal Broken pipe"
 GONE_MESSAGES = ("Operator initiated 'Machine DOWN'", "the agent unregistered")
-"""How the master says that an agent was taken away, and did not just fall silent."""
+"""Messages of the master about an agent that was taken away, and did not just fall silent."""
 
 CAUSES: dict[str, Cause] = {
-    # The pod's program, and what it may use.
-    COMMAND_EXECUTOR_FAILED: Cause.PROGRAM,  # nothing is known, but for one message
+    # The pod's program, and limits of its resources.
+    COMMAND_EXECUTOR_FAILED: Cause.PROGRAM,  # except with one message
     "REASON_CONTAINER_LIMITATION": Cause.LIMIT,
     "REASON_CONTAINER_LIMITATION_DISK": Cause.DISK,
     "REASON_CONTAINER_LIMITATION_MEMORY": Cause.MEMORY,
@@ -32,7 +32,7 @@ CAUSES: dict[str, Cause] = {
     AGENT_REMOVED: Cause.HOST_LOST,
     "REASON_AGENT_RESTARTED": Cause.HOST_LOST,
     "REASON_AGENT_UNKNOWN": Cause.HOST_LOST,
-    # Operators, and whom they or the cluster prefer.
+    # Acts of operators and of the cluster.
     AGENT_DRAINING: Cause.HOST_DRAINED,
     "REASON_AGENT_REMOVED_BY_OPERATOR": Cause.HOST_GONE,
     "REASON_CONTAINER_PREEMPTED": Cause.PREEMPTED,
@@ -42,13 +42,13 @@ CAUSES: dict[str, Cause] = {
     "REASON_INVALID_OFFERS": Cause.ROOM_GONE,
     "REASON_MASTER_DISCONNECTED": Cause.ROOM_GONE,
     "REASON_RESOURCES_UNKNOWN": Cause.ROOM_GONE,
-    # What was asked for.
+    # Invalid requests.
     "REASON_INVALID_FRAMEWORKID": Cause.INVALID,
     "REASON_TASK_GROUP_INVALID": Cause.INVALID,
     "REASON_TASK_GROUP_UNAUTHORIZED": Cause.INVALID,
     "REASON_TASK_INVALID": Cause.INVALID,
     "REASON_TASK_UNAUTHORIZED": Cause.INVALID,
-    # News and answers.
+    # Not an end: news and answers.
     "REASON_AGENT_REREGISTERED": Cause.NO_ENDING,
     "REASON_RECONCILIATION": Cause.NO_ENDING,
     "REASON_TASK_CHECK_STATUS_UPDATED": Cause.NO_ENDING,
@@ -58,7 +58,7 @@ CAUSES: dict[str, Cause] = {
 
 
 def cause_of(status: Json) -> Cause:
-    """Of a TaskStatus. A reason that a later Mesos gives says no more than none."""
+    """The cause in a TaskStatus. Reasons of a later Mesos count as none."""
     reason, message = status.get("reason", ""), status.get("message", "")
     if reason == AGENT_REMOVED and any(text in message for text in GONE_MESSAGES):
         return Cause.HOST_GONE

@@ -1,4 +1,4 @@
-"""Mesos resources: what an offer holds, and what a task takes of it. Scalars are in thousandths, as Mesos rounds."""
+"""Mesos resources: those of an offer, and those that a task takes. Scalars are in thousandths, as Mesos rounds."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ Scalar = tuple[str, bool, int, Json]
 """Kind, whether it is revocable, thousandths, entry."""
 _KINDS = ("cpus", "mem", "disk", "gpus")
 OFFERED_KEPT_MAX = 10_000
-"""Different contents of offers that are remembered: hosts of one kind that are as free as each other share one."""
+"""Cached contents of offers: equal hosts with equal free resources share one."""
 SHAPES_MAX = 10_000
 """Different totals that are remembered."""
 ANY_ROLE = "*"
 
 
 def roles_above(role: str) -> frozenset[str]:
-    """The role and its ancestors: what agents reserve for one of them Mesos offers to the role."""
+    """The role and its ancestors: Mesos offers a role what agents reserve for any of them."""
     parts = role.split("/")
     return frozenset("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def is_for_pods(entry: Json, roles: Collection[str]) -> bool:
-    """Whether pods of a framework with these roles may have it: unreserved, or reserved by the agent's own flags for
-    one of the roles. A dynamic reservation, refined or not, is kept for the volumes that it was made for. So are disks
-    with a ``source`` (MOUNT, BLOCK, RAW, PATH), whole: what pods ask is room for their sandboxes, and these lie on the
-    agent's own disk, which has none.
+    """Whether pods of a framework with these roles may use the entry: it is unreserved, or reserved for one of the
+    roles by the agent's flags. Dynamic reservations are kept for their volumes, and so are whole disks with a
+    ``source`` (MOUNT, BLOCK, RAW, PATH): sandboxes of pods lie on the agent's own disk, which has none.
 
-    Mesos writes reservations in two forms. The refined one is a stack, ``reservations``. In the older one, as offers
-    have it, a static reservation is a ``role`` alone, and a dynamic one has ``reservation`` too, which may be empty.
+    Mesos writes reservations in two forms. The refined one is a stack, ``reservations``. In the older one, which offers
+    use, a static reservation is a ``role`` alone, and a dynamic one has ``reservation`` too, which may be empty.
     """
     if entry.get("disk"):
         return False
@@ -54,9 +53,9 @@ def _resources(cpu_milli: int, memory_mib: int, disk_mib: int, gpu_milli: int) -
 
 @dataclass(slots=True)
 class OfferedResources:
-    """A mutable pot of resources of one host that pods may have, from any number of offers.
+    """A mutable pot of resources of one host that pods may use, from any number of offers.
 
-    ``roles``: of the framework, with those above it.
+    ``roles``: the framework's role and its ancestors.
     """
 
     roles: Collection[str] = ()
@@ -86,7 +85,8 @@ class OfferedResources:
         return tuple(sorted((int(r["begin"]), int(r["end"])) for r in ranges))
 
     def take(self, wanted: Resources, revocable: bool, ports: Iterable[int]) -> list[Json] | None:
-        """Entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when it is not there."""
+        """Entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when the pot lacks
+        some."""
         wanted = needed(wanted)
         needs = {
             "cpus": wanted.cpu_milli,
@@ -112,7 +112,7 @@ class OfferedResources:
         return taken + port_parts
 
     def _take_ports(self, ports: list[int]) -> list[Json] | None:
-        """Ports are checked, not removed: the placement already dealt each to one pod."""
+        """Ports are checked, not removed: the placement has dealt each to one pod."""
         parts: list[Json] = []
         for entry in self.port_entries:
             mine = [p for p in ports if any(r["begin"] <= p <= r["end"] for r in entry["ranges"]["range"])]
@@ -124,7 +124,7 @@ class OfferedResources:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What one offer holds, counted once."""
+    """The resources of one offer, counted once."""
 
     scalars: tuple[Scalar, ...]
     port_entries: tuple[Json, ...]
@@ -134,7 +134,7 @@ class Offered:
 
 
 class OfferedReader:
-    """Of 50,000 hosts most offer the same: equal entries are read and kept once."""
+    """Reads and keeps equal entries once: most of 50,000 hosts offer the same."""
 
     def __init__(self, role: str = ANY_ROLE) -> None:
         self._roles = roles_above(role)

@@ -1,4 +1,4 @@
-"""Files of pods: agents serve them, each those on its own disk."""
+"""Files of pods, which agents serve from their own disks."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ class Sandboxes:
 
 
 def without_executor(text: bytes) -> bytes:
-    """What the command itself wrote."""
+    """The output without lines of the executor."""
     return b"".join(line for line in text.splitlines(keepends=True) if not _EXECUTOR_LINE.match(line))

@@ -1,4 +1,4 @@
-"""What the executors of an agent use, as its statistics say."""
+"""The use of an agent's executors, from its statistics."""
 
 from __future__ import annotations
 

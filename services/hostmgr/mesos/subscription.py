@@ -1,8 +1,8 @@
 """pymesos's scheduler driver with its I/O replaced.
 
-The public driver keeps subscription, master detection and calls. Ours changes what hurts at scale: events are read
-in large pieces, an exception in a callback never ends the stream (and never tears the framework down), any number
-of descriptors may be open, and calls go pipelined over one connection instead of one at a time under a lock.
+pymesos keeps subscription, master detection and calls. We replace what does not scale: events are read in large pieces,
+an exception in a callback never ends the stream (and never tears the framework down), any number of descriptors may be
+open, and calls go pipelined over one connection instead of one at a time under a lock.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS_MAX = 5
 LOOK_EVERY_S = 0.5
-"""Whether we are still wanted, and whether the master is still heard from."""
+"""How often to check for a stop, and for missing heartbeats."""
 BACKOFF_MAX_S = 5.0
 SUPERSEDED_WAIT_S = 15.0
-"""How long to stay away when another process has subscribed as our framework: it leads, and we are about to learn
-so, or it is gone by then. Coming back at once would throw it out in turn."""
+"""How long to stay away after another process has subscribed as our framework: by then it leads, and our lease is
+lost, or it is gone. Coming back at once would throw it out in turn."""
 SUPERSEDED = "Framework failed over"
 REMOVED = "Framework has been removed"
 Json = dict[str, Any]
@@ -54,13 +54,13 @@ class Disconnected(ConnectionError):
 
 
 class Callbacks:
-    """What the driver tells that our host manager has no use for."""
+    """Events that the host manager does not use."""
 
     def processHeartBeat(self, driver: Subscription) -> None:
         """The driver watches the stream itself."""
 
     def executorLost(self, driver: Subscription, executor_id: Json, agent_id: Json, status: int) -> None:
-        """Its pods tell of themselves."""
+        """The statuses of its pods are reported apart."""
         log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
 
     def inverseOfferRescinded(self, driver: Subscription, offer_id: Json) -> None:
@@ -153,8 +153,8 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         return stream
 
     def _step_back(self) -> None:
-        """Wait a little longer each time; and without a detector the way to the leader begins at the master that we
-        were told of, whoever it redirected us to before."""
+        """Wait a little longer each time. Without a detector, start again at the configured master, wherever it
+        redirected us before."""
         self._failures += 1
         self._not_before_s = max(self._not_before_s, time.monotonic() + _backoff_s(self._failures))
         if self.detector is None and "://" not in self.master_uri and self._new_master == self._master:
@@ -239,7 +239,7 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         framework_id = {"value": self.framework_id}
         bodies = [orjson.dumps({"framework_id": framework_id, **call}) for call in calls]
         with self._pipe_lock:
-            # Who waited behind a master that hangs does not wait for it in turn.
+            # Threads that waited behind a master that hangs do not each wait for it again.
             if losses != self._pipe_losses or stream_id != self.stream_id:
                 raise Disconnected(f"the connection to Mesos at {master} was lost meanwhile")
             pipe = self._pipe_to(master, stream_id)
@@ -250,7 +250,7 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
                 raise
 
     def _pipe_to(self, master: str, stream_id: str) -> Pipe:
-        """The connection of this subscription: one from before may lead to a master that is gone."""
+        """The connection of this subscription: an older one may lead to a master that is gone."""
         if self._pipe is None or self._pipe_stream_id != stream_id:
             self._lose_pipe(count=False)
             try:

@@ -1,10 +1,10 @@
-"""What if: a copy of the state that may be changed, for plans that nobody carries out."""
+"""What-if plans: what a cycle would do to a changed copy of the state. None of them is carried out."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -17,46 +17,48 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, ShapeRange
 from peloton.model.respool import PoolSpec
+from peloton.scheduling.admission import Usage
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Held
 from peloton.scheduling.preemption import over_entitled
-from services.resmgr.ledger import IS_ALLOCATED, Footprint, JobLedger
-from services.resmgr.preemption import evictable, questioned_jobs
+from peloton.scheduling.tree import KIND_COUNT
+from services.resmgr.ledger import IS_ALLOCATED, JobLedger
+from services.resmgr.preemption import evictable, jobs_to_evict_from
 from services.resmgr.queues import WaitingRuns
 from services.resmgr.state import ResmgrState
 
 PLANNED_PODS_MAX = 2**40
-"""A question is not cut where a cycle is: everything that fits now is told."""
+"""A what-if plan has no bound on its pods, unlike a cycle: it names everything that fits now."""
 INSTANCES_MAX = 100_000
 
 
-def look(state: ResmgrState, now_ns: int) -> tuple[Snapshot, Plan]:
-    """What the next cycle would do, were there no bound on its pods. Valid until the next event."""
+def plan_now(state: ResmgrState, now_ns: int) -> tuple[Snapshot, Plan]:
+    """The plan of the next cycle without its bound on pods. Valid until the next event."""
     now = state.snapshot(PLANNED_PODS_MAX, now_ns)
     return now, plan_cycle(now)
 
 
-def questioned(state: ResmgrState, now_ns: int) -> list[JobId]:
-    """Whose pods ``evictions`` must know."""
+def candidate_jobs(state: ResmgrState, now_ns: int) -> list[JobId]:
+    """Jobs whose held pods ``evictions`` must know."""
     if not state.preempts:
         return []
-    now, plan = look(state, now_ns)
-    return questioned_jobs(state, _due(now, plan), plan.admission)
+    now, plan = plan_now(state, now_ns)
+    return jobs_to_evict_from(state, _due(now, plan), plan.admission)
 
 
 def evictions(state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]], now_ns: int) -> Sequence[Eviction]:
-    """What the rounds of preemption would evict if nothing else changed: every pool that is above its entitlement
-    counts as having been so for long enough."""
+    """What rounds of preemption would evict if nothing else changed: each pool above its entitlement counts as having
+    been above it for long enough."""
     if not held:
         return ()
-    now, plan = look(state, now_ns)
+    now, plan = plan_now(state, now_ns)
     may = evictable(state, held, _due(now, plan), PLANNED_PODS_MAX)
     return plan_cycle(replace(now, evictable=may)).evictions
 
 
 def beyond(evictions: Iterable[Eviction], others: Iterable[Eviction]) -> Iterator[Eviction]:
-    """Without the gangs that the others evict as well: of each run the last ones."""
+    """The evictions without the gangs that ``others`` evict as well: of each run the last ones."""
     spans: dict[JobId, list[range]] = {}
     for one in others:
         spans.setdefault(one.run.job_id, []).append(range(one.run.start, one.run.start + one.run.pod_count))
@@ -74,7 +76,7 @@ def _due(now: Snapshot, plan: Plan) -> frozenset[int]:
 
 
 def with_pool(state: ResmgrState, pool: PoolSpec) -> ResmgrState:
-    """The state as if the pool had been put. Queues and ledgers are shared, so only ask it questions."""
+    """The state as if the pool had been put. It shares queues and ledgers: only read it."""
     other = copy.copy(state)
     other.put_pool(pool)
     return other
@@ -95,14 +97,14 @@ def with_job(state: ResmgrState, job: JobRecord, shapes: Sequence[ShapeRange]) -
     }
     room = min(job.sla.maximum_running_instances or job.instance_count, job.instance_count)
     if room < job.gang_size:
-        room = 0  # the gang does not fit below the maximum, and holds the others back
+        room = 0  # the gang does not fit below the maximum, and keeps the others waiting
     if room:
         other.enqueue(job, shapes, [(0, room)], state.next_seq)
     return other, job.instance_count - room
 
 
 def planned_job(job_id: JobId, config: job_pb2.JobConfig) -> tuple[JobRecord, list[ShapeRange]]:
-    """The record and shapes of a job that is not created. Raises InvalidArgument."""
+    """The record and shapes of a job that does not exist. Raises InvalidArgument."""
     job = convert.new_job_record(job_id, config, 0)
     if job.type is not JobType.BATCH:
         raise InvalidArgument(f"only batch jobs can be planned, not {job.type}")
@@ -122,7 +124,7 @@ def _shape_ranges(config: job_pb2.JobConfig) -> Iterator[ShapeRange]:
 
 
 def held_in(state: ResmgrState) -> Callable[[int], list[Held]]:
-    """Row of a leaf -> what its jobs hold, those that hold something."""
+    """Row of a leaf -> amounts held by its jobs, without jobs that hold nothing."""
     by_pool: dict[RespoolId, list[JobLedger]] = {}
     for ledger in state.jobs.values():
         if ledger.allocated_count:
@@ -132,16 +134,7 @@ def held_in(state: ResmgrState) -> Callable[[int], list[Held]]:
 
 
 def _held(ledger: JobLedger) -> Held:
-    pods = list(ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states])))
-
-    def total(is_counted: Callable[[Footprint], bool]) -> tuple[int, ...]:
-        amounts = [np.multiply(footprint.need, count) for count, footprint in pods if is_counted(footprint)]
-        return tuple(np.sum(amounts, axis=0).tolist()) if amounts else (0,) * len(pods[0][1].need)
-
-    return Held(
-        ledger.job_id,
-        non_slack=total(lambda f: not f.revocable),
-        slack=total(lambda f: f.revocable),
-        non_preemptible=total(lambda f: not f.revocable and not f.preemptible),
-        controller=total(lambda f: not f.revocable and f.controller),
-    )
+    usage = Usage(*np.zeros((len(fields(Usage)), 1, KIND_COUNT), np.int64))
+    for count, footprint in ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states])):
+        usage.charge(0, footprint, count)
+    return Held(ledger.job_id, *(tuple(column[0].tolist()) for column in usage.columns))

@@ -1,6 +1,6 @@
-"""ExplainService: looks at the state and at what the next cycle would make of it. It changes nothing.
+"""ExplainService answers from the state and from the plan of the next cycle; it changes nothing.
 
-Each answer is made in one go on the event loop, so that no event comes between its numbers.
+Each answer is made in one step of the event loop, so that its numbers are of one moment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait, holders
 from peloton.scheduling.tree import CPU
 from services.resmgr import pool_rules
 from services.resmgr.explain import dry_run, wire
-from services.resmgr.explain.dry_run import beyond, evictions, held_in, planned_job, questioned, with_job, with_pool
+from services.resmgr.explain.dry_run import beyond, candidate_jobs, evictions, held_in, planned_job, with_job, with_pool
 from services.resmgr.explain.text import (
     disruption_lines,
     eviction_lines,
@@ -54,16 +54,16 @@ from services.resmgr.state import ResmgrState
 Context = grpc.aio.ServicerContext[object, object]
 
 WAITING_MAX = 20
-"""Waiting runs of one job that are told."""
+"""Waiting runs of one job in an answer."""
 HEADS_MAX = 100
-"""Queue heads of one pool that are told."""
+"""Queue heads of one pool in an answer."""
 FAILURES_MAX = 5
-"""Failed pods of one job that are told."""
+"""Failed pods of one job in an answer."""
 JUDGED_INSTANCES_MAX = 10_000
 JUDGED_SHAPES_MAX = 100
-"""The first instances of one job, and the first sorts of them, of which it is asked whether a host could take them."""
+"""How many instances, and shapes, of one job are checked for a host that could take them."""
 DISRUPTIONS_MAX = 3
-"""Answers of one job's SLA that are told."""
+"""Answers of one job's SLA that an answer names."""
 
 HeldRanges = Mapping[JobId, Sequence[HeldRange]]
 Found = tuple[Wait, tuple[Holder, ...]]
@@ -87,7 +87,7 @@ class ExplainService:
             raise NotFound(f"job {job_id} not found")
         counts = await asyncio.to_thread(self._records.pods.counts, job_id)
         gang = await asyncio.to_thread(self._records.pods.gang, job_id)
-        # What failed for good in a batch job is told when it has ended: it waits for nothing.
+        # Pods that failed for good are part of the answer once a batch job has ended: before, they wait for nothing.
         only_waiting = job.type is JobType.BATCH and job.is_active
         failures = await asyncio.to_thread(self._records.pods.failed, job_id, FAILURES_MAX, only_waiting)
         waiting: list[Found] = []
@@ -96,14 +96,14 @@ class ExplainService:
         if job.is_active:
             state = await self._state()
             waiting = _waiting(state, job, *self._look(state))
-            placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # hosts are not what it waits for
+            placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # the lock keeps it waiting, not hosts
             others = [*unqueued(job, counts, placement, gang), *await self._unfit_of(job, counts)]
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         lines = [*story(job, counts, waiting, others, failures), *_slack(self._loop.state, waiting)]
         lines += _vain(self._loop.state, job, waiting)
         if job.is_active:
             lines += [failure_line(pod) for pod in failures]
-            lines += [*await asyncio.to_thread(self._told_of_service, job), *lock_lines(locked)]
+            lines += [*await asyncio.to_thread(self._service_lines, job), *lock_lines(locked)]
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
             lines.append(f"{more} more instances are in the queue")
@@ -122,7 +122,8 @@ class ExplainService:
         )
 
     async def _unfit_of(self, job: JobRecord, counts: Mapping[PodState, int]) -> list[Unqueued]:
-        """Of its instances that are not on hosts yet; of all of them while they are being created."""
+        """Sorts of its instances that fit no host: of those not on hosts yet, or of all while they are being
+        created."""
         is_complete = sum(counts.values()) >= job.instance_count
         if is_complete and not counts.get(PodState.INITIALIZED) and not counts.get(PodState.PENDING):
             return []
@@ -136,15 +137,15 @@ class ExplainService:
         return list(unfit(shapes, why))
 
     async def _judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
-        """Those that no host could take even if it were empty, and why; none while the hosts are not known."""
+        """Shapes that no host could take even if it were empty, and why; none while the hosts are not known."""
         distinct = list(dict.fromkeys(one.shape for one in shapes))[:JUDGED_SHAPES_MAX]
         try:
             return await asyncio.to_thread(self._hosts.judge, distinct) if distinct else {}
         except Unavailable:
             return {}
 
-    def _told_of_service(self, job: JobRecord) -> list[str]:
-        """Its rollout, and what its SLA answered."""
+    def _service_lines(self, job: JobRecord) -> list[str]:
+        """Its rollout, and the last answers of its SLA."""
         if job.type is not JobType.SERVICE:
             return []
         update = self._records.updates.get(job.update_id) if job.update_id else None
@@ -195,7 +196,7 @@ class ExplainService:
             answer.text = "\n".join([*plan_lines(answer), *pool_rules.beyond_hosts(state, spec)])
             return answer
 
-        return await self._loop.look_at_held(lambda state: questioned(with_pool(state, spec), now_ns), plan)
+        return await self._loop.with_held(lambda state: candidate_jobs(with_pool(state, spec), now_ns), plan)
 
     async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
         if not request.HasField("config"):
@@ -203,8 +204,8 @@ class ExplainService:
         job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
         await self._state()
         now_ns, unfits = self._loop.clock_ns(), list(unfit(shapes, await self._judge(shapes)))
-        return await self._loop.look_at_held(
-            lambda state: questioned(with_job(state, job, shapes)[0], now_ns),
+        return await self._loop.with_held(
+            lambda state: candidate_jobs(with_job(state, job, shapes)[0], now_ns),
             lambda state, held: self._job_plan(state, held, job, shapes, unfits),
         )
 
@@ -245,10 +246,10 @@ class ExplainService:
         )
 
     def _look(self, state: ResmgrState) -> tuple[Snapshot, Plan]:
-        return dry_run.look(state, self._loop.clock_ns())
+        return dry_run.plan_now(state, self._loop.clock_ns())
 
     async def _state(self) -> ResmgrState:
-        """Of now. Raises Unavailable while the capacity of the cluster is not known."""
+        """The present state. Raises Unavailable while the capacity of the cluster is not known."""
         if self._loop.state.capacity is None:
             await self._loop.learn_capacity()
         return self._loop.state
@@ -265,7 +266,7 @@ def _waiting(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> l
 
 
 def _vain(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
-    """What placement last said of those that are held back."""
+    """The last reason of placement for pods that are held back."""
     if any(wait.reason.rule is Rule.HELD_BACK for wait, _ in waiting) and (said := state.unplaced(job.job_id)[1]):
         yield f"placement said last: {placement_text(said)}"
 
@@ -281,7 +282,7 @@ def _goes_now(wait: Wait, plan: Plan) -> bool:
 
 
 def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, Found]]:
-    """The first waiting gangs of each queue in and below a pool; those that go at once only where nobody waits."""
+    """The first waiting gangs of each queue in and below a pool; gangs that go at once only where none waits."""
     held = held_in(state)
     for row in sorted(now.waiting.keys() | {gang.row for gang in now.held}):
         if row != above and above not in now.tree.ancestors[row]:
@@ -291,15 +292,15 @@ def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterabl
             found.setdefault(wait.run.queue, []).append(wait)
         for kind, queue in sorted(found.items()):
             wait = next((one for one in queue if one.reason.kind and not one.reason.is_final), queue[0])
-            who = holders(now, plan, wait, held)
+            held_by = holders(now, plan, wait, held)
             head = pb.QueueHead(
                 poolPath=now.tree.paths[row],
                 queue=wire.QUEUES[kind],
                 gangCount=sum(one.gang_count for one in queue),
                 instanceCount=sum(one.gang_count * one.run.gang_size for one in queue),
-                head=wire.waiting_gangs(wait, who),
+                head=wire.waiting_gangs(wait, held_by),
             )
-            yield head, (wait, who)
+            yield head, (wait, held_by)
 
 
 def _pool_named(state: ResmgrState, config: respool_pb2.ResourcePoolConfig) -> RespoolId | None:

@@ -1,4 +1,4 @@
-"""The words of explanations and plans."""
+"""Explanations and plans as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 
 
 def headline(job: JobRecord, pool_path: str, counts: Mapping[PodState, int]) -> str:
-    """Who it is, where (no path: its pool is gone), and how many of its pods are in which state."""
+    """Name and pool of a job (no path: its pool is gone), and its pods by state."""
     public = Counter[PodState]()
     for state, count in counts.items():
         public[state.public] += count
@@ -40,14 +40,14 @@ def story(
     others: Sequence[Unqueued],
     failures: Sequence[PodRecord],
 ) -> Iterator[str]:
-    """The lines below the headline. ``failures``: of an active job they are told elsewhere."""
+    """The lines below the headline. Failures of an active job are lines of their own, see ``failure_line``."""
     if not job.is_active:
         yield from (_ended_line(pod) for pod in failures)
         return
     if job.goal is JobState.KILLED:
         yield "it is being stopped"
-    for wait, who in waiting:
-        yield from wait_lines(wait, who)
+    for wait, holders in waiting:
+        yield from wait_lines(wait, holders)
     yield from map(unqueued_text, others)
     if not waiting and not others and not failures and job.goal is not JobState.KILLED:
         started = sum(n for state, n in counts.items() if state not in TERMINAL and state not in _NOT_STARTED)
@@ -57,7 +57,7 @@ def story(
 
 
 def slack_line(waiting: Sequence[tuple[Wait, tuple[Holder, ...]]], slack_cpu: int, held_cpu: int) -> Iterator[str]:
-    """For those who wait for slack: how much the hosts have, in thousandths of a cpu, and how much is taken."""
+    """When gangs wait for slack: how much of it hosts have, in thousandths of a cpu, and how much is taken."""
     if any(wait.cause.rule is Rule.SLACK_ENTITLEMENT for wait, _ in waiting):
         slack, held = amount_text("cpu", slack_cpu), amount_text("cpu", held_cpu)
         yield (
@@ -66,16 +66,16 @@ def slack_line(waiting: Sequence[tuple[Wait, tuple[Holder, ...]]], slack_cpu: in
         )
 
 
-def wait_lines(wait: Wait, who: Sequence[Holder]) -> Iterator[str]:
+def wait_lines(wait: Wait, holders: Sequence[Holder]) -> Iterator[str]:
     yield f"{_whom(wait)}: {wait_text(wait)}"
-    if who:
-        yield f"  held by {'; '.join(_holder_text(holder, wait.cause.kind) for holder in who)}"
+    if holders:
+        yield f"  held by {'; '.join(_holder_text(holder, wait.cause.kind) for holder in holders)}"
 
 
 def _holder_text(holder: Holder, kind: str) -> str:
-    who = f"job {holder.job_id}" if holder.job_id else f"pool {holder.pool_path}"
+    name = f"job {holder.job_id}" if holder.job_id else f"pool {holder.pool_path}"
     above = f" ({amount_text(kind, holder.borrowed)} above its reservation)" if holder.borrowed else ""
-    return f"{who}: {kind} {amount_text(kind, holder.amount)}{above}"
+    return f"{name}: {kind} {amount_text(kind, holder.amount)}{above}"
 
 
 def wait_text(wait: Wait) -> str:
@@ -98,21 +98,21 @@ def _whom(wait: Wait) -> str:
 
 
 def unqueued_text(one: Unqueued) -> str:
-    who, size = _instances(one.pod_count), one.gang_size
+    instances, size = _instances(one.pod_count), one.gang_size
     whole = f"gang of {size} waits for hosts for all of it; " if size else ""
     match one.obstacle:
         case Obstacle.GANG_INCOMPLETE:
-            return f"{who} of the gang of {size} not queued before the others have ended: it starts whole"
+            return f"{instances} of the gang of {size} not queued before the others have ended: it starts whole"
         case Obstacle.NO_HOST:
             return f"{whole}admitted, but {placement_text(one.placement)}"
         case Obstacle.NEXT_PLACEMENT:
-            return f"{whole}{who} admitted; a host is being looked for"
+            return f"{whole}{instances} admitted; a host is being looked for"
         case Obstacle.NEXT_CYCLE:
-            return f"{who} about to be queued"
+            return f"{instances} about to be queued"
         case Obstacle.MAXIMUM_RUNNING:
-            return f"{who} held back: at most {one.bound} may run at a time, {one.used} are queued or running"
+            return f"{instances} held back: at most {one.bound} may run at a time, {one.used} are queued or running"
         case Obstacle.FITS_NO_HOST:
-            named = f"{who}, the first {one.first}," if one.has_gaps else _span(one.first, one.pod_count)
+            named = f"{instances}, the first {one.first}," if one.has_gaps else _span(one.first, one.pod_count)
             verb, waits = ("fits", "it waits") if one.pod_count == 1 else ("fit", "they wait")
             why = infeasible_text(one.infeasible)
             return f"{named} {verb} no host, even an empty one: {why}; {waits} for one to join"
@@ -164,7 +164,7 @@ def _loans(verb: str, mine: Iterable[pb.Loan], words: str, theirs: Sequence[pb.L
 
 
 def _wanted_back(answer: pb.PoolWhyResponse, rules: LoopSettings) -> Iterator[str]:
-    """Which lenders wait for what they lent, and when they get it."""
+    """Lenders that wait for what they lent, and when they get it back."""
     how = f"it comes back as instances in {answer.pool.path} end, for preemption is off"
     if rules.preempts:
         rounds, within_s = rules.sustained_over_count, rules.sustained_over_count * rules.preemption_period_s
@@ -208,7 +208,7 @@ def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:
 
 
 def eviction_lines(evictions: Iterable[pb.PlannedEviction]) -> Iterator[str]:
-    """When, which instances, and on what grounds."""
+    """Time, instances and grounds of each eviction."""
     for one in evictions:
         last = one.firstInstance + one.instanceCount - 1
         which = f"instances {one.firstInstance}-{last}" if one.instanceCount > 1 else f"instance {last}"
@@ -217,7 +217,7 @@ def eviction_lines(evictions: Iterable[pb.PlannedEviction]) -> Iterator[str]:
 
 
 def update_lines(update: UpdateRecord | None) -> Iterator[str]:
-    """How far the rollout of a service is, while it is under way."""
+    """Progress of a service's rollout, while it is under way."""
     if update is None or not update.is_active:
         return
     failed = f", {len(update.failed)} failed" if update.failed else ""
@@ -226,7 +226,7 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
 
 
 def failure_line(pod: PodRecord) -> str:
-    """Of an instance that has ended and waits for its next run."""
+    """An instance that has ended and waits for its next run."""
     how = ", ".join(text for text in (f"{pod.state} on {pod.host}", _cause(pod)) if text)
     if not pod.due_ns or not pod.failure_count:
         return f"instance {pod.instance_id} {how}; it runs again at once"
@@ -235,7 +235,7 @@ def failure_line(pod: PodRecord) -> str:
 
 
 def _cause(pod: PodRecord) -> str:
-    """Its message says by then that it waits."""
+    """Not from its message alone: while it waits, that says so and nothing else."""
     ended = pod.termination
     if ended is None or not (ended.exit_code or ended.signal):
         return pod.reason or ("" if pod.message == THROTTLED_MESSAGE else pod.message)
@@ -243,7 +243,7 @@ def _cause(pod: PodRecord) -> str:
 
 
 def disruption_lines(job: JobRecord, asked: Iterable[Disruption]) -> Iterator[str]:
-    """What the SLA of a service granted and refused last."""
+    """The last grants and refusals of a service's SLA."""
     maximum = job.sla.maximum_unavailable_instances
     for number, one in enumerate(asked):
         if not number:

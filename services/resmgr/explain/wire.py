@@ -1,4 +1,4 @@
-"""Explanations as messages: small units become those of the wire."""
+"""Explanations as messages, in the units of the wire."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.eviction import Eviction
-from peloton.scheduling.explain import Holder, Loan, Obstacle, Unqueued, Wait, physical
+from peloton.scheduling.explain import Holder, Loan, Obstacle, Unqueued, Wait
 from services.resmgr.explain.text import unqueued_text, wait_text
 from services.resmgr.settings import LoopSettings
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
 ADMITTED_MAX = 100
-"""Jobs that a plan lists."""
+"""Jobs in the answer to a plan."""
 EVICTIONS_MAX = 100
-"""Runs of pods that a plan lists."""
+"""Runs of pods in the answer to a plan."""
 RULES = {
     Rule.POOL_LIMIT: pb.RULE_POOL_LIMIT,
     Rule.ENTITLEMENT: pb.RULE_ENTITLEMENT,
@@ -53,17 +53,15 @@ OBSTACLES = {
 
 
 def amount(kind: str, small: int) -> float:
-    """Infinity stands for no limit."""
-    if small >= UNLIMITED:
-        return math.inf
-    return small / UNITS.get(kind, 1)
+    """In the unit of the wire; infinity stands for no limit."""
+    return math.inf if small >= UNLIMITED else small / UNITS.get(kind, 1)
 
 
-def waiting_gangs(wait: Wait, who: Sequence[Holder]) -> pb.WaitingGangs:
+def waiting_gangs(wait: Wait, holders: Sequence[Holder]) -> pb.WaitingGangs:
     run = wait.run
-    reason = _reason(wait.reason, wait_text(wait), () if wait.blocking else who)
+    reason = _reason(wait.reason, wait_text(wait), () if wait.blocking else holders)
     if wait.blocking is not None:
-        reason.blockingReason.CopyFrom(_reason(wait.blocking, queue_text(wait.blocking), who))
+        reason.blockingReason.CopyFrom(_reason(wait.blocking, queue_text(wait.blocking), holders))
     return pb.WaitingGangs(
         jobId=JobID(value=run.job_id),
         poolPath=wait.pool_path,
@@ -77,7 +75,7 @@ def waiting_gangs(wait: Wait, who: Sequence[Holder]) -> pb.WaitingGangs:
     )
 
 
-def _reason(reason: Reason, text: str, who: Sequence[Holder]) -> pb.Reason:
+def _reason(reason: Reason, text: str, holders: Sequence[Holder]) -> pb.Reason:
     return pb.Reason(
         rule=RULES.get(reason.rule, pb.RULE_UNKNOWN),
         poolPath=reason.pool_path,
@@ -88,7 +86,7 @@ def _reason(reason: Reason, text: str, who: Sequence[Holder]) -> pb.Reason:
         gangSize=reason.gang_size,
         isFinal=reason.is_final,
         blockingJobId=JobID(value=reason.job_id) if reason.job_id else None,
-        holders=[_holder(reason.kind, holder) for holder in who],
+        holders=[_holder(reason.kind, holder) for holder in holders],
         text=text,
     )
 
@@ -189,11 +187,11 @@ class PoolNodes:
 def pool_plan(
     before: tuple[Snapshot, Plan], after: tuple[Snapshot, Plan], path: str, is_new: bool
 ) -> pb.PoolPlanResponse:
-    """Two looks compared; a pool that is in one of them only has entitlement 0 in the other."""
+    """Compares two plans; a pool that only one of them has counts with entitlement 0 in the other."""
     now, plan = after
     old_rows = {path: row for row, path in enumerate(before[0].tree.paths)}
     old, new = before[1].entitlement.total, plan.entitlement.total
-    used = physical(now)
+    used = now.usage.physical(now.tree)
     answer = pb.PoolPlanResponse(poolPath=path, isNew=is_new)
     for row, at in enumerate(now.tree.paths):
         for kind, name in enumerate(RESOURCE_KINDS):
@@ -220,7 +218,7 @@ def pool_plan(
 def planned_evictions(
     evictions: Iterable[Eviction], rules: LoopSettings, planned_job: str = ""
 ) -> Iterator[pb.PlannedEviction]:
-    """``planned_job``: the id of a job that is not there, and stays unnamed."""
+    """``planned_job``: the id of a job that does not exist, and is not named."""
     for one in islice(evictions, EVICTIONS_MAX):
         why, rounds = one.grounds, 1 if one.grounds.is_inside else rules.sustained_over_count
         is_planned = why.for_job == planned_job

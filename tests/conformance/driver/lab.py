@@ -36,7 +36,7 @@ LONG = "sleep 300"
 ENDS = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.KILLED, PodState.LOST})
 
 
-class Told:
+class RecordedEvents:
     """Implements ``DriverEvents``: keeps what a driver tells, and acknowledges it unless it is ``deaf``."""
 
     def __init__(self) -> None:
@@ -128,12 +128,12 @@ class Lab:
 
     def start(self) -> None:
         """A driver, another one if there was one."""
-        self.told = Told()
+        self.events = RecordedEvents()
         self.driver = self.cluster.driver()
         self._drivers.append(self.driver)
-        self.told.acknowledge = self._acknowledge
-        self.driver.start(self.told)
-        self.wait(lambda: self.driver.is_connected and self.told.rooms and self.told.hosts, "room and hosts")
+        self.events.acknowledge = self._acknowledge
+        self.driver.start(self.events)
+        self.wait(lambda: self.driver.is_connected and self.events.rooms and self.events.hosts, "room and hosts")
         self.tend()
         self.wait(lambda: not self.driver.unready, "a driver that is ready")
 
@@ -157,16 +157,16 @@ class Lab:
         deadline_s = time.monotonic() + PATIENCE_S
         seen = tended_s = 0.0
         while not (value := condition()):
-            assert time.monotonic() < deadline_s, f"still waiting for {what}: {self.told.reports[-5:]}"
-            reports = self.told.reports[int(seen) :]
+            assert time.monotonic() < deadline_s, f"still waiting for {what}: {self.events.reports[-5:]}"
+            reports = self.events.reports[int(seen) :]
             seen += len(reports)
-            if not self.told.deaf and (tokens := list(dict.fromkeys(r.token for r in reports if r.token))):
+            if not self.events.deaf and (tokens := list(dict.fromkeys(r.token for r in reports if r.token))):
                 self._quietly(lambda: self._acknowledge(tokens))
             if time.monotonic() - tended_s > 0.2 and self.driver.is_connected:
                 tended_s = time.monotonic()
                 self._quietly(self.tend)
-            with self.told.changed:
-                self.told.changed.wait(0.01)
+            with self.events.changed:
+                self.events.changed.wait(0.01)
         return value
 
     def _quietly(self, act: Callable[[], None]) -> None:
@@ -183,24 +183,27 @@ class Lab:
         want = Resources.of(at_least.get("cpu", 0.1), 32)
 
         def found() -> str:
-            names = [hostname] if hostname else sorted(self.told.hosts)
+            names = [hostname] if hostname else sorted(self.events.hosts)
             return next((name for name in names if want.fits_in(self.free(name))), "")
 
         return str(self.wait(found, f"room on {hostname or 'any host'}"))
 
+    def has_room_of_all_hosts(self) -> bool:
+        return {room.hostname for room in self.events.rooms.values()} == self.events.hosts.keys()
+
     def rooms(self, hostname: str) -> list[Room]:
-        with self.told.changed:
-            return [room for room in self.told.rooms.values() if room.hostname == hostname]
+        with self.events.changed:
+            return [room for room in self.events.rooms.values() if room.hostname == hostname]
 
     def free(self, hostname: str) -> Resources:
         return sum((room.free for room in self.rooms(hostname)), Resources())
 
     def claim(self, hostname: str) -> Claim:
-        with self.told.changed:
+        with self.events.changed:
             rooms = self.rooms(hostname)
             assert rooms, f"no room on {hostname}"
             for room in rooms:
-                del self.told.rooms[room.room_id]
+                del self.events.rooms[room.room_id]
         return Claim(Hostname(hostname), rooms[0].host_id, tuple(room.room_id for room in rooms))
 
     def want_room(self) -> None:
@@ -233,11 +236,11 @@ class Lab:
 
     def unknown(self) -> PodOnHost:
         """A pod that was never launched, on a host that is there."""
-        hostname = min(self.told.hosts)
-        return PodOnHost(PodId(JobId(new_job_id()), 0, 1), hostname, self.told.hosts[hostname].host_id)
+        hostname = min(self.events.hosts)
+        return PodOnHost(PodId(JobId(new_job_id()), 0, 1), hostname, self.events.hosts[hostname].host_id)
 
     def told_of(self, pod: PodOnHost) -> list[PodReport]:
-        return [report for report in self.told.reports if report.pod == str(pod.pod_id)]
+        return [report for report in self.events.reports if report.pod == str(pod.pod_id)]
 
     def states(self, pod: PodOnHost) -> list[PodState]:
         """As they were told, repetitions and answers left out."""
@@ -266,4 +269,4 @@ class Lab:
         return pod.pod_id in dict(failed) or self.wait_end(pod) is PodState.LOST
 
     def address(self, hostname: str) -> HostAddress:
-        return HostAddress(Hostname(hostname), self.told.hosts[hostname].ip)
+        return HostAddress(Hostname(hostname), self.events.hosts[hostname].ip)

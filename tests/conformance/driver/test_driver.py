@@ -20,9 +20,11 @@ ORDER = [PodState.LAUNCHED, PodState.STARTING, RUNNING, *sorted(ENDS)]
 
 def test_hosts_and_their_room_are_announced(lab: Lab) -> None:
     """Each host with all that it has; room is a part of it, and bears the labels of its host."""
-    lab.wait(lambda: {room.hostname for room in lab.told.rooms.values()} == lab.told.hosts.keys(), "room of all hosts")
+    lab.wait(
+        lambda: {room.hostname for room in lab.events.rooms.values()} == lab.events.hosts.keys(), "room of all hosts"
+    )
 
-    for name, host in lab.told.hosts.items():
+    for name, host in lab.events.hosts.items():
         assert lab.free(name).fits_in(host.capacity)
         assert name == host.labels[HOSTNAME_LABEL]
         for room in lab.rooms(name):
@@ -35,7 +37,7 @@ def test_what_a_pod_takes_is_no_longer_room(lab: Lab) -> None:
     before = lab.free(host)
     port = lab.rooms(host)[0].ports[0][0]
     pod = lab.pod(lab.template(cpu=1, ports=[{"name": "http", "envName": "PORT"}]), (port,))
-    placed = PodOnHost(pod.pod_id, host, lab.told.hosts[host].host_id)
+    placed = PodOnHost(pod.pod_id, host, lab.events.hosts[host].host_id)
     lab.driver.launch([HostLaunch(lab.claim(host), [pod])])
     lab.wait_for(placed, RUNNING)
 
@@ -50,8 +52,8 @@ def test_what_pods_hold_is_told_of_their_host(lab: Lab) -> None:
     """By whomever it is held: what is free is known without room, too."""
     host = lab.running(cpu=1).hostname
 
-    lab.wait(lambda: lab.told.hosts[host].held.cpu_milli >= 1_000, "a host that is not free")
-    assert lab.told.hosts[host].free.fits_in(lab.told.hosts[host].capacity - Resources.of(1))
+    lab.wait(lambda: lab.events.hosts[host].held.cpu_milli >= 1_000, "a host that is not free")
+    assert lab.events.hosts[host].free.fits_in(lab.events.hosts[host].capacity - Resources.of(1))
 
 
 @pytest.mark.parametrize("how", ["launch", "return_room"])
@@ -72,26 +74,28 @@ def test_idle_room_goes_back_to_a_cluster_that_shares_it(lab: Lab) -> None:
     """And comes again when a lease wants it."""
     if not lab.driver.capabilities.shares_room:
         pytest.skip("nobody else waits for the room of this cluster")
-    lab.told.is_idle = True
-    lab.wait(lambda: not lab.told.rooms, "the end of idle room")
-    lab.told.is_idle = False
+    lab.events.is_idle = True
+    lab.wait(lambda: not lab.events.rooms, "the end of idle room")
+    lab.events.is_idle = False
 
     lab.want_room()
 
-    lab.wait(lambda: {room.hostname for room in lab.told.rooms.values()} == lab.told.hosts.keys(), "room of all hosts")
+    lab.wait(
+        lambda: {room.hostname for room in lab.events.rooms.values()} == lab.events.hosts.keys(), "room of all hosts"
+    )
 
 
 def test_revocable_room_is_apart(lab: Lab) -> None:
     """A revocable pod takes revocable cpu, and memory like any other."""
     if not lab.driver.capabilities.has_revocable_room:
         pytest.skip("this cluster has no revocable room")
-    if not any(room.revocable.cpu_milli for room in lab.told.rooms.values()):
+    if not any(room.revocable.cpu_milli for room in lab.events.rooms.values()):
         pytest.skip("no host of this cluster has revocable room")
 
     def slack(host: str) -> int:
         return sum(room.revocable.cpu_milli for room in lab.rooms(host))
 
-    host = lab.wait(lambda: next((name for name in lab.told.hosts if slack(name) >= 1_000), ""), "revocable room")
+    host = lab.wait(lambda: next((name for name in lab.events.hosts if slack(name) >= 1_000), ""), "revocable room")
     cpu_milli, slack_milli = lab.free(host).cpu_milli, slack(host)
     pod = lab.pod(lab.template(cpu=1, revocable=True))
     lab.driver.launch([HostLaunch(lab.claim(host), [pod])])
@@ -128,17 +132,17 @@ def test_a_pod_that_fails_says_so(lab: Lab) -> None:
 
 def test_a_report_comes_again_until_it_is_acknowledged(lab: Lab) -> None:
     """Nothing that follows it comes before that."""
-    lab.told.deaf = True
+    lab.events.deaf = True
     pod = lab.launch("true")
 
     def repeated() -> bool:
-        tokens = [report.token for report in lab.told_of(pod) if report.token]
+        tokens = [report.token for report in lab.events_of(pod) if report.token]
         return len(tokens) >= 2
 
     lab.wait(repeated, "a repetition")
-    assert 1 == len({report.token for report in lab.told_of(pod) if report.token})
+    assert 1 == len({report.token for report in lab.events_of(pod) if report.token})
     assert PodState.SUCCEEDED not in lab.states(pod)
-    lab.told.deaf = False
+    lab.events.deaf = False
     lab.wait_for(pod, PodState.SUCCEEDED)
 
 
@@ -213,7 +217,7 @@ def test_reconciliation_tells_of_pods_that_are_known_and_of_others(lab: Lab) -> 
     lab.driver.reconcile([known, stranger])
 
     def answers(pod: PodOnHost) -> list[PodState]:
-        return [r.status.state for r in lab.told_of(pod) if r.is_answer and r.status is not None]
+        return [r.status.state for r in lab.events_of(pod) if r.is_answer and r.status is not None]
 
     assert [RUNNING] == lab.wait(lambda: answers(known), "an answer for the pod that runs")
     assert [LOST] == lab.wait(lambda: answers(stranger), "an answer for the other")
@@ -222,12 +226,12 @@ def test_reconciliation_tells_of_pods_that_are_known_and_of_others(lab: Lab) -> 
 def test_reconciliation_of_everything_tells_of_what_runs(lab: Lab) -> None:
     """Also of pods that nobody named."""
     pods = [lab.running(), lab.running()]
-    before = len(lab.told.reports)
+    before = len(lab.events.reports)
 
     lab.driver.reconcile([])
 
     names = {str(pod.pod_id) for pod in pods}
-    lab.wait(lambda: names <= {r.pod for r in lab.told.reports[before:] if r.is_answer}, "answers for all pods")
+    lab.wait(lambda: names <= {r.pod for r in lab.events.reports[before:] if r.is_answer}, "answers for all pods")
 
 
 # Sessions.
@@ -236,9 +240,9 @@ def test_reconciliation_of_everything_tells_of_what_runs(lab: Lab) -> None:
 def test_another_driver_has_the_pods_of_the_one_before(lab: Lab) -> None:
     """What was not acknowledged comes to it; what runs is told of, and can be killed."""
     runs = lab.running()
-    lab.told.deaf = True
+    lab.events.deaf = True
     ended = lab.launch("true")
-    lab.wait(lambda: lab.told_of(ended), "a first report")
+    lab.wait(lambda: lab.events_of(ended), "a first report")
     lab.stop()
 
     lab.start()
@@ -253,10 +257,10 @@ def test_another_driver_has_the_pods_of_the_one_before(lab: Lab) -> None:
 def test_a_driver_that_was_replaced_does_nothing_more(lab: Lab) -> None:
     """Its launches start nothing, and it does not take the session back."""
     host = lab.room_of()
-    older, older_told, claim = lab.driver, lab.told, lab.claim(host)
+    older, older_events, claim = lab.driver, lab.events, lab.claim(host)
     pod = lab.pod(lab.template())
     lab.start()
-    lab.wait(lambda: not older.is_connected and not older_told.is_connected, "the end of the older session")
+    lab.wait(lambda: not older.is_connected and not older_events.is_connected, "the end of the older session")
 
     assert [pod.pod_id] == [failed for failed, _ in older.launch([HostLaunch(claim, [pod])])]
     with pytest.raises(OSError, match=r"session|subscribed|lost"):
@@ -270,21 +274,21 @@ def test_pods_outlive_another_control_plane(lab: Lab) -> None:
     if not lab.cluster.can_fail_over:
         pytest.skip("the control plane of this cluster is not ours to replace")
     pod, host = lab.running(), lab.room_of()
-    sessions, claim = lab.told.sessions, lab.claim(host)
+    sessions, claim = lab.events.sessions, lab.claim(host)
 
     lab.cluster.fail_over()
 
-    lab.wait(lambda: lab.told.sessions > sessions and lab.driver.is_connected, "another session")
+    lab.wait(lambda: lab.events.sessions > sessions and lab.driver.is_connected, "another session")
     late = lab.pod(lab.template())
     assert lab.given_back(PodOnHost(late.pod_id), lab.driver.launch([HostLaunch(claim, [late])]))
-    before = len(lab.told.reports)
+    before = len(lab.events.reports)
 
     def runs() -> bool:
         lab.driver.reconcile([pod])
-        return any(r.pod == str(pod.pod_id) and r.told == RUNNING.value for r in lab.told.reports[before:])
+        return any(r.pod == str(pod.pod_id) and r.state_text == RUNNING.value for r in lab.events.reports[before:])
 
     lab.wait(runs, "the pod that runs on")
-    assert lab.running().hostname in lab.told.hosts
+    assert lab.running().hostname in lab.events.hosts
 
 
 # Hosts that go and come.
@@ -305,9 +309,9 @@ def test_pods_are_lost_with_their_host(lab: Lab) -> None:
     report = lab.wait_for(pod, LOST)
     assert report.status is not None
     assert report.status.cause in (Cause.HOST_LOST, Cause.HOST_GONE)
-    lab.wait(lambda: pod.hostname not in lab.told.hosts and not lab.rooms(pod.hostname), "a host less")
+    lab.wait(lambda: pod.hostname not in lab.events.hosts and not lab.rooms(pod.hostname), "a host less")
     lab.cluster.bring_back_host(pod.hostname)
-    lab.wait(lambda: pod.hostname in lab.told.hosts, "the host back")
+    lab.wait(lambda: pod.hostname in lab.events.hosts, "the host back")
     assert pod.hostname == lab.running(hostname=pod.hostname).hostname
 
 
@@ -329,7 +333,7 @@ def test_a_drained_host_goes_down_and_comes_up(lab: Lab) -> None:
     lose(lab)
     pod = lab.running()
     host, address = pod.hostname, lab.address(pod.hostname)
-    other = next(name for name in sorted(lab.told.hosts) if name != host)
+    other = next(name for name in sorted(lab.events.hosts) if name != host)
 
     def goes(hostname: str) -> set[bool]:
         return {bool(room.goes_ns) for room in lab.rooms(hostname)}
@@ -341,10 +345,10 @@ def test_a_drained_host_goes_down_and_comes_up(lab: Lab) -> None:
     for _ in range(2):
         lab.driver.take_down(address)
     assert lab.wait_end(pod) is LOST
-    lab.wait(lambda: host not in lab.told.hosts, "a host less")
+    lab.wait(lambda: host not in lab.events.hosts, "a host less")
     for _ in range(2):
         lab.driver.bring_up(address)
-    lab.wait(lambda: host in lab.told.hosts and goes(host) == {False}, "the host back")
+    lab.wait(lambda: host in lab.events.hosts and goes(host) == {False}, "the host back")
 
 
 def test_a_host_that_is_drained_no_more_stays(lab: Lab) -> None:

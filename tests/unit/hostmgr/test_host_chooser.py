@@ -88,12 +88,12 @@ def maintained(name: str, is_away: bool) -> HostMaintenance:
 def scanned(pool: HostPool, wanted: PodShape, count: int) -> tuple[list[str], tuple[RefusingHosts, ...]]:
     """The hosts that a look at each host in its order takes, and why the others were not, should they be too few."""
     chooser: Any = pool._chooser
-    hosts = list(chooser.hosts.values())
+    hosts = list(chooser.table.rooms.hosts.values())
     if wanted.strategy is Strategy.EMPTIEST_HOST:
-        share = {h.hostname: free_share(h.free, chooser.capacity_of(h.hostname), wanted.resources) for h in hosts}
-        hosts.sort(key=lambda host: (host.hostname in chooser.maintained, -share[host.hostname], host.hostname))
+        share = {h.hostname: free_share(h.free, chooser.table.capacity_of(h.hostname), wanted.resources) for h in hosts}
+        hosts.sort(key=lambda host: (host.hostname in chooser.table.maintained, -share[host.hostname], host.hostname))
     else:
-        hosts.sort(key=lambda host: host.hostname in chooser.maintained)
+        hosts.sort(key=lambda host: host.hostname in chooser.table.maintained)
     taken: list[str] = []
     refused: list[tuple[Misfit, int]] = []
     is_one_each = wanted.strategy is not Strategy.PACK_HOST or bool(pod_labels_named(wanted.constraint))
@@ -145,7 +145,7 @@ def test_hosts_that_come_and_go_leave_nothing_behind() -> None:
         lease = pool.acquire(JobId(f"job-{turn}"), [(shape(), 32)], 0.0)
         pool.release(lease.lease_id)
 
-    (only,) = pool._ready.classes()
+    (only,) = pool._table.rooms.ready.classes()
     assert list(only.members) == NAMES
     assert len(only._heap) < 200
     assert [host.hostname for host in pool.acquire(JOB, [(shape(), 8)], 0.0).hosts] == NAMES[:2]

@@ -12,8 +12,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import Hostname, PodId
 from peloton.model.reason import QosReason, QosRule
 from peloton.scheduling.qos import Correction, HostWatch, QosPolicy, Use
-from services.hostmgr.host_use import HostUse
-from services.hostmgr.host_use import look as look_at
+from services.hostmgr.host_use import HostUse, next_use
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.mesos.statistics import samples_of
 from services.hostmgr.qos import QosMeter, QosSettings, in_turn
@@ -34,7 +33,7 @@ def row(executor: str, cpu_s: float, at_s: float, memory_mib: int = 0, framework
 
 def look(before: HostUse, rows: list[dict[str, Any]]) -> HostUse:
     """By a framework f."""
-    return look_at(before, samples_of(rows, "f"))
+    return next_use(before, samples_of(rows, "f"))
 
 
 def test_two_looks_make_a_rate() -> None:

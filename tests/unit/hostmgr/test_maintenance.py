@@ -17,7 +17,7 @@ from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
 from services.hostmgr.driver import RegisteredHost, Room
 from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
 from services.hostmgr.hosts.pool import HostPool
-from services.hostmgr.residents import AGE_MAX_S, ASKED_FOR_S, REST_PER_LOOK, Residents
+from services.hostmgr.residents import AGE_MAX_S, ASKED_WITHIN_S, REST_PER_QUERY, Residents
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, pool_with, refused, room, shape
 
 UP, DRAINING, DOWN = HostState.UP, HostState.DRAINING, HostState.DOWN
@@ -77,13 +77,13 @@ def test_a_host_is_closed_once_launches_have_ended() -> None:
     pool = pool_with(room("h1"))
 
     def fails() -> None:
-        with pool.launches.on(["h1"]):
+        with pool.launches.launching(["h1"]):
             pool.set_maintained([maintained("h1", DRAINING)])
             assert not pool.is_closed("h1")
             raise OSError
 
     assert not pool.is_closed("h1")
-    with pool.launches.on(["h1", "h2"]):
+    with pool.launches.launching(["h1", "h2"]):
         with suppress(OSError):
             fails()
         assert not pool.is_closed("h1")
@@ -178,7 +178,7 @@ def test_a_slow_look_serves_longer() -> None:
     storage, residents = looking()
     storage.took_s = 2.0
     residents.of(H1)
-    storage.now_s += REST_PER_LOOK * 2.0 - 0.1
+    storage.now_s += REST_PER_QUERY * 2.0 - 0.1
     residents.of(H1)
     assert len(storage.looks) == 1
     storage.now_s += 0.1
@@ -191,7 +191,7 @@ def test_hosts_that_nobody_asks_for_are_forgotten() -> None:
     """They cost nothing any more."""
     storage, residents = looking()
     residents.of(H1)
-    storage.now_s += ASKED_FOR_S
+    storage.now_s += ASKED_WITHIN_S
     residents.of(H2)
 
     assert storage.looks == [{"h1"}, {"h2"}]

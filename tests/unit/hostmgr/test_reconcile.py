@@ -10,10 +10,10 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState
 from services.hostmgr import reconcile
 from services.hostmgr.driver import PodOnHost, PodReport
+from services.hostmgr.in_flight import InFlight
 from services.hostmgr.reconcile import (
     FOLLOW_UPS_S,
     PERIOD_S,
-    InFlight,
     Look,
     Reconciler,
     ReconcileSchedule,
@@ -98,13 +98,16 @@ def test_unsettled_are_pods_that_should_have_moved_on() -> None:
 
 def test_a_pod_in_flight_is_left_out_until_each_launch_of_it_has_landed() -> None:
     """A repeated call for the same pod does not uncover the first one."""
-    flights = InFlight()
+    flights = InFlight[PodId]()
+    asked: list[PodOnHost] = []
 
     with flights.launching([POD]):
         with flights.launching([POD]):
-            assert [] == flights.landed([ROW])
-        assert [] == flights.landed([ROW])
-    assert [ROW] == flights.landed([ROW])
+            Reconciler(lambda: iter([[ROW]]), flights).ask(Look.UNSETTLED, asked.extend)
+        Reconciler(lambda: iter([[ROW]]), flights).ask(Look.UNSETTLED, asked.extend)
+    assert [] == asked
+    Reconciler(lambda: iter([[ROW]]), flights).ask(Look.UNSETTLED, asked.extend)
+    assert [PodOnHost(*ROW[:3])] == asked
 
 
 class Master:

@@ -16,7 +16,7 @@ from peloton.model.pod import HostLabel, PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.feasibility_cache import LOOKS_MAX
+from services.hostmgr.hosts.feasibility_cache import JUDGED_MAX
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
@@ -96,10 +96,10 @@ def test_before_the_hosts_are_known() -> None:
 def test_a_call_finds_out_about_a_bounded_number_of_shapes() -> None:
     """The next one goes on."""
     pool = registered(agent("h1"))
-    shapes: list[PodShape] = [shape(5 + number) for number in range(LOOKS_MAX + 1)]
+    shapes: list[PodShape] = [shape(5 + number) for number in range(JUDGED_MAX + 1)]
 
-    assert LOOKS_MAX == len(pool.judge(shapes))
-    assert LOOKS_MAX + 1 == len(pool.judge(shapes))
+    assert JUDGED_MAX == len(pool.judge(shapes))
+    assert JUDGED_MAX + 1 == len(pool.judge(shapes))
 
 
 AGENTS = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(1, 2), st.sampled_from("xy")))

@@ -10,7 +10,7 @@ import pytest
 
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import plan_cycle
-from services.resmgr.audit import BROKEN, around_cycle, faults, frozen
+from services.resmgr.audit import BROKEN, around_cycle, faults
 from services.resmgr.ledger import CODES, HOLDING
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
@@ -30,7 +30,7 @@ def test_all_is_well(world: World) -> None:
     """After a cycle that admits there is nothing to say."""
     state = queued(world)
     now = state.snapshot(100, 0)
-    before, plan = replace(now, usage=frozen(now.usage)), plan_cycle(now)
+    before, plan = replace(now, usage=now.usage.copy()), plan_cycle(now)
     state.apply(plan.admission)
 
     assert sum(one.gang_count for one in plan.admission.admitted) == 5
@@ -41,7 +41,7 @@ def test_admitted_above_a_limit(world: World) -> None:
     """Who plans with another limit than the pool has admits too much; pool, rule and amounts are told."""
     state = queued(world)
     now = state.snapshot(100, 0)
-    before = replace(now, usage=frozen(now.usage))
+    before = replace(now, usage=now.usage.copy())
     generous = now.tree.limit.copy()
     generous[1, 0] = 7000
     plan = plan_cycle(replace(now, tree=replace(now.tree, limit=generous, reservation=generous * [[0], [1]])))

@@ -17,7 +17,8 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import plan_cycle
-from services.resmgr.preemption import evictable, order, questioned_jobs
+from services.resmgr.audit import faults
+from services.resmgr.preemption import evictable, jobs_to_evict_from, order
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
 from services.storage.storage import Storage
@@ -115,7 +116,7 @@ class ResmgrMachine(RuleBasedStateMachine):
             self.world.launch(job_id, 3)
         self.read_log()
         due = frozenset(range(len(self.state.tree.ids)))
-        held = self.world.storage.admission.held(questioned_jobs(self.state, due))
+        held = self.world.storage.admission.held(jobs_to_evict_from(self.state, due))
         now = replace(self.state.snapshot(9, self.world.now_ns), evictable=evictable(self.state, held, due, 9))
         for result in self.world.storage.admission.evict([order(one) for one in plan_cycle(now).evictions]):
             self.state.evict(result)
@@ -171,7 +172,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @invariant()
     def is_consistent(self) -> None:
-        self.state.validate()
+        assert [] == list(faults(self.state))
         for quantity in (self.state.accounts.non_slack, self.state.accounts.demand):
             assert (quantity >= 0).all()
         held = self.state.tree.roll_up(self.state.accounts.non_slack)
@@ -183,7 +184,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         self.state.log(self.world.storage.admission.status_log(self.state.log_cursor, 1000))
         fresh = rebuild(self.world.storage)
 
-        fresh.validate()
+        assert [] == list(faults(fresh))
         assert facts(fresh) == facts(self.state)
 
 

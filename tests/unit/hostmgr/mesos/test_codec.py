@@ -267,7 +267,7 @@ def test_every_state_has_its_counterpart(state: str, expected: PodState) -> None
     }
 
     known = PodStatus(PodId(JOB, 3, 2), expected, 1_500_000_000, "", "agent-1", "why", "REASON_X", True)
-    assert (known, expected.value) == (report_of(status).status, report_of(status).told)
+    assert (known, expected.value) == (report_of(status).status, report_of(status).state_text)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import Claim, ClusterDriver, RegisteredHost
 from services.hostmgr.hosts.pool import HostPool
-from services.hostmgr.leasing import lease_hosts
+from services.hostmgr.manager import lease_hosts
 from services.hostmgr.mesos import offer_keeper
 from services.hostmgr.mesos.framework import MesosSettings
 from services.hostmgr.mesos.offer_book import OfferBook
