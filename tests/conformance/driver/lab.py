@@ -239,13 +239,13 @@ class Lab:
         hostname = min(self.events.hosts)
         return PodOnHost(PodId(JobId(new_job_id()), 0, 1), hostname, self.events.hosts[hostname].host_id)
 
-    def told_of(self, pod: PodOnHost) -> list[PodReport]:
+    def reports_of(self, pod: PodOnHost) -> list[PodReport]:
         return [report for report in self.events.reports if report.pod == str(pod.pod_id)]
 
     def states(self, pod: PodOnHost) -> list[PodState]:
         """As they were told, repetitions and answers left out."""
         found: list[PodState] = []
-        for report in self.told_of(pod):
+        for report in self.reports_of(pod):
             if report.status is not None and not report.is_answer and report.status.state not in found[-1:]:
                 found.append(report.status.state)
         return found
@@ -254,7 +254,7 @@ class Lab:
         """A report of one of these states."""
 
         def found() -> PodReport | None:
-            return next((r for r in self.told_of(pod) if r.status is not None and r.status.state in states), None)
+            return next((r for r in self.reports_of(pod) if r.status is not None and r.status.state in states), None)
 
         report: PodReport = self.wait(found, f"{pod.pod_id} in {states}")
         return report

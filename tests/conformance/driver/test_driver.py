@@ -136,11 +136,11 @@ def test_a_report_comes_again_until_it_is_acknowledged(lab: Lab) -> None:
     pod = lab.launch("true")
 
     def repeated() -> bool:
-        tokens = [report.token for report in lab.events_of(pod) if report.token]
+        tokens = [report.token for report in lab.reports_of(pod) if report.token]
         return len(tokens) >= 2
 
     lab.wait(repeated, "a repetition")
-    assert 1 == len({report.token for report in lab.events_of(pod) if report.token})
+    assert 1 == len({report.token for report in lab.reports_of(pod) if report.token})
     assert PodState.SUCCEEDED not in lab.states(pod)
     lab.events.deaf = False
     lab.wait_for(pod, PodState.SUCCEEDED)
@@ -217,7 +217,7 @@ def test_reconciliation_tells_of_pods_that_are_known_and_of_others(lab: Lab) -> 
     lab.driver.reconcile([known, stranger])
 
     def answers(pod: PodOnHost) -> list[PodState]:
-        return [r.status.state for r in lab.events_of(pod) if r.is_answer and r.status is not None]
+        return [r.status.state for r in lab.reports_of(pod) if r.is_answer and r.status is not None]
 
     assert [RUNNING] == lab.wait(lambda: answers(known), "an answer for the pod that runs")
     assert [LOST] == lab.wait(lambda: answers(stranger), "an answer for the other")
@@ -242,7 +242,7 @@ def test_another_driver_has_the_pods_of_the_one_before(lab: Lab) -> None:
     runs = lab.running()
     lab.events.deaf = True
     ended = lab.launch("true")
-    lab.wait(lambda: lab.events_of(ended), "a first report")
+    lab.wait(lambda: lab.reports_of(ended), "a first report")
     lab.stop()
 
     lab.start()
