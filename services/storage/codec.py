@@ -40,7 +40,7 @@ NEXT_RUNS = {int(reason): reason for reason in NextRun}
 _ZSTD_VERSION = b"\x01"
 _COMPRESSION_LEVEL = 3
 BLOB_HEAD = 19
-"""Our byte, and the longest header of a frame, which tells its size."""
+"""Our byte, and the longest header of a frame, which has its size."""
 _codecs = threading.local()
 _DECODER = json.JSONDecoder()
 

@@ -1,7 +1,7 @@
 """One way to SQLite and PostgreSQL: connections, transactions, locks, and the few statements that differ.
 
-Whoever writes pods of a job holds the job: on PostgreSQL by its row's lock, on SQLite because there is one writer
-at a time. So a transaction may read, decide in Python, and write what it decided.
+A transaction that writes pods of a job locks the job first: its row on PostgreSQL, the whole file on SQLite, where one
+writer goes at a time. So it may read, decide in Python, and write what it decided.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "53300"})  # shut down, cra
 
 
 class WriterTurn:
-    """Who writes next to an SQLite file, among processes.
+    """The order of writers of an SQLite file, among processes.
 
     SQLite lets a writer that finds another one try again after growing pauses, up to 100 ms: behind a busy process the
-    others wait for seconds, and leaders lose their leases. Here they queue in the kernel. Only who holds the gate waits
-    for the turn, so who has just written cannot take the next turn from who waits.
+    others wait for seconds, and leaders lose their leases. Here they queue in the kernel. Only the holder of the gate
+    waits for the turn, so a process that has just written cannot take the next turn from one that waits.
     """
 
     def __init__(self, path: str) -> None:
@@ -118,7 +118,7 @@ class Database:
                 return work(conn)
 
     def upsert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-        """An insert that can say what happens on conflict."""
+        """An insert that takes an ON CONFLICT clause."""
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
 

@@ -26,8 +26,8 @@ class Leases:
         return self._db.write(lambda conn: conn.execute(counted).rowcount) == 1
 
     def renew(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        """Hold the role on; also with a lease that has run out, as long as nobody has taken it. False: somebody has. A
-        renewal that was held up, and comes after a later one, does not shorten the lease."""
+        """Extend the lease of ``owner``, also one that has run out. False when another owner has taken the role. A
+        renewal that is delayed, and comes after a later one, does not shorten the lease."""
         mine = sa.update(LEASE).where(LEASE.c.role == role, LEASE.c.owner == owner)
         expires_s = now_s + ttl_s
         longer_s = sa.case((LEASE.c.expires_s > expires_s, LEASE.c.expires_s), else_=expires_s)
@@ -35,7 +35,7 @@ class Leases:
         return self._db.write(lambda conn: conn.execute(statement).rowcount) == 1
 
     def holds(self, role: str, owner: str) -> bool:
-        """Whether nobody has taken the role from ``owner``; also with a lease that has run out."""
+        """Whether the role is still with ``owner``, also when its lease has run out."""
         query = sa.select(LEASE.c.owner).where(LEASE.c.role == role)
         return self._db.read(lambda conn: conn.execute(query).scalar()) == owner
 
@@ -45,13 +45,12 @@ class Leases:
         return self._db.write(lambda conn: conn.execute(statement).rowcount) == 1
 
     def leader(self, role: str, now_s: float) -> str | None:
-        """Address of who holds the role."""
+        """Address of the process that holds the role."""
         query = sa.select(LEASE.c.address).where(LEASE.c.role == role, LEASE.c.expires_s > now_s)
         return self._db.read(lambda conn: conn.execute(query).scalar())
 
     def clusters(self, now_s: float) -> dict[str, str]:
-        """Clusters that have run pods or that somebody leads -> address of the leader, empty while there is none. By
-        name."""
+        """Clusters that have run pods or have a leader -> address of the leader, empty while there is none. By name."""
 
         def work(conn: sa.Connection) -> dict[str, str]:
             known = dict.fromkeys(conn.execute(sa.select(FRAMEWORK.c.cluster)).scalars(), "")

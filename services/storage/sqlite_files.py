@@ -24,7 +24,7 @@ def fault_of(error: BaseException | None, path: str) -> str:
 
 
 def check(path: Path) -> None:
-    """Raises Unavailable for a file that is damaged. Of a large one only a part is looked at, for CHECK_S."""
+    """Raises Unavailable for a file that is damaged. A large one is checked for CHECK_S only."""
     if not path.exists() or not path.stat().st_size:
         return
     deadline_s = time.monotonic() + CHECK_S

@@ -98,7 +98,7 @@ class JobConfigOverride(SQLModel, table=True):
 class JobStreamRow(SQLModel, table=True):
     """A job that is being created by a stream: rows of ``job_config_override`` with its id are there, the job is not.
 
-    ``token``: whoever knows it may add to them. ``touched_ns``: when somebody last did.
+    ``token``: a call that knows it may add to them. ``touched_ns``: when one last did.
     """
 
     __tablename__ = "job_stream"
@@ -237,7 +237,7 @@ class JobUpdateEvent(SQLModel, table=True):
 
 
 class DisruptionRow(SQLModel, table=True):
-    """Pods that were asked to go, and what the SLA said; the last few of each job."""
+    """Pods that were to be taken down, and whether the SLA granted it; the last few of each job."""
 
     __tablename__ = "disruption"
     job_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -259,7 +259,7 @@ class WatchLog(SQLModel, table=True):
 
 
 class WatchCancel(SQLModel, table=True):
-    """Watches that somebody wants to end, until the api that serves them has taken note."""
+    """Watches that are to end, until the api that serves them has read it."""
 
     __tablename__ = "watch_cancel"
     watch_id: str = Field(primary_key=True, sa_type=_TEXT)
@@ -274,7 +274,7 @@ class Lockdown(SQLModel, table=True):
 
 
 class Counter(SQLModel, table=True):
-    """Numbers given out in the order of commits: whoever takes some holds the row until the commit.
+    """Numbers given out in the order of commits: a transaction that takes some locks the row.
 
     The rows are made by the migrations.
     """

@@ -1,5 +1,5 @@
-"""The log of what changed of services and their pods, in the order of commits. Watchers follow it; batch jobs, of which
-nobody watches a hundred thousand pods, are not in it."""
+"""The log of what changed of services and their pods, in the order of commits, which watchers follow. Batch jobs are
+not in it: they may have a hundred thousand pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.storage.tables import COUNTER, JOB, POD, WATCH_CANCEL, WATCH_LOG
 WATCH_SEQ = "watch_log"
 THE_JOB = -1
 CHANGES_KEPT = 1_000_000
-"""Watchers that were away resume for so long."""
+"""Watchers that were away resume as long as the changes that they missed are kept."""
 CANCELS_KEPT_NS = 60 * 10**9
 _SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
 
@@ -53,7 +53,8 @@ class WatchLog:
         self._db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
 
     def ask_cancel(self, watch_id: str, now_ns: int) -> None:
-        """Have whoever serves the watch end it. What nobody took note of is forgotten after a while."""
+        """Ask the api that serves the watch to end it. Requests that no api takes are forgotten after
+        CANCELS_KEPT_NS."""
         statement = self._db.upsert(WATCH_CANCEL).values(watch_id=watch_id, asked_ns=now_ns).on_conflict_do_nothing()
 
         def work(conn: sa.Connection) -> None:

@@ -115,9 +115,9 @@ class Admission:
         """A launch was in vain: READY members are PENDING again, in their old place, members on hosts are to end and
         run anew, and the gang is held back for a while, longer each time, ``least_hold_s`` at least.
 
-        Nothing changes when all members run by now, or somebody else ends the gang or runs it anew. When some members
-        have left already, READY ones wait for them, INITIALIZED. Safe to repeat: within the time that it is held back
-        a gang is not held back longer.
+        Nothing changes when all members run by now, or when the gang ends or restarts for another reason. When some
+        members have left already, READY ones wait for them, INITIALIZED. Safe to repeat: within the time that it is
+        held back a gang is not held back longer.
         """
         least_ns = least_hold_s * NS_PER_S
         return self._db.write(

@@ -113,7 +113,7 @@ def preempt_running(
     now_ns: int,
     why: TerminationReason,
 ) -> None:
-    """Pods on hosts, ``(instance, config version)``: they end, and run anew unless they are not to."""
+    """Pods on hosts, ``(instance, config version)``, end; they run anew unless killOnPreempt forbids it."""
     facts = facts_of(conn, job.job_id, dict(on_hosts))
     ending: dict[bool, list[int]] = {True: [], False: []}
     for instance, own in facts.items():

@@ -151,7 +151,7 @@ def _by_shape(shapes: _Shapes, version: int, start: int, count: int) -> Iterator
 def _launched_since(
     conn: sa.Connection, alone: sa.ColumnElement[bool], since_ns: int, shapes: _Shapes
 ) -> set[PodShape]:
-    """Shapes of which hosts took a pod since then, as far as its row still tells: these do find hosts."""
+    """Shapes of which a pod was launched since then, as far as its row still shows it: these do find hosts."""
     on_host = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.updated_ns >= since_ns)
     runs = conn.execute(runs_of(alone, sa.or_(on_host, POD.c.started_ns >= since_ns), sa.literal(0)))
     return {shape for _, start, count, version, *_ in runs for shape, _ in _by_shape(shapes, version, start, count)}

@@ -258,7 +258,8 @@ def insert_overrides(conn: sa.Connection, rows: Sequence[OverrideRow]) -> None:
 
 
 class OverrideRows:
-    """Rows of overrides. They are made before the transaction that stores them: on SQLite everybody waits for that.
+    """Rows of overrides. They are made before the transaction that stores them: on SQLite all other writers wait for
+    that.
 
     Pods of a job mostly differ in their names and commands. What the system needs to know of them is then the same,
     and worked out once.
@@ -366,5 +367,5 @@ def without_instances(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
 
 
 def search_text(config: job_pb2.JobConfig) -> str:
-    """What keywords are looked for in."""
+    """The text in which keywords are searched."""
     return MessageToJson(without_instances(config), indent=None, ensure_ascii=False).lower()

@@ -1,8 +1,8 @@
 """Jobs whose configuration comes in pieces: what has come is in storage, and no job until all of it has.
 
 The pieces are rows of ``job_config_override`` already, so that the commit moves nothing: it adds the job to them. Until
-then ``job_stream`` has a row that says whose they are. Each write is conditional on that row's token. Whoever takes a
-stream over or ends it changes the token first, so a writer that was thought dead adds nothing afterwards.
+then ``job_stream`` has a row that says whose they are. Each write is conditional on that row's token. A call that takes
+a stream over or ends it changes the token first, so that a writer that was thought dead adds nothing afterwards.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class JobStreams:
         return stream
 
     def add(self, stream: JobStream, rows: Sequence[OverrideRow]) -> None:
-        """Rows of OverrideRows, version FIRST_VERSION. Raises Aborted when the stream is somebody else's, or over."""
+        """Rows of OverrideRows, version FIRST_VERSION. Raises Aborted when another call has taken the stream over, or
+        ended it."""
 
         def add(conn: sa.Connection) -> None:
             self._hold(conn, stream)
@@ -85,12 +86,12 @@ class JobStreams:
         taken = JobStream(stream.job_id, str(uuid.uuid4()))
         if not self._db.write(partial(self._take_over, stream=stream, token=taken.token)):
             return
-        with suppress(Aborted):  # somebody begins anew
+        with suppress(Aborted):  # another call begins anew
             self._clear(taken)
         self._db.write(lambda conn: conn.execute(sa.delete(JOB_STREAM).where(_is(taken))))
 
     def discard_older(self, before_ns: int) -> int:
-        """Those that nobody has added to since; returns how many there were."""
+        """Discard streams without an addition since then; returns how many there were."""
         query = sa.select(JOB_STREAM.c.job_id, JOB_STREAM.c.token).where(JOB_STREAM.c.touched_ns < before_ns)
         left = [
             JobStream(JobId(job_id), token) for job_id, token in self._db.read(lambda conn: conn.execute(query).all())

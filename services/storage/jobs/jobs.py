@@ -49,7 +49,7 @@ from services.storage.watch_log import note_job
 ROLLED_UP_JOBS_MAX = 500
 """Jobs that one transaction counts: while a waker could not reach Temporal, 100,000 may have changed."""
 SETTLE_ATTEMPTS_MAX = 5
-"""Before a settle that others were faster than gives up for now."""
+"""Before a settle that loses to other writers gives up for now."""
 _IDS_PER_QUERY = 1_000
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
 _ADDED_INSTANCES_VERSION = "operation aborted due to unexpected version"
@@ -264,6 +264,6 @@ class Jobs:
 
 
 def _hold_deleted(conn: sa.Connection, job_id: str) -> bool:
-    """False when somebody else has deleted the job: its id may be that of another one by now."""
+    """False when another call has deleted the job: its id may be that of another job by now."""
     row = lock_job(conn, job_id)
     return row is not None and row.state == _DELETED

@@ -22,7 +22,7 @@ def read_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
 
 
 def hold_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
-    """The same, and nobody else writes it or its pods until the commit."""
+    """The same, locked: no other transaction writes the job or its pods until the commit."""
     row = lock_job(conn, job_id)
     return None if row is None else job_record(row)
 
@@ -34,7 +34,7 @@ def insert_job(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -
 def insert_alone(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
     """The same, and nothing of a stream that creates a job of this id (ADR 29) is left.
 
-    Whoever writes a job's first rows holds its key in ``job_stream``, so a stream and a call do not mix.
+    The writer of a job's first rows holds its key in ``job_stream``, so a stream and a call do not mix.
     """
     insert = sqlite.insert if conn.dialect.name == "sqlite" else postgresql.insert
     taken = insert(JOB_STREAM).values(job_id=job.job_id, token="", touched_ns=job.created_ns)

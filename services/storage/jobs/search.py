@@ -95,7 +95,7 @@ _POD_COLUMNS: dict[str, sa.ColumnElement[Any]] = {
 
 
 RECENT_JOBS = 10_000
-"""So many of the newest jobs are looked through for names that begin in some way."""
+"""Jobs, the newest, among which names are searched by their beginning."""
 _UUID_DIGITS = 32
 _FOUND = (JOB.c.job_id, JOB.c.name, JOB.c.respool_id, JOB.c.state, JOB.c.created_ns)
 _EXISTS = JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
@@ -116,7 +116,7 @@ JobName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How much has not ended: jobs at which no workflow has looked yet, all jobs, and the pods that these want."""
+    """How much has not ended: jobs that no workflow has begun, all jobs, and the pods that these want."""
 
     jobs_waiting: int = 0
     jobs_active: int = 0

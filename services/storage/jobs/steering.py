@@ -53,14 +53,14 @@ def write_steering(conn: sa.Connection, job: JobRecord) -> None:
 
 
 def touch_job(conn: sa.Connection, job_id: str) -> None:
-    """A settle that looked at the job before this is to look again."""
+    """A settle that has read the job before this is refused, and begins again."""
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(revision=JOB.c.revision + 1))
 
 
 def steer_pods(
     conn: sa.Connection, job: JobRecord, span: tuple[int, int], goal: PodState, now_ns: int, message: str
 ) -> list[int]:
-    """Nothing changes when somebody has steered the job elsewhere since ``job`` was read."""
+    """Nothing changes when the goal of the job has been changed again since ``job`` was read."""
     row = lock_job(conn, job.job_id)
     if row is None or row.desired_state_version != job.desired_state_version:
         return []

@@ -62,7 +62,7 @@ class HostPods:
     def apply_status(self, statuses: Sequence[PodStatus], cluster: str = "") -> StatusOutcome:
         """Apply statuses in their order, write what changed with its events, and log what ended, in one transaction.
 
-        Ids of jobs, orphans and ended pods come in order of job, and of their statuses. ``cluster``: who reports.
+        Ids of jobs, orphans and ended pods come in order of job, and of their statuses. ``cluster``: that of the hosts.
         """
         work = partial(apply_statuses, statuses=statuses, cluster=cluster, batch_backoff=self.batch_backoff)
         return self._db.write(work) if statuses else StatusOutcome()
@@ -78,18 +78,18 @@ class HostPods:
         return self._db.write(work)
 
     def add_output(self, texts: Sequence[tuple[PodId, str]]) -> None:
-        """Add to the messages of runs that failed what they wrote; once, however often it is said."""
+        """Add to the messages of runs that failed what they wrote; a repetition adds nothing."""
         self._db.write(partial(_add_output, texts=texts))
 
     def evict_from_host(self, job_id: JobId, hostname: str, now_ns: int) -> list[int]:
-        """The pods of a job that a host in maintenance has, and with one of its gang the whole gang, leave as evicted
-        pods do; those that leave already are passed over. Returns the instances."""
+        """Evict the pods of a job from a host in maintenance, and with a member of its gang the whole gang; pods that
+        leave already are passed over. Returns the instances."""
         return self._db.write(partial(evict_from_host, job_id=job_id, hostname=hostname, now_ns=now_ns))
 
     # -- reading
 
     def coming_back(self, job_id: JobId, instance_ids: Sequence[int]) -> list[ComingBack]:
-        """Of these pods those that are to have their next run where they are or were."""
+        """Those of these pods whose next run is to be on the host where they are or were."""
         return self._db.read(partial(_coming_back, job_id=job_id, chosen=instance_ids)) if instance_ids else []
 
     def instances_by_version(self, job_id: JobId, instance_ids: Sequence[int]) -> dict[int, list[int]]:
@@ -155,7 +155,7 @@ class HostPods:
         return found
 
     def held(self, cluster: str) -> tuple[Resources, Resources]:
-        """What pods on hosts of the cluster were given: all of it but revocable cpu, and that. One pass over the pods
+        """What pods on hosts of the cluster hold, without revocable cpu, and the revocable cpu. One pass over the pods
         of jobs that have not ended."""
         held, revocable = Resources(), Resources()
         for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
@@ -164,7 +164,7 @@ class HostPods:
         return held, revocable
 
     def revocable(self, pod_ids: Sequence[PodId]) -> list[RevocableRun]:
-        """Those of these runs that are on hosts on revocable cpu."""
+        """Those of these runs that hold revocable cpu of a host."""
         return self._db.read(partial(_revocable, pod_ids=pod_ids)) if pod_ids else []
 
     def _page_on_hosts(self, job_id: str, start: int, cluster: str) -> list[tuple[PodId, str, str, PodState]]:

@@ -64,8 +64,8 @@ class Pods:
         return counts
 
     def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
-        """The first pods that ended FAILED or LOST, or KILLED though nobody wanted that, or, in whichever way, wait for
-        their next run (``only_waiting``: these alone); by instance."""
+        """The first pods, by instance, that ended FAILED or LOST, or KILLED without a request, or that wait for their
+        next run after any end (``only_waiting``: these alone)."""
         waits = sa.and_(POD.c.state.in_(TERMINAL_NUMBERS), POD.c.next_run != 0, POD.c.due_ns > 0)
         ended = sa.or_(POD.c.state.in_(_FAILED), sa.and_(POD.c.state == KILLED, GOAL_ALIVE), waits)
         query = sa.select(POD).where(POD.c.job_id == job_id, waits if only_waiting else ended)
@@ -99,7 +99,7 @@ class Pods:
     def create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
         """Create the pods that are missing of ``0 .. instance_count-1``, in chunks; returns how many exist.
 
-        ``on_chunk`` hears the count after each chunk. Pods of a job whose goal is KILLED are created KILLED.
+        ``on_chunk`` gets the count after each chunk. Pods of a job whose goal is KILLED are created KILLED.
         """
         while True:
             before, count, wanted = self._db.write(lambda conn: _create_chunk(conn, job_id, self._db.clock_ns()))
@@ -115,8 +115,8 @@ class Pods:
     ) -> list[int]:
         """Stop (goal KILLED) or start instances in ``(start, count)`` ranges; returns those whose goal changed.
 
-        Who touches a member of the gang touches all of it. Started pods that have ended or are being killed get a new
-        run. Nothing changes in an ended batch job.
+        A range that touches the gang is extended to all of it. Started pods that have ended or are being killed get a
+        new run. Nothing changes in an ended batch job.
         """
         changed: list[int] = []
 
@@ -144,9 +144,9 @@ class Pods:
     ) -> list[int]:
         """Restart: each instance is to have a run newer than its current one; returns those that now await it.
 
-        Who touches a member of the gang touches all of it. Pods on hosts are to be killed first; those that wait take
-        the new run id when they launch. Instances whose goal is KILLED are passed over. The texts, when given, tell in
-        the pod's record why.
+        A range that touches the gang is extended to all of it. Pods on hosts are to be killed first; those that wait
+        take the new run id when they launch. Instances whose goal is KILLED are passed over. The texts, when given,
+        become those of the pods.
         """
         waiting: list[int] = []
         why = None if termination is None else Termination(termination)

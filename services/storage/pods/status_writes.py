@@ -85,7 +85,7 @@ def _not_to_run_again(
     pods: Mapping[tuple[str, int], PodRecord],
     statuses: Iterable[PodStatus],
 ) -> set[tuple[str, int]]:
-    """Of the pods that others sent away those with killOnPreempt; what one member of a gang asks for is for all."""
+    """Evicted pods with killOnPreempt; when one member of a gang has it, the whole gang does."""
     evicted = {(s.pod_id.job_id, s.pod_id.instance_id) for s in statuses if is_eviction(s)}
     by_config: dict[tuple[JobId, int], list[int]] = {}
     for job_id, instance in sorted(evicted & pods.keys()):

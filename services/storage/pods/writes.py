@@ -256,7 +256,7 @@ OUTPUT_MARK = "; stderr: "
 
 
 def add_output(conn: sa.Connection, pod_id: PodId, text: str) -> None:
-    """Add to the message of a run that failed, and of its event, what it wrote; once, however often it is said."""
+    """Add to the message of a run that failed, and of its event, what it wrote; a repetition adds nothing."""
     for table in (POD, POD_EVENT):
         failed = sa.and_(
             table.c.job_id == pod_id.job_id,

@@ -1,4 +1,4 @@
-"""The one place where the SLA of a service is asked, in the transaction that takes its pods down."""
+"""Disruptions: the SLA of a service is judged here only, in the transaction that takes its pods down."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Disruptions:
     ) -> Grant:
         """Pods on hosts that the SLA lets go are to run anew; the refused stay, and may be asked for again.
 
-        What is not on a host, or leaves it anyway, is granted without being touched. With ``host``, pods that are not
-        there any more are passed over, neither granted nor refused: who asks saw them there a moment ago. Dated when
-        the job is held, or ``now_ns`` if that is later: the event of a pod that goes comes after that of the pod it
-        had to wait for.
+        A pod that is not on a host, or leaves it anyway, is granted without being touched. With ``host``, pods that
+        have left it are passed over, neither granted nor refused: the caller saw them there a moment ago. Dated when
+        the job is locked, or ``now_ns`` if that is later: the event of a pod that goes comes after that of the pod it
+        waited for.
         """
         wanted = frozenset(instance_ids)
 

@@ -46,8 +46,8 @@ _LOOKED_AT = (
 
 
 def pods_of(conn: sa.Connection, job_id: str) -> dict[int, PodRecord]:
-    """What a rollout and the SLA look at, of every pod of a job. Instances that are alike share a record, which names
-    none of them: a service has thousands of pods in a few conditions, and is looked at often."""
+    """What a rollout and the SLA need of every pod of a job. Instances that are alike share a record, which names none
+    of them: a service has thousands of pods in a few conditions, and they are read often."""
     alike: dict[tuple[int, ...], PodRecord] = {}
     pods: dict[int, PodRecord] = {}
     query = sa.select(POD.c.instance_id, *_LOOKED_AT).where(POD.c.job_id == job_id).order_by(POD.c.instance_id)
