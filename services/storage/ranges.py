@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import sqlalchemy as sa
 
@@ -28,6 +28,14 @@ def as_ranges(instance_ids: Iterable[int]) -> list[tuple[int, int]]:
         else:
             ranges.append((instance_id, 1))
     return ranges
+
+
+def with_gang(size: int, ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+    """The same ranges, with the whole gang of so many when they touch a part of it."""
+    if size == 1 or all(start >= size for start, _ in ranges):
+        return ranges
+    rest = [(max(start, size), start + count - max(start, size)) for start, count in ranges]
+    return [(0, size), *((start, count) for start, count in rest if count > 0)]
 
 
 def pod_spans(conn: sa.Connection, job_id: str) -> list[tuple[int, int]]:

@@ -34,7 +34,7 @@ from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, NoHos
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
 from peloton.ports import REQUEUED_PODS_MAX
-from services.storage.memory import MemoryPods
+from services.storage.memory.pods import MemoryPods
 from tests.workflow.cluster import Job
 from tests.workflow.intent import FakeIntent
 from tests.workflow.port import Port, call
@@ -73,7 +73,9 @@ class FakeRecords(FakeIntent):
         job = self._known(job_id)
         if job.record.state in JOB_TERMINAL:
             return JobProgress(job.record.state, self.cluster.counts(job_id))
-        pods = MemoryPods(job.pods.values())
+        pods = MemoryPods(job_id, job.record.gang_size)
+        for pod in job.pods.values():
+            pods.put(pod)
         job.record, progress = pods.settle(job.record, self.cluster.clock.now_ns())
         job.pods = pods.records
         rolled = self.cluster.rolled.get(job_id)

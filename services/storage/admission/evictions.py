@@ -35,7 +35,7 @@ _ALLOCATED_NUMBERS = numbers(ALLOCATED)
 _EVICTABLE = where((terms.READY & STAYS) | STAYING)
 
 
-def _reason_code(why: EvictionReason) -> str:
+def reason_code(why: EvictionReason) -> str:
     return QOS_REASON if isinstance(why, QosReason) else PREEMPTION_REASON
 
 
@@ -71,7 +71,7 @@ def evict_job(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder
         waiting = [(pod.instance_id, pod.queue_seq) for pod in pods if pod.state == READY]
         on_hosts = [(pod.instance_id, pod.config_version) for pod in pods if pod.state != READY]
         said = eviction_text(order.why)
-        words = {"message": said, "reason": _reason_code(order.why)}
+        words = {"message": said, "reason": reason_code(order.why)}
         if waiting:
             requeue_ready(conn, order, waiting, order.is_gang and len(waiting) < order.count, words, now_ns, result)
         why, message = TerminationReason.PREEMPTED_RESOURCES, EVICTION_MESSAGE + said

@@ -70,7 +70,7 @@ def requeue_pods(
         mine = sorted(i for i, count in gone.vain_counts.items() if count == vain_count)
         until_ns = until(vain_count)
         words = {
-            "message": f"queued again, {_tries_text(vain_count, until_ns - now_ns)}: {requeue_text(reason)}",
+            "message": f"queued again, {tries_text(vain_count, until_ns - now_ns)}: {requeue_text(reason)}",
             "reason": POD_REQUEUE_REASON,
         }
         held = {"vain_count": vain_count, "held_until_ns": until_ns}
@@ -83,7 +83,7 @@ def requeue_pods(
     return result, [Hold(count, until(count), ranges) for count, ranges in sorted(gone.along.items())]
 
 
-def _tries_text(vain_count: int, delay_ns: int) -> str:
+def tries_text(vain_count: int, delay_ns: int) -> str:
     tries = "1 try" if vain_count == 1 else f"{vain_count} tries"
     return f"{tries} in vain, the next in {-(-delay_ns // NS_PER_S)} s"
 

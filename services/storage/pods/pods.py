@@ -26,7 +26,7 @@ from services.storage.pods.ready import ready_gang, ready_gangs
 from services.storage.pods.scope import KILLED, TERMINAL_NUMBERS, Span, numbers
 from services.storage.pods.sql import GOAL_ALIVE
 from services.storage.pods.writes import fire, instances_of
-from services.storage.ranges import CHUNK_PODS, chunks
+from services.storage.ranges import CHUNK_PODS, chunks, with_gang
 from services.storage.tables import POD, POD_EVENT
 
 _FAILED = numbers({PodState.FAILED, PodState.LOST})
@@ -167,13 +167,8 @@ class Pods:
         return waiting
 
     def _with_gang(self, job_id: JobId, ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
-        """The same ranges, with the whole gang when they touch a part of it."""
         job = self._db.read(lambda conn: read_job(conn, job_id))
-        size = 1 if job is None else job.gang_size
-        if size == 1 or all(start >= size for start, _ in ranges):
-            return ranges
-        rest = [(max(start, size), start + count - max(start, size)) for start, count in ranges]
-        return [(0, size), *((start, count) for start, count in rest if count > 0)]
+        return with_gang(1 if job is None else job.gang_size, ranges)
 
     # -- waiting for a host
 

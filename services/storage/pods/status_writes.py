@@ -49,7 +49,7 @@ def apply_statuses(
     for status in statuses:
         key = (status.pod_id.job_id, status.pod_id.instance_id)
         job, is_final = jobs.get(status.pod_id.job_id), key in final
-        after = _decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final)
+        after = decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final)
         if after is None:
             continue
         pods[key] = after
@@ -102,7 +102,7 @@ def _not_to_run_again(
     return found
 
 
-def _decide(
+def decide(
     job: JobRecord | None,
     pod: PodRecord | None,
     status: PodStatus,

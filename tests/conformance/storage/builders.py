@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pytest
+
 from peloton.api import convert
 from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId, PodId, new_job_id
@@ -13,6 +15,10 @@ from peloton.model.pod import PodRecord, PodState, PodStatus
 from services.storage.pods.status_writes import StatusOutcome
 from services.storage.storage import Storage
 
+MEMORY = "memory"
+DATABASES = ["sqlite", "postgres"]
+everywhere = pytest.mark.parametrize("url", [MEMORY, *DATABASES], indirect=True)
+"""For tests of what storage in memory has as well."""
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
 I, P, READY, LAUNCHED, STARTING, R, S, F, L, KILLING, K = (  # noqa: E741

@@ -1,17 +1,19 @@
-"""Every fact is tested on SQLite and on a real PostgreSQL."""
+"""Every fact is tested on SQLite and on a real PostgreSQL; those ``everywhere`` also on storage in memory."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from services.storage import migrate
+from services.storage.memory.storage import MemoryStorage
 from services.storage.storage import Storage
 from tests import sqlite_engines
-from tests.conformance.storage.builders import Clock
+from tests.conformance.storage.builders import DATABASES, MEMORY, Clock
 from tests.postgres import Postgres, postgres
 
 sqlite_engines.reuse()
@@ -35,9 +37,12 @@ def postgres_template(postgres: Postgres) -> str:
     return postgres.name_of(url)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A migrated, empty database of its own."""
+    if request.param == MEMORY:
+        yield MEMORY
+        return
     if request.param == "sqlite":
         shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "storage.db")
         yield f"sqlite:///{tmp_path / 'storage.db'}"
@@ -59,6 +64,8 @@ def open_storage(url: str, clock: Clock) -> Iterator[Callable[[], Storage]]:
     opened: list[Storage] = []
 
     def open_one() -> Storage:
+        if url == MEMORY:
+            return cast(Storage, MemoryStorage(clock))
         opened.append(Storage(url, clock))
         return opened[-1]
 

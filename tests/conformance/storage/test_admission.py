@@ -31,6 +31,7 @@ from tests.conformance.storage.builders import (
     a_running_job,
     admit,
     create,
+    everywhere,
     launch,
     pod,
     queue,
@@ -41,6 +42,7 @@ from tests.conformance.storage.builders import (
 from tests.simulation.pool_changes import config_of
 
 
+@everywhere
 def test_initialized_pods_are_queueable_in_order(storage: Storage) -> None:
     """Ranges of INITIALIZED instances that are to run, bounded by the limit."""
     job_id = a_job(storage, 10)
@@ -52,6 +54,7 @@ def test_initialized_pods_are_queueable_in_order(storage: Storage) -> None:
     assert [] == storage.admission.queueable(job_id, 0)
 
 
+@everywhere
 def test_a_gang_is_never_split(storage: Storage) -> None:
     """A gang that waits whole comes first and whole, whatever the limit; a part of it does not come."""
     job_id = a_job(storage, 6, minimumRunningInstances=4, maximumRunningInstances=6, retries=3)
@@ -67,6 +70,7 @@ def test_a_gang_is_never_split(storage: Storage) -> None:
     assert (1, [(4, 1)]) == (progress.admit_count, storage.admission.queueable(job_id, 9))
 
 
+@everywhere
 def test_a_gang_waits_for_room(storage: Storage) -> None:
     """A whole gang that does not fit under the maximum holds the other pods back."""
     job_id = a_running_job(storage, 6, minimumRunningInstances=3, maximumRunningInstances=4, retries=3)
@@ -79,6 +83,7 @@ def test_a_gang_waits_for_room(storage: Storage) -> None:
     assert 0 == storage.jobs.settle(job_id, NOW).admit_count
 
 
+@everywhere
 def test_queueing_is_conditional_and_counts_once(storage: Storage) -> None:
     """Only INITIALIZED pods that are to run take it; the second call finds the work done."""
     job_id = a_job(storage, 4)
@@ -91,6 +96,7 @@ def test_queueing_is_conditional_and_counts_once(storage: Storage) -> None:
     assert (PendingRange(7, 0, 3, 1),) == storage.admission.snapshot().jobs[0].pending
 
 
+@everywhere
 def test_admission_is_conditional_and_counts_once(storage: Storage) -> None:
     """Only PENDING pods of the ranges become READY, for several jobs in one call."""
     one, two = a_job(storage, 3), a_job(storage, 3)
@@ -104,6 +110,7 @@ def test_admission_is_conditional_and_counts_once(storage: Storage) -> None:
     assert ([READY, READY, P], [I, READY, I]) == (states(storage, one), states(storage, two))
 
 
+@everywhere
 def test_killing_the_queued_tells_what_they_held(storage: Storage) -> None:
     """PENDING and READY pods with goal KILLED end, as ranges with the state they were in; others stay."""
     job_id = a_job(storage, 6)
@@ -118,6 +125,7 @@ def test_killing_the_queued_tells_what_they_held(storage: Storage) -> None:
     assert "Non-running task killed" == pod(storage, job_id).message
 
 
+@everywhere
 def test_ready_pods_come_alone_or_as_a_gang(storage: Storage) -> None:
     """The gang comes whole with the shape that is enough for each member; the others stand alone."""
     config = a_config(5, minimumRunningInstances=3)
@@ -139,6 +147,7 @@ def test_ready_pods_come_alone_or_as_a_gang(storage: Storage) -> None:
     assert [] == storage.pods.ready_gangs(job_id, 0)
 
 
+@everywhere
 def test_a_gang_in_part_is_not_placed(storage: Storage) -> None:
     """While a member is not READY, or is to be killed, the gang is not there; the other pods are."""
     job_id = a_job(storage, 4, minimumRunningInstances=3)
@@ -164,6 +173,7 @@ def test_a_shape_that_is_enough_for_both() -> None:
     assert one == enough_for_both(one, one)
 
 
+@everywhere
 def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(storage: Storage) -> None:
     """Ranges of PENDING pods by queue number, ranges of allocated ones, of every job that has not ended."""
     ended = a_running_job(storage, 1)
@@ -184,6 +194,7 @@ def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(storage: Storage)
     assert 1 == snapshot.log_cursor
 
 
+@everywhere
 def test_the_log_tells_what_ended_in_order(storage: Storage) -> None:
     """One row for each run that ended on a host, with numbers that rise without gaps; none for other news."""
     job_id = a_running_job(storage, 3)
@@ -243,6 +254,7 @@ def test_a_pool_may_come_without_the_text_of_former_versions(storage: Storage) -
     assert (pool,) == storage.pools.specs()
 
 
+@everywhere
 def test_services_have_no_gangs(storage: Storage) -> None:
     """A minimum of running instances makes a gang of a batch job only."""
     job_id = a_job(storage, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
@@ -250,6 +262,7 @@ def test_services_have_no_gangs(storage: Storage) -> None:
     assert [(0, 2)] == storage.admission.queueable(job_id, 2)
 
 
+@everywhere
 def test_a_stopping_job_queues_nothing(storage: Storage) -> None:
     """Nothing is queued for a job whose goal is KILLED."""
     job_id = create(storage, a_config(2))

@@ -25,6 +25,7 @@ from tests.conformance.storage.builders import (
     a_job,
     a_running_job,
     create,
+    everywhere,
     launch,
     pod,
     queue,
@@ -39,6 +40,7 @@ PREEMPTING, RUNNING, KILLING = PodState.PREEMPTING, R, PodState.KILLING
 MESSAGE, REASON = f"evicting running task: {PREEMPTED_TEXT}", "EvictionReason_PREEMPTION"
 
 
+@everywhere
 def test_admitted_pods_go_back_to_their_place(storage: Storage) -> None:
     """READY pods are PENDING under the number they were queued by, with the reason; others stay READY."""
     job_id = a_job(storage, 4)
@@ -95,6 +97,7 @@ def test_an_evicted_pod_always_ends(storage: Storage) -> None:
     ]  # what reconciliation kills again
 
 
+@everywhere
 def test_an_eviction_is_told_once(storage: Storage) -> None:
     """Pods that leave already, or are to be killed, are passed over."""
     job_id = a_running_job(storage, 3)
@@ -126,6 +129,7 @@ def test_kill_on_preempt_is_the_end(storage: Storage) -> None:
     assert {S, PREEMPTING} == {event.goal for event in storage.pods.events(job_id, 1)}
 
 
+@everywhere
 def test_who_was_killed_by_a_preemption_is_started_again(storage: Storage) -> None:
     """By whoever asks for it, as one who was stopped; a restart passes it over, and a stop finds nothing to do."""
     config = a_config(2)
@@ -145,6 +149,7 @@ def test_who_was_killed_by_a_preemption_is_started_again(storage: Storage) -> No
     assert (I, S, 2) == (again.state, again.goal, again.run_id)
 
 
+@everywhere
 def test_who_succeeds_while_leaving_has_succeeded(storage: Storage) -> None:
     """A pod that ended well before its kill came is done; a restart that is asked for gives it a run."""
     job_id = a_running_job(storage, 2)
@@ -159,6 +164,7 @@ def test_who_succeeds_while_leaving_has_succeeded(storage: Storage) -> None:
     assert states(storage, job_id) == [I, PREEMPTING]
 
 
+@everywhere
 def test_an_evicted_gang_is_queued_as_a_gang(storage: Storage) -> None:
     """Members that have ended wait for those that have not, other pods of the job do not; all take their old place."""
     job_id = a_job(storage, 4, minimumRunningInstances=3)
@@ -180,6 +186,7 @@ def test_an_evicted_gang_is_queued_as_a_gang(storage: Storage) -> None:
     assert [(7, 0, 4)] == storage.admission.mark_pending(job_id, [(0, 3), (3, 1)], 9)
 
 
+@everywhere
 def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(storage: Storage) -> None:
     """A gang comes back whole, whether a member had ended well before the others had to leave or while they did."""
     job_id = a_running_job(storage, 3, minimumRunningInstances=3)
@@ -197,6 +204,7 @@ def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(storage: Storag
     assert [(0, 3)] == storage.admission.queueable(job_id, 10)
 
 
+@everywhere
 def test_kill_on_preempt_of_one_member_ends_the_gang(storage: Storage) -> None:
     """What one member asks for is for all of them; pods that stand alone come back."""
     config = a_config(4, minimumRunningInstances=3)
@@ -236,6 +244,7 @@ def test_kill_on_preempt_holds_when_an_operator_empties_the_host(storage: Storag
     assert {S, PREEMPTING} == {event.goal for event in storage.pods.events(job_id, 1)}
 
 
+@everywhere
 def test_kill_on_preempt_of_one_member_ends_the_gang_of_an_emptied_host(storage: Storage) -> None:
     """The member on the host does not ask for it, one elsewhere does; pods that stand alone come back."""
     config = a_config(4, minimumRunningInstances=3)
@@ -253,6 +262,7 @@ def test_kill_on_preempt_of_one_member_ends_the_gang_of_an_emptied_host(storage:
     assert states(storage, job_id) == [K, K, K, I]
 
 
+@everywhere
 def test_what_is_held_and_leaving_is_found_again(storage: Storage) -> None:
     """Ranges tell who is launched and who leaves; the snapshot tells who was evicted."""
     job_id = a_job(storage, 5)
@@ -277,6 +287,7 @@ def test_what_is_held_and_leaving_is_found_again(storage: Storage) -> None:
     assert states(storage, job_id) == [PREEMPTING, PodState.LAUNCHED, PodState.LAUNCHED, READY, READY]
 
 
+@everywhere
 def test_only_the_named_run_is_evicted(storage: Storage) -> None:
     """Whoever measured a run means that run, and not the one that has taken its place since; the reason is theirs."""
     job_id = a_running_job(storage, 2)

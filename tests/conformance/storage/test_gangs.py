@@ -25,6 +25,7 @@ from tests.conformance.storage.builders import (
     S,
     a_job,
     a_running_job,
+    everywhere,
     launch,
     pod,
     pods,
@@ -50,6 +51,7 @@ def runs(storage: Storage, job_id: str) -> list[tuple[PodState, int]]:
     return [(one.state, one.run_id) for one in pods(storage, job_id)]  # type: ignore[arg-type]
 
 
+@everywhere
 def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
     """Of a launch that lacks a member no member is launched; pods that stand alone are."""
     job_id = a_gang(storage)
@@ -60,6 +62,7 @@ def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
     assert {0, 1, 2} == storage.host_pods.mark_launched(job_id, rows, NOW)
 
 
+@everywhere
 def test_the_stages_of_a_gang(storage: Storage) -> None:
     """What the launch sees: members by stage, and no gang in a job without one, or that has ended."""
     job_id, other = a_gang(storage), a_running_job(storage, 3)
@@ -87,6 +90,7 @@ def test_the_stages_of_a_gang(storage: Storage) -> None:
     assert GangProgress(0) == storage.pods.gang(job_id)
 
 
+@everywhere
 def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Clock) -> None:
     """Its members are PENDING where they stood, held back, longer each time; other pods of the job stay."""
     job_id = a_gang(storage)
@@ -110,6 +114,7 @@ def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Cl
     assert 30 * SECOND == held_ns[0] == held_ns[1] // 2
 
 
+@everywhere
 def test_a_gang_that_does_not_start_ends_and_comes_back(storage: Storage) -> None:
     """Members on hosts are told to end and run anew, those that had ended, too, all in the old place."""
     job_id = a_gang(storage, 3)
@@ -131,6 +136,7 @@ def test_a_gang_that_does_not_start_ends_and_comes_back(storage: Storage) -> Non
     assert storage.admission.snapshot().jobs[0].job.gang_due_ns > 0
 
 
+@everywhere
 def test_a_gang_that_runs_is_not_given_up(storage: Storage) -> None:
     """A release that comes too late changes nothing; and what was given up in a row is forgotten."""
     job_id = a_gang(storage, 3)
@@ -147,6 +153,7 @@ def test_a_gang_that_runs_is_not_given_up(storage: Storage) -> None:
     assert ([R] * 3, 0) == (states(storage, job_id), job.gang_requeue_count)
 
 
+@everywhere
 def test_a_refused_member_takes_the_others_back(storage: Storage) -> None:
     """A host that does not take one member: all end and come back to their place, no failure counted."""
     job_id = a_gang(storage, 3, retries=0)
@@ -164,6 +171,7 @@ def test_a_refused_member_takes_the_others_back(storage: Storage) -> None:
     assert [(7, 0, 3)] == storage.admission.mark_pending(job_id, [(0, 3)], 9)
 
 
+@everywhere
 def test_a_gang_is_retried_as_one(storage: Storage) -> None:
     """When a member fails and may try again all run anew, also who had succeeded; only its failure counts, the gang
     takes a new place, and pods that stand alone run on."""
@@ -205,6 +213,7 @@ def test_a_gang_fails_as_one(storage: Storage) -> None:
     assert any("status 3" in event.message for event in storage.pods.events(job_id, 0))  # type: ignore[arg-type]
 
 
+@everywhere
 def test_a_gang_past_its_time_ends_as_one(storage: Storage) -> None:
     """When the first member has run for too long the others do not run on."""
     job_id = a_job(storage, 3, minimumRunningInstances=3, maxRunningTime=10)
@@ -220,6 +229,7 @@ def test_a_gang_past_its_time_ends_as_one(storage: Storage) -> None:
     assert {K} == {one.goal for one in pods(storage, job_id)}
 
 
+@everywhere
 def test_who_stops_a_member_stops_the_gang(storage: Storage) -> None:
     """Stop, start and restart of one member are for all; pods that stand alone are not touched."""
     job_id = a_gang(storage, 5)

@@ -18,6 +18,7 @@ from tests.conformance.storage.builders import (
     S,
     a_job,
     a_running_job,
+    everywhere,
     pod,
     pods,
     queue,
@@ -30,6 +31,7 @@ from tests.conformance.storage.builders import (
 STOP = "Task stop API request"
 
 
+@everywhere
 def test_stopping_a_job_marks_its_pods(storage: Storage) -> None:
     """Goal KILLED with message and reason for each; the version counts once however often one stops."""
     job_id = a_running_job(storage, 2)
@@ -49,6 +51,7 @@ def test_stopping_a_job_marks_its_pods(storage: Storage) -> None:
     assert 2 == settled.state_version
 
 
+@everywhere
 def test_stopping_keeps_what_ended(storage: Storage) -> None:
     """An ended pod keeps its state, message and reason when its job is stopped, and does not run again."""
     job_id = a_running_job(storage, 2, retries=3)
@@ -61,6 +64,7 @@ def test_stopping_keeps_what_ended(storage: Storage) -> None:
     assert (F, K, "Command exited with status 1", 1) == (failed.state, failed.goal, failed.message, failed.run_id)
 
 
+@everywhere
 def test_stopping_some_instances(storage: Storage) -> None:
     """Only those in the ranges whose goal changes are answered; those not queued end at once."""
     job_id = a_job(storage, 5)
@@ -77,6 +81,7 @@ def test_stopping_some_instances(storage: Storage) -> None:
     assert JobState.SUCCEEDED == job.goal
 
 
+@everywhere
 def test_starting_stopped_instances(storage: Storage) -> None:
     """Ended ones have a new run at once, those being killed after it, those still running go on; others are left."""
     job_id = a_running_job(storage, 4)
@@ -96,6 +101,7 @@ def test_starting_stopped_instances(storage: Storage) -> None:
     assert (I, 2) == (pod(storage, job_id, 1).state, pod(storage, job_id, 1).run_id)
 
 
+@everywhere
 def test_starting_an_instance_of_a_stopping_job_revives_the_job(storage: Storage) -> None:
     """The job steers for its own goal again, and the other instances still end."""
     job_id = a_running_job(storage, 2)
@@ -109,6 +115,7 @@ def test_starting_an_instance_of_a_stopping_job_revives_the_job(storage: Storage
     assert (JobState.SUCCEEDED, JobState.RUNNING, 1) == (job.goal, progress.state, progress.kill_count)
 
 
+@everywhere
 def test_a_stopped_service_is_started_again(storage: Storage) -> None:
     """A service comes back from KILLED, with a new run for each pod."""
     job_id = a_running_job(storage, 2, type_=JobType.SERVICE)
@@ -130,6 +137,7 @@ def test_a_stopped_service_is_started_again(storage: Storage) -> None:
     assert [(I, R, 2)] * 2 == [(p.state, p.goal, p.run_id) for p in pods(storage, job_id)]
 
 
+@everywhere
 def test_waiting_pods_take_a_newer_run_when_they_launch(storage: Storage) -> None:
     """A restart of a queued or admitted pod keeps its place: it launches as the new run, and as no other."""
     job_id = a_job(storage, 2)
@@ -152,6 +160,7 @@ def test_waiting_pods_take_a_newer_run_when_they_launch(storage: Storage) -> Non
     )
 
 
+@everywhere
 def test_restarting_what_ended_runs_it_again(storage: Storage) -> None:
     """In a living job even a pod that succeeded, or that is out of attempts, starts over."""
     job_id = a_running_job(storage, 3)
@@ -165,6 +174,7 @@ def test_restarting_what_ended_runs_it_again(storage: Storage) -> None:
     assert [(I, 2), (I, 2), (R, 1)] == [(p.state, p.run_id) for p in pods(storage, job_id)]
 
 
+@everywhere
 def test_a_restart_can_say_why(storage: Storage) -> None:
     """An eviction leaves message, reason and termination, and the pod runs again after its kill."""
     job_id = a_running_job(storage, 1)
@@ -183,6 +193,7 @@ def test_a_restart_can_say_why(storage: Storage) -> None:
     assert TerminationReason.PREEMPTED_RESOURCES == evicted.termination.reason
 
 
+@everywhere
 def test_stopped_instances_are_not_restarted(storage: Storage) -> None:
     """A restart passes over pods whose goal is KILLED."""
     job_id = a_running_job(storage, 2)
@@ -191,6 +202,7 @@ def test_stopped_instances_are_not_restarted(storage: Storage) -> None:
     assert [1] == storage.pods.want_new_runs(job_id, [(0, 2)])
 
 
+@everywhere
 def test_restart_hurries_a_waiting_service(storage: Storage) -> None:
     """A pod that waits out its backoff runs at once when it is restarted."""
     job_id = a_running_job(storage, 1, type_=JobType.SERVICE)

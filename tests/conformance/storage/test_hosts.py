@@ -26,6 +26,7 @@ from tests.conformance.storage.builders import (
     a_running_job,
     admit,
     create,
+    everywhere,
     launch,
     pod,
     queue,
@@ -40,6 +41,7 @@ def status(job_id: JobId, instance: int, state: PodState, run: int = 1, **more: 
     return PodStatus(PodId(job_id, instance, run), state, NOW, **more)  # type: ignore[arg-type]
 
 
+@everywhere
 def test_a_launch_takes_each_run_once(storage: Storage) -> None:
     """READY pods become LAUNCHED with host, agent and ports; a second launch of the run takes nothing."""
     job_id = a_job(storage, 2)
@@ -63,6 +65,7 @@ def test_a_launch_takes_each_run_once(storage: Storage) -> None:
     )
 
 
+@everywhere
 def test_a_launch_refuses_what_is_not_wanted(storage: Storage) -> None:
     """Another run, a pod to be killed, and one that is not admitted are not launched."""
     job_id = a_job(storage, 5)
@@ -124,6 +127,7 @@ def test_repeated_statuses_change_nothing(storage: Storage) -> None:
     assert StatusOutcome() == storage.host_pods.apply_status([], "cluster")
 
 
+@everywhere
 def test_one_batch_may_hold_many_jobs(storage: Storage) -> None:
     """Every job of the batch that changed is answered, once."""
     one, two, three = (a_running_job(storage, 2) for _ in range(3))
@@ -136,6 +140,7 @@ def test_one_batch_may_hold_many_jobs(storage: Storage) -> None:
     assert [PodId(two, 1, 1), PodId(one, 0, 1), PodId(two, 0, 1)] == outcome.ended
 
 
+@everywhere
 def test_strangers_are_orphans(storage: Storage) -> None:
     """Unknown jobs and instances, old runs, and runs that were not launched are to be killed, unless they ended."""
     job_id = a_running_job(storage, 2, retries=5)
@@ -187,6 +192,7 @@ def test_output_is_added_to_the_message_of_the_run_that_failed(storage: Storage)
     assert told == storage.pods.events(job_id, 0, run_id=1)[0].message
 
 
+@everywhere
 def test_kills_are_answered_with_grace(storage: Storage) -> None:
     """Pods on hosts that must end are answered with host, agent and seconds of grace, and become KILLING."""
     config = a_config(4)

@@ -22,6 +22,7 @@ from tests.conformance.storage.builders import (
     a_config,
     a_job,
     create,
+    everywhere,
     pod,
     pods,
     report,
@@ -63,6 +64,7 @@ def test_a_stored_job_is_read_back_as_it_was(storage: Storage) -> None:
     assert [job_id] == storage.jobs.active_ids()
 
 
+@everywhere
 def test_an_id_is_used_once(storage: Storage) -> None:
     """A second job with the same id is refused, and the first stays as it was."""
     job_id = create(storage, a_config(1))
@@ -195,6 +197,7 @@ def test_pods_are_created_with_what_their_configuration_says(storage: Storage) -
     assert [I] == [event.state for event in storage.pods.events(job_id, 0)]
 
 
+@everywhere
 def test_creation_goes_on_where_a_crash_cut_it(storage: Storage) -> None:
     """Chunks are whole or absent; a second call creates exactly what is missing, and a third nothing."""
     count = 2 * CHUNK_PODS + 7
@@ -215,6 +218,7 @@ def test_creation_goes_on_where_a_crash_cut_it(storage: Storage) -> None:
     assert JobState.PENDING == storage.jobs.settle(job_id, NOW).state
 
 
+@everywhere
 def test_a_stopped_job_creates_its_pods_killed(storage: Storage) -> None:
     """Pods of a job whose goal is KILLED never run."""
     job_id = create(storage, a_config(3))

@@ -20,6 +20,7 @@ from tests.conformance.storage.builders import (
     P,
     a_job,
     admit,
+    everywhere,
     launch,
     pod,
     pods,
@@ -39,6 +40,7 @@ def held_until(storage: Storage, job_id: str) -> dict[int, int]:
     return {i: span.held_until_ns for span in found.pending for i in range(span.start, span.start + span.count)}
 
 
+@everywhere
 def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clock) -> None:
     """Only those that are named and still READY; a repeated call finds nothing to do."""
     job_id = a_job(storage, 6, unlike=[2, 5])
@@ -61,6 +63,7 @@ def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clo
     assert EvictionResult(job_id) == storage.admission.requeue_pods(job_id, [], WHY)
 
 
+@everywhere
 def test_each_pod_is_held_back_longer_each_time_in_a_row(storage: Storage, clock: Clock) -> None:
     """Pods that were held back differently part; one that was launched begins anew."""
     job_id = a_job(storage, 2, retries=3, unlike=[1])
@@ -80,6 +83,7 @@ def test_each_pod_is_held_back_longer_each_time_in_a_row(storage: Storage, clock
     assert [(0, 2, clock() + 30 * SECOND)] == storage.admission.requeue_pods(job_id, [(0, 2)], WHY).held_back
 
 
+@everywhere
 def test_members_of_a_gang_are_passed_over(storage: Storage) -> None:
     """They have a way of their own."""
     job_id = a_job(storage, 4, minimumRunningInstances=3)
@@ -89,6 +93,7 @@ def test_members_of_a_gang_are_passed_over(storage: Storage) -> None:
     assert [READY, READY, READY, P] == states(storage, job_id)
 
 
+@everywhere
 def test_pods_that_are_to_end_are_passed_over(storage: Storage) -> None:
     """They end where they are, and so do those that are held back; started again they are not held back."""
     job_id = a_job(storage, 3, unlike=[1])
@@ -109,6 +114,7 @@ def test_pods_that_are_to_end_are_passed_over(storage: Storage) -> None:
     assert EvictionResult(job_id) == storage.admission.requeue_pods(job_id, [(0, 3)], WHY)
 
 
+@everywhere
 def test_how_long_a_pod_has_been_admitted_and_how_often_in_vain(storage: Storage, clock: Clock) -> None:
     """Are told to placement, of each pod; being queued again its time begins anew."""
     job_id = a_job(storage, 2)
@@ -150,6 +156,7 @@ def test_pods_of_one_shape_are_held_back_together(storage: Storage, clock: Clock
     ).held_back
 
 
+@everywhere
 def test_a_shape_that_finds_hosts_is_not_held_back(storage: Storage, clock: Clock) -> None:
     """While some of its pods are launched, only those go back that waited for too long."""
     job_id = a_job(storage, 5)
@@ -163,6 +170,7 @@ def test_a_shape_that_finds_hosts_is_not_held_back(storage: Storage, clock: Cloc
     assert [0, 0] == [held_until(storage, job_id)[i] for i in (3, 4)]
 
 
+@everywhere
 def test_a_hold_is_no_shorter_than_the_try_before(storage: Storage, clock: Clock) -> None:
     """Nor than what is asked for at least; a try that took very long counts as the longest hold."""
     job_id = a_job(storage, 1)

@@ -27,6 +27,7 @@ from tests.conformance.storage.builders import (
     a_running_job,
     admit,
     create,
+    everywhere,
     launch,
     pod,
     pods,
@@ -68,6 +69,7 @@ def test_progress_of_a_job_through_its_life(storage: Storage) -> None:
     assert [] == storage.jobs.active_ids()
 
 
+@everywhere
 def test_a_settled_job_is_not_written_again(storage: Storage) -> None:
     """Without news there is no write; an ended job is never touched."""
     job_id = a_running_job(storage, 1)
@@ -85,6 +87,7 @@ def test_a_settled_job_is_not_written_again(storage: Storage) -> None:
     assert ended == storage.jobs.get(job_id)
 
 
+@everywhere
 def test_failed_pods_run_again_while_attempts_are_left(storage: Storage) -> None:
     """A new run starts clean, keeps the failure count, and knows the run before it."""
     job_id = a_running_job(storage, 2, retries=2)
@@ -121,6 +124,7 @@ def test_failed_pods_run_again_while_attempts_are_left(storage: Storage) -> None
     assert JobState.FAILED == storage.jobs.settle(job_id, NOW).state
 
 
+@everywhere
 def test_a_batch_pod_that_failed_waits_for_its_next_run(storage: Storage) -> None:
     """The workflow is told when to look again; until then the pod has ended, and the job has not."""
     storage.host_pods.batch_backoff = Backoff(10, 600)
@@ -137,6 +141,7 @@ def test_a_batch_pod_that_failed_waits_for_its_next_run(storage: Storage) -> Non
     assert (I, 2) == (pod(storage, job_id).state, pod(storage, job_id).run_id)
 
 
+@everywhere
 def test_a_job_that_is_stopped_does_not_wait_for_its_retries(storage: Storage) -> None:
     """What waits for another run rests as it ended."""
     storage.host_pods.batch_backoff = Backoff(10, 600)
@@ -151,6 +156,7 @@ def test_a_job_that_is_stopped_does_not_wait_for_its_retries(storage: Storage) -
     assert (JobState.KILLED, [F, K]) == (storage.jobs.settle(job_id, NOW + 3 * SECOND).state, states(storage, job_id))
 
 
+@everywhere
 def test_a_job_does_not_end_before_its_last_retry(storage: Storage) -> None:
     """All pods may have ended: as long as one will run again, so does the job."""
     job_id = a_running_job(storage, 2, retries=1)
@@ -161,6 +167,7 @@ def test_a_job_does_not_end_before_its_last_retry(storage: Storage) -> None:
     assert [S, I] == states(storage, job_id)
 
 
+@everywhere
 def test_a_refused_launch_is_always_repeated(storage: Storage) -> None:
     """LOST with the reason of a refused offer, or before anything started, costs no attempt."""
     job_id = a_job(storage, 2)
@@ -177,6 +184,7 @@ def test_a_refused_launch_is_always_repeated(storage: Storage) -> None:
     ]
 
 
+@everywhere
 def test_one_settle_changes_a_bounded_number_of_pods(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over the bound is left to the next one, and the job does not end in between."""
     monkeypatch.setattr(lifecycle_settle, "SETTLE_PODS_MAX", 3)
@@ -195,6 +203,7 @@ def test_one_settle_changes_a_bounded_number_of_pods(storage: Storage, monkeypat
     ] == found
 
 
+@everywhere
 def test_services_wait_before_they_run_again(storage: Storage) -> None:
     """The wait doubles with each failure, is told in the pod's message and in the progress, and then ends."""
     job_id = a_running_job(storage, 1, type_=JobType.SERVICE)
@@ -215,6 +224,7 @@ def test_services_wait_before_they_run_again(storage: Storage) -> None:
     )
 
 
+@everywhere
 def test_pods_that_run_too_long_are_to_end(storage: Storage) -> None:
     """After the longest running time a pod's goal is KILLED, with the reason; before, the wait for it is told."""
     job_id = a_running_job(storage, 2, maxRunningTime=60)
@@ -233,6 +243,7 @@ def test_pods_that_run_too_long_are_to_end(storage: Storage) -> None:
     assert JobState.KILLED == storage.jobs.settle(job_id, NOW + 63 * SECOND).state
 
 
+@everywhere
 def test_the_controller_speaks_for_its_job(storage: Storage) -> None:
     """Of a controller job instance 0 decides the end."""
     config = a_config(2)
@@ -248,6 +259,7 @@ def test_the_controller_speaks_for_its_job(storage: Storage) -> None:
     assert JobState.SUCCEEDED == storage.jobs.settle(job_id, NOW).state
 
 
+@everywhere
 def test_the_maximum_of_running_instances_bounds_admission(storage: Storage) -> None:
     """Only so many are queued as may run, however often one asks; as they end, others follow."""
     job_id = a_job(storage, 5, maximumRunningInstances=2)
@@ -263,6 +275,7 @@ def test_the_maximum_of_running_instances_bounds_admission(storage: Storage) -> 
     assert [(2, 1)] == storage.admission.queueable(job_id, 10)
 
 
+@everywhere
 def test_kills_are_counted_until_they_are_told(storage: Storage) -> None:
     """Pods to end count while queued, ready, or on a host that was not told; KILLING ones were told."""
     job_id = a_job(storage, 4)
@@ -306,6 +319,7 @@ def test_an_interrupted_stop_is_completed(storage: Storage, monkeypatch: pytest.
     assert job.desired_state_version == job.state_version == 2
 
 
+@everywhere
 def test_pods_that_never_left_home_end_in_settle(storage: Storage) -> None:
     """INITIALIZED pods whose goal is KILLED end without anybody being told."""
     job_id = a_running_job(storage, 2, retries=5)
@@ -320,6 +334,7 @@ def test_pods_that_never_left_home_end_in_settle(storage: Storage) -> None:
     assert "Non-running task killed" == pod(storage, job_id).message
 
 
+@everywhere
 def test_a_killing_pod_that_is_wanted_anew_runs_again(storage: Storage) -> None:
     """Restart: the old run is killed, the next has the wanted run id, and no attempt is used up."""
     job_id = a_running_job(storage, 2)

@@ -1,0 +1,38 @@
+"""A database with storage in memory beside it: what the one is asked the other is asked too, and both answer alike."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from services.storage.memory.storage import MemoryStorage
+from services.storage.storage import Storage
+
+MIRRORED = ("jobs", "configs", "pods", "host_pods", "admission")
+OWN = frozenset({"events", "status_log", "snapshot"})
+"""What is read of the database alone: in memory pods have no events, and no other jobs were there before."""
+
+
+class Mirrored:
+    """The database's answers."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.memory = MemoryStorage(storage.db.clock_ns)
+
+    def __getattr__(self, name: str) -> Any:
+        mine = getattr(self.storage, name)
+        return _Repository(mine, getattr(self.memory, name)) if name in MIRRORED else mine
+
+
+class _Repository:
+    def __init__(self, mine: Any, memory: Any) -> None:
+        self._mine, self._memory = mine, memory
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._mine, name) if name in OWN else partial(self._both, name)
+
+    def _both(self, name: str, *args: Any, **named: Any) -> Any:
+        answer = getattr(self._mine, name)(*args, **named)
+        assert getattr(self._memory, name)(*args, **named) == answer
+        return answer
