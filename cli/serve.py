@@ -23,6 +23,9 @@ def serve(roles: tuple[str, ...], migrate: bool) -> None:
       PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve --migrate api
       PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve worker
     """
+    import gc
+
+    gc.disable()  # until the roles are loaded
     from services import runtime
 
     runtime.run(roles, migrate=migrate)
