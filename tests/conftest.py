@@ -8,7 +8,10 @@ import os
 import signal
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+gc.disable()  # until all tests are collected
 
 # No deadlines: a slow machine is not a failure. In CI the same examples every time, so that a red run can be repeated;
 # everywhere else new ones.
@@ -42,7 +45,32 @@ def _close_loop_without_connections(loop: Any) -> None:
 asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignore[method-assign]
 
 
+LONGEST_FIRST = (
+    "services",
+    "batch",
+    "faults",
+    "maintenance",
+    "gangs",
+    "clusters",
+    "preemption",
+    "random-life",
+    "pressure",
+)
+"""Groups of tests (``xdist_group``) that take minutes: they start first, and the many short tests fill the gaps."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("xdist_group")
+    group = mark.args[0] if mark else ""
+    return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
 def pytest_collection_finish() -> None:
     """What was loaded up to here stays until the end: the garbage collector need not look through it each time."""
-    gc.collect()
     gc.freeze()
+    gc.enable()

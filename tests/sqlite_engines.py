@@ -1,5 +1,5 @@
 """Engines of SQLite files that were closed serve the files of later tests: what they compiled need not be compiled
-again, which is most of what a short test of storage takes."""
+again, which is most of what a short test of storage takes. They do not wait for the disk: no file outlives its test."""
 
 from __future__ import annotations
 
@@ -33,10 +33,14 @@ def _new(url: str) -> sa.Engine:
     def to_its_file(dialect: Any, record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
         arguments[:] = dialect.create_connect_args(engine.url)[0]
 
+    def without_waiting(connection: Any, record: Any) -> None:
+        connection.execute("PRAGMA synchronous=OFF")
+
     def free(engine: sa.Engine) -> None:
         if engine not in _free:
             _free.append(engine)
 
     sa.event.listen(engine, "do_connect", to_its_file)
+    sa.event.listen(engine, "connect", without_waiting)
     sa.event.listen(engine, "engine_disposed", free)
     return engine

@@ -30,6 +30,8 @@ from services.storage.storage import Storage
 
 PATIENCE_S = 180.0
 """Less than the five minutes after which workflows look by themselves: a lost wake-up is a failure."""
+LOOK_S, LOOK_MAX_S, LOOKS_PER_WAIT = 0.05, 0.2, 20
+"""Between looks a wait pauses for a twentieth of what it has taken so far: a long one leaves the cores to others."""
 JOB_END = {"SUCCEEDED", "FAILED", "KILLED"}
 
 
@@ -181,15 +183,15 @@ class Cluster:
         """Wait for a condition; errors of an API that is away count as "not yet"."""
         import grpc
 
-        deadline_s, last = time.monotonic() + patience_s, ""
-        while time.monotonic() < deadline_s:
+        began_s, last = time.monotonic(), ""
+        while (waited_s := time.monotonic() - began_s) < patience_s:
             try:
                 if condition():
                     return
                 last = ""
             except grpc.RpcError as error:
                 last = str(error)
-            time.sleep(0.05)
+            time.sleep(min(max(LOOK_S, waited_s / LOOKS_PER_WAIT), LOOK_MAX_S))
         tail = "\n".join([*self._unfinished(), *self.log[-60:]])
         raise AssertionError(f"{what} not seen within {patience_s:.0f} s {last}\n{tail}")
 
@@ -265,12 +267,14 @@ def bound_to(key: str, value: str) -> dict[str, Any]:
 
 
 def temporary(tmp_path: Path, **settings: Any) -> LocalSettings:
-    """Whose resource manager checks its books after each cycle; ``Cluster`` fails when they were wrong.
+    """Whose resource manager checks its books after each cycle; ``Cluster`` fails when they were wrong. Batch pods that
+    fail run again soon.
 
     Without estimates of slack unless the story is about them: each takes offers away, and a launch in that moment makes
     one more run, which other stories count.
     """
-    environment = {"PELOTON_CHECK_INVARIANTS": "true", **settings.pop("environment", {})}
+    defaults = {"PELOTON_CHECK_INVARIANTS": "true", "PELOTON_RETRY_WAIT_S": "1"}
+    environment = {**defaults, **settings.pop("environment", {})}
     return LocalSettings(port=0, data_dir=tmp_path, environment=environment, **{"slack_interval_s": 0, **settings})
 
 
