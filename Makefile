@@ -44,15 +44,21 @@ demo: $(VENV)/run.stamp ## start a local cluster, run a job on it, show what hap
 up: $(VENV)/run.stamp ## run the local cluster until Ctrl-C
 	@$(BIN)/peloton up
 
-check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
-	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy & types=$$!; \
-	$(BIN)/pytest -q -n 2 --dist worksteal tests/unit tests/workflow; tests=$$?; \
-	wait $$types && exit $$tests
+# Format and lint, and then types beside the tests that pytest's arguments name.
+define checked
+@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
+@$(BIN)/ruff check --quiet .
+@$(BIN)/mypy & types=$$!; \
+$(BIN)/pytest -q $(1); tests=$$?; \
+wait $$types && exit $$tests
+endef
 
-test: check ## everything: make check, conformance, end to end, faults, simulation
-	@$(BIN)/pytest -q -n 2 --dist loadgroup tests/conformance tests/e2e tests/simulation
+check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
+	$(call checked,-n 2 --dist worksteal tests/unit tests/workflow)
+
+# Tests of whole clusters wait more than they work; the others use the cores meanwhile.
+test: $(VENV)/dev.stamp ## everything: make check, conformance, end to end, faults, simulation
+	$(call checked,-n 3 --dist loadgroup --no-loadscope-reorder tests/e2e tests/simulation tests/conformance tests/workflow tests/unit)
 
 fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .
