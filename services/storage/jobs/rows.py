@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -10,7 +12,7 @@ from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.api.v0.job import job_pb2
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.model.job import JobRecord
-from services.storage.codec import job_record, job_values, sla_values
+from services.storage.codec import job_record, job_values
 from services.storage.engine import lock_job
 from services.storage.jobs.configs import OverrideRows, insert_config, search_text, without_instances
 from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE
@@ -72,6 +74,6 @@ def store_growth(
             search=search_text(bare),
             revision=JOB.c.revision + 1,
             updated_ns=now_ns,
-            **sla_values(convert.sla_spec(bare)),
+            **asdict(convert.sla_spec(bare)),
         )
     )

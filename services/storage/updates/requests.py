@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import sqlalchemy as sa
 
@@ -18,7 +18,6 @@ from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.update import ROLLING, UpdateKey, UpdateRecord, UpdateSpec, UpdateState, UpdateType
-from services.storage.codec import sla_values
 from services.storage.jobs.configs import (
     OverrideRows,
     copy_config,
@@ -156,7 +155,7 @@ def adopt_config(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig,
         "instance_count": config.instanceCount,
         "labels": json.dumps(labels, ensure_ascii=False),
         "search": search_text(config),
-        **sla_values(convert.sla_spec(config)),
+        **asdict(convert.sla_spec(config)),
     }
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(**values))
     if config.name != job.name:

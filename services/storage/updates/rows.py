@@ -40,30 +40,20 @@ UNEXPECTED_VERSION = "unexpected entity version"
 Version = EntityVersion | int | None
 """What the client has seen: all of it (v1alpha), the version of the configuration (v0), or nothing."""
 
+_COLUMNS = [column.name for column in UPDATE.columns]
 _SETS = ("added", "updated", "removed", "current", "done", "failed")
+_PLAIN = [name for name in _COLUMNS if name not in (*_SETS, "update_key", "request_digest")]
 
 
 def update_record(row: sa.Row[Any]) -> UpdateRecord:
-    sets: dict[str, Instances] = {name: instances.from_text(getattr(row, name)) for name in _SETS}
-    return UpdateRecord(
-        update_id=row.update_id,
-        job_id=JobId(row.job_id),
-        type=UpdateType(row.type),
-        spec=UpdateSpec(**json.loads(row.spec)),
-        state=UpdateState(row.state),
-        prev_state=UpdateState(row.prev_state),
-        config_version=row.config_version,
-        prev_config_version=row.prev_config_version,
-        opaque_data=row.opaque_data,
-        key=UpdateKey(row.update_key, row.request_digest),
-        pulsed_ns=row.pulsed_ns,
-        awaits_pulse=row.awaits_pulse,
-        waiting_for=row.waiting_for,
-        created_ns=row.created_ns,
-        updated_ns=row.updated_ns,
-        completed_ns=row.completed_ns,
-        **sets,
-    )
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values |= {name: instances.from_text(values[name]) for name in _SETS}
+    values["type"] = UpdateType(values["type"])
+    values["spec"] = UpdateSpec(**json.loads(values["spec"]))
+    values["state"] = UpdateState(values["state"])
+    values["prev_state"] = UpdateState(values["prev_state"])
+    values["key"] = UpdateKey(values.pop("update_key"), values.pop("request_digest"))
+    return UpdateRecord(**values)
 
 
 def read_update(conn: sa.Connection, update_id: str) -> UpdateRecord | None:
@@ -90,24 +80,16 @@ def knows_request(conn: sa.Connection, job_id: str, key: UpdateKey) -> bool:
 
 def _values(update: UpdateRecord) -> dict[str, Any]:
     return {
-        "update_id": update.update_id,
-        "job_id": update.job_id,
+        **{name: getattr(update, name) for name in _PLAIN},
+        **{name: instances.to_text(getattr(update, name)) for name in _SETS},
         "type": update.type.value,
         "spec": json.dumps(asdict(update.spec)),
         "state": update.state.value,
         "prev_state": update.prev_state.value,
-        "config_version": update.config_version,
-        "prev_config_version": update.prev_config_version,
         "opaque_data": stored_text(update.opaque_data),
+        "waiting_for": stored_text(update.waiting_for),
         "update_key": update.key.text,
         "request_digest": update.key.digest,
-        "pulsed_ns": update.pulsed_ns,
-        "awaits_pulse": update.awaits_pulse,
-        "waiting_for": stored_text(update.waiting_for),
-        "created_ns": update.created_ns,
-        "updated_ns": update.updated_ns,
-        "completed_ns": update.completed_ns,
-        **{name: instances.to_text(getattr(update, name)) for name in _SETS},
     }
 
 
