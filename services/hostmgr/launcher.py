@@ -15,7 +15,7 @@ from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch,
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.pod_templates import TemplateCache
-from services.hostmgr.status_writer import StatusWriter
+from services.hostmgr.reports import StatusWriter
 from services.storage.jobs.jobs import Jobs
 from services.storage.pods.host_pods import HostPods
 

@@ -23,8 +23,7 @@ from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reconcile import HOST_BACK_REST_S, Look, Reconciler, ReconcileSchedule
-from services.hostmgr.report_queue import ReportQueue
-from services.hostmgr.status_writer import StatusWriter
+from services.hostmgr.reports import ReportQueue, StatusWriter
 from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)

@@ -13,13 +13,14 @@ from peloton.api import convert
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import PodId, parse_job_id
 from peloton.model.pod import PodState, PodStatus
-from services.hostmgr.driver import PodLaunch, PodOnHost, PodReport, PodTemplate, Token
+from services.hostmgr.driver import PodLaunch, PodOnHost, PodReport, PodTemplate, Token, UseSample
 from services.hostmgr.mesos.reasons import cause_of
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
+MIB = 2**20
 RECONCILED = "REASON_RECONCILIATION"
 AGENT_BACK = "REASON_AGENT_REREGISTERED"
 _SAY_NOTHING = ("TASK_UNREACHABLE", "TASK_UNKNOWN")
@@ -56,13 +57,8 @@ def report_of(status: Json) -> PodReport:
 
 def _pod_status(task_id: str, agent_id: str, status: Json) -> PodStatus | None:
     """None for a task that is not ours, and for a state that says nothing about the pod (TASK_UNREACHABLE and such)."""
-    state = _STATES.get(status["state"])
-    try:
-        pod_id = PodId.parse(task_id)
-        parse_job_id(pod_id.job_id)
-    except ValueError:
-        state = None
-    if state is None:
+    state, pod_id = _STATES.get(status["state"]), _pod_id(task_id)
+    if state is None or pod_id is None:
         if status["state"] not in _SAY_NOTHING:
             log.warning("status %s of %s is not ours", status["state"], task_id)
         return None
@@ -210,3 +206,28 @@ def decline_call(offer_ids: Sequence[str], refuse_s: float) -> Json:
     """Mesos hides the declined resources for so long, unless more become free."""
     offers = [{"value": offer_id} for offer_id in offer_ids]
     return {"type": "DECLINE", "decline": {"offer_ids": offers, "filters": {"refuse_seconds": refuse_s}}}
+
+
+def samples_of(rows: Sequence[Json], framework_id: str) -> list[UseSample]:
+    """Executors of all frameworks; those that the agent could not measure are left out."""
+    return [
+        UseSample(
+            f"{row['framework_id']}/{row['executor_id']}",
+            _pod_id(row["executor_id"]) if row["framework_id"] == framework_id else None,
+            numbers.get("cpus_user_time_secs", 0.0) + numbers.get("cpus_system_time_secs", 0.0),
+            numbers["timestamp"],
+            int(numbers.get("mem_rss_bytes", 0)) // MIB,
+        )
+        for row in rows
+        if "timestamp" in (numbers := row.get("statistics") or {})
+    ]
+
+
+def _pod_id(text: str) -> PodId | None:
+    """None of a task or executor that is not ours."""
+    try:
+        pod_id = PodId.parse(text)
+        parse_job_id(pod_id.job_id)
+    except ValueError:
+        return None
+    return pod_id

@@ -32,10 +32,10 @@ from services.hostmgr.mesos.codec import (
     kill_call,
     reconcile_call,
     report_of,
+    samples_of,
 )
 from services.hostmgr.mesos.framework import MesosSettings, framework_info, framework_refusal
-from services.hostmgr.mesos.inverse_offers import InverseOffers
-from services.hostmgr.mesos.maintenance_schedule import MaintenanceSchedule
+from services.hostmgr.mesos.maintenance import InverseOffers, MaintenanceSchedule
 from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.offer_book import OfferBook
 from services.hostmgr.mesos.offer_keeper import OfferKeeper
@@ -43,7 +43,6 @@ from services.hostmgr.mesos.operator import Operator
 from services.hostmgr.mesos.reasons import AGENT_DRAINING
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.sandboxes import Sandboxes
-from services.hostmgr.mesos.statistics import samples_of
 from services.hostmgr.mesos.subscription import REMOVED, SUPERSEDED, Callbacks, Disconnected, Subscription
 from services.hostmgr.mesos.wire import MesosRefusal
 

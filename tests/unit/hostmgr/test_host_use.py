@@ -14,7 +14,7 @@ from peloton.model.reason import QosReason, QosRule
 from peloton.scheduling.qos import Correction, HostWatch, QosPolicy, Use
 from services.hostmgr.host_use import HostUse, next_use
 from services.hostmgr.hosts.pool import HostPool
-from services.hostmgr.mesos.statistics import samples_of
+from services.hostmgr.mesos.codec import samples_of
 from services.hostmgr.qos import QosMeter, QosSettings, in_turn
 from tests.unit.hostmgr.test_hosts import agent
 

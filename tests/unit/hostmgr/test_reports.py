@@ -10,9 +10,9 @@ import pytest
 
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, PodStatus
-from services.hostmgr import report_queue
+from services.hostmgr import reports
 from services.hostmgr.driver import PodReport, Token
-from services.hostmgr.report_queue import ReportQueue
+from services.hostmgr.reports import ReportQueue
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 PATIENCE_S = 10.0
@@ -98,7 +98,7 @@ def test_what_waits_is_committed_together_and_in_order(recorder: Recorder, commi
 
 def test_a_batch_is_bounded(recorder: Recorder, committer: ReportQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many wait, one commit takes BATCH_MAX."""
-    monkeypatch.setattr(report_queue, "BATCH_MAX", 10)
+    monkeypatch.setattr(reports, "BATCH_MAX", 10)
 
     for instance in range(35):
         committer.add(update(instance))
@@ -169,7 +169,7 @@ def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, comm
 
 def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full queue drops: an agent's update comes again, for one of the master's own we have to ask."""
-    monkeypatch.setattr(report_queue, "QUEUE_MAX", 2)
+    monkeypatch.setattr(reports, "QUEUE_MAX", 2)
     full = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
 
     for instance in range(3):
@@ -187,7 +187,7 @@ def test_updates_that_find_no_room_are_told_together(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However many they are: once for each batch that is taken meanwhile."""
-    monkeypatch.setattr(report_queue, "QUEUE_MAX", 2)
+    monkeypatch.setattr(reports, "QUEUE_MAX", 2)
     full = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill)
 
     for instance in range(1_000):
@@ -211,7 +211,7 @@ def test_stopping_commits_what_waits(recorder: Recorder, committer: ReportQueue)
 
 def test_stopping_does_not_wait_for_storage(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """With storage away the rest is left to the next leader."""
-    monkeypatch.setattr(report_queue, "BATCH_MAX", 1)
+    monkeypatch.setattr(reports, "BATCH_MAX", 1)
     recorder.failures = 1_000
     stuck = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, patience_s=60.0)
     for instance in range(50):
