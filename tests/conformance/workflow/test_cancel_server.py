@@ -50,4 +50,4 @@ async def test_a_worker_may_forget_workflows_that_run(client: Client) -> None:
         await story.start_worker()
 
         assert ("SUCCEEDED", {"SUCCEEDED": 5}) == await story.result(job)
-        assert 0 == story.cluster.calls["set_job_goal"]
+        assert 0 == story.cluster.calls["set_goal"]

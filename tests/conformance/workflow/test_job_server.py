@@ -92,7 +92,7 @@ async def test_deadline(client: Client) -> None:
 async def test_dependencies_fail(client: Client) -> None:
     """Calls that fail, before or after they act, are repeated; no pod starts twice."""
     async with server_story(client, admitted_max=10) as story:
-        story.cluster.outages.update(create_pods=1, settle=1, acquire_hosts=1)
+        story.cluster.outages.update(create=1, settle=1, acquire_hosts=1)
         story.cluster.lost_replies.update(enqueue=1, settle=1, launch=1)
         job = await story.submit(15)
 
@@ -123,7 +123,7 @@ async def test_start_is_idempotent(client: Client) -> None:
         story.cluster.add_hosts(1)
 
         assert ("SUCCEEDED", {"SUCCEEDED": 10}) == await story.result(record.job_id)
-        assert 1 == story.cluster.calls["create_pods"]
+        assert 1 == story.cluster.calls["create"]
         story.started = [job_workflow_id(record.job_id)]
 
 

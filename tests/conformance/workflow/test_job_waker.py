@@ -73,7 +73,7 @@ async def test_stored_job_without_workflow_is_started(client: Client) -> None:
         record = story.add_job(3)
         story.started.append(job_workflow_id(record.job_id))
         story.cluster.tell(record.job_id)
-        await wait_until(lambda: story.cluster.calls["create_pods"] > 0, "workflow started")
+        await wait_until(lambda: story.cluster.calls["create"] > 0, "workflow started")
 
         assert ("SUCCEEDED", {"SUCCEEDED": 3}) == await story.result(record.job_id)
 
@@ -168,7 +168,7 @@ async def test_storage_error_does_not_end_the_waker(client: Client, error: Excep
 
         waker = JobWaker(client, find, story.policies, no_roll_up, interval_s=0.01)
         waker.jobs_changed([record.job_id])
-        await wait_until(lambda: story.cluster.calls["create_pods"] > 0, "workflow started")
+        await wait_until(lambda: story.cluster.calls["create"] > 0, "workflow started")
         await story.result(record.job_id)
         await waker.close()
 
@@ -195,7 +195,7 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
         story.started.append(job_workflow_id(record.job_id))
         record_of[record.job_id] = record
         waker.jobs_changed([record.job_id])
-        await wait_until(lambda: story.cluster.calls["create_pods"] > 0, "workflow started")
+        await wait_until(lambda: story.cluster.calls["create"] > 0, "workflow started")
 
         assert ("SUCCEEDED", {"SUCCEEDED": 2}) == await story.result(record.job_id)
         assert {a.name for a in SEARCH_ATTRIBUTES} <= set(known.custom_attributes)
