@@ -56,7 +56,7 @@ def pack(data: bytes) -> bytes:
 
 
 def unpacked_size(head: bytes) -> int:
-    """Of a blob of which the first BLOB_HEAD bytes are given."""
+    """Size of the content of a blob, from its first BLOB_HEAD bytes."""
     return int(zstandard.frame_content_size(head[1:]))
 
 
@@ -95,7 +95,7 @@ def named_facts(name: str, without_name: str) -> str:
 
 
 def facts_without_name(facts: InstanceFacts) -> str:
-    """The text behind the name, which many instances share."""
+    """The text after the name, which many instances share."""
     shape = facts.shape
     text = json.dumps(
         [

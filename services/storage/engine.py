@@ -165,7 +165,7 @@ def _answering(path: str) -> Iterator[None]:
 
 
 def _is_away(error: DBAPIError) -> bool:
-    """PostgreSQL was not reached, which has no state, or comes or goes, or has no connection left."""
+    """PostgreSQL was not reached (such an error has no state), is starting or stopping, or has no connection left."""
     state = getattr(error.orig, "sqlstate", "")
     return isinstance(error, OperationalError) and (state is None or state in _AWAY_STATES)
 

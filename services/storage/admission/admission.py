@@ -46,7 +46,8 @@ class Admission:
 
     def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]:
         """Shapes of the INITIALIZED and PENDING pods among ``start .. start+count-1``, each of the configuration that
-        it is to run: while an update rolls, pods of one job differ in that. Those that are PENDING keep theirs."""
+        it is to run, in which pods of one job differ during a rollout. PENDING pods keep the one that they were queued
+        with."""
 
         def work(conn: sa.Connection) -> list[ShapeRange]:
             waits = sa.and_(within(conn, Span(job_id, start, count)), POD.c.state.in_([INITIALIZED, PENDING]))
@@ -83,8 +84,8 @@ class Admission:
         return self._db.write(work) if items else 0
 
     def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
-        """PENDING and READY pods leave their queue: those that are to end do, those that are to have another
-        configuration are INITIALIZED with it. Returns ``(start, count, state they were in)``."""
+        """PENDING and READY pods that are to end do; those that await a newer configuration are INITIALIZED with it.
+        Returns ``(start, count, state they were in)``."""
         killed: list[tuple[int, int, PodState]] = []
         for span in self._db.read(lambda conn: pod_spans(conn, job_id)):
             killed += self._db.write(partial(leave_queue, job_id=job_id, span=span, now_ns=now_ns))
@@ -98,8 +99,8 @@ class Admission:
 
     def evict(self, orders: Sequence[EvictionOrder]) -> list[EvictionResult]:
         """READY pods are PENDING again, in their old place; pods on hosts become PREEMPTING and want a new run, or,
-        with killOnPreempt, their end; what one member of a gang asks for is for all. Pods that end anyway are passed
-        over, and so are those of a service that its SLA keeps.
+        with killOnPreempt, end; one member of a gang that has it ends all. Pods that end anyway are passed over, and so
+        are those that the SLA of their service keeps.
 
         Of a gang that has been launched in part, READY members wait for the others: they are INITIALIZED once more.
         """
@@ -112,7 +113,7 @@ class Admission:
         return results
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
-        """A launch was in vain: READY members are PENDING again, in their old place, members on hosts are to end and
+        """Give up a launch: READY members are PENDING again, in their old place, members on hosts are to end and
         run anew, and the gang is held back for a while, longer each time, ``least_hold_s`` at least.
 
         Nothing changes when all members run by now, or when the gang ends or restarts for another reason. When some

@@ -1,4 +1,4 @@
-"""Pods into their queue, admitted, and out of it."""
+"""Pods enter their queue and leave it."""
 
 from __future__ import annotations
 

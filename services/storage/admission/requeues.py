@@ -1,6 +1,6 @@
 """Admitted pods for which no host was found: what they were given is free again, and they wait in their old places.
 
-Like pods of the job wait with them, tried or not: one after the other they would find no host either.
+READY and PENDING pods of the same shape wait with them: each would find no host either.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _GivenUp:
 
 
 def _given_up(conn: sa.Connection, job: JobRecord, named: Sequence[int]) -> _GivenUp | None:
-    """None: none of those that are named is READY."""
+    """None when no named instance is READY."""
     alone = sa.and_(POD.c.job_id == job.job_id, POD.c.instance_id >= (job.gang_size if job.gang_size > 1 else 0))
     columns = (POD.c.instance_id, POD.c.config_version, POD.c.vain_count, POD.c.updated_ns)
     query = sa.select(*columns).where(within(conn, Chosen(job.job_id, named)), alone, LAUNCHABLE)

@@ -47,7 +47,7 @@ def read_snapshot(conn: sa.Connection) -> AdmissionSnapshot:
 
 
 def _job_snapshots(conn: sa.Connection, jobs: Sequence[JobRecord], ids: Sequence[JobId]) -> list[JobSnapshot]:
-    """One statement for many jobs: what a database is asked job by job it answers job by job, over a network."""
+    """One statement for many jobs: each statement is a round trip to the database."""
     pending: dict[str, list[PendingRange]] = {job_id: [] for job_id in ids}
     allocated: dict[str, list[AllocatedRange]] = {job_id: [] for job_id in ids}
     key = sa.case(
@@ -89,8 +89,8 @@ def runs_of(
     key: sa.ColumnElement[Any],
     *more: sa.ColumnElement[Any],
 ) -> sa.Select[Any]:
-    """Runs of instances alike in job, ``key``, configuration, and what more is asked for: (key, start, count, config
-    version, job, more ...).
+    """Runs of instances that are alike in job, ``key``, configuration and the columns ``more``, as (key, start, count,
+    config version, job, more ...).
 
     Within a run instance ids and row numbers rise alike, so their difference names the run.
     """

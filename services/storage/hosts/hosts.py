@@ -1,4 +1,4 @@
-"""Which clusters there are, their leaders, the hosts that each has, and what its driver is known as there."""
+"""Which cluster has which host, and the id under which a cluster knows our framework."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Hosts:
         self._db = db
 
     def claim(self, cluster: str, hostnames: Collection[str]) -> dict[str, str]:
-        """Host names become this cluster's unless another one has them: those -> whose they are."""
+        """Give host names to this cluster; returns those that another cluster has, with it."""
         refused: dict[str, str] = {}
         for names in _portions(hostnames):
             refused |= self._db.write(partial(self._claim, cluster=cluster, names=names))
@@ -32,7 +32,7 @@ class Hosts:
         return {row.hostname: row.cluster for row in conn.execute(query)}
 
     def disclaim(self, cluster: str, hostnames: Collection[str]) -> None:
-        """They are registered there no more."""
+        """Free the names of hosts that are no longer registered there."""
         for names in _portions(hostnames):
             mine = sa.and_(CLUSTER_HOST.c.cluster == cluster, CLUSTER_HOST.c.hostname.in_(names))
             self._db.write(lambda conn, mine=mine: conn.execute(sa.delete(CLUSTER_HOST).where(mine)))  # type: ignore[misc]

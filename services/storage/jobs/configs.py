@@ -194,7 +194,7 @@ def read_facts(
 
 
 def facts_of(conn: sa.Connection, job_id: str, versions: Mapping[int, int]) -> dict[int, InstanceFacts]:
-    """Of instances, each with the version that is asked for; a version that pods have exists."""
+    """Facts of instances, each at the version given for it, which must exist."""
     if not versions:
         return {}
     span = (min(versions), max(versions))
@@ -296,7 +296,7 @@ _LEFT_OUT = frozenset({"name", "command"})
 
 
 def _part_in_facts(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
-    """Without what is large and the facts do not mention."""
+    """Without large fields that the facts do not contain."""
     part = task_pb2.TaskConfig()
     for field, value in task.ListFields():
         if field.name in _LEFT_OUT:

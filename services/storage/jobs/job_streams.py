@@ -1,4 +1,4 @@
-"""Jobs whose configuration comes in pieces: what has come is in storage, and no job until all of it has.
+"""Jobs whose configuration comes in pieces, which are stored as they come; the job exists once all of them have.
 
 The pieces are rows of ``job_config_override`` already, so that the commit moves nothing: it adds the job to them. Until
 then ``job_stream`` has a row that says whose they are. Each write is conditional on that row's token. A call that takes

@@ -118,7 +118,7 @@ def value_sql(value: Any, column: str) -> sa.ColumnElement[Any]:
 
 
 def _constant(value: Any) -> sa.ColumnElement[Any]:
-    """Written into the statement: it never changes, so nothing is to be bound."""
+    """Written into the statement: it never changes and needs no parameter."""
     if isinstance(value, str):
         assert not set(value) & set("'\\%"), f"{value!r} would have to be quoted"
         return sa.literal_column(f"'{value}'", sa.Text)

@@ -166,7 +166,7 @@ _TEXTS = [f"new_{field}" for field in _WRITTEN if isinstance(POD.c[field].type, 
 
 
 def _reported(pod: PodRecord) -> dict[str, Any]:
-    """By hand what ``stored_columns`` does for any field: it is done for each report of a host."""
+    """What ``stored_columns`` does for any field, written out: it runs for each report of a host."""
     values = dict(zip(_NAMES, _FIELDS(pod), strict=True))
     values |= {"key_job": pod.job_id, "key_instance": pod.instance_id}
     values["new_state"] = POD_STATE_NUMBERS[pod.state]
@@ -235,8 +235,8 @@ def _inserting_events(scope: sa.ColumnElement[bool], dialect: str, source: sa.Fr
 
 
 def forget_earlier_tries(conn: sa.Connection, job_id: str, instances: Sequence[int], reason: str) -> None:
-    """Of these rising instances, which have just been queued again for this reason: of all tries in vain of a run the
-    events of the last are kept, however many there are."""
+    """Of these rising instances, which have just been queued again for this reason, forget the events of all tries in
+    vain but the last."""
     tried = sa.or_(POD_EVENT.c.state == POD_STATE_NUMBERS[PodState.READY], POD_EVENT.c.reason == reason)
     chosen = in_scope(Chosen.kind, conn.dialect.name)
     is_earlier = sa.exists().where(

@@ -1,4 +1,4 @@
-"""What people ask of updates, inside of a transaction."""
+"""New updates of services: what a request changes inside of its transaction."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def adopt_config(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig,
 
 
 def take_name(conn: sa.Connection, job_id: str, name: str, now_ns: int) -> None:
-    """The job may have had it before, and so may a deleted one of its id."""
+    """The row may exist: of an earlier version of this job, or of a deleted job of this id."""
     conn.execute(sa.delete(JOB_NAME).where(JOB_NAME.c.name == name, JOB_NAME.c.job_id == job_id))
     conn.execute(JOB_NAME.insert().values(name=name, job_id=job_id, updated_ns=now_ns))
 

@@ -69,7 +69,8 @@ def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
 def _begun(
     conn: sa.Connection, job: JobRecord, update: UpdateRecord, pods: Mapping[int, PodRecord], now_ns: int
 ) -> UpdateRecord:
-    """What there is to do, seen at the moment it begins; instances with nothing to do take the new version's name."""
+    """What there is to do, determined when the update begins; instances with nothing to do take the new version's
+    name."""
     found = _difference(conn, job, update.config_version, pods)
     _relabel(conn, job.job_id, update.config_version, found.unchanged, now_ns)
     return replace(update, added=found.added, updated=found.updated, removed=found.removed)
@@ -85,7 +86,7 @@ def _difference(conn: sa.Connection, job: JobRecord, version: int, pods: Mapping
 def start_rollback(
     conn: sa.Connection, job: JobRecord, update: UpdateRecord, pods: Mapping[int, PodRecord], now_ns: int
 ) -> tuple[JobRecord, UpdateRecord]:
-    """The configuration before becomes the newest one, and the update goes there."""
+    """The previous configuration becomes the newest version, and the update rolls out that."""
     version = job.config_version + 1
     copy_config(conn, job.job_id, update.prev_config_version, version, now_ns)
     config = read_config_with_instances(conn, job.job_id, version)

@@ -64,8 +64,8 @@ def read_update(conn: sa.Connection, update_id: str) -> UpdateRecord | None:
 
 
 def knows_request(conn: sa.Connection, job_id: str, key: UpdateKey) -> bool:
-    """Whether the job has an update of that name, which was asked for in the same words. Raises AlreadyExists when
-    the words differ."""
+    """Whether the job has an update with this key, made by the same request. Raises AlreadyExists when the request
+    differs."""
     if not key.text:
         return False
     mine = (UPDATE.c.job_id == job_id, UPDATE.c.update_key == key.text)
@@ -140,7 +140,7 @@ def _add_events(
 
 
 def forget_oldest(conn: sa.Connection, job_id: str, newest_version: int) -> None:
-    """Also the configurations that nothing needs any more: no pod, and no update that is kept."""
+    """With the configurations that no pod and no kept update needs any more."""
     query = sa.select(UPDATE.c.update_id).where(UPDATE.c.job_id == job_id)
     query = query.order_by(UPDATE.c.created_ns.desc(), UPDATE.c.config_version.desc())
     old = list(conn.execute(query.offset(UPDATES_KEPT)).scalars())

@@ -125,9 +125,9 @@ class Updates:
         now_ns: int,
         key: UpdateKey = NO_KEY,
     ) -> JobRecord:
-        """Let a service become ``config``, or its ``instances`` (empty: all) restart, start or stop, with ``config``
-        None. Returns the job with its new versions; asking for what is under way already changes nothing, nor does
-        asking again with the ``key`` of an update that is kept, whatever ``version`` is.
+        """Roll a service out to ``config``, or, with ``config`` None, restart, start or stop its ``instances`` (empty:
+        all). Returns the job with its new versions. A request for what is under way already changes nothing, nor does
+        one with the ``key`` of an update that is kept, whatever ``version`` is.
 
         Raises NotFound, Aborted for a version that is not the current one, AlreadyExists for a key that belongs to
         another request, InvalidArgument.
@@ -161,8 +161,8 @@ class Updates:
         return self._db.write(work)
 
     def pulse(self, job_id: JobId, key_text: str, now_ns: int) -> tuple[JobRecord, UpdateRecord]:
-        """Let the job's update go on, if it has this key; any key if ``key_text`` is empty. One that has ended stays as
-        it is. Its workflow is to be woken when it ``awaits_pulse``. Raises NotFound, Aborted, InvalidArgument."""
+        """Let the update of a job go on, if it has this key; any key if ``key_text`` is empty. One that has ended stays
+        as it is. Its workflow is to be woken when it ``awaits_pulse``. Raises NotFound, Aborted, InvalidArgument."""
 
         def work(conn: sa.Connection) -> tuple[JobRecord, UpdateRecord]:
             job = hold_version(conn, job_id, None)  # a step that is under way would write its own time over this one
