@@ -19,6 +19,8 @@ import yaml
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from peloton.api.respell import squash
+
 MessageT = TypeVar("MessageT", bound=Message)
 # Two unrelated classes implement descriptors, and messages are typed as having either.
 Field: TypeAlias = Any
@@ -262,10 +264,6 @@ class MessageReader:
         elif isinstance(node, yaml.ScalarNode) and not is_null(node):
             return str(node.value).encode()
         raise self.expected(node, where, type_name(field))
-
-
-def squash(name: str) -> str:
-    return name.replace("_", "").casefold()
 
 
 def key_of(pair: tuple[yaml.Node, yaml.Node]) -> str:

@@ -16,9 +16,10 @@ from typing import Any
 import yaml
 from yaml.composer import Composer
 
+from peloton.api.respell import squash
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.api.yaml_config import DEPTH_MAX, LOADER, TAG, ConfigError, MessageReader, error_at, is_null, squash
+from peloton.api.yaml_config import DEPTH_MAX, LOADER, TAG, ConfigError, MessageReader, error_at, is_null
 
 HEAVY_FILE_BYTES = 64 * 2**20
 """Smaller files are read at once. Composed YAML takes some twenty times as much memory as the file."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from peloton.api import convert
+from peloton.api.respell import respell
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
@@ -142,14 +143,8 @@ class TaskManager(Servicer):
         except PelotonError as error:
             response.error.failure.message = f"get slave log failed on host:{host} due to: {error.message}"
             return response
-        return task_pb2.BrowseSandboxResponse(
-            hostname=sandbox.hostname,
-            port=sandbox.port,
-            paths=sandbox.paths,
-            mesosMasterHostname=sandbox.mesos_master_hostname,
-            mesosMasterPort=sandbox.mesos_master_port,
-            containerId=sandbox.container_id,
-        )
+        respell(sandbox, response)
+        return response
 
     def _run_to_browse(self, job_id: JobId, instance_id: int, run: str) -> tuple[PodId, str, str] | None:
         """Where the current or the given run is or was: (pod id, host, agent id); None when there is no such run."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from peloton.api import convert_v1
+from peloton.api.respell import respell
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.errors import Aborted, InvalidArgument, NotFound, Unavailable
@@ -159,13 +160,9 @@ class PodService(Servicer):
             raise Aborted("pod has not been run")
         run = PodId(name.job_id, name.instance_id, ran.run_id)
         sandbox = await self._hosts.browse_sandbox(run, ran.host, ran.agent_id)
-        return svc.BrowsePodSandboxResponse(
-            hostname=sandbox.hostname,
-            port=sandbox.port,
-            paths=sandbox.paths,
-            mesos_master_hostname=sandbox.mesos_master_hostname,
-            mesos_master_port=sandbox.mesos_master_port,
-        )
+        response = svc.BrowsePodSandboxResponse()
+        respell(sandbox, response)
+        return response
 
     # -- storage
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from peloton.api import convert, convert_v1
+from peloton.api.respell import respell
 from peloton.api.v0.job import job_pb2
-from peloton.api.v0.query import query_pb2 as v0_query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
-from peloton.api.v1alpha.query import query_pb2
 from peloton.errors import InvalidArgument
 from services.api.job_query import job_query, pod_query
 from services.storage.jobs.search import JobQuery, PodQuery
@@ -18,34 +17,17 @@ def jobs_wanted(spec: stateless_pb2.QuerySpec, respool_id: str, now_ns: int) -> 
     """Raises InvalidArgument. Numbers of job states are the same in both versions."""
     request = job_pb2.QueryRequest()
     request.respoolID.value = respool_id
-    wanted = request.spec
-    wanted.pagination.CopyFrom(_pagination(spec.pagination))
-    wanted.keywords.extend(spec.keywords)
-    wanted.jobStates.extend(spec.job_states)  # type: ignore[arg-type]
-    wanted.owner, wanted.name = spec.owner, spec.name
-    for label in spec.labels:
-        wanted.labels.add(key=label.key, value=label.value)
-    for new, old in (("creation_time_range", "creationTimeRange"), ("completion_time_range", "completionTimeRange")):
-        if spec.HasField(new):  # type: ignore[arg-type]
-            getattr(wanted, old).MergeFromString(getattr(spec, new).SerializeToString())  # one message, two packages
+    respell(spec, request.spec)
     return job_query(request, now_ns)
 
 
 def pods_wanted(spec: pod_pb2.QuerySpec) -> PodQuery:
     """Raises InvalidArgument. Names are those of task configurations, as in v0."""
-    wanted = task_pb2.QuerySpec(
-        pagination=_pagination(spec.pagination), names=[name.value for name in spec.names], hosts=spec.hosts
-    )
+    wanted = task_pb2.QuerySpec(names=[name.value for name in spec.names])
+    respell(spec, wanted, ("pagination", "hosts"))
     for number in spec.pod_states:
         state = convert_v1.POD_STATES.get(number)
         if state is None:
             raise InvalidArgument(f"pod state {number} is not known")
         wanted.taskStates.append(convert.POD_STATE_NUMBERS[state])  # type: ignore[arg-type]
     return pod_query(wanted)
-
-
-def _pagination(wire: query_pb2.PaginationSpec) -> v0_query_pb2.PaginationSpec:
-    told = v0_query_pb2.PaginationSpec(offset=wire.offset, limit=wire.limit, maxLimit=wire.max_limit)
-    for order in wire.order_by:
-        told.orderBy.add(order=order.order).property.value = order.property.value
-    return told

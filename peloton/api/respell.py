@@ -1,0 +1,81 @@
+"""Copies between messages of the two versions of the API, which spell the same fields differently."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from google.protobuf.message import Message
+
+PAIRS_MAX = 128
+"""Pairs of message types whose fields have been compared."""
+
+
+class _Shared(NamedTuple):
+    """A field of two messages."""
+
+    name: str  # in the source
+    other: str  # in the target
+    is_message: bool
+    is_repeated: bool
+    is_alike: bool  # its messages are the same on the wire
+
+
+def respell(source: Message, target: Message, names: Container[str] | None = None) -> None:
+    """Sets the fields of ``target`` that ``source`` has under a name that differs in case and underscores at most
+    (``cpu_limit``, ``cpuLimit``), and so on in the messages below. Numbers of enums cross as they are. ``names``: only
+    these fields of ``source``. A scalar that is zero or empty counts as not set."""
+    for field in _shared_fields(source.DESCRIPTOR, target.DESCRIPTOR):
+        if names is not None and field.name not in names:
+            continue
+        if field.is_repeated:
+            for item in getattr(source, field.name):
+                if field.is_message:
+                    _copy(item, getattr(target, field.other).add(), field.is_alike)
+                else:
+                    getattr(target, field.other).append(item)
+        elif not field.is_message:
+            if value := getattr(source, field.name):
+                setattr(target, field.other, value)
+        elif source.HasField(field.name):
+            getattr(target, field.other).SetInParent()
+            _copy(getattr(source, field.name), getattr(target, field.other), field.is_alike)
+
+
+def _copy(source: Message, target: Message, is_alike: bool) -> None:
+    if is_alike:
+        target.MergeFromString(source.SerializeToString())  # much faster than field by field
+    else:
+        respell(source, target)
+
+
+@lru_cache(maxsize=PAIRS_MAX)
+def _shared_fields(source: Any, target: Any) -> tuple[_Shared, ...]:
+    """Of two descriptors, which are slow to read."""
+    others = {squash(field.name): field for field in target.fields}
+    shared = []
+    for field in source.fields:
+        other = others.get(squash(field.name))
+        if other is not None:
+            is_alike = field.message_type is not None and _is_alike(field.message_type, other.message_type, set())
+            shared.append(_Shared(field.name, other.name, field.message_type is not None, field.is_repeated, is_alike))
+    return tuple(shared)
+
+
+def _is_alike(one: Any, other: Any, seen: set[str]) -> bool:
+    """Whether two types of messages have the same fields with the same numbers, whatever they are called."""
+    if one.full_name == other.full_name or one.full_name in seen:
+        return True
+    seen.add(one.full_name)
+    fields = other.fields_by_number
+    return len(one.fields) == len(fields) and all(
+        field.number in fields
+        and squash(field.name) == squash(fields[field.number].name)
+        and (field.message_type is None or _is_alike(field.message_type, fields[field.number].message_type, seen))
+        for field in one.fields
+    )
+
+
+def squash(name: str) -> str:
+    return name.replace("_", "").casefold()
