@@ -34,7 +34,7 @@ def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
 
 
 def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
-    """The error a client raises: its own code and text, or Unavailable when nobody answered."""
+    """The error a client raises: its own code and text, or Unavailable when no answer came in time."""
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.Call) else "") or str(error)
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):

@@ -50,7 +50,7 @@ HOSTMGR = "peloton-hostmgr"
 CHANNEL_OPTIONS = [
     *MESSAGE_SIZES,
     ("grpc.enable_http_proxy", 0),
-    # Come back soon after an outage: somebody is watching.
+    # Reconnect soon after an outage: people are waiting.
     ("grpc.initial_reconnect_backoff_ms", 250),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -60,8 +60,8 @@ CHANNEL_OPTIONS = [
 
 @dataclass(frozen=True)
 class Patience:
-    """Waits for a server that is busy: calls that it refused and may be repeated are, but none begins later than so
-    many ``seconds`` of ``clock`` after the first refusal. ``say`` hears each refusal."""
+    """Repeats calls that a busy server refused and that may be repeated, up to so many ``seconds`` of ``clock`` after
+    the first refusal. ``say`` is called with each refusal."""
 
     sleep: Callable[[float], None]
     say: Callable[[str], None]

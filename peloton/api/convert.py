@@ -180,7 +180,7 @@ ADMITTED_REASON = "admitted, waits for a host"
 
 
 def pod_reason(pod: PodRecord | PodEvent) -> str:
-    """With the finer state of one that is PENDING to clients, unless there is more to say."""
+    """For an admitted pod, which clients see as PENDING, at least that it is admitted."""
     return pod.reason or (ADMITTED_REASON if pod.state is PodState.READY else "")
 
 
@@ -193,7 +193,7 @@ def public_counts(counts: Mapping[PodState, int]) -> Counter[PodState]:
 
 
 def pod_states_asked(number: int) -> list[PodState]:
-    """What a filter for the state of this number finds: PENDING also finds who has been admitted, READY only those.
+    """What a filter for the state of this number finds: PENDING also finds admitted pods, READY only those.
     Raises InvalidArgument."""
     asked = POD_STATES.get(number)
     if asked is None:

@@ -53,7 +53,7 @@ def entity_version(version: EntityVersion) -> peloton_pb2.EntityVersion:
 
 
 def config_only(config_version: int) -> EntityVersion:
-    """How pods, and counts by configuration, tell a version."""
+    """The version of pods, and of counts by configuration."""
     return EntityVersion(config_version, 0, 0)
 
 
@@ -119,7 +119,7 @@ def pod_summary(pod: PodRecord) -> pod_pb2.PodSummary:
 
 
 def past_status(event: PodEvent) -> pod_pb2.PodStatus:
-    """An earlier run as its last event tells it: without times and containers."""
+    """An earlier run, from its last event: without times and containers."""
     status = pod_pb2.PodStatus(
         state=POD_STATE_NUMBERS[event.state.public],  # type: ignore[arg-type]
         desired_state=POD_STATE_NUMBERS[event.goal],  # type: ignore[arg-type]
@@ -264,7 +264,7 @@ def workflow_info(job: JobRecord, update: UpdateRecord, events: Iterable[UpdateE
 
 
 def update_spec(spec: UpdateSpec) -> stateless_pb2.UpdateSpec:
-    """Without ``start_pods``, which is not told."""
+    """Without ``start_pods``, for which v1alpha has no field in answers."""
     return stateless_pb2.UpdateSpec(
         batch_size=spec.batch_size,
         rollback_on_failure=spec.rollback_on_failure,

@@ -1,4 +1,4 @@
-"""What a v1alpha container says in two ways: as Mesos messages, and in words of its own.
+"""What a v1alpha container can say in two forms: as Mesos messages, and in fields of v1alpha.
 
 The Mesos messages win; where they are missing they are built from entrypoint, environment, image, volume mounts and the
 pod's ``mesos_spec``. Read back, a container carries both forms.
@@ -107,8 +107,8 @@ def _build_executor(info: mesos_pb2.ExecutorInfo, spec: apachemesos_pb2.PodSpec.
 # -- outward -------------------------------------------------------------------------------------------------------
 
 
-def add_own_words(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
-    """Both forms of the task's Mesos messages: as they are, and told again in the fields of v1alpha."""
+def add_both_forms(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
+    """Both forms of the task's Mesos messages: as they are, and converted to the fields of v1alpha."""
     for field in ("container", "command", "executor"):
         if task.HasField(field):
             getattr(container, field).CopyFrom(getattr(task, field))
@@ -116,23 +116,23 @@ def add_own_words(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: 
 
 
 def complete(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
-    """Adds the form that a client left out: a Mesos message is told in words, and words become the message that they
-    are in ``task``. What the client wrote stays."""
+    """Adds the form that a client left out: fields of v1alpha from a Mesos message, or the
+    message from ``task``. What the client wrote stays."""
     if container.HasField("container"):
-        _tell_container(pod, container, container.container)
+        _describe_container(pod, container, container.container)
     elif task.HasField("container"):
         container.container.CopyFrom(task.container)
     if container.HasField("command"):
-        _tell_command(pod, container, container.command)
+        _describe_command(pod, container, container.command)
     elif task.HasField("command"):
         container.command.CopyFrom(task.command)
     if container.HasField("executor"):
-        _tell_executor(pod.mesos_spec.executor_spec, container.executor)
+        _describe_executor(pod.mesos_spec.executor_spec, container.executor)
     elif task.HasField("executor"):
         container.executor.CopyFrom(task.executor)
 
 
-def _tell_container(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, info: mesos_pb2.ContainerInfo) -> None:
+def _describe_container(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, info: mesos_pb2.ContainerInfo) -> None:
     spec = pod.mesos_spec
     del spec.docker_parameters[:]
     if info.type == _DOCKER:
@@ -152,15 +152,15 @@ def _tell_container(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, info
     mounted = [volume for volume in info.volumes if volume.host_path]
     for number, volume in enumerate(mounted):
         name = f"volume-{number}"
-        told = pod.volumes.add(name=name, type=volume_pb2.VolumeSpec.VOLUME_TYPE_HOST_PATH)
-        told.host_path.path = volume.host_path
+        spec_volume = pod.volumes.add(name=name, type=volume_pb2.VolumeSpec.VOLUME_TYPE_HOST_PATH)
+        spec_volume.host_path.path = volume.host_path
         container.volume_mounts.add(
             name=name, read_only=volume.mode == mesos_pb2.Volume.RO, mount_path=volume.container_path
         )
 
 
-def _tell_command(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, command: mesos_pb2.CommandInfo) -> None:
-    """The shell flag is told as it holds, also where Mesos's default was left to hold."""
+def _describe_command(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, command: mesos_pb2.CommandInfo) -> None:
+    """The shell flag is always written, also where the message leaves Mesos's default."""
     container.ClearField("environment")
     pod.mesos_spec.ClearField("uris")
     container.entrypoint.CopyFrom(pod_pb2.CommandSpec(value=command.value, arguments=command.arguments))
@@ -177,7 +177,7 @@ def _tell_command(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, comman
         )
 
 
-def _tell_executor(spec: apachemesos_pb2.PodSpec.ExecutorSpec, info: mesos_pb2.ExecutorInfo) -> None:
+def _describe_executor(spec: apachemesos_pb2.PodSpec.ExecutorSpec, info: mesos_pb2.ExecutorInfo) -> None:
     spec.type = info.type  # type: ignore[assignment]  # the numbers are the same
     spec.executor_id = info.executor_id.value
     spec.data = info.data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peloton.api.convert_v1_mesos import add_mesos_messages, add_own_words, complete
+from peloton.api.convert_v1_mesos import add_both_forms, add_mesos_messages, complete
 from peloton.api.respell import respell
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -90,5 +90,5 @@ def pod_spec(task: task_pb2.TaskConfig) -> pod_pb2.PodSpec:
     if task.HasField("healthCheck"):
         container.liveness_check.SetInParent()
         respell(task.healthCheck, container.liveness_check)
-    add_own_words(pod, container, task)
+    add_both_forms(pod, container, task)
     return pod

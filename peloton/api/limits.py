@@ -1,5 +1,5 @@
-"""What each channel and each server has in common: how large a message may be, how a busy server says so, and how gRPC
-says that there is none."""
+"""What channels and servers agree on: the size of messages, how a busy server says when to retry, and how to recognize
+gRPC's own words for a missing server."""
 
 MESSAGE_BYTES_MAX = 256 * 2**20
 """A job with a configuration for each of many instances is large."""
@@ -21,13 +21,13 @@ _CONNECTION_WORDS = (
 
 
 def is_connection_failure(details: str) -> bool:
-    """Whether these details of UNAVAILABLE are what the gRPC library itself says when nobody answers, as opposed to a
-    server. Further on in them such words may be what a server tells of others."""
+    """Whether these details of UNAVAILABLE are what the gRPC library itself says when no server answers, and not a
+    server's own. Only the beginning counts: further on, a server may quote such words."""
     return details.lower().startswith(_CONNECTION_WORDS)
 
 
 IS_STORED = "is stored, but its workflow could not be started yet"
-"""An api says so of a job that it has created while Temporal is away, and goes on trying."""
+"""In the error for a job that was created while Temporal is away; the api keeps trying to start its workflow."""
 
 
 def was_never_sent(details: str) -> bool:

@@ -2,7 +2,7 @@
 
 Fields are merged at the top level only. A number or a text of the override counts unless it is zero or empty; a message
 or a list counts when it is there, as a whole. A boolean of the override always counts, even when it is false or was
-never written: whoever overrides an instance of a revocable job has to say ``revocable`` again.
+never written: an override in a revocable job has to repeat ``revocable``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How we present ourselves to Mesos, and how we make sure that it is Mesos: credentials and TLS."""
+"""Credentials for Mesos, and TLS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from peloton.errors import InvalidArgument
 
 DENIED = (401, 403)
-"""Statuses of a master that does not let us in."""
+"""HTTP statuses by which a master denies access."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class MesosAccess:
         return f"Authorization: {self.authorization}\r\n" if self.principal else ""
 
     def denial(self, master: str | None, why: str) -> str:
-        """For the one who has to change a setting."""
+        """The error for an operator: which settings to change."""
         if not self.principal:
             return (
                 f"Mesos master {master} denies access without credentials ({why}): "

@@ -24,8 +24,9 @@ class _Shared(NamedTuple):
 
 def respell(source: Message, target: Message, names: Container[str] | None = None) -> None:
     """Sets the fields of ``target`` that ``source`` has under a name that differs in case and underscores at most
-    (``cpu_limit``, ``cpuLimit``), and so on in the messages below. Numbers of enums cross as they are. ``names``: only
-    these fields of ``source``. A scalar that is zero or empty counts as not set."""
+    (``cpu_limit``, ``cpuLimit``), and so on in the messages below. Numbers of enums cross as they are; a message and a
+    text of one name do not cross. ``names``: only these fields of ``source``. A scalar that is zero or empty counts as
+    not set."""
     for field in _shared_fields(source.DESCRIPTOR, target.DESCRIPTOR):
         if names is not None and field.name not in names:
             continue
@@ -57,9 +58,11 @@ def _shared_fields(source: Any, target: Any) -> tuple[_Shared, ...]:
     shared = []
     for field in source.fields:
         other = others.get(squash(field.name))
-        if other is not None:
-            is_alike = field.message_type is not None and _is_alike(field.message_type, other.message_type, set())
-            shared.append(_Shared(field.name, other.name, field.message_type is not None, field.is_repeated, is_alike))
+        is_message = field.message_type is not None
+        if other is None or is_message != (other.message_type is not None) or field.is_repeated != other.is_repeated:
+            continue
+        is_alike = is_message and _is_alike(field.message_type, other.message_type, set())
+        shared.append(_Shared(field.name, other.name, is_message, field.is_repeated, is_alike))
     return tuple(shared)
 
 

@@ -35,10 +35,10 @@ def message_of(kind: type[M], raw: bytes) -> M:
         path = _faulty(cast(Descriptor, kind.DESCRIPTOR), raw) if len(raw) <= SEARCHED_BYTES_MAX else []
         where = f" at {'.'.join(path[:_PATH_MAX])}" if path else ""
         raise InvalidArgument(f"bytes that are no {kind.DESCRIPTOR.full_name}{where}: {reason}") from error
-    if _leads_to_proto2(kind.DESCRIPTOR):
+    if _contains_proto2(kind.DESCRIPTOR):
         if not message.IsInitialized():
             raise InvalidArgument(f"{kind.DESCRIPTOR.name} lacks required fields: {missing(message)}")
-        if path := _no_text(message):
+        if path := _path_of_non_text(message):
             raise InvalidArgument(f"{'.'.join(reversed(path))} of {kind.DESCRIPTOR.name} is not UTF-8")
     return message
 
@@ -50,8 +50,8 @@ def missing(message: Message) -> str:
     return f"{', '.join(paths[:MISSING_MAX])}{more}"
 
 
-class _Way(NamedTuple):
-    """A field that holds messages which are of proto2, or have some below."""
+class _Proto2Field(NamedTuple):
+    """A field whose messages are of proto2, or contain some."""
 
     name: str
     is_repeated: bool
@@ -59,17 +59,17 @@ class _Way(NamedTuple):
 
 
 @cache
-def _ways_to_proto2(kind: Descriptor) -> tuple[_Way, ...]:
-    ways = []
+def _proto2_fields(kind: Descriptor) -> tuple[_Proto2Field, ...]:
+    found = []
     for field in kind.fields:
         below = field.message_type
-        if below is not None and _leads_to_proto2(below):
-            ways.append(_Way(field.name, field.is_repeated, below.GetOptions().map_entry))
-    return tuple(ways)
+        if below is not None and _contains_proto2(below):
+            found.append(_Proto2Field(field.name, field.is_repeated, below.GetOptions().map_entry))
+    return tuple(found)
 
 
 @cache
-def _leads_to_proto2(kind: Descriptor) -> bool:
+def _contains_proto2(kind: Descriptor) -> bool:
     seen, found = {kind.full_name}, [kind]
     for one in found:
         if _is_proto2(one):
@@ -88,21 +88,21 @@ def _is_proto2(kind: Descriptor) -> bool:
     return file.syntax in ("", "proto2")
 
 
-def _no_text(message: Any) -> list[str]:
-    """Names on the way back from a text of proto2 that is none; empty when there is none."""
+def _path_of_non_text(message: Any) -> list[str]:
+    """Field names from a string field of proto2 that is not UTF-8 up to ``message``; empty when there is none."""
     if _is_proto2(message.DESCRIPTOR):
-        return _no_text_of_proto2(message)
-    for name, is_repeated, is_map in _ways_to_proto2(message.DESCRIPTOR):
+        return _path_of_non_text_in_proto2(message)
+    for name, is_repeated, is_map in _proto2_fields(message.DESCRIPTOR):
         if is_repeated or message.HasField(name):
             value = getattr(message, name)
             for one in value.values() if is_map else value if is_repeated else (value,):
-                if path := _no_text(one):
+                if path := _path_of_non_text(one):
                     return [*path, name]
     return []
 
 
-def _no_text_of_proto2(message: Any) -> list[str]:
-    """The same; whatever is below is of proto2, too. It was read as bytes."""
+def _path_of_non_text_in_proto2(message: Any) -> list[str]:
+    """The same for a message of proto2, whose strings that are no UTF-8 are read as bytes."""
     for field, value in message.ListFields():
         kind = field.type
         if kind == FieldDescriptor.TYPE_STRING:
@@ -110,7 +110,7 @@ def _no_text_of_proto2(message: Any) -> list[str]:
                 return [field.name]
         elif kind == FieldDescriptor.TYPE_MESSAGE:
             for one in value if field.is_repeated else (value,):
-                if path := _no_text_of_proto2(one):
+                if path := _path_of_non_text_in_proto2(one):
                     return [*path, field.name]
     return []
 

@@ -1,7 +1,7 @@
 """Reads a job's file that is too large to be held: instance configurations one by one, in the words of ``yaml_config``.
 
-They are kept in a temporary file, as messages, so that whatever is wrong anywhere in the file is told before anything
-is sent, and so that they come out by rising instance wherever they stand.
+They are kept in a temporary file, as messages, so that a fault anywhere in the file is reported before anything is
+sent, and so that they come out by rising instance whatever their order in the file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class JobPieces:
         """By rising number, as often as it is called."""
         for instance in sorted(self._places):
             start, length = self._places[instance]
-            # Without a place of the file's own: whoever begins anew may still be ahead of the one before.
+            # pread keeps no position, so several iterations can read at the same time.
             yield instance, task_pb2.TaskConfig.FromString(os.pread(self._kept.fileno(), length, start))
 
     def _read(self, stream: Any, name: str) -> None:

@@ -16,12 +16,12 @@ PAGE = 1_000
 """Pods whose configurations are read at a time."""
 
 
-def within_limit(pods: Sequence[PodRecord], told: Callable[[list[PodRecord]], list[M]]) -> list[M]:
-    """What ``told`` makes of the pods. Raises ResourceExhausted when that does not fit into one answer."""
+def within_limit(pods: Sequence[PodRecord], infos_of: Callable[[list[PodRecord]], list[M]]) -> list[M]:
+    """What ``infos_of`` makes of the pods. Raises ResourceExhausted when that does not fit into one answer."""
     infos: list[M] = []
     size_bytes = 0
     for at in range(0, len(pods), PAGE):
-        page = told(list(pods[at : at + PAGE]))
+        page = infos_of(list(pods[at : at + PAGE]))
         infos += page
         size_bytes += sum(info.ByteSize() for info in page)
         if size_bytes > ANSWER_BYTES_MAX:

@@ -1,8 +1,8 @@
 """Our BulkService: a job whose configuration comes in pieces (ADR 29).
 
 One piece at a time is read, judged, compressed and stored, so memory follows the size of a piece and not that of the
-job. What has come is nobody's until the commit. A stream that ends in any other way is discarded at once, and one whose
-api died with it by whichever api looks next.
+job. Nothing of it counts until the commit. A stream that ends without one is discarded at once; one whose api died, by
+the sweep of any api.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ STREAMS_MAX = 4
 """Open in one process; each holds one piece, and what becomes of it."""
 PIECE_BYTES_MAX = 8 * 2**20
 IDLE_S_MAX = 60.0
-"""Between two pieces; who is silent for longer is gone."""
+"""Between two pieces; a stream that is silent for longer is aborted."""
 LEFT_S = 3 * IDLE_S_MAX
-"""A stream that nobody has added to for so long has lost its api."""
+"""A stream that has not grown for so long has lost its api."""
 SWEEP_S = 15.0
 
 
@@ -98,7 +98,7 @@ class BulkService(Servicer):
             log.warning("the stream of job %s is left to the sweep: %s", stream.job_id, error)
 
     async def _judge(self, config: job_pb2.JobConfig) -> JobJudge | str:
-        """Or why the job is refused before anything of its instances is known."""
+        """Or why the job is refused whatever its instances are."""
         if config.instanceConfig:
             raise InvalidArgument(
                 f"the start of a stream carries {len(config.instanceConfig)} instance configs; they follow it"
@@ -121,7 +121,7 @@ class BulkService(Servicer):
         while (piece := await _next(pieces)) is not None:
             match piece.WhichOneof("piece"):
                 case "instances":
-                    # Bytes on their way are bounded by STREAMS_MAX pieces; who counts them elsewhere does so here.
+                    # Not counted among writes in flight: STREAMS_MAX pieces bound these bytes.
                     rows = await self._calls.run(filling.take, piece.instances)
                     if filling.faults:
                         return _refused(stream.job_id, filling.faults.message())

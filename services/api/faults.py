@@ -1,4 +1,4 @@
-"""A bounded collection of faults, told in the order of their stages."""
+"""A bounded collection of faults, listed in the order of their stages."""
 
 from __future__ import annotations
 

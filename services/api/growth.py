@@ -9,7 +9,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from services.api.faults import Faults
 
-# (name told to the client, field), in the order in which they are told.
+# (name in the message, field), in the order of the messages.
 _IMMUTABLE = (
     ("Name", "name"),
     ("Labels", "labels"),

@@ -1,4 +1,4 @@
-"""Why pods wait: what the resource manager tells of their job, as the reason of a pod that has none of its own."""
+"""Why pods wait: the resource manager's explanation of a job becomes the reason of its pods that have none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from services.api.forward import RESMGR
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 1.0
-"""Nice to know, but nobody waits longer for it."""
+"""A reason is not worth a longer wait."""
 AGE_MAX_S = 2.0
 JOBS_MAX = 1_000
 """Answers that are kept."""
@@ -58,7 +58,7 @@ class PendingReasons:
         return pod.state in WAITING and not pod.reason
 
     async def explained(self, pods: Iterable[PodRecord]) -> list[PodRecord]:
-        """Of one job; those that wait with the reason for it, as far as it is known."""
+        """The pods, of one job; waiting ones with their reason, if it is known."""
         found = list(pods)
         if not any(map(self.lacks_reason, found)):
             return found

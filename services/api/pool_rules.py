@@ -119,29 +119,29 @@ class PoolJudge:
         if size < 2 or config.sla.revocable:
             return
         total = self._gang_total
-        if self._default_members:  # else the default's amounts may be unsound: nobody runs on them
+        if self._default_members:  # else no instance runs on the default's amounts, which may be unsound
             total += resources(default.resource) * self._default_members
-        who = f"the gang of instances 0-{size - 1}"
+        subject = f"the gang of instances 0-{size - 1}"
         if size > GANG_PODS_MAX:
-            yield f"{who} has {size} members, at most {GANG_PODS_MAX} can start together"
-        yield from _excess(who, total, False, self._bounds)
-        yield from _unreserved(who, total, config, default, default, self._bounds)
+            yield f"{subject} has {size} members, at most {GANG_PODS_MAX} can start together"
+        yield from _excess(subject, total, False, self._bounds)
+        yield from _unreserved(subject, total, config, default, default, self._bounds)
 
     def _pod(self, instance: int, asked: Resources, pod: task_pb2.TaskConfig) -> Iterator[str]:
-        who = f"instance {instance}"
-        yield from _excess(who, asked, _is_revocable(self._config, pod), self._bounds)
-        yield from _unreserved(who, asked, self._config, pod, self._config.defaultConfig, self._bounds)
+        subject = f"instance {instance}"
+        yield from _excess(subject, asked, _is_revocable(self._config, pod), self._bounds)
+        yield from _unreserved(subject, asked, self._config, pod, self._config.defaultConfig, self._bounds)
 
 
-def _excess(who: str, asked: Resources, is_revocable: bool, bounds: PoolBounds) -> Iterator[str]:
+def _excess(subject: str, asked: Resources, is_revocable: bool, bounds: PoolBounds) -> Iterator[str]:
     for kind, amount, limit, path in zip(RESOURCE_KINDS, asked, bounds.limits, bounds.paths, strict=True):
         if amount <= limit or (kind == "cpu" and is_revocable):  # revocable cpu is slack, which no limit bounds
             continue
-        yield f"{who} asks {kind} {_wire(kind, amount)}, limit of resource pool {path} is {_wire(kind, limit)}"
+        yield f"{subject} asks {kind} {_wire(kind, amount)}, limit of resource pool {path} is {_wire(kind, limit)}"
 
 
 def _unreserved(
-    who: str,
+    subject: str,
     asked: Resources,
     config: job_pb2.JobConfig,
     pod: task_pb2.TaskConfig,
@@ -156,7 +156,7 @@ def _unreserved(
     for kind, amount, reservation in zip(RESOURCE_KINDS, asked, bounds.reservations, strict=True):
         if amount > reservation:
             yield (
-                f"{who} is not preemptible and asks {kind} {_wire(kind, amount)}, reservation of resource pool "
+                f"{subject} is not preemptible and asks {kind} {_wire(kind, amount)}, reservation of resource pool "
                 f"{bounds.path} is {_wire(kind, reservation)} (set sla.preemptible, or raise the reservation)"
             )
 

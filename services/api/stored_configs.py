@@ -1,4 +1,4 @@
-"""Configurations of jobs as they are sent: a version never changes, so each is read and packed once."""
+"""Serialized configurations of jobs. A version never changes, so each is read and serialized once."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class StoredConfigs:
         self._asked: dict[Key, asyncio.Task[StoredConfig | None]] = {}
 
     async def of(self, job: JobRecord) -> StoredConfig | None:
-        """The job's configuration; None when it is not there any more. Who asks for one that is being read waits for
-        the same reading. Raises ResourceExhausted for one that no answer can hold."""
+        """The job's configuration; None when it is not there any more. Calls for one that
+        is being read share the reading. Raises ResourceExhausted for one that no answer can hold."""
         key = (job.job_id, job.created_ns, job.config_version)
         if key in self._kept:
             self._kept.move_to_end(key)
@@ -72,7 +72,7 @@ def check_size(job_id: JobId, size_bytes: int, instance_count: int) -> None:
     if size_bytes > ANSWER_BYTES_MAX:
         raise ResourceExhausted(
             f"the config of job {job_id} takes {size_bytes} bytes, the limit of one answer is {ANSWER_BYTES_MAX}; "
-            f"Query and GetCache tell of the job without its {instance_count} instances, TaskManager.List of "
+            f"Query and GetCache return the job without its {instance_count} instances, TaskManager.List "
             f"instances by range"
         )
 

@@ -18,7 +18,7 @@ PORT_MAX = 65_535
 COMMAND_BYTES_MAX = 128 * 1024 - 1
 """Linux refuses a longer argument of a program."""
 CONSTRAINT_DEPTH_MAX = 20
-"""Messages are read to a depth of 100, and those that tell of a constraint are deeper than the one that brought it."""
+"""Protobuf reads messages to a depth of 100, and answers nest a constraint deeper than the request did."""
 AMOUNTS_MAX = {"cpuLimit": 2.0**30, "memLimitMb": 2.0**40, "diskLimitMb": 2.0**40, "gpuLimit": 2.0**30}
 """Largest amount of each kind that a pod may ask, in the wire's units: sums of four million pods stay within int64, in
 thousandths of a cpu or gpu."""
@@ -124,7 +124,7 @@ def _service_executor(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 
 def _service_health_check(pod: task_pb2.TaskConfig) -> Iterator[str]:
-    """One that nobody can run would leave its pods without health for ever."""
+    """A check that cannot run would leave its pods without health for ever."""
     check = pod.healthCheck
     if not check.enabled:
         return
@@ -143,7 +143,7 @@ def _service_health_check(pod: task_pb2.TaskConfig) -> Iterator[str]:
 Carries = Callable[[task_pb2.TaskConfig], bool]
 Rule = Callable[[task_pb2.TaskConfig], Iterator[str]]
 
-# (does an override carry the field itself, the rule over it), in the order in which faults of one instance are told.
+# (does an override carry the field itself, the rule over it), in the order in which faults of one instance are listed.
 _OF_EVERY_TYPE: tuple[tuple[Carries, Rule], ...] = (
     (lambda pod: pod.HasField("resource"), _resource),
     (lambda pod: len(pod.ports) > 0, _ports),

@@ -28,7 +28,7 @@ MAX_FAILURES = 100
 
 
 class Stage(IntEnum):
-    """Order in which faults are told."""
+    """Order in which faults are listed."""
 
     FORM = auto()
     PORTS = auto()
@@ -126,7 +126,7 @@ class JobJudge:
         self._reach = Reach(
             self._instances, (_carries_command, _carries_resource, _carries_preemption, *(c for c, _ in self._rules))
         )
-        self._of_default = Faults()  # told before those of instances
+        self._of_default = Faults()  # listed before those of instances
         self._of_instances = Faults()
         self._of_pool = Faults()
         self._pool = PoolJudge(config, bounds) if bounds is not None else None
@@ -173,7 +173,7 @@ class JobJudge:
         return faults
 
     def _judge_default(self) -> None:
-        """Faults of the default config, each told for the first instance that it reaches."""
+        """Faults of the default config, each reported for the first instance that it applies to."""
         faults, reach = self._of_default, self._reach
         if not self._has_default:
             self._tell_presence(faults, reach.plain, "missing task config for instance {}")
@@ -238,13 +238,13 @@ class JobJudge:
 
 class Reach:
     """The first instance, for each field, whose value of the field is the default's. Overrides come by rising
-    instance; those that nobody named have none."""
+    instance; instances without a call have none."""
 
     def __init__(self, instances: range, fields: Iterable[Carries]) -> None:
         self.plain: int | None = None
-        """The first instance without an override,"""
+        """The first instance without an override."""
         self.plain_but_0: int | None = None
-        """and the first such besides instance 0."""
+        """The first such instance after instance 0."""
         self._next = instances.start
         self._stop = instances.stop
         self._open = list(dict.fromkeys(fields))

@@ -1,4 +1,4 @@
-"""Tells the workflow that owns a job to look again, after the commit."""
+"""Wakes the workflow that owns a job, after the commit of a change."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Wake:
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await self._starter.start_job(job_id)
-        except Exception as error:  # whatever the client of Temporal raises: the commit stands, and a repeat heals it
+        except Exception as error:  # of any kind: the job is stored, and a repeated call starts its workflow
             log.warning("workflow of job %s could not be started: %s", job_id, error)
-            self._lifecycles.jobs_changed([job_id], "the job was created")  # goes on trying
+            self._lifecycles.jobs_changed([job_id], "the job was created")  # which is repeated
             raise Unavailable(
                 f"job {job_id} {IS_STORED} ({type(error).__name__}: {error}); the api goes on trying, and repeating "
                 f"the call with the same id is safe"
             ) from error
 
     def changed(self, job_id: JobId) -> None:
-        """Tell the job's workflow to look again. Delivery is Lifecycles' to see to: the caller need not wait."""
+        """Wakes the job's workflow. Lifecycles repeats the signal until it is delivered; the caller does not wait."""
         self._lifecycles.jobs_changed([job_id], "a call of the API")

@@ -1,4 +1,4 @@
-"""v1alpha JobService, the half that reads."""
+"""The reads of v1alpha JobService."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class JobReads(Servicer):
         if size_bytes > ANSWER_BYTES_MAX:
             raise ResourceExhausted(
                 f"the spec of job {request.job_id.value} takes {size_bytes} bytes, the limit of one answer is "
-                f"{ANSWER_BYTES_MAX}; summary_only tells of the job without it"
+                f"{ANSWER_BYTES_MAX}; summary_only leaves it out"
             )
         return response
 

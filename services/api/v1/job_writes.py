@@ -1,5 +1,4 @@
-"""v1alpha JobService, the half that changes something. Every answer comes after the commit and before the wake-up's
-effect: what was asked is rolled out by the job's workflows."""
+"""The writes of v1alpha JobService. Each answer comes after the commit; the job's workflows carry the change out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods with what they run, as v1alpha tells them."""
+"""Pods with their specs, as messages of v1alpha."""
 
 from __future__ import annotations
 

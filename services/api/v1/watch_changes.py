@@ -1,4 +1,4 @@
-"""What changed, read from the log of changes and told as it is now; and who wants to hear it."""
+"""Reads the log of changes: each changed thing as it is now, and the filters of watchers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Labels = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``labels`` None: what changed is gone, or nobody asked for them."""
+    """``labels`` None: the thing is gone, or no filter asks for labels."""
 
     revision: int
     key: Key
@@ -45,7 +45,7 @@ class Filter:
     labels: Labels = frozenset()
 
     def admits(self, change: Change) -> bool:
-        """What is gone has no labels any more: whoever may have known it hears of that."""
+        """A thing that is gone has no labels any more, so every filter of labels admits it."""
         job_id, instance_id = change.key
         return (
             self.is_of_pods == (instance_id != THE_JOB)
@@ -86,7 +86,7 @@ def _labels(wires: Sequence[peloton_pb2.Label]) -> Labels:
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What must be read for somebody."""
+    """What the filters of watchers need to be read."""
 
     jobs: bool = False
     pods: bool = False
@@ -107,11 +107,11 @@ class Batch:
     upto: int
     is_last: bool
     has_gap: bool
-    cancelled: frozenset[str] = frozenset()  # watches that somebody wants to end, of any api
+    cancelled: frozenset[str] = frozenset()  # watches of any api that are to be cancelled
 
 
 class ChangeReader:
-    """Blocking. The log is read before what it names, so nothing is told older than its revision."""
+    """Blocking. The log is read before the things that it names, so none is older than its revision."""
 
     def __init__(self, records: Storage) -> None:
         self._records = records

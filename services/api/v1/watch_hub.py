@@ -1,4 +1,4 @@
-"""Hands changes out to everybody who watches, from one tail of the log per process.
+"""Distributes changes to all watchers of a process, which reads the log once for them.
 
 A watcher has a buffer. When there is no room in it for what comes next, the tail waits a little for the watcher to
 read, and then cuts it off: what is in the buffer is still sent, then the stream ends with ABORTED, and the watcher may
@@ -28,9 +28,9 @@ BATCH = BUFFER_MAX
 """Changes read at a time: an empty buffer has room for all of them."""
 POLL_S = 0.1
 CANCEL_S = 2.0
-"""Within this time the api that serves a watch has taken note that it is to end."""
+"""Within this time the api that serves a watch has read that it is to be cancelled."""
 PATIENCE_S = 1.0
-"""A watcher without room holds up the others so long, and only once: then it has read, or is cut off."""
+"""A watcher without room delays the others for this time once; if it has not read by then, it is cut off."""
 
 
 class Watcher:
@@ -91,7 +91,7 @@ class Watcher:
 
 
 class WatchHub:
-    """For one event loop. The tail runs while somebody watches."""
+    """For one event loop. The tail of the log is read while there is a watcher."""
 
     def __init__(
         self,
@@ -109,11 +109,11 @@ class WatchHub:
         self._watchers: dict[str, Watcher] = {}
         self._joined: dict[str, Watcher] = {}
         self._position = 0
-        self._turn = asyncio.Lock()  # reading and handing out go together: nobody joins in between
+        self._turn = asyncio.Lock()  # reading and distributing go together: no watcher joins in between
         self._tail: asyncio.Task[None] | None = None
 
     async def watch(self, wanted: Filter, start_revision: int) -> AsyncGenerator[WatchResponse, None]:
-        """First the id, with the revision after which changes are sent; then the changes."""
+        """Sends the id with the revision after which changes follow, then the changes."""
         if len(self._watchers) >= CLIENTS_MAX:
             raise ResourceExhausted("max client reached", RETRY_AFTER_S)
         watcher = Watcher(wanted)
@@ -148,7 +148,7 @@ class WatchHub:
         return watcher is not None
 
     async def _cancel_elsewhere(self, watch_id: str) -> bool:
-        """Every tail reads who is to end; the one that serves the watch takes the note away."""
+        """Every api's tail reads the stored requests to cancel; the api that serves the watch removes the request."""
         await self._calls.run(self._reader.ask_cancel, watch_id)
         for _ in range(round(self._cancel_s / self._poll_s)):
             await asyncio.sleep(self._poll_s)
@@ -158,7 +158,7 @@ class WatchHub:
 
     async def _end_cancelled(self, batch: Batch) -> None:
         for watch_id in batch.cancelled:
-            if watch_id in self._watchers:  # the note first: with the last watch the tail ends, too
+            if watch_id in self._watchers:  # removed first: the tail ends with the last watch
                 await self._calls.run(self._reader.drop_cancel, watch_id)
                 self._end(watch_id)
 
@@ -179,11 +179,11 @@ class WatchHub:
         oldest, newest = await self._calls.run(self._reader.bounds)
         if start_revision < oldest - 1:
             raise OutOfRange(
-                f"revision {start_revision} is too old to resume from: changes from {oldest} on are kept; list what "
-                f"there is, and watch anew"
+                f"revision {start_revision} is too old to resume from: changes from {oldest} on are kept; list the "
+                f"present state, and watch from now on"
             )
         if start_revision > newest:
-            raise OutOfRange(f"revision {start_revision} has not been yet: the newest is {newest}")
+            raise OutOfRange(f"revision {start_revision} does not exist yet: the newest is {newest}")
 
     async def _caught_up(self, watcher: Watcher, cursor: int) -> AsyncGenerator[WatchResponse, None]:
         """What changed since ``cursor``; then the watcher has joined."""
@@ -239,7 +239,7 @@ class WatchHub:
                     self._position = batch.upto
                 if batch.is_last:
                     await asyncio.sleep(self._poll_s)
-        except Exception as error:  # whatever storage raises: the watchers hear of it, and resume
+        except Exception as error:  # of any kind: the watchers are told to resume
             log.exception("the log of changes cannot be followed")
             for watcher in list(self._joined.values()):
                 watcher.finish(Unavailable(f"changes cannot be read ({type(error).__name__}): resume"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from peloton.api.respell import respell
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 
@@ -40,3 +41,10 @@ def test_an_empty_message_stays_present() -> None:
     task = task_pb2.TaskConfig()
     respell(pod, task)
     assert task.HasField("restartPolicy")
+
+
+def test_fields_of_other_types_do_not_cross() -> None:
+    """Pod names are messages in queries of v1alpha and texts in those of v0."""
+    wanted = task_pb2.QuerySpec()
+    respell(pod_pb2.QuerySpec(names=[peloton_pb2.PodName(value="a")], hosts=["host-1"]), wanted)
+    assert task_pb2.QuerySpec(hosts=["host-1"]) == wanted

@@ -50,7 +50,7 @@ async def test_get_that_is_too_large(jobs: Any, config: Config, monkeypatch: pyt
     code, text = await refused(jobs.Get(job_pb2.GetRequest(id=wire(job_id))))
 
     assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert "the limit of one answer is 10; Query and GetCache tell of the job without its 0" in str(text)
+    assert "the limit of one answer is 10; Query and GetCache return the job without its 0" in str(text)
 
 
 async def test_get_cache(jobs: Any, config: Config) -> None:

@@ -212,10 +212,10 @@ async def test_resume_from_nowhere(watches: Any, storage: Storage, service: None
     revision, text = {
         "old": (
             newest - 3,
-            f"revision {newest - 3} is too old to resume from: changes from {newest - 1} on are kept; list what there "
-            f"is, and watch anew",
+            f"revision {newest - 3} is too old to resume from: changes from {newest - 1} on are kept; list the "
+            f"present state, and watch from now on",
         ),
-        "new": (newest + 1, f"revision {newest + 1} has not been yet: the newest is {newest}"),
+        "new": (newest + 1, f"revision {newest + 1} does not exist yet: the newest is {newest}"),
     }[age]
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, start_revision=revision))
 
