@@ -80,7 +80,6 @@ class GangRun:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Sort key within a queue."""
         return (-self.priority, self.queue_seq, self.start)
 
     @property
@@ -258,7 +257,6 @@ class Bound(NamedTuple):
 
 
 def gangs_that_fit(run: GangRun, bounds: Iterable[Bound], at_most: int) -> int:
-    """How many gangs of the run fit all bounds."""
     count = at_most
     for _, _, allowed, used, _, skip_cpu in bounds:
         for kind, amount in enumerate(run.need):

@@ -249,7 +249,7 @@ class Unqueued:
 def unqueued(
     job: JobRecord, counts: Mapping[PodState, int], placement: PlacementReason, gang: GangProgress = NO_GANG
 ) -> Iterator[Unqueued]:
-    """``counts`` are of now; ``placement`` is why it last left pods over."""
+    """``counts``: the pods by state. ``placement``: the last reason of placement for pods without a host."""
     fresh = counts.get(PodState.INITIALIZED, 0)
     if job.type is not JobType.SERVICE:  # whose update adds the instances that are not there
         fresh += max(job.instance_count - sum(counts.values()), 0)

@@ -93,7 +93,6 @@ class HostManagerClient:
             stub.Cancel(maintenance_pb2.CancelRequest(hostnames=[hostname]), timeout=CALL_TIMEOUT_S)
 
     def capacity(self) -> Capacity:
-        """Of the cluster."""
         with translate_rpc_errors(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(), timeout=CALL_TIMEOUT_S)
         registered = answer.registered if answer.HasField("registered") else answer.capacity

@@ -30,7 +30,6 @@ class HostUse:
         return Use(sum(use.cpu_milli for use in uses), sum(use.memory_mib for use in uses))
 
     def pods(self) -> dict[PodId, Use]:
-        """Of our pods."""
         return {counter.pod_id: counter.use for counter in self.counters.values() if counter.pod_id is not None}
 
 

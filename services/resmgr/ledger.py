@@ -100,7 +100,6 @@ class JobLedger:
 
     @property
     def is_over(self) -> bool:
-        """Nothing waits and nothing is held."""
         return self.pending_count == 0 and self.allocated_count == 0
 
     def is_unlike(self, job: JobRecord) -> bool:
@@ -124,23 +123,23 @@ class JobLedger:
             self.last_due_ns = max(self.last_due_ns, until_ns)
 
     def may_be_held_back(self, now_ns: int) -> bool:
-        """Of the job something may not be admitted yet, if it still waits."""
+        """Some of the job's pods may not be admitted yet, if they still wait."""
         return max(self.last_due_ns, self.gang_due_ns) > now_ns
 
     def due_ns(self, run: GangRun) -> int:
-        """When this run of ours may be admitted."""
+        """When this run of the job may be admitted."""
         if run.gang_size > 1:
             return self.gang_due_ns
         return 0 if self.held_until_ns is None else int(self.held_until_ns[run.start])
 
     def may_use(self, ended: Ints) -> bool:
-        """Something that waits needs no more than one of these instances did."""
+        """A waiting pod needs no more than one of these instances did."""
         room = [footprint.need for _, footprint in self.footprints.tally(ended)]
         needs = [footprint.need for _, footprint in self.footprints.tally(np.flatnonzero(self.states == PENDING))]
         return any(all(map(le, need, freed)) for need in needs for freed in room)
 
     def release(self) -> None:
-        """Nothing is held back any more."""
+        """From now on all of the job's pods may be admitted."""
         self.held_until_ns, self.last_due_ns, self.gang_due_ns = None, 0, 0
 
     def runs(self, queue_seq: int, start: int, count: int) -> Iterator[GangRun]:

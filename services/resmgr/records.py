@@ -18,7 +18,7 @@ from services.resmgr.state import LogRow
 Range = tuple[int, int]
 """``(start, count)`` of instances."""
 Requeue = Callable[[int], EvictionResult]
-"""Seconds that what is queued again is held back at least -> what became of it."""
+"""The least hold of requeued pods in seconds -> the result."""
 
 
 class AdmissionRecords(Protocol):
@@ -49,7 +49,7 @@ class AdmissionRecords(Protocol):
         ...
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
-        """A launch was in vain: READY members are PENDING again, those on hosts are marked to end and to run anew."""
+        """A launch failed: READY members are PENDING again, those on hosts are marked to end and to run anew."""
         ...
 
     def requeue_pods(
@@ -106,7 +106,7 @@ class ExplainedPods(Protocol):
         ...
 
     def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
-        """The first pods that ended FAILED or LOST, or KILLED though nobody wanted that, by instance."""
+        """The first pods that ended FAILED or LOST, or KILLED unwanted, by instance."""
         ...
 
 

@@ -379,7 +379,6 @@ class ResmgrState:
 
     @staticmethod
     def count(accounts: Accounts, ledger: JobLedger) -> None:
-        """Add everything the job wants and holds."""
         for count, footprint in ledger.footprints.tally(np.flatnonzero(ledger.states == PENDING)):
             accounts.want(ledger.pool_id, footprint, count)
         for count, footprint in ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states])):

@@ -56,7 +56,6 @@ class Aversions:
         meter.create_observable_gauge("peloton.hosts.avoided", [self._read_avoided])
 
     def take(self, ends: Iterable[RunEnd], now_s: float) -> None:
-        """Take in runs that have ended."""
         ends = [end for end in ends if end.host and (end.is_failure or end.is_success)]
         if not ends:
             return

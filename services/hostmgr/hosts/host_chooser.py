@@ -212,5 +212,4 @@ def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
 
 
 def _whole(host: RegisteredHost) -> HostView:
-    """The host when it is empty."""
     return HostView(host.labels, host.capacity, host.revocable.cpu_milli, PORTS_MAX)

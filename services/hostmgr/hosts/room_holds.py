@@ -49,7 +49,6 @@ class RoomHolds:
         return self.drop([key for key, (until_s, _) in self._holds.items() if until_s <= now_s])
 
     def hostnames(self) -> Iterable[Hostname]:
-        """Hosts with holds."""
         return self._on_host.keys()
 
     def is_held(self, hostname: Hostname, key: PodKey) -> bool:

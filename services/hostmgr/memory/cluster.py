@@ -143,7 +143,6 @@ class MemoryCluster:
     # Delivery.
 
     def deliver_again(self) -> None:
-        """Repeat unacknowledged reports."""
         with self.lock:
             for queue in list(self.reports.values()) if self._delivers else ():
                 self._tell(queue[0])

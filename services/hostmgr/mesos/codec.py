@@ -42,7 +42,6 @@ _STATES = {
 
 
 def report_of(status: Json) -> PodReport:
-    """The report of a status update."""
     task_id, mesos_state = status["task_id"]["value"], status["state"]
     agent_id = status.get("agent_id", {}).get("value", "")
     uuid = status.get("uuid")

@@ -34,7 +34,6 @@ class MaintenanceSchedule:
         self._lock = threading.Lock()
 
     def announce(self, machines: Sequence[Json]) -> None:
-        """Announce that these go down from now on."""
         with self._lock:
             self._announce(machines)
 

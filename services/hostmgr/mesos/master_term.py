@@ -37,7 +37,6 @@ class MasterTerm:
         self._is_subscribed = False
 
     def begin(self, master_id: str) -> None:
-        """Subscribed to this master."""
         if master_id != self._master_id:
             self._master_id = master_id
             self._settled_s = self._clock() + self._timeout_s

@@ -118,7 +118,6 @@ class OfferKeeper:
         self._came.set()
 
     def note_used(self, host_count: int) -> None:
-        """Called by a launch."""
         with self._lock:
             self._used_count += host_count
 

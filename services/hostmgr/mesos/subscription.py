@@ -64,10 +64,10 @@ class Callbacks:
         log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
 
     def inverseOfferRescinded(self, driver: Subscription, offer_id: Json) -> None:
-        """Nobody waits for an answer any more."""
+        """Mesos expects no answer any more."""
 
     def frameworkMessage(self, driver: Subscription, executor_id: Json, agent_id: Json, message: str) -> None:
-        """No executor of ours sends any."""
+        """Our executors send none."""
 
 
 class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]

@@ -304,7 +304,6 @@ def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterabl
 
 
 def _pool_named(state: ResmgrState, config: respool_pb2.ResourcePoolConfig) -> RespoolId | None:
-    """The pool of this name below this parent."""
     parent = config.parent.value
     same = (pool for pool in state.pools.values() if (pool.parent_id, pool.name) == (parent, config.name))
     return next((pool.respool_id for pool in same), None)

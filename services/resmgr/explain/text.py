@@ -208,7 +208,6 @@ def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:
 
 
 def eviction_lines(evictions: Iterable[pb.PlannedEviction]) -> Iterator[str]:
-    """Time, instances and grounds of each eviction."""
     for one in evictions:
         last = one.firstInstance + one.instanceCount - 1
         which = f"instances {one.firstInstance}-{last}" if one.instanceCount > 1 else f"instance {last}"
@@ -217,7 +216,6 @@ def eviction_lines(evictions: Iterable[pb.PlannedEviction]) -> Iterator[str]:
 
 
 def update_lines(update: UpdateRecord | None) -> Iterator[str]:
-    """Progress of a service's rollout, while it is under way."""
     if update is None or not update.is_active:
         return
     failed = f", {len(update.failed)} failed" if update.failed else ""
@@ -226,7 +224,6 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
 
 
 def failure_line(pod: PodRecord) -> str:
-    """An instance that has ended and waits for its next run."""
     how = ", ".join(text for text in (f"{pod.state} on {pod.host}", _cause(pod)) if text)
     if not pod.due_ns or not pod.failure_count:
         return f"instance {pod.instance_id} {how}; it runs again at once"
@@ -243,7 +240,6 @@ def _cause(pod: PodRecord) -> str:
 
 
 def disruption_lines(job: JobRecord, asked: Iterable[Disruption]) -> Iterator[str]:
-    """The last grants and refusals of a service's SLA."""
     maximum = job.sla.maximum_unavailable_instances
     for number, one in enumerate(asked):
         if not number:
