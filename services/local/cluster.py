@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -85,7 +85,7 @@ class LocalSettings:
     pass_env: tuple[str, ...] = ()  # variables that pods on emulated hosts get from this environment
     more_clusters: tuple[str, ...] = ()  # emulated too; each has a host manager, and hosts with its prefix
     environment: dict[str, str] = field(default_factory=dict)
-    simulation_file: Path | None = None  # how things turn out on simulated hosts
+    simulation_file: Path | None = None  # run times, failures and downloads on simulated hosts
     workers: int = 1
     apis: int = 1
 
@@ -237,32 +237,27 @@ class LocalCluster:
             **self._prefetch_default(os.environ),
             **self.settings.environment,
         }
+
+        def add(name: str, argv: Sequence[str], **own: str) -> None:
+            log_path = self.data_dir / "logs" / f"{name}.log"
+            self.parts[name] = Part(name, argv, {**environment, **own}, log_path, self.report)
+
         python = [sys.executable, "-m"]
-        commands = {}
         if not self.settings.temporal:
-            commands["temporal"] = server_command(
-                self.temporal, self.ui_port, self.data_dir / "temporal.db", self.settings.temporal_config
-            )
+            store = self.data_dir / "temporal.db"
+            add("temporal", server_command(self.temporal, self.ui_port, store, self.settings.temporal_config))
         if not self.settings.mesos:
-            commands["minicluster"] = [*python, "services.minicluster", *self.minicluster_arguments()]
+            add("minicluster", [*python, "services.minicluster", *self.minicluster_arguments()])
         counts = {"api": self.settings.apis, "worker": self.settings.workers}
         for role in ROLES:
-            for name in several(role, counts.get(role, 1)):
-                commands[name] = [*python, "cli.main", "serve", role]
-        own_ports = dict(zip(several("api", self.settings.apis), self.api_ports, strict=True))
-        for name, argv in commands.items():
-            log_path = self.data_dir / "logs" / f"{name}.log"
-            port = {"PELOTON_PORT": str(own_ports[name])} if name in own_ports else {}
-            self.parts[name] = Part(name, argv, {**environment, **port}, log_path, self.report)
+            for number, name in enumerate(several(role, counts.get(role, 1))):
+                own = {"PELOTON_PORT": str(self.api_ports[number])} if role == "api" else {}
+                add(name, [*python, "cli.main", "serve", role], **own)
         for index, (cluster, master) in enumerate(self.more_masters.items(), 2):
             own = {"PELOTON_CLUSTER": cluster, "PELOTON_MESOS": master, PREFETCH_URL: prefetch_url(master)}
             arguments = self.minicluster_arguments(index, cluster)
-            for name, argv in (
-                (f"minicluster-{cluster}", [*python, "services.minicluster", *arguments]),
-                (f"hostmgr-{cluster}", [*python, "cli.main", "serve", "hostmgr"]),
-            ):
-                log_path = self.data_dir / "logs" / f"{name}.log"
-                self.parts[name] = Part(name, argv, {**environment, **own}, log_path, self.report)
+            add(f"minicluster-{cluster}", [*python, "services.minicluster", *arguments], **own)
+            add(f"hostmgr-{cluster}", [*python, "cli.main", "serve", "hostmgr"], **own)
 
     def _prefetch_default(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Emulated hosts fetch images ahead, unless the environment names another endpoint."""
@@ -277,8 +272,9 @@ class LocalCluster:
         arguments = ["--port", master.rpartition(":")[2], "--data", str(self.data_dir / folder)]
         prefix = f"{cluster}-" if cluster else ""
         arguments += ["--prefix", prefix if self.settings.simulate else f"{prefix}{HOST_PREFIX}"]
-        arguments += ["--share", f"{index}/{1 + len(self.more_masters)}"]
-        arguments += ["--task-ports", f"{self._pod_ports.start}-{self._pod_ports.stop - 1}"]
+        share = len(self._pod_ports) // (1 + len(self.more_masters))
+        ports = self._pod_ports[share * (index - 1) : share * index]
+        arguments += ["--task-ports", f"{ports.start}-{ports.stop - 1}"]
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
         arguments += ["--sandbox-retention", str(self.settings.sandbox_retention_h)]

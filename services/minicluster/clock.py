@@ -1,4 +1,4 @@
-"""Scaled time and one heap of timers for the whole cluster: no asyncio timer or task per Mesos task."""
+"""Scaled time, and one heap of timers for the whole cluster: simulated tasks need no asyncio timers of their own."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ import click
 from services.minicluster.hosts import DEFAULT_PORTS, HostSpec, default_hosts, load_hosts
 from services.minicluster.http.authentication import load_credentials, tls_context
 from services.minicluster.server import Minicluster
-from services.minicluster.settings import TASK_VARIABLES, MiniclusterSettings
+from services.minicluster.settings import MiniclusterSettings
+from services.minicluster.simulation.behaviour import TASK_VARIABLES
 from services.minicluster.simulation.description import load_simulation
 from services.minicluster.simulation.outcomes import Simulation
 from services.minicluster.yaml_rows import PORT_MAX, port_range
@@ -48,13 +49,6 @@ def _ports(context: click.Context, parameter: click.Parameter, text: str) -> ran
     return range(found[0], found[1] + 1)
 
 
-def _share(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, int]:
-    which, _, of = text.partition("/")
-    if not (which.isdigit() and of.isdigit() and 0 < int(which) <= int(of)):
-        raise click.BadParameter(f"want I/N with I from 1 to N, got {text!r}")
-    return int(which), int(of)
-
-
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
 NUMBER = click.FloatRange(min=0.0)
@@ -65,7 +59,9 @@ NUMBER = click.FloatRange(min=0.0)
     "--port", default=5050, type=click.IntRange(0, PORT_MAX), metavar="PORT", help="Port of the master, 0 for any."
 )
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address that master and agents listen on.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A name by which clients call, beside localhost.")
+@click.option(
+    "--allow-host", multiple=True, metavar="NAME", help="A name that clients may call it by, beside localhost."
+)
 @click.option("--data", default="minicluster-data", type=FOLDER, help="Folder of the sandboxes.")
 @click.option("--hosts", type=FILE, help="YAML list of hosts. Without it there are three.")
 @click.option("--simulate", type=int, metavar="N", help="N hosts whose tasks are no processes.")
@@ -76,20 +72,15 @@ NUMBER = click.FloatRange(min=0.0)
     metavar="NAME",
     help="NAME_SECONDS and NAME_SHARE in a task's environment say how long it is simulated and how much it uses.",
 )
-@click.option("--prefix", default="", show_default=False, help="What names of hosts begin with that no file names.")
+@click.option(
+    "--prefix", default="", show_default=False, help="Beginning of the names of hosts that are not in a file."
+)
 @click.option(
     "--task-ports",
     default=f"{DEFAULT_PORTS.start}-{DEFAULT_PORTS.stop - 1}",
     metavar="A-B",
     callback=_ports,
-    help="Ports that are dealt among hosts that name none.",
-)
-@click.option(
-    "--share",
-    default="1/1",
-    metavar="I/N",
-    callback=_share,
-    help="Which of N parts of these ports, so that N miniclusters share a machine.",
+    help="Ports for hosts that name none, in equal shares.",
 )
 @click.option(
     "--agent-timeout", default=75.0, type=NUMBER, metavar="SECONDS", help="Seconds until a lost agent is unreachable."
@@ -174,7 +165,7 @@ def _hosts(options: dict[str, Any], simulation: Simulation) -> tuple[HostSpec, .
         return simulation.make_hosts(options["simulate"], options["prefix"])
     if options["hosts"]:
         return load_hosts(options["hosts"], options["task_ports"])
-    return default_hosts(options["prefix"], options["share"], options["task_ports"])
+    return default_hosts(options["prefix"], options["task_ports"])
 
 
 async def _serve(settings: MiniclusterSettings) -> None:

@@ -43,13 +43,10 @@ class HostSpec:
     group: str = ""
 
 
-def default_hosts(
-    prefix: str = "", share: tuple[int, int] = (1, 1), among: range = DEFAULT_PORTS
-) -> tuple[HostSpec, ...]:
-    """Three of them. ``share``: which cluster this is, and how many of them on this machine share the ports."""
-    which, of = share
-    ports = dealt_ports(3 * of, among=among)[3 * (which - 1) : 3 * which]
-    return tuple(HostSpec(name=f"{prefix}agent{index}", ports=ports[index]) for index in range(3))
+def default_hosts(prefix: str = "", among: range = DEFAULT_PORTS) -> tuple[HostSpec, ...]:
+    """Three of them."""
+    shares = dealt_ports(3, among=among)
+    return tuple(HostSpec(name=f"{prefix}agent{index}", ports=ports) for index, ports in enumerate(shares))
 
 
 def dealt_ports(

@@ -11,6 +11,7 @@ from services.minicluster.agents.host_failures import FailingHosts
 from services.minicluster.agents.images import Images
 from services.minicluster.agents.processes import Processes
 from services.minicluster.agents.sandbox_collector import Collector
+from services.minicluster.agents.sessions import Sessions
 from services.minicluster.agents.simulated_tasks import SimulatedRuntime
 from services.minicluster.agents.slack_estimator import Estimator
 from services.minicluster.agents.usage_monitor import UsageMonitor
@@ -77,9 +78,8 @@ class Minicluster:
             server = AgentServer(settings, master.registry)
             await server.http.start(settings.host, 0, settings.tls)
             self._agent_servers.append(server)
-            runtime = ProcessRuntime(
-                settings, self.clock, master.updates, self._images, processes, monitor, self._collector
-            )
+            shared = (settings, self.clock, master.updates, self._images, processes, monitor, self._collector)
+            runtime = ProcessRuntime(*shared, Sessions(processes))
             agent = master.agents.create(spec, server.http.port, runtime)
             server.attach(agent, runtime)
             master.agents.register(agent)

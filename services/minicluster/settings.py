@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.minicluster.hosts import HostSpec, default_hosts
+from services.minicluster.simulation.behaviour import TASK_VARIABLES
 from services.minicluster.simulation.outcomes import Simulation
-
-TASK_VARIABLES = "SIMULATE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Files of YAML whose faults name file, field, rule and value: hosts, and how simulated ones behave."""
+"""Reads YAML files. Each error names file, field, rule and value."""
 
 from __future__ import annotations
 

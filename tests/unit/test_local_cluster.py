@@ -37,3 +37,17 @@ def test_hosts_are_called_as_the_tutorial_calls_them(simulate: int, names: str, 
     assert names.split() == [each.hosts[0].name for each in found]
     if simulate:
         assert {"PELOTON_SIMULATE"} == {each.task_variables for each in found}
+
+
+def test_no_two_clusters_have_a_port_in_common(tmp_path: Path) -> None:
+    """Their pods are processes of one machine."""
+    settings = LocalSettings(data_dir=tmp_path, more_clusters=("west", "east"))
+    cluster = LocalCluster(settings, lambda part, line: None)
+
+    found = [
+        settings_of(cluster.minicluster_arguments(index, name)) for index, name in enumerate(("", "west", "east"), 1)
+    ]
+
+    ranges = [pair for each in found for host in each.hosts for pair in host.ports]
+    ports = [port for begin, end in ranges for port in range(begin, end + 1)]
+    assert len(ports) == len(set(ports)) > 990

@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-from pathlib import Path
 from typing import Protocol
 
-from services.minicluster.agents import sandboxes
-from services.minicluster.agents.processes import Processes, kill_group
+from services.minicluster.agents.processes import Command, Processes, kill_group
 from services.minicluster.clock import Clock
 from services.minicluster.model import Task
 from services.minicluster.resources import Json
@@ -31,9 +29,12 @@ class Checked(Protocol):
     """A container as its checks see it."""
 
     task: Task
-    directory: Path | None
     killing: bool
     ended: bool
+
+    def command(self, command: Json) -> Command:
+        """A CommandInfo, as a command that runs beside that of the task."""
+        ...
 
     def report_running(self, reason: str, healthy: bool | None = None) -> None:
         """Another update of the running task."""
@@ -47,11 +48,10 @@ class Checked(Protocol):
 class Checks:
     """The asyncio tasks of one container that asks for checks."""
 
-    def __init__(self, container: Checked, environment: dict[str, str], clock: Clock, processes: Processes) -> None:
+    def __init__(self, container: Checked, clock: Clock, processes: Processes) -> None:
         self._container = container
         self._clock = clock
         self._processes = processes
-        self._environment = environment
         info = container.task.info
         self._jobs: list[asyncio.Task[None]] = []
         if "health_check" in info:
@@ -125,18 +125,11 @@ class Checks:
             return None
 
     async def _command(self, command: Json) -> int | None:
-        container = self._container
-        assert container.directory is not None
-        argv, executable = sandboxes.argv(command)
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         pid = self._processes.spawn(
-            argv,
-            executable=executable,
-            cwd=container.directory,
-            environment=self._environment | sandboxes.variables(command),
+            self._container.command(command),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            user=None,
             on_exit=lambda status: None if done.done() else done.set_result(status),
         )
         try:

@@ -8,14 +8,16 @@ import pwd
 import signal
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.minicluster.agents import sandboxes
 from services.minicluster.agents.checks import Checks
-from services.minicluster.agents.images import Images, image_of
-from services.minicluster.agents.processes import Processes, kill_group
+from services.minicluster.agents.images import Images
+from services.minicluster.agents.processes import Command, Processes, kill_group
 from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.agents.sessions import Sessions
+from services.minicluster.agents.task_info import argv_of, image_of, variables_of
 from services.minicluster.agents.task_status import (
     EXECUTOR_TERMINATED,
     KILLED_BEFORE_START,
@@ -60,8 +62,7 @@ class Container:
     def _wait_for_image(self) -> None:
         task = self.task
         waiting = self.runtime.images.use(task.agent.spec.name, image_of(task.info), self._start)
-        if waiting is not None:
-            self._start_timer = waiting
+        self._start_timer = waiting or self._start_timer
 
     def _start(self) -> None:
         task = self.task
@@ -73,7 +74,7 @@ class Container:
         for name in ("stdout", "stderr"):
             (self.directory / name).touch()
         sandboxes.link_volumes(self.runtime.settings.data_dir, task, self.directory)
-        user = self.user(command)
+        user = self._user(command)
         if user is not None:
             try:
                 account = pwd.getpwnam(user)
@@ -105,7 +106,7 @@ class Container:
     def _fail_launch(self, why: str) -> None:
         self._end(by_agent("REASON_CONTAINER_LAUNCH_FAILED", f"Failed to launch container: {why}"))
 
-    def user(self, command: Json) -> str | None:
+    def _user(self, command: Json) -> str | None:
         """The account to run as, None for our own."""
         if not self.runtime.settings.switch_user:
             return None
@@ -113,10 +114,8 @@ class Container:
         return None if not name or name == pwd.getpwuid(os.geteuid()).pw_name else name
 
     def _run(self) -> None:
-        task, runtime = self.task, self.runtime
-        command: Json = task.info.get("command", {})
-        directory, environment = self.surroundings()
-        argv, executable = sandboxes.argv(command)
+        task, runtime, directory = self.task, self.runtime, self.directory
+        assert directory is not None
         failed = False
         with (directory / "stdout").open("ab") as stdout, (directory / "stderr").open("ab") as stderr:
             try:
@@ -125,13 +124,9 @@ class Container:
                 if task.group is None:  # tasks of a group share an executor, which has no process here
                     self.executor_pid = runtime.processes.spawn_executor(task.id, self._executor_exited)
                 self.pid = runtime.processes.spawn(
-                    argv,
-                    executable=executable,
-                    cwd=directory,
-                    environment=environment,
+                    self.command(task.info.get("command", {})),
                     stdout=stdout,
                     stderr=stderr,
-                    user=self.user(command),
                     on_exit=self._exited,
                 )
             except (OSError, ValueError) as error:
@@ -154,13 +149,15 @@ class Container:
         if limit is not None:
             self._later(limit / NANOS_PER_SECOND, self._too_long)
         if "check" in task.info or "health_check" in task.info:
-            self._checks = Checks(self, environment, runtime.clock, runtime.processes)
+            self._checks = Checks(self, runtime.clock, runtime.processes)
 
-    def surroundings(self) -> tuple[Path, dict[str, str]]:
-        """Folder and environment of the processes in it."""
+    def command(self, command: Json) -> Command:
+        """A CommandInfo, as a command in the sandbox and with the environment of the task."""
         assert self.directory is not None
         settings = self.runtime.settings
-        return self.directory, sandboxes.environment(self.task, self.directory, settings.host, settings.pass_env)
+        environment = sandboxes.environment(self.task, self.directory, settings.host, settings.pass_env)
+        argv, executable = argv_of(command)
+        return Command(argv, executable, self.directory, environment | variables_of(command), self._user(command))
 
     def _later(self, seconds: float, function: Callable[..., None], *args: object) -> None:
         self._timers.append(self.runtime.clock.call_later(seconds, function, *args))
@@ -259,29 +256,20 @@ class Container:
         self.runtime.updates.report(task, *ending, healthy=healthy)
 
 
+@dataclass(eq=False)
 class ProcessRuntime:
-    """One agent's containers."""
+    """The containers of one agent, by their ids."""
 
-    def __init__(
-        self,
-        settings: MiniclusterSettings,
-        clock: Clock,
-        updates: StatusUpdates,
-        images: Images,
-        processes: Processes,
-        monitor: UsageMonitor,
-        collector: Collector,
-    ) -> None:
-        self.settings = settings
-        self.clock = clock
-        self.updates = updates
-        self.images = images
-        self.processes = processes
-        self.monitor = monitor
-        self.collector = collector
-        self.containers: dict[str, Container] = {}
-        self.sessions = Sessions(processes)
-        self.closed = False
+    settings: MiniclusterSettings
+    clock: Clock
+    updates: StatusUpdates
+    images: Images
+    processes: Processes
+    monitor: UsageMonitor
+    collector: Collector
+    sessions: Sessions
+    containers: dict[str, Container] = field(default_factory=dict)
+    closed: bool = False
 
     def launch(self, task: Task) -> None:
         container = Container(self, task)

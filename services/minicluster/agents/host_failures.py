@@ -37,7 +37,7 @@ class FailingHosts:
         if agent.gone:
             return
         if not agent.online:
-            # A drill has stopped it, and is the one to start it again.
+            # A drill has stopped it; only a drill starts it again.
             self._wait(agent, failures, number + 1)
             return
         repair_s = self.simulation.repair_s(agent.spec, failures, number)

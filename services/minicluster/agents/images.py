@@ -9,25 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 from services.minicluster.clock import Clock, Timer
 from services.minicluster.resources import Json
 
 IMAGES_MAX = 100
 """On one host."""
-_PLACES = (("docker", "image"), ("mesos", "image", "docker", "name"), ("mesos", "image", "appc", "name"))
-
-
-def image_of(info: Json) -> str:
-    """The image of a TaskInfo; empty when it names none."""
-    for place in _PLACES:
-        found: Any = info.get("container")
-        for key in place:
-            found = found.get(key) if isinstance(found, dict) else None
-        if isinstance(found, str) and found:
-            return found
-    return ""
 
 
 @dataclass

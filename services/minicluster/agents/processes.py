@@ -49,6 +49,17 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+class Command(NamedTuple):
+    """What runs in a process, where and as whom."""
+
+    argv: Sequence[str]
+    executable: str | None
+    folder: Path
+    environment: Mapping[str, str]
+    user: str | None = None
+    """None: as minicluster."""
+
+
 class Processes:
     """Starts processes, reports their exit, and kills their groups; one per minicluster."""
 
@@ -105,14 +116,10 @@ class Processes:
 
     def spawn(
         self,
-        argv: Sequence[str],
+        command: Command,
         *,
-        executable: str | None = None,
-        cwd: Path,
-        environment: Mapping[str, str],
         stdout: IO[bytes] | int,
         stderr: IO[bytes] | int,
-        user: str | None,
         on_exit: Callable[[int], None],
         stdin: int = subprocess.DEVNULL,
         has_terminal: bool = False,
@@ -120,17 +127,17 @@ class Processes:
         """Start in a session of its own; `on_exit` gets the wait status. With `has_terminal` stdin is a terminal, which
         becomes that of the session. Raises OSError when it cannot start."""
         process = subprocess.Popen(
-            list(argv),
-            executable=executable,
-            cwd=cwd,
-            env={**environment, MARK: self._data},
+            list(command.argv),
+            executable=command.executable,
+            cwd=command.folder,
+            env={**command.environment, MARK: self._data},
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
             # Safe: before exec the child makes system calls only, and needs no lock that a thread may hold.
             preexec_fn=_take_terminal if has_terminal else _die_with_parent,
-            user=user,
+            user=command.user,
             umask=TASK_UMASK,
         )
         return self._watch(process, on_exit)

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from services.minicluster.agents.task_info import variables_of
 from services.minicluster.model import Task
 from services.minicluster.resources import Json
 
@@ -82,20 +83,7 @@ def environment(task: Task, directory: Path, address: str, more: Collection[str]
         MESOS_ALLOCATION_ROLE=task.role,
         MESOS_CONTAINER_IP=address,
     )
-    return result | variables(task.info.get("command", {}))
-
-
-def variables(command: Json) -> dict[str, str]:
-    return {entry["name"]: entry.get("value", "") for entry in command.get("environment", {}).get("variables", ())}
-
-
-def argv(command: Json) -> tuple[list[str], str | None]:
-    """(argv, executable): a shell command goes to /bin/sh, otherwise `value` is the file and `arguments` the argv."""
-    value: str = command.get("value", "")
-    if command.get("shell", True):
-        return ["/bin/sh", "-c", value], None
-    arguments = list(command.get("arguments", ()))
-    return (arguments, value) if arguments else ([value], None)
+    return result | variables_of(task.info.get("command", {}))
 
 
 def fetch(uris: list[Json], directory: Path) -> None:

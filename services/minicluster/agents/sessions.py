@@ -16,11 +16,10 @@ import struct
 import termios
 from binascii import a2b_base64, b2a_base64
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from services.minicluster.agents.processes import Processes, kill_group
+from services.minicluster.agents.processes import Command, Processes, kill_group
 from services.minicluster.http.recordio import encode
 from services.minicluster.http.server import EventStream
 from services.minicluster.resources import Json
@@ -75,15 +74,11 @@ class Sessions:
         self,
         session_id: str,
         parent_id: str,
-        argv: list[str],
-        executable: str | None,
-        folder: Path,
-        environment: Mapping[str, str],
-        user: str | None,
+        command: Command,
         terminal: Json | None,
         open_stream: Callable[[], EventStream],
     ) -> None:
-        """Run ``argv``; ``terminal`` is a TTYInfo, None for pipes. Raises Refused before it opens the stream."""
+        """``terminal`` is a TTYInfo, None for pipes. Raises Refused before it opens the stream."""
         if session_id in self.live or session_id in self._statuses:
             raise Refused(f"Container {session_id} exists already")
         if len(self.live) >= SESSIONS_MAX:
@@ -91,10 +86,13 @@ class Sessions:
         ours, theirs = _terminal_pair(terminal) if terminal is not None else _pipes()
         try:
             pid = self._processes.spawn(
-                argv, executable=executable, cwd=folder, environment=environment, stdin=theirs[0], stdout=theirs[1],
-                stderr=theirs[2], user=user, has_terminal=terminal is not None,
+                command,
+                stdin=theirs[0],
+                stdout=theirs[1],
+                stderr=theirs[2],
+                has_terminal=terminal is not None,
                 on_exit=lambda status: self._exited(session_id, status),
-            )  # fmt: skip
+            )
         except (OSError, ValueError) as error:
             for descriptor in set(ours):
                 os.close(descriptor)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import uuid
-from dataclasses import dataclass
 from signal import SIGTERM
 
-from services.minicluster.agents.images import Images, image_of
+from services.minicluster.agents.images import Images
+from services.minicluster.agents.task_info import image_of, labels_of, text_of, variables_of
 from services.minicluster.agents.task_status import (
     EXECUTOR_TERMINATED,
     KILLED_BEFORE_START,
@@ -17,74 +16,11 @@ from services.minicluster.agents.task_status import (
     exit_message,
 )
 from services.minicluster.clock import Clock, Timer
-from services.minicluster.hosts import HostSpec
 from services.minicluster.master.status_updates import StatusUpdates
 from services.minicluster.model import Task, Usage
 from services.minicluster.resources import THOUSAND, Json, scalars
-from services.minicluster.settings import TASK_VARIABLES, MiniclusterSettings
-from services.minicluster.simulation.outcomes import Simulation
-
-_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
-_EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")
-
-
-@dataclass(slots=True)
-class Behaviour:
-    """What a simulated command does: run for `seconds` on this `share` of its cpu and memory, then exit with `code`, or
-    by `signal` if that is not 0."""
-
-    seconds: float
-    code: int
-    share: float = 1.0
-    signal: int = 0
-
-
-def behaviour(command: Json, variables: str = TASK_VARIABLES) -> Behaviour:
-    """A command runs for NAME_SECONDS of its environment, NAME being ``variables``, else for the sum of all `sleep N`.
-    It ends with the code of a final `exit N`, and uses the share NAME_SHARE of what it asks for, else all of it."""
-    text = _text(command)
-    seconds = _number(command, f"{variables}_SECONDS")
-    if seconds is None:
-        seconds = sum(float(found) for found in _SLEEP.findall(text))
-    share = _number(command, f"{variables}_SHARE")
-    found = _EXIT.search(text)
-    return Behaviour(seconds, int(found.group(1)) & 255 if found else 0, 1.0 if share is None else share)
-
-
-def simulated(
-    simulation: Simulation, host: HostSpec, task_id: str, info: Json, variables: str = TASK_VARIABLES
-) -> Behaviour:
-    """What a task does on a host: what its command says, or what a rule of the simulation says instead."""
-    command = info.get("command", {})
-    plan = behaviour(command, variables)
-    text, labels = "", {}
-    if simulation.has_task_rules:
-        text = _text(command)
-        labels = {row["key"]: row.get("value", "") for row in info.get("labels", {}).get("labels", ())}
-    plan.seconds = simulation.run_s(host, task_id, text, labels, plan.seconds)
-    failure = simulation.failure(task_id, text, labels)
-    if failure is not None:
-        rule, share = failure
-        plan.seconds, plan.code, plan.signal = plan.seconds * share, rule.code, rule.signal
-    return plan
-
-
-def _text(command: Json) -> str:
-    words = [command.get("value", "")]
-    if command.get("shell") is False:
-        words.extend(command.get("arguments", ()))
-    return " ".join(words)
-
-
-def _number(command: Json, variable: str) -> float | None:
-    """The last value of the variable if it is a number, at least 0."""
-    for entry in reversed(command.get("environment", {}).get("variables", ())):
-        if entry["name"] == variable:
-            try:
-                return max(0.0, float(entry.get("value", "")))
-            except ValueError:
-                return None
-    return None
+from services.minicluster.settings import MiniclusterSettings
+from services.minicluster.simulation.behaviour import Behaviour, behaviour, simulated
 
 
 class SimulatedTask:
@@ -95,17 +31,15 @@ class SimulatedTask:
     def __init__(self, runtime: SimulatedRuntime, task: Task) -> None:
         self._runtime = runtime
         self._task = task
-        if task.agent.sick:
-            self._plan = Behaviour(0.0, 1)
-        else:
-            self._plan = simulated(runtime.simulation, task.agent.spec, task.id, task.info, runtime.task_variables)
+        self._plan = Behaviour(0.0, 1)  # on a sick host
         self._timer: Timer | None = None
         self._started_s: float | None = None  # None: it waits for its image
 
     def start(self) -> None:
-        waiting = self._runtime.images.use(self._task.agent.spec.name, image_of(self._task.info), self._begin)
-        if waiting is not None:
-            self._timer = waiting
+        info, agent = self._task.info, self._task.agent
+        if not agent.sick:
+            self._plan = self._runtime.behaviour(self._task, info)
+        self._timer = self._runtime.images.use(agent.spec.name, image_of(info), self._begin) or self._timer
 
     def _begin(self) -> None:
         task, clock = self._task, self._runtime.clock
@@ -144,14 +78,21 @@ class SimulatedTask:
 class SimulatedRuntime:
     """Shared by all simulated agents: everything it needs to know is in the task."""
 
-    __slots__ = ("clock", "images", "report", "simulation", "task_variables")
+    __slots__ = ("_simulation", "_task_variables", "clock", "images", "report")
 
     def __init__(self, settings: MiniclusterSettings, clock: Clock, images: Images, updates: StatusUpdates) -> None:
         self.clock = clock
         self.images = images
-        self.simulation = settings.simulation
-        self.task_variables = settings.task_variables
+        self._simulation = settings.simulation
+        self._task_variables = settings.task_variables
         self.report = updates.report
+
+    def behaviour(self, task: Task, info: Json) -> Behaviour:
+        command = info.get("command", {})
+        text = text_of(command)
+        said = behaviour(text, variables_of(command), self._task_variables)
+        labels = labels_of(info) if self._simulation.has_task_rules else {}
+        return simulated(said, self._simulation, task.agent.spec, task.id, text, labels)
 
     def launch(self, task: Task) -> None:
         task.runner = runner = SimulatedTask(self, task)

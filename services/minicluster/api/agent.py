@@ -7,7 +7,6 @@ from binascii import Error as Base64Error
 
 import orjson
 
-from services.minicluster.agents import sandboxes
 from services.minicluster.agents.containers import Container, ProcessRuntime
 from services.minicluster.agents.sessions import Refused, Sessions
 from services.minicluster.api.calls import JSON_TYPE, content_fault
@@ -52,15 +51,11 @@ class AgentApi:
         container = self._parent(chosen)
         if container is None:
             return plain(400, f"Container {chosen['parent']['value']} cannot be found (or is already terminated)")
-        command: Json = body["command"]
-        argv, executable = sandboxes.argv(command)
-        folder, environment = container.surroundings()
-        environment.update(sandboxes.variables(command))
+        terminal = body.get("container", {}).get("tty_info")
         try:
             self._sessions.start(
-                chosen["value"], container.id, argv, executable, folder, environment, container.user(command),
-                body.get("container", {}).get("tty_info"), lambda: _stream(request),
-            )  # fmt: skip
+                chosen["value"], container.id, container.command(body["command"]), terminal, lambda: _stream(request)
+            )
         except Refused as refused:
             return plain(400, str(refused))
         return None

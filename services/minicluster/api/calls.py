@@ -12,7 +12,16 @@ JSON_TYPE = "application/json"
 PROTOBUF_TYPE = "application/x-protobuf"
 
 
-def parse_json(body: bytes, message: str) -> Json | str:
+def read_call(request: Request, message: str) -> Json | Response:
+    """The call, or the refusal of a request that has none of this message."""
+    fault = content_fault(request)
+    if fault is not None:
+        return fault
+    call = _parsed(request.body, message)
+    return plain(400, call) if isinstance(call, str) else call
+
+
+def _parsed(body: bytes, message: str) -> Json | str:
     """The call as a dict, or the text of the 400."""
     try:
         value = orjson.loads(body)

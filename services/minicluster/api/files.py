@@ -17,6 +17,7 @@ from services.minicluster.resources import Json
 # The largest piece one /files/read answers, as in Mesos (16 pages of memory).
 READ_MAX = 16 * 4096
 DOWNLOAD_MAX = 1024 * 1024 * 1024
+_NO_FILE = Response(404, b"", (("Content-Type", TEXT),))
 
 
 class Files:
@@ -28,7 +29,7 @@ class Files:
 
     def handle(self, request: Request) -> Response:
         query = {key: values[-1] for key, values in parse_qs(request.query, keep_blank_values=True).items()}
-        name = request.path.rsplit("/", 1)[-1].removesuffix(".json")
+        name = request.path.rsplit("/", 1)[-1]
         given = query.get("path")
         if not given:
             return plain(400, "Expecting 'path=value' in query.\n")
@@ -36,14 +37,16 @@ class Files:
             return plain(400, "A path has no NUL bytes.\n")
         path = self._resolve(given)
         if path is None or not path.exists():
-            return Response(404, b"", (("Content-Type", TEXT),))
-        if name == "browse":
-            return self._browse(path, given)
-        if name == "read":
-            return self._read(path, query)
-        if name == "download":
-            return self._download(path)
-        return Response(404, b"", (("Content-Type", TEXT),))
+            return _NO_FILE
+        match name:
+            case "browse":
+                return self._browse(path, given)
+            case "read":
+                return self._read(path, query)
+            case "download":
+                return self._download(path)
+            case _:
+                return _NO_FILE
 
     def _resolve(self, given: str) -> Path | None:
         """The real path, or None when it leaves the agent's directory."""
@@ -59,9 +62,9 @@ class Files:
 
     def _browse(self, path: Path, given: str) -> Response:
         if not path.is_dir():
-            return Response(404, b"", (("Content-Type", TEXT),))
-        rows = [_row(entry, f"{given.rstrip('/')}/{entry.name}") for entry in sorted(os.scandir(path), key=_name)]
-        return json_page(orjson.dumps(rows))
+            return _NO_FILE
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+        return json_page(orjson.dumps([_row(entry, f"{given.rstrip('/')}/{entry.name}") for entry in entries]))
 
     def _read(self, path: Path, query: dict[str, str]) -> Response:
         if path.is_dir():
@@ -73,7 +76,7 @@ class Files:
             return plain(400, "Failed to parse offset or length.\n")
         size = path.stat().st_size
         if offset < 0:
-            # How a client learns the size.
+            # Tells the client the size.
             return json_page(orjson.dumps({"data": "", "offset": size}))
         length = READ_MAX if length < 0 else min(length, READ_MAX)
         with path.open("rb") as file:
@@ -91,10 +94,6 @@ class Files:
             ("Content-Type", "application/octet-stream"),
         )
         return Response(200, path.read_bytes(), headers)
-
-
-def _name(entry: os.DirEntry[str]) -> str:
-    return entry.name
 
 
 def _row(entry: os.DirEntry[str], shown: str) -> Json:

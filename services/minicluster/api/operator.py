@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from services.minicluster.api import v0_state, v1_views
-from services.minicluster.api.calls import accepts_json, content_fault, parse_json
+from services.minicluster.api.calls import accepts_json, read_call
 from services.minicluster.api.operator_events import OperatorEvents
 from services.minicluster.http.server import TEXT, Request, Response, json_response, plain
 from services.minicluster.master.master import Master
@@ -65,12 +65,9 @@ class OperatorApi:
         }
 
     def handle(self, request: Request) -> Response | None:
-        fault = content_fault(request)
-        if fault is not None:
-            return fault
-        call = parse_json(request.body, "MasterCall")
-        if isinstance(call, str):
-            return plain(400, call)
+        call = read_call(request, "MasterCall")
+        if isinstance(call, Response):
+            return call
         type_ = call.get("type")
         if type_ is None:
             return plain(400, _PREFIX + "Expecting 'type' to be present")

@@ -31,7 +31,7 @@ CUT_MAX = 10
 
 class OwnPages:
     def __init__(self, token: str, registry: Registry, drills: Drills, images: Images, collector: Collector) -> None:
-        """``token``: what callers of drills and those that remove sandboxes show; empty: nothing."""
+        """``token``: that of calls for drills and for the removal of sandboxes; empty: they need none."""
         self._token = token
         self._registry = registry
         self._drills = drills
@@ -75,7 +75,7 @@ class OwnPages:
             )
 
     def _prefetch(self, body: Json) -> Json:
-        """The hosts begin to fetch the images; answers at once with how often each outcome is."""
+        """Starts the downloads; answers with the number of images on hosts by outcome."""
         rows = body.get("images")
         if not isinstance(rows, list) or not all(_names_image_and_hosts(row) for row in rows):
             raise Refused(400, 'Expected {"images": [{"image": NAME, "hosts": [NAME, ...]}, ...]}')

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import orjson
 
-from services.minicluster.api.calls import JSON_TYPE, PROTOBUF_TYPE, accepts_json, content_fault, parse_json
+from services.minicluster.api.calls import JSON_TYPE, PROTOBUF_TYPE, accepts_json, read_call
 from services.minicluster.http.server import EventStream, Request, Response, accepted, plain
 from services.minicluster.master.master import Master
 from services.minicluster.model import Framework
@@ -78,12 +78,9 @@ class SchedulerApi:
         return self._updates.acknowledge(task, body["uuid"])
 
     def _handle(self, request: Request) -> Response | bytes | None:
-        fault = content_fault(request)
-        if fault is not None:
-            return fault
-        call = parse_json(request.body, "Call")
-        if isinstance(call, str):
-            return plain(400, call)
+        call = read_call(request, "Call")
+        if isinstance(call, Response):
+            return call
         text = _call_fault(call)
         if text is not None:
             return plain(400, _PREFIX + text)
@@ -109,7 +106,7 @@ class SchedulerApi:
                 f"associated with framework ID {framework.id}",
             )
         if type_ not in self._calls:
-            # The real master aborts on UNKNOWN; that is the one thing not to copy.
+            # The real master aborts on UNKNOWN; minicluster does not.
             return plain(501, "501 Not Implemented.")
         text = self._calls[type_](framework, call.get(type_.lower(), {}))
         if text is not None:

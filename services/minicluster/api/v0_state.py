@@ -51,7 +51,7 @@ _DEFAULT_FLAGS = {
 
 
 def flags(registry: Registry, settings: MiniclusterSettings) -> Json:
-    """What a real master with default flags says, with our values where they mean something here."""
+    """Those of a real master with default flags, with our values where minicluster has the setting."""
     return {
         **_DEFAULT_FLAGS,
         "agent_ping_timeout": f"{settings.agent_timeout_s / 5:g}secs",

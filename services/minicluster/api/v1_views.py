@@ -107,11 +107,13 @@ def tasks(registry: Registry) -> Json:
 
 def used(agent: Agent) -> dict[str, Resources]:
     """Resources of unfinished tasks and executors on the agent, by role."""
+    if not agent.tasks and not agent.executors:
+        return {}  # most of many agents
     return _sums((*(item for item in agent.all_tasks if not item.released), *agent.all_executors))
 
 
 def offered(agent: Agent) -> dict[str, Resources]:
-    return _sums(agent.all_offers)
+    return _sums(agent.offers.values()) if agent.offers else {}
 
 
 def _sums(items: Iterable[Task | Executor | Offer]) -> dict[str, Resources]:

@@ -15,8 +15,8 @@ DEFAULT_REFUSE_S = 5.0
 
 
 def sees(framework: Framework, role: str, host: HostSpec) -> bool:
-    """Hosts with gpus are hidden from frameworks without that capability, others from those whose constraints say so.
-    A role without constraints sees every host; else all constraints of any group must hold."""
+    """A framework without the capability GPU_RESOURCES sees no host with gpus. With constraints for the role it sees
+    the hosts that fulfil all constraints of at least one group."""
     if host.gpus and "GPU_RESOURCES" not in framework.capabilities:
         return False
     if framework.constraints is None:

@@ -32,7 +32,7 @@ class Conversion:
 
 
 def convert(type_: str, body: Json, role: str | None, roles: tuple[str, ...] | None, agent: Agent) -> Conversion:
-    """`roles` is None for the operator, who is in every role. Raises Refused."""
+    """`roles` are those of the framework, None for the operator, who may use every role. Raises Refused."""
     if type_ == "GROW_VOLUME":
         return _grow(body, role)
     rows = body.get("resources" if type_.endswith("RESERVE") else "volumes", [])
@@ -107,7 +107,7 @@ def _grow(body: Json, role: str | None) -> Conversion:
         raise Refused("Not a persistent volume: Missing 'persistence'")
     source, extra, _ = parse_one(body["addition"])
     conversion.turn(source, volume, extra, allocated)
-    # The volume itself must be there as it is named.
+    # The volume itself must exist with this size.
     add_to(conversion.taken, {volume: value})
     add_to(conversion.given, {volume: value})
     return conversion

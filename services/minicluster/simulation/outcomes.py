@@ -1,7 +1,7 @@
 """Run times, failures and downloads on simulated hosts: pure functions of the seed and of names.
 
-A host is known by its name, a task by its id (job, instance and run), an image on a host by both names: a second run
-with the same seed and names has the same outcome, in whatever order things happen.
+A draw depends on the name of a host, the id of a task (job, instance and run), or the names of an image and its host.
+Another run with the same seed and names has the same outcome, in whatever order things happen.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HOST_UP_MIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class HostFailures:
-    """A host fails again and again: so long after it came up, for so long."""
+    """A host fails again and again: `every_s` after it came up, for `repair_s`."""
 
     every_s: Distribution
     repair_s: Distribution
@@ -30,13 +30,13 @@ class HostFailures:
 
 @dataclass(frozen=True, slots=True)
 class HostClass:
-    """Equal hosts: `count` of them, or else a part of the rest in proportion to `share`."""
+    """Equal hosts: `count` of them, or else their `share` of the hosts that the counts leave."""
 
     name: str
     spec: HostSpec
     count: int | None = None
     share: float = 1.0
-    # Dealt out in turns: host n has the n-th value, and after the last the first again.
+    # Host n has the n-th value of each; after the last one comes the first again.
     attributes: tuple[tuple[str, tuple[str | float, ...]], ...] = ()
     slow: Distribution = ONE
     bandwidth_mb_s: float | None = None
@@ -56,7 +56,7 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """`seconds` in place of what the command says, and all of it so many `times`."""
+    """`seconds` instead of what the command says, and the product with `times`."""
 
     when: When = When()
     seconds: Distribution | None = None
@@ -65,7 +65,7 @@ class RunTime:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a task that fails ends with: an exit code, or a signal if that is not 0, after a share of its run time."""
+    """A task fails with an exit code, or with a signal if that is not 0, `at` a share of its run time."""
 
     when: When = When()
     probability: float = 0.0
@@ -113,15 +113,15 @@ class Simulation:
             turns: dict[tuple[int, ...], Labels | Mapping[str, str | float]] = {}
             for number, named in enumerate(islice(names, size)):
                 turn = tuple(number % len(values) for _, values in row.attributes)
-                # Hosts with the same attributes share them: there may be many hosts.
-                dealt = turns.setdefault(
+                # Hosts with the same attributes share one dict: there may be many hosts.
+                values_of_turn = turns.setdefault(
                     turn, {key: values[at] for (key, values), at in zip(row.attributes, turn, strict=True)}
                 )
-                found.append(replace(row.spec, name=named.name, attributes=dealt, group=row.name))
+                found.append(replace(row.spec, name=named.name, attributes=values_of_turn, group=row.name))
         return tuple(found)
 
     def steady_count(self, count: int) -> int:
-        """So many of ``count`` hosts never fail."""
+        """How many of ``count`` hosts never fail."""
         if not self.hosts:
             return count
         sizes = class_sizes(self.hosts, count)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.minicluster.command import settings_of
 from services.minicluster.hosts import (
     DEFAULT_PORTS,
     HostSpec,
@@ -119,22 +117,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_hosts(tmp_path / "none.yaml")
 
 
-def test_clusters_on_one_machine_share_its_ports_and_no_names() -> None:
-    """Together they have the ports of one, each a part of its own."""
-    all_hosts = [*default_hosts(share=(1, 2)), *default_hosts("b-", (2, 2))]
-    ports = [port for host in all_hosts for begin, end in host.ports for port in range(begin, end + 1)]
+def test_clusters_on_one_machine_have_ports_and_names_of_their_own() -> None:
+    """By the range and the prefix that each is given."""
+    (first, *_), (second, *_) = default_hosts(among=range(500, 800)), default_hosts("b-", range(800, 1100))
 
-    assert 6 == len({host.name for host in all_hosts})
-    assert "b-agent0" == all_hosts[3].name
-    assert len(ports) == len(set(ports)) > 990
-    assert set(ports) <= set(DEFAULT_PORTS)
+    assert [("agent0", ((500, 599),)), ("b-agent0", ((800, 899),))] == [
+        (host.name, host.ports) for host in (first, second)
+    ]
     assert ["b-sim-00000", "b-sim-00001"] == [host.name for host in simulated_hosts(2, "b-")]
-
-
-@pytest.mark.parametrize("share", ["0/2", "3/2", "1", "a/b"])
-def test_a_share_that_is_none_is_refused(share: str, tmp_path: Path) -> None:
-    """The I-th of N parts."""
-    with pytest.raises(click.UsageError, match=f"want I/N with I from 1 to N, got '{share}'"):
-        settings_of(["--data", str(tmp_path), "--share", share])
-    found = settings_of(["--data", str(tmp_path), "--share", "2/2", "--prefix", "b-"]).hosts
-    assert default_hosts("b-", (2, 2)) == found

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.minicluster.agents.simulated_tasks import behaviour
+from services.minicluster.agents.task_info import text_of, variables_of
+from services.minicluster.simulation.behaviour import behaviour
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, request, scalar, task_info
 
@@ -27,7 +28,7 @@ from tests.unit.minicluster.scheduler import WAIT_S, request, scalar, task_info
 )
 def test_a_command_is_its_sleeps_and_its_exit(command: dict[str, Any], expected: tuple[float, int]) -> None:
     """The variable wins over the sleeps; the code is that of a final exit."""
-    plan = behaviour(command)
+    plan = behaviour(text_of(command), variables_of(command))
 
     assert expected == (plan.seconds, plan.code)
 
@@ -35,9 +36,8 @@ def test_a_command_is_its_sleeps_and_its_exit(command: dict[str, Any], expected:
 def test_the_names_of_the_variables_can_be_others() -> None:
     """Of the one that says how long, and of the one that says how much; those of the usual names say nothing then."""
     rows = [("X_SECONDS", "3"), ("X_SHARE", "0.2"), ("SIMULATE_SECONDS", "7"), ("SIMULATE_SHARE", "0.9")]
-    command = {"environment": {"variables": [{"name": name, "value": value} for name, value in rows]}}
 
-    plans = [behaviour(command, "X"), behaviour(command)]
+    plans = [behaviour("", dict(rows), "X"), behaviour("", dict(rows))]
 
     assert [(3.0, 0.2), (7.0, 0.9)] == [(plan.seconds, plan.share) for plan in plans]
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.minicluster.agents.host_failures import FailingHosts
-from services.minicluster.agents.simulated_tasks import simulated
+from services.minicluster.agents.task_info import labels_of, text_of, variables_of
 from services.minicluster.hosts import HostSpec
+from services.minicluster.simulation import behaviour
 from services.minicluster.simulation.description import load_simulation
 from services.minicluster.simulation.distributions import Distribution, Exponential, Fixed, Lognormal, Uniform, unit
 from services.minicluster.simulation.outcomes import (
@@ -40,6 +41,13 @@ distributions: st.SearchStrategy[Distribution] = st.one_of(
     st.builds(Exponential, st.floats(1e-6, 1e6), amounts),
     st.builds(Lognormal, st.floats(1e-6, 1e6), st.floats(0, 10), amounts),
 )
+
+
+def simulated(simulation: Simulation, host: HostSpec, task_id: str, task: dict[str, Any]) -> behaviour.Behaviour:
+    command = task["command"]
+    text = text_of(command)
+    said = behaviour.behaviour(text, variables_of(command))
+    return behaviour.simulated(said, simulation, host, task_id, text, labels_of(task))
 
 
 @given(distributions, st.integers(), st.text(), st.text())

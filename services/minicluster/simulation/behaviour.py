@@ -1,0 +1,56 @@
+"""What a simulated task does: how long it runs, what it uses and how it ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from services.minicluster.hosts import HostSpec
+from services.minicluster.simulation.outcomes import Labels, Simulation
+
+TASK_VARIABLES = "SIMULATE"
+_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
+_EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")
+
+
+@dataclass(slots=True)
+class Behaviour:
+    """It runs for `seconds` on this `share` of its cpu and memory, then exits with `code`, or by `signal` if that is
+    not 0."""
+
+    seconds: float
+    code: int
+    share: float = 1.0
+    signal: int = 0
+
+
+def behaviour(text: str, environment: Mapping[str, str], variables: str = TASK_VARIABLES) -> Behaviour:
+    """A command runs for NAME_SECONDS of its environment, NAME being ``variables``, else for the sum of all `sleep N`.
+    It ends with the code of a final `exit N`, and uses the share NAME_SHARE of what it asks for, else all of it."""
+    seconds = _number(environment.get(f"{variables}_SECONDS"))
+    if seconds is None:
+        seconds = sum(float(found) for found in _SLEEP.findall(text))
+    share = _number(environment.get(f"{variables}_SHARE"))
+    found = _EXIT.search(text)
+    return Behaviour(seconds, int(found.group(1)) & 255 if found else 0, 1.0 if share is None else share)
+
+
+def simulated(
+    said: Behaviour, simulation: Simulation, host: HostSpec, task_id: str, text: str, labels: Labels
+) -> Behaviour:
+    """What a task does on a host: what its command ``said``, or what a rule of the simulation says instead."""
+    seconds = simulation.run_s(host, task_id, text, labels, said.seconds)
+    failure = simulation.failure(task_id, text, labels)
+    if failure is None:
+        return replace(said, seconds=seconds)
+    rule, share = failure
+    return Behaviour(seconds * share, rule.code, said.share, rule.signal)
+
+
+def _number(text: str | None) -> float | None:
+    """At least 0; None for what is no number."""
+    try:
+        return None if text is None else max(0.0, float(text))
+    except ValueError:
+        return None
