@@ -17,7 +17,7 @@ from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS
 from services.resmgr import pool_rules
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.records import PooledJobs, PoolRecords
+from services.resmgr.records import JobRecords, PoolRecords
 from services.resmgr.state import ResmgrState
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class _Refused(PelotonError):
 class PoolService:
     """One asynchronous method per RPC, under the RPC's name."""
 
-    def __init__(self, loop: AdmissionLoop, pools: PoolRecords, jobs: PooledJobs) -> None:
+    def __init__(self, loop: AdmissionLoop, pools: PoolRecords, jobs: JobRecords) -> None:
         self._loop = loop
         self._pools, self._jobs = pools, jobs
         self._configs: dict[RespoolId, pb.ResourcePoolConfig] = {}

@@ -72,11 +72,9 @@ class ShapeRecords(Protocol):
         ...
 
 
-class QueuedJobs(Protocol):
+class JobRecords(Protocol):
     def get(self, job_id: JobId) -> JobRecord | None: ...
 
-
-class PooledJobs(Protocol):
     def active_in_pool(self, respool_id: RespoolId, limit: int) -> Sequence[JobId]:
         """Jobs of a pool that have not ended."""
         ...
@@ -137,7 +135,7 @@ class LoopRecords(MemoryRecords, Protocol):
     """Those of the admission loop."""
 
     @property
-    def jobs(self) -> QueuedJobs: ...
+    def jobs(self) -> JobRecords: ...
     @property
     def watch_log(self) -> LogTrimmer: ...
 

@@ -9,7 +9,7 @@ from peloton.lifecycle import rollout
 from peloton.lifecycle.images import PrefetchCandidate, to_fetch
 from peloton.model.ids import Hostname
 from peloton.model.update import UpdateRecord
-from services.storage.jobs.configs import read_facts
+from services.storage.jobs.configs import facts_of
 from services.storage.pods.scope import Chosen, within
 from services.storage.tables import JOB, POD
 from services.storage.updates import instances
@@ -28,24 +28,10 @@ def next_images(conn: sa.Connection, update: UpdateRecord, pods: rollout.Pods) -
     coming = rollout.coming_back(update, pods)
     if not coming:
         return {}
-    job_id, span = update.job_id, (min(coming), max(coming))
-    versions = {update.config_version, *(pods[i].config_version for i in coming)}
-    facts = {version: read_facts(conn, job_id, version, span) for version in versions}
-
-    def image(instance: int, version: int) -> str:
-        default, overridden = facts[version]
-        found = overridden.get(instance, default)
-        return "" if found is None else found.image
-
+    job_id = update.job_id
+    now = facts_of(conn, job_id, {i: pods[i].config_version for i in coming})
+    then = facts_of(conn, job_id, dict.fromkeys(coming, update.config_version))
     query = sa.select(POD.c.instance_id, POD.c.state, POD.c.host, POD.c.desired_host)
-    rows = {row.instance_id: row for row in conn.execute(query.where(within(conn, Chosen(job_id, coming))))}
-    return to_fetch(
-        PrefetchCandidate(
-            POD_STATES[rows[i].state],
-            rows[i].host,
-            rows[i].desired_host,
-            image(i, pods[i].config_version),
-            image(i, update.config_version),
-        )
-        for i in coming
-    )
+    rows = conn.execute(query.where(within(conn, Chosen(job_id, coming))))
+    by_instance = {i: (POD_STATES[state], host, desired_host) for i, state, host, desired_host in rows}
+    return to_fetch(PrefetchCandidate(*by_instance[i], now[i].image, then[i].image) for i in coming)

@@ -3,7 +3,7 @@ changes the pods it decided on. The job's own workflow then ends, queues, places
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from peloton.lifecycle.pod_machine import Event
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodRecord, PodState, Termination, TerminationReason
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
-from services.storage.jobs.configs import copy_config, read_config_with_instances, read_facts
+from services.storage.jobs.configs import copy_config, facts_of, read_config_with_instances
 from services.storage.jobs.rows import hold_job
 from services.storage.pods.creation import insert_service_pods, set_facts
 from services.storage.pods.scope import Chosen
@@ -116,7 +116,8 @@ def _apply(conn: sa.Connection, job: JobRecord, step: rollout.Step, now_ns: int)
         fire(conn, Chosen(job.job_id, step.remove), Event.REMOVE, now_ns, version=update.config_version)
     if not step.change:
         return
-    _take_facts(conn, job.job_id, update.config_version, step.change, now_ns)
+    facts = facts_of(conn, job.job_id, dict.fromkeys(step.change, update.config_version))
+    set_facts(conn, job.job_id, facts, now_ns)
     is_back = update.state is UpdateState.ROLLING_BACKWARD
     words = {"message": ROLLED_BACK if is_back else _MESSAGES[update.type], "version": update.config_version}
     scope = Chosen(job.job_id, step.change)
@@ -129,12 +130,6 @@ def _apply(conn: sa.Connection, job: JobRecord, step: rollout.Step, now_ns: int)
             fire(conn, scope, Event.UPDATE_START, now_ns, **words)
         case UpdateType.STOP:
             fire(conn, scope, Event.UPDATE_STOP, now_ns, **words)
-
-
-def _take_facts(conn: sa.Connection, job_id: str, version: int, chosen: Sequence[int], now_ns: int) -> None:
-    default, overridden = read_facts(conn, job_id, version, (min(chosen), max(chosen)))
-    assert default is not None, f"job {job_id} has no configuration {version}"
-    set_facts(conn, job_id, {i: overridden.get(i, default) for i in chosen}, now_ns)
 
 
 def _replace(
