@@ -173,7 +173,10 @@ class All(Condition):
         return True
 
     def judge(self, leaf: Callable[[Condition], bool]) -> bool:
-        return all(part.judge(leaf) for part in self.parts)
+        for part in self.parts:  # noqa: SIM110
+            if not part.judge(leaf):
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)

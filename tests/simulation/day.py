@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -18,10 +18,10 @@ from peloton.api.convert_pool import pool_spec
 from peloton.errors import InvalidArgument
 from peloton.lifecycle.reason_text import placement_text, queue_text
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
-from peloton.model.host import ReadyGang
-from peloton.model.ids import JobId, PodId
+from peloton.model.host import PlacementBatch, ReadyGang
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobState
-from peloton.model.pod import TERMINAL, PodState, PodStatus
+from peloton.model.pod import PodState, PodStatus
 from peloton.scheduling.explain import waits
 from peloton.scheduling.placement import place
 from services.resmgr.explain.dry_run import plan_now
@@ -228,20 +228,12 @@ class Day:
         if (job := self.records.jobs.get(job_id)) is None:
             return
         self.counts.kills += 1
-        count = len(job.pods)
+        storage, now_ns, count = self.records.storage, self._now_ns(), len(job.pods)
         if luck < 0.5:
-            job.record = replace(job.record, goal=JobState.KILLED)
-            instances = range(count)
+            storage.jobs.set_goal(job_id, JobState.KILLED, now_ns)
         else:
             start = round(luck * (count - 1))
-            instances = range(start // 2, start + 1)
-        size = job.record.gang_size
-        if size > 1 and any(i < size for i in instances):  # who stops a member stops the gang
-            instances = range(max(size, instances.stop))
-        alive = [i for i in instances if i in job.due or job.pods[i].state not in TERMINAL]
-        for pod_id in self.records.want_killed(job, alive):
-            self.after(self.random.choice([5, 5, 30]), self._report, pod_id, PodState.KILLED)
-        self.resmgr.kill_queued(job_id)
+            storage.pods.set_goals(job_id, [(start // 2, start + 1 - start // 2)], PodState.KILLED, now_ns, "by a user")
         self._turns[job_id] = None
 
     def _lose_hosts(self, first: int, count: int) -> None:
@@ -286,9 +278,6 @@ class Day:
         plan, jobs = self.resmgr.cycle()
         self.counts.admitted_pods += sum(c.gang_count * c.run.gang_size for c in plan.admission.admitted)
         self._turns.update(dict.fromkeys(jobs))
-        for pod_id in self.resmgr.leaving:
-            self.after(self.random.choice([5, 5, 30]), self._report, pod_id, PodState.KILLED)
-        self.resmgr.leaving.clear()
         self.counts.evicted_pods, self.counts.requeued_pods = self.resmgr.evicted_pods, self.resmgr.requeued_pods
 
     # -- one turn of a job's workflow -------------------------------------------------------------------------------
@@ -299,16 +288,19 @@ class Day:
             for job_id in turns:
                 job = self.records.jobs.get(job_id)
                 if job is not None:
-                    self._share_fate(job)
-                    if self.records.settle(job):
-                        self.resmgr.enqueue(job)
-                    if job.members[PodState.READY] and job_id not in self._searching:
-                        self._place(job)
+                    self._take_turn(job)
 
-    def _share_fate(self, job: Job) -> None:
-        for pod_id in self.records.share_fate(job):
-            self.after(self.random.choice([5, 5, 30]), self._report, pod_id, PodState.KILLED)
-        self.resmgr.kill_queued(job.record.job_id)
+    def _take_turn(self, job: Job) -> None:
+        progress = self.records.settle(job)
+        if progress.kill_count:
+            self.resmgr.kill_queued(job.record.job_id)
+            for pod_id in self.records.kill_running(job):
+                self.after(self.random.choice([5, 5, 30]), self._report, pod_id, PodState.KILLED)
+            progress = self.records.settle(job)
+        if progress.admit_count:
+            self.resmgr.enqueue(job)
+        if job.members[PodState.READY] and job.record.job_id not in self._searching:
+            self._place(job)
 
     def _place(self, job: Job) -> None:
         """Lease, place and launch; what finds no host tries again later."""
@@ -319,12 +311,9 @@ class Day:
             alike = [gang for gang in gangs if gang.shape == shape]
             lease = self.hosts.lease(shape, sum(len(gang.pods) for gang in alike))
             batch = place(job.record.job_id, alike, lease)
-            for placement in batch.placements:
-                for pod in placement.pods:
-                    self._launch(job, pod.instance_id, placement.hostname)
-            launched += batch.placed_count
+            launched += self._launch(job, batch)
             if batch.unplaced_count:
-                for delay_s in self.resmgr.found_no_host(job, batch):
+                for delay_s in self.resmgr.found_no_host(job, alike, batch):
                     self.after(delay_s, self.resmgr.look_again)
         self._watch_gangs(job, gangs)
         if launched == wanted:
@@ -339,21 +328,29 @@ class Day:
         self._searching.discard(job_id)
         self._turns[job_id] = None
 
-    def _launch(self, job: Job, instance_id: int, hostname: Any) -> None:
-        pod = replace(job.pods[instance_id], state=PodState.LAUNCHED, host=hostname, agent_id=hostname)
-        self.records.put(job, pod)
-        self.hosts.put(hostname, pod.pod_id, job.shape(instance_id))
+    def _launch(self, job: Job, batch: PlacementBatch) -> int:
+        placed = [(pod, one.hostname) for one in batch.placements for pod in one.pods]
+        rows = [(pod.instance_id, pod.run_id, host, host, {}) for pod, host in placed]
+        launched = self.records.storage.host_pods.mark_launched(job.record.job_id, rows, self._now_ns())
+        for pod, host in placed:
+            if pod.instance_id in launched:
+                self._run(job, PodId(job.record.job_id, pod.instance_id, pod.run_id), host)
+        return len(launched)
+
+    def _run(self, job: Job, pod_id: PodId, hostname: Hostname) -> None:
+        """What becomes of a pod that was launched."""
+        self.hosts.put(hostname, pod_id, job.shape(pod_id.instance_id))
         self.counts.launched += 1
-        self.figures.launched(job.plan, self.now_s - (job.queued_s[instance_id] - START_S))
+        self.figures.launched(job.plan, self.now_s - (job.queued_s[pod_id.instance_id] - START_S))
         if self.random.random() < self.chances.rejects_per_launch:
             self.counts.rejected += 1
-            self.after(0, self._report, pod.pod_id, PodState.LOST, REASON_LAUNCH_REFUSED)
+            self.after(0, self._report, pod_id, PodState.LOST, REASON_LAUNCH_REFUSED)
             return
         start_s = self.size.step_s * job.random.randint(1, LAUNCH_STEPS_MAX)
         run_s = min(job.random.lognormvariate(0, RUN_SIGMA) * job.plan.median_s, RUN_MAX_S)
         ending = PodState.FAILED if job.random.random() < self.chances.fails_per_run else PodState.SUCCEEDED
-        self.after(start_s, self._report, pod.pod_id, PodState.RUNNING)
-        self.after(start_s + run_s, self._report, pod.pod_id, ending)
+        self.after(start_s, self._report, pod_id, PodState.RUNNING)
+        self.after(start_s + run_s, self._report, pod_id, ending)
 
     def _watch_gangs(self, job: Job, gangs: list[ReadyGang]) -> None:
         """Gangs are launched whole, and when their launch is over they run whole."""
@@ -375,18 +372,19 @@ class Day:
         if state is not PodState.LOST and not self._is_on_host(host, pod_id):
             return  # its host is gone
         outcome = self.records.report(PodStatus(pod_id, state, self._now_ns(), reason=reason))
-        if outcome is not None and outcome.ended:
+        if outcome.ended:
             self.counts.failed_pods += state is PodState.FAILED
-            self.hosts.drop(outcome.pod.host, pod_id)
+            assert host is not None
+            self.hosts.drop(host, pod_id)
             self._turns[pod_id.job_id] = None
 
-    def _is_on_host(self, host: Any, pod_id: PodId) -> bool:
+    def _is_on_host(self, host: Hostname | None, pod_id: PodId) -> bool:
         return host is not None and pod_id in self.hosts.pods[self.hosts.row[host]]
 
-    def _host_of(self, pod_id: PodId) -> Any:
+    def _host_of(self, pod_id: PodId) -> Hostname | None:
         job = self.records.jobs.get(pod_id.job_id)
         pod = job.pods[pod_id.instance_id] if job else None
-        return pod.host if pod is not None and pod.run_id == pod_id.run_id and pod.host else None
+        return Hostname(pod.host) if pod is not None and pod.run_id == pod_id.run_id and pod.host else None
 
     def _sample(self) -> None:
         self.figures.sample(self.resmgr.state, self.hosts)

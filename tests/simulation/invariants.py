@@ -90,15 +90,15 @@ def check_held_back(records: Records, admission: Admission) -> None:
 
 
 def _is_held_back(records: Records, run: GangRun) -> bool:
-    held_until_ns = records.jobs[run.job_id].held_until_ns
+    rows = records.jobs[run.job_id].pods
     pods = range(run.start, run.start + run.pod_count)
-    return bool(held_until_ns) and any(held_until_ns.get(i, 0) > records.clock_ns for i in pods)
+    return any(rows[i].held_until_ns > records.clock_ns for i in pods)
 
 
 def _place(records: Records, run: GangRun) -> tuple[int, int, int]:
     """Where the rows say that a run stands: priority, then the order of arrival."""
     job = records.jobs[run.job_id]
-    return (-job.record.sla.priority, job.queue_seq[run.start], run.start)
+    return (-job.record.sla.priority, job.pods[run.start].queue_seq, run.start)
 
 
 def check_falls_only(old: Ints, new: Ints) -> None:
@@ -112,7 +112,7 @@ def check_gang(job: Job) -> None:
     """Of a gang, all members have been launched or none has; members that are to end do not count."""
     size = job.record.gang_size
     if size > 1:
-        members = [pod for pod in job.pods[:size] if pod.goal is not PodState.KILLED]
+        members = [pod for i, pod in job.pods.items() if i < size and pod.goal is not PodState.KILLED]
         held_back = sum(pod.run_id == 1 and pod.state in UNLAUNCHED for pod in members)
         if held_back not in (0, len(members)) and len(members) == size:
             raise Broken(f"{held_back} of {size} members of the gang of {job.record.name} were not launched")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from peloton.model.host import PlacementBatch
-from peloton.model.ids import JobId, PodId
+from peloton.lifecycle.in_vain import in_vain, least_hold_s
+from peloton.model.host import PlacementBatch, ReadyGang
+from peloton.model.ids import JobId
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
@@ -19,52 +20,58 @@ from services.resmgr.preemption import PreemptionRounds, evictable, jobs_to_evic
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
-from tests.simulation import evictions, invariants, vain
+from tests.simulation import evictions, invariants
 from tests.simulation.invariants import Broken, books_of
 from tests.simulation.records import Job, Records
 from tests.unit.resmgr.world import facts
 
 LOOP = LoopSettings()
+PLACEMENT_S = 600.0
 
 
 class SimulatedResmgr:
     def __init__(self, records: Records, capacity: tuple[Resources, Resources]) -> None:
-        self.records = records
-        self.state: ResmgrState = rebuild(records)
+        self.records, self._admission = records, records.storage.admission
+        self.state: ResmgrState = rebuild(records.storage)
         self.state.set_capacity(*capacity)
         self.is_dirty = True
         self.requeued_pods = self.ended_pods = 0
         self.cycles = self.restarts = self.evicted_pods = self.evicted_most = self.evicting_rounds = 0
         self._clock_s = lambda: records.clock_ns / 1e9
         self._rounds = PreemptionRounds(LOOP.preemption_period_s, LOOP.sustained_over_count, self._clock_s)
-        self.leaving: list[PodId] = []  # pods on hosts that the last cycle evicted
         self._books = books_of(records, self.state)
 
     def enqueue(self, job: Job) -> int:
         """Queue what may be queued; returns how many pods."""
         job_id, queue_seq = job.record.job_id, self.state.next_seq
         self.state.check_queue(job.record)
-        ranges = self.records.queueable(job_id, LOOP.enqueued_pods_max)
+        ranges = self._admission.queueable(job_id, LOOP.enqueued_pods_max)
         if not ranges:
             return 0
-        marked = self.records.mark_pending(job_id, ranges, queue_seq)
+        marked = self._admission.mark_pending(job_id, ranges, queue_seq)
         self.read_log()
-        queued = self.state.enqueue(job.record, self.records.shapes_of([(job_id, 1, 0, 0)])[0], ranges, queue_seq)
-        if marked != queued:
-            raise Broken(f"{marked} rows of {job.record.name} are PENDING, and {queued} pods in the queue")
+        shapes = self._admission.waiting_shapes(job_id, 0, job.record.instance_count)
+        queued, rows = self.state.take_in(job.record, shapes, marked), sum(count for _, _, count in marked)
+        if rows != queued:
+            raise Broken(f"{rows} rows of {job.record.name} are PENDING, and {queued} pods in the queue")
         self.is_dirty = True
         return queued
 
     def kill_queued(self, job_id: JobId) -> None:
-        killed = self.records.kill_queued(job_id, self.records.clock_ns)
+        killed = self._admission.kill_queued(job_id, self.records.clock_ns)
         self.state.kill(job_id, [(start, count) for start, count, _ in killed])
         self.is_dirty |= bool(killed)
 
-    def found_no_host(self, job: Job, batch: PlacementBatch) -> Iterator[float]:
+    def found_no_host(self, job: Job, gangs: Sequence[ReadyGang], batch: PlacementBatch) -> Iterator[float]:
         """Pods that have waited for a host for too long are queued again; yields when some may be admitted, from now
         in seconds."""
-        self.state.note_unplaced(job.record.job_id, batch.unplaced_count, batch.why)
-        gone = vain.requeue(self.records, job, batch, self.state.turns_held_back(job.record.job_id))
+        job_id = job.record.job_id
+        self.state.note_unplaced(job_id, batch.unplaced_count, batch.why)
+        turns = self.state.turns_held_back(job_id)
+        vain = in_vain([gang for gang in gangs if len(gang.pods) == 1], batch, PLACEMENT_S, turns)
+        if not vain.instances:
+            return
+        gone = self._admission.requeue_pods(job_id, vain.instances, vain.reason, least_hold_s(turns))
         if gone.queued:
             self.state.evict(gone)
             self.requeued_pods += sum(count for _, _, count in gone.queued)
@@ -76,16 +83,16 @@ class SimulatedResmgr:
         self.is_dirty = True
 
     def read_log(self) -> None:
-        rows = self.records.status_log(self.state.log_cursor, LOOP.log_rows_max)
+        rows = self._admission.status_log(self.state.log_cursor, LOOP.log_rows_max)
         self.is_dirty |= self.state.log(rows)
-        self.records.prune_status_log(self.state.log_cursor)
+        self._admission.prune_status_log(self.state.log_cursor)
 
     def set_capacity(self, capacity: tuple[Resources, Resources]) -> None:
         self.is_dirty |= self.state.set_capacity(*capacity)
 
     def set_pool(self, pool: PoolSpec) -> None:
         """The pool has changed already in storage."""
-        self.records.set_pool(pool)
+        self.records.storage.set_pool(pool)
         self.state.put_pool(pool)
         self.is_dirty = True
 
@@ -100,7 +107,7 @@ class SimulatedResmgr:
         plan = plan_cycle(now)
         invariants.check_held_back(self.records, plan.admission)
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
-        pods, marked = sum(count for _, _, count in items), self.records.mark_ready(items)
+        pods, marked = sum(count for _, _, count in items), self._admission.mark_ready(items)
         if marked != pods:
             raise Broken(f"{pods} pods were admitted, {marked} of them were waiting")
         jobs = self.state.apply(plan.admission)
@@ -125,15 +132,16 @@ class SimulatedResmgr:
         jobs = jobs_to_evict_from(self.state, due)
         if not jobs:
             return now
-        found = evictions.held(self.records, jobs)
+        found = self._admission.held(jobs)
         return replace(now, evictable=evictable(self.state, found, due, LOOP.evicted_pods_max))
 
     def _evict(self, chosen: Sequence[Eviction]) -> list[JobId]:
-        results, ends = evictions.evict(self.records, [order(one) for one in chosen])
+        orders = [order(one) for one in chosen]
+        results = self._admission.evict(orders)
+        evictions.check_all_left(self.records, orders)
         for result in results:
             self.state.evict(result)
-        self.leaving += ends
-        self.ended_pods += len(ends)
+            self.ended_pods += sum(count for _, count in result.leaving)
         pods = sum(one.run.pod_count for one in chosen)
         self.evicted_pods, self.evicted_most = self.evicted_pods + pods, max(self.evicted_most, pods)
         self.evicting_rounds += 1
@@ -144,7 +152,7 @@ class SimulatedResmgr:
     def restart(self) -> None:
         """Memory is lost and read again; it must be what it was."""
         self.read_log()
-        old, self.state = self.state, rebuild(self.records)
+        old, self.state = self.state, rebuild(self.records.storage)
         expected, actual = facts(old), facts(self.state)
         for name in expected:
             if expected[name] != actual[name]:

@@ -12,7 +12,7 @@ from peloton.scheduling import admission
 from peloton.scheduling.admission import GangRun
 from services.resmgr.ledger import JobLedger
 from services.resmgr.state import ResmgrState
-from tests.simulation import vain
+from tests.simulation import resmgr
 from tests.simulation.day import ROUGH, USUAL, Day
 from tests.simulation.description import Size
 from tests.simulation.figures import report
@@ -40,7 +40,7 @@ def test_a_rough_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None
 @pytest.mark.parametrize("seed", range(11, 13))
 def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor when pods give back what they hold already after a minute without a host."""
-    monkeypatch.setattr(vain, "PLACEMENT_S", 60.0)
+    monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
     counts = Day(seed, SMALL, ROUGH).run()
 
     assert sum(counts.ended.values()) == counts.jobs
@@ -49,7 +49,7 @@ def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch
 
 def test_an_admission_of_what_is_held_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """When nobody remembers it, some step says so."""
-    monkeypatch.setattr(vain, "PLACEMENT_S", 60.0)
+    monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
     monkeypatch.setattr(JobLedger, "hold_back", lambda *_: None)
     with pytest.raises(AssertionError, match="while it is held back"):
         Day(11, SMALL, ROUGH).run()

@@ -45,7 +45,8 @@ class MemoryPods:
         self.in_state: dict[PodState, set[int]] = {state: set() for state in PodState}
         self._gang_size, self._on_write = gang_size, on_write
         self._kinds: dict[Kind, int] = {}
-        self._dated: set[int] = set()  # what kind they are of depends on the time
+        self._kind_of: dict[int, Kind] = {}  # instances that count as one of these
+        self._dated: set[int] = set()  # the others: what kind they are of depends on the time
         self._run_seconds = 0.0
 
     # -- writing
@@ -71,26 +72,33 @@ class MemoryPods:
         instance = pod.instance_id
         before = self.records.get(instance)
         if before is not None:
-            self._count(before, -1)
+            self._forget(before)
         if pod.state is PodState.UNKNOWN:
             self.records.pop(instance, None)
             self._on_write(before, None)
             return
         self.records[instance] = pod
-        self._count(pod, 1)
+        self._count(pod)
         self._on_write(before, pod)
 
-    def _count(self, pod: PodRecord, sign: int) -> None:
-        change = set.add if sign > 0 else set.remove
-        change(self.in_state[pod.state], pod.instance_id)
-        self._run_seconds += sign * pod.run_seconds
+    def _count(self, pod: PodRecord) -> None:
+        self.in_state[pod.state].add(pod.instance_id)
+        self._run_seconds += pod.run_seconds
         if pod.due_ns:
-            change(self._dated, pod.instance_id)
+            self._dated.add(pod.instance_id)
             return
-        kind = kind_of(pod, self._gang_size, 0)
-        self._kinds[kind] = self._kinds.get(kind, 0) + sign
-        if not self._kinds[kind]:
-            del self._kinds[kind]
+        kind = self._kind_of[pod.instance_id] = kind_of(pod, self._gang_size, 0)
+        self._kinds[kind] = self._kinds.get(kind, 0) + 1
+
+    def _forget(self, pod: PodRecord) -> None:
+        self.in_state[pod.state].remove(pod.instance_id)
+        self._run_seconds -= pod.run_seconds
+        self._dated.discard(pod.instance_id)
+        kind = self._kind_of.pop(pod.instance_id, None)
+        if kind is not None:
+            self._kinds[kind] -= 1
+            if not self._kinds[kind]:
+                del self._kinds[kind]
 
     # -- reading
 

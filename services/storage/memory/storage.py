@@ -69,9 +69,9 @@ class MemoryJobs(_Repository):
     def create(self, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
         facts = instance_facts(config, config.defaultConfig)
         own = {i: instance_facts(config, effective_task_config(config, i)) for i in sorted(config.instanceConfig)}
-        self.add_job(replace(job, created_ns=job.created_ns or now_ns, updated_ns=job.updated_ns or now_ns), facts, own)
+        self.add(replace(job, created_ns=job.created_ns or now_ns, updated_ns=job.updated_ns or now_ns), facts, own)
 
-    def add_job(self, job: JobRecord, facts: InstanceFacts, own: Mapping[int, InstanceFacts]) -> MemoryJob:
+    def add(self, job: JobRecord, facts: InstanceFacts, own: Mapping[int, InstanceFacts]) -> MemoryJob:
         if job.job_id in self._rows.jobs:
             raise AlreadyExists(f"job {job.job_id} already exists")
         found = MemoryJob(job, facts, MemoryPods(job.job_id, job.gang_size, self._rows.on_write), own)
@@ -102,7 +102,7 @@ class MemoryJobs(_Repository):
             _steer_pods(job, job.pods.records, pod_goal, now_ns, message)
         return steered
 
-    def delete_job(self, job_id: JobId) -> None:
+    def delete(self, job_id: JobId) -> None:
         job = self._rows.jobs.get(job_id)
         if job is not None and not job.has_ended:
             raise Aborted(f"Job is not in a terminal state: {job.record.state}")
