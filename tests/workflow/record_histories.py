@@ -1,10 +1,10 @@
-"""Records ``histories/*.json.gz`` on a dev server: ``python -m tests.workflow.record_histories [PREFIX]``.
+"""Records ``histories/next/*.json.gz`` on a dev server: ``python -m tests.workflow.record_histories [PREFIX]``.
 
-With a prefix only the recipes are done whose names begin with it, and only their files are replaced.
+With a prefix only the recipes are done whose names begin with it, and only their files are replaced. Histories of a
+release are never recorded again, see ``recorded.py``.
 
 Each recipe's docstring says what the history shows. A file is one run of one workflow; a job that continued as new
-has several, and the launches of its gang and its rollouts come after them. Record again when a workflow is meant to
-behave differently for jobs that already run, which is only right while there are none; otherwise add recipes.
+has several, and the launches of its gang and its rollouts come after them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from peloton.model.ids import JobId, PodId, gang_workflow_id, job_workflow_id, u
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from tests.workflow import maintenance_stories
+from tests.workflow.recorded import FOLDER, NEXT, story_of
 from tests.workflow.server import TEMPORAL, children_in, histories_of, server_story, wait_until
 from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.policies import Policies
-
-FOLDER = Path(__file__).parent / "histories"
 
 Recipe = Callable[[Client], Awaitable[JobId | str]]
 """Returns the job, or the id of the workflow."""
@@ -317,16 +316,18 @@ async def record(prefix: str = "") -> dict[str, dict[str, Any]]:
     return recorded
 
 
-def write(recorded: dict[str, dict[str, Any]], prefix: str = "") -> None:
-    """Replace what the folder has."""
-    FOLDER.mkdir(exist_ok=True)
-    for old in FOLDER.glob(f"{prefix}*.json.gz"):
-        old.unlink()
+def write(recorded: dict[str, dict[str, Any]], folder: Path = FOLDER / NEXT) -> None:
+    """Replace what the folder has of the same recipes."""
+    folder.mkdir(exist_ok=True)
+    recipes = {story_of(Path(name)) for name in recorded}
+    for old in folder.glob("*.json.gz"):
+        if story_of(old) in recipes:
+            old.unlink()
     for name, history in recorded.items():
-        (FOLDER / name).write_bytes(gzip.compress(json.dumps(history, indent=1).encode(), mtime=0))
+        (folder / name).write_bytes(gzip.compress(json.dumps(history, indent=1).encode(), mtime=0))
         print(f"{name}: {len(history['events'])} events")
 
 
 if __name__ == "__main__":
     chosen = sys.argv[1] if len(sys.argv) > 1 else ""
-    write(asyncio.run(record(chosen)), chosen)
+    write(asyncio.run(record(chosen)))

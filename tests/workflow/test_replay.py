@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.workflow import NondeterminismError
 
-from tests.workflow.record_histories import FOLDER, RECIPES
+from tests.workflow.record_histories import RECIPES, write
+from tests.workflow.recorded import CHECKSUMS, FOLDER, NEXT, changes, freeze, histories, story_of
 from tests.workflow.server import replayer
 
-HISTORIES = sorted(FOLDER.glob("*.json.gz"))
+HISTORIES = histories()
 
 HARMLESS = {"look_again_s": 77.0, "retry_s": 3.0, "retry_max_s": 9.0, "count_s": 20.0, "place_pods_max": 17}
 """Policies that change numbers inside commands, never which commands come, while none of the waits becomes longer than
@@ -30,18 +32,71 @@ async def replay(events: dict[str, Any]) -> None:
     await replayer().replay_workflow(WorkflowHistory.from_json("recorded", events))
 
 
+def named(path: Path) -> str:
+    return f"{path.parent.name}-{path.name.removesuffix('.json.gz')}"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """All histories, to be changed."""
+    return Path(shutil.copytree(FOLDER, tmp_path / "histories"))
+
+
 def test_every_recipe_is_recorded() -> None:
-    """Each recipe has a history, and each history a recipe."""
-    assert {recipe.__name__ for recipe in RECIPES} == {path.name.rpartition("-")[0] for path in HISTORIES}
+    """Each recipe has a history, and each history that is not frozen a recipe."""
+    recipes = {recipe.__name__ for recipe in RECIPES}
+    assert recipes <= {story_of(path) for path in HISTORIES}
+    assert {story_of(path) for path in HISTORIES if path.parent.name == NEXT} <= recipes
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.name.removesuffix(".json.gz"))
+def test_histories_of_a_release_never_change() -> None:
+    """They are what the release wrote: what the code does now belongs to the next one's."""
+    assert [] == changes()
+
+
+def test_a_changed_history_of_a_release_is_noticed(copied: Path) -> None:
+    """One that is rewritten, one that is taken away, one that is added."""
+    first, second = histories(copied)[:2]
+    second.write_bytes(first.read_bytes())
+    first.rename(first.with_name("another-1.json.gz"))
+
+    assert changes(copied) == [
+        f"0.1/another-1.json.gz: added, belongs to {NEXT}",
+        f"0.1/{first.name}: gone",
+        f"0.1/{second.name}: rewritten",
+    ]
+
+
+def test_recording_again_leaves_releases_alone(copied: Path) -> None:
+    """What is recorded goes to the next release's folder, in the place of what the same recipe left there."""
+    shutil.rmtree(copied / NEXT, ignore_errors=True)
+    write({"job_killed-1.json.gz": {"events": []}, "job_killed-2.json.gz": {"events": []}}, copied / NEXT)
+    write({"job_killed-1.json.gz": {"events": [1]}}, copied / NEXT)
+
+    assert ["job_killed-1.json.gz"] == [path.name for path in (copied / NEXT).iterdir()]
+    assert changes(copied) == []
+
+
+def test_a_release_freezes_what_is_recorded(copied: Path) -> None:
+    """Once: its histories are no longer written."""
+    shutil.rmtree(copied / NEXT, ignore_errors=True)
+    write({"job_killed-1.json.gz": {"events": []}}, copied / NEXT)
+
+    freeze("0.9", copied)
+
+    assert changes(copied) == []
+    assert (copied / CHECKSUMS).read_text().splitlines()[-1].endswith("  0.9/job_killed-1.json.gz")
+    with pytest.raises(FileExistsError, match=r"release 0\.9"):
+        freeze("0.9", copied)
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=named)
 async def test_history_replays(path: Path) -> None:
     """The code gives the commands that were recorded."""
     await replay(read(path))
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.name.removesuffix(".json.gz"))
+@pytest.mark.parametrize("path", HISTORIES, ids=named)
 async def test_history_replays_under_other_policies(path: Path) -> None:
     """The same with other numbers of patience and batch size."""
     events = read(path)
@@ -56,7 +111,7 @@ async def test_history_replays_under_other_policies(path: Path) -> None:
 
 async def test_replay_notices_another_step() -> None:
     """The proof that these tests can fail: a history in which another activity came first is refused."""
-    events = read(FOLDER / "job_with_failing_calls-1.json.gz")
+    events = read(FOLDER / "0.1" / "job_with_failing_calls-1.json.gz")
     scheduled = next(e for e in events["events"] if "activityTaskScheduledEventAttributes" in e)
     scheduled["activityTaskScheduledEventAttributes"]["activityType"]["name"] = "kill_queued"
 
