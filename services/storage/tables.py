@@ -287,7 +287,7 @@ class Counter(SQLModel, table=True):
 class Respool(SQLModel, table=True):
     __tablename__ = "respool"
     respool_id: str = Field(primary_key=True, sa_type=_TEXT)
-    spec: str = Field(sa_type=_TEXT, sa_column_kwargs={"server_default": ""})  # JSON PoolSpec; read by 0.1 only
+    spec: str = Field(sa_type=_TEXT)  # JSON PoolSpec; read by 0.1 only
     config: bytes = Field(sa_type=_BLOB)
     updated_ns: int = Field(sa_type=_BIG)
 

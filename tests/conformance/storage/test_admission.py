@@ -14,7 +14,6 @@ from peloton.model.job import JobState, JobType
 from peloton.model.pod import AllOf, HostLabel, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
-from services.storage.codec import pack
 from services.storage.pods.ready import enough_for_both
 from services.storage.storage import Storage
 from services.storage.tables import RESPOOL
@@ -245,16 +244,6 @@ def test_a_pool_is_its_configuration(storage: Storage, spec: str) -> None:
     assert ["a", ROOT_POOL_ID, "a"] == json.loads(text)[:3]
 
 
-def test_a_pool_may_come_without_the_text_of_former_versions(storage: Storage) -> None:
-    """So that a later version can leave it out, while this one reads the rows."""
-    pool, config = a_pool("a")
-    row = {"respool_id": "a", "config": pack(config.SerializeToString()), "updated_ns": 1}
-    storage.db.write(lambda conn: conn.execute(RESPOOL.insert().values(**row)))
-
-    assert (pool,) == storage.pools.specs()
-
-
-@everywhere
 def test_services_have_no_gangs(storage: Storage) -> None:
     """A minimum of running instances makes a gang of a batch job only."""
     job_id = a_job(storage, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
