@@ -1,7 +1,14 @@
-"""The schema's versions: bring a database to the newest one, or say that it is not there."""
+"""The schema's versions: bring a database to the newest one, or say that it is not there.
+
+A version is the revision of its last migration. Migrations only expand what the release before uses, so that its
+processes go on while those of the next one take their places: ``0012_from_0009`` is the twelfth version, on which
+programs work that need any version from the ninth on.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 from pathlib import Path
 
@@ -14,19 +21,23 @@ from alembic.script import ScriptDirectory
 from peloton.errors import InvalidArgument, Unavailable
 from services.storage.engine import Database
 
+log = logging.getLogger(__name__)
+
+_VERSION = re.compile(r"(?P<number>\d{4})(_from_(?P<oldest>\d{4}))?")
 _UPGRADE_LOCK = 7_305_012
 """Number of the advisory lock under which PostgreSQL is upgraded; any fixed number would do."""
 _one_at_a_time = threading.Lock()  # alembic keeps the migration that runs in variables of its modules
 
 
 def upgrade(url: str) -> None:
-    """Create or upgrade the schema. Safe to call from several processes and threads at once."""
+    """Create or upgrade the schema, unless it is newer. Safe to call from several processes and threads at once."""
     db = _open(url)
 
     def work(conn: sa.Connection) -> None:
         if not db.is_sqlite:
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
-        command.upgrade(configuration(conn), "head")
+        if not _is_newer(_found(conn)):
+            command.upgrade(configuration(conn), "head")
 
     try:
         with _one_at_a_time:
@@ -38,20 +49,44 @@ def upgrade(url: str) -> None:
 
 
 def check(url: str) -> None:
-    """Raises Unavailable when the schema is not the one this program needs."""
+    """Raises Unavailable when this program does not work on the schema."""
     db = _open(url)
     try:
-        found = db.read(lambda conn: MigrationContext.configure(conn).get_current_revision())
+        found = db.read(_found)
     except (sa.exc.OperationalError, Unavailable) as error:
         raise _unreachable(url, error) from error
     finally:
         db.close()
-    wanted = ScriptDirectory.from_config(configuration()).get_current_head()
-    if found != wanted:
+    wanted = newest()
+    if found != wanted and works_on(found, wanted):
+        log.info("schema of database %s is at %s, newer than the %s of this program", _shown(url), found, wanted)
+    elif found != wanted:
         raise Unavailable(
             f"schema of database {_shown(url)} is at {found or 'nothing'}, needed is {wanted}: migrate it first "
             f"(peloton serve --migrate)"
         )
+
+
+def newest() -> str:
+    """The version that this program makes."""
+    return ScriptDirectory.from_config(configuration()).get_current_head() or ""
+
+
+def works_on(found: str, wanted: str) -> bool:
+    """Whether a program that needs the version ``wanted`` works on ``found``."""
+    have, need = _VERSION.fullmatch(found), _VERSION.fullmatch(wanted)
+    if have is None or need is None:
+        return False
+    return int(have["oldest"] or have["number"]) <= int(need["number"]) <= int(have["number"])
+
+
+def _found(conn: sa.Connection) -> str:
+    return MigrationContext.configure(conn).get_current_revision() or ""
+
+
+def _is_newer(found: str) -> bool:
+    """A process of the release before may be told to migrate, too."""
+    return found != newest() and works_on(found, newest())
 
 
 def configuration(conn: sa.Connection | None = None) -> Config:

@@ -42,8 +42,45 @@ def test_migrations_make_the_schema_of_the_tables(url: str) -> None:
 
 def test_an_old_schema_is_refused(empty: str) -> None:
     """Without its migrations a database is not used."""
-    with pytest.raises(Unavailable, match="is at nothing, needed is 0010: migrate it first"):
+    with pytest.raises(Unavailable, match=f"is at nothing, needed is {migrate.newest()}: migrate it first"):
         migrate.check(empty)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "works"),
+    [
+        ("0012_from_0009", "0009", True),
+        ("0012_from_0009", "0011_from_0009", True),
+        ("0012_from_0010", "0009", False),
+        ("0010", "0009", False),
+        ("0009", "0010_from_0009", False),
+        ("", "0009", False),
+        ("0009", "0009", True),
+    ],
+)
+def test_a_program_works_on_a_newer_schema_that_says_so(found: str, wanted: str, works: bool) -> None:
+    """From the oldest version that the newer one names; never on an older one."""
+    assert works == migrate.works_on(found, wanted)
+
+
+@pytest.mark.parametrize(("oldest", "is_refused"), [(0, False), (1, True)])
+def test_a_process_of_the_release_before_meets_a_newer_schema(empty: str, oldest: int, is_refused: bool) -> None:
+    """It goes on and leaves the schema as it is, or refuses to start when the schema has left out its version."""
+    migrate.upgrade(empty)
+    number = int(migrate.newest()[:4])
+    newer = f"{number + 1:04}_from_{number + oldest:04}"
+    db = Database(empty)
+    db.write(lambda conn: conn.execute(sa.text(f"UPDATE alembic_version SET version_num = '{newer}'")))
+
+    if is_refused:
+        with pytest.raises(Unavailable, match=f"is at {newer}, needed is {migrate.newest()}"):
+            migrate.check(empty)
+    else:
+        migrate.upgrade(empty)
+        migrate.check(empty)
+        found = db.read(lambda conn: conn.execute(sa.text("SELECT version_num FROM alembic_version")).scalar())
+        assert newer == found
+    db.close()
 
 
 def test_upgrades_may_race(empty: str) -> None:

@@ -1,0 +1,63 @@
+"""Processes of the last release and of the next one work together: on one schema, and over the private wire."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from alembic.script import ScriptDirectory
+
+from services.storage import migrate
+from tests.unit.compatibility.release import Release, latest, present, schema_faults, wire_faults
+
+
+def test_the_schema_only_expands() -> None:
+    """What statements of the last release read and write is there, and what is new they may leave out."""
+    assert [] == schema_faults(latest(), present())
+
+
+def test_the_private_wire_only_expands() -> None:
+    """Messages, numbers and types of the last release mean the same, and its methods are served."""
+    assert [] == wire_faults(latest(), present())
+
+
+def test_new_migrations_say_that_the_last_release_works_on_them() -> None:
+    """Its processes start on the newer schema, as somebody may roll one back."""
+    release = latest()
+    scripts = ScriptDirectory.from_config(migrate.configuration()).walk_revisions()
+    newer = [script.revision for script in scripts if script.revision[:4] > release.schema[:4]]
+    assert [] == [revision for revision in newer if not migrate.works_on(revision, release.schema)]
+    assert all(re.fullmatch(r"\d{4}_from_\d{4}", revision) for revision in newer)
+
+
+def changed(release: Release) -> Release:
+    """With one fault of each kind."""
+    job, pod = release.tables["job"], release.tables["pod"]
+    columns = {**job["columns"], "state": "VARCHAR", "shelf": "INTEGER", "label": "TEXT optional"}
+    del columns["goal"]
+    tables = {**release.tables, "job": {**job, "columns": columns, "unique": ["one_name"]}, "pod": {**pod, "key": []}}
+    del tables["lease"]
+    message, method = "peloton.private.resmgr.EnqueueRequest", "peloton.private.resmgr.Admission.Evict"
+    messages = {**release.messages, message: {"1": "type 5", "3": "type 9"}}
+    methods = {name: types for name, types in release.methods.items() if name != method}
+    return replace(release, tables=tables, messages=messages, methods=methods)
+
+
+def test_a_contraction_is_noticed() -> None:
+    """Columns, tables, keys; numbers, types, methods. What is only added is no fault."""
+    release = latest()
+
+    assert schema_faults(release, changed(release)) == [
+        "column job.goal was SMALLINT, is gone",
+        "column job.shelf is new and neither nullable nor has a server's default",
+        "column job.state was SMALLINT, is VARCHAR",
+        "table job has a new unique index one_name",
+        "table lease is gone",
+        "table pod has another key",
+    ]
+    assert wire_faults(release, changed(release)) == [
+        "peloton.private.resmgr.Admission.Evict was peloton.private.resmgr.EvictRequest -> "
+        "peloton.private.resmgr.EvictResponse, is gone",
+        "peloton.private.resmgr.EnqueueRequest: number 1 was type 9, is type 5",
+        "peloton.private.resmgr.EnqueueRequest: number 2 was type 13, is gone",
+    ]
