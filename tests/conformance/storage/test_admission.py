@@ -244,6 +244,7 @@ def test_a_pool_is_its_configuration(storage: Storage, spec: str) -> None:
     assert ["a", ROOT_POOL_ID, "a"] == json.loads(text)[:3]
 
 
+@everywhere
 def test_services_have_no_gangs(storage: Storage) -> None:
     """A minimum of running instances makes a gang of a batch job only."""
     job_id = a_job(storage, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
