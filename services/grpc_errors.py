@@ -16,6 +16,11 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
+def status_of(error: PelotonError) -> grpc.StatusCode:
+    """The code of an error is the name of its status."""
+    return grpc.StatusCode[error.code]
+
+
 def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
     """For methods of a synchronous servicer: a PelotonError becomes the call's status."""
 
@@ -24,7 +29,7 @@ def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
         try:
             return method(self, request, context)
         except PelotonError as error:
-            context.abort(grpc.StatusCode[error.code], error.message)
+            context.abort(status_of(error), error.message)
         except Exception:
             log.exception("%s failed", method.__name__)
             context.abort(grpc.StatusCode.INTERNAL, f"{method.__name__} failed; the server's log says why")

@@ -13,6 +13,7 @@ import grpc.aio
 
 from peloton.api.limits import RETRY_AFTER
 from peloton.errors import PelotonError, ResourceExhausted
+from services.grpc_errors import status_of
 from services.grpc_handlers import within
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class ErrorsToStatus(grpc.aio.ServerInterceptor):
                 trailing = tuple((key, str(round(seconds * 1000))) for key in RETRY_KEYS)
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message, trailing)
             case PelotonError():
-                await context.abort(grpc.StatusCode[error.code], error.message)
+                await context.abort(status_of(error), error.message)
             case _:
                 log.error("%s failed", method, exc_info=error)
                 text = f"internal error in {method}: {type(error).__name__}; see the log of the {self._role}"

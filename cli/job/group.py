@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cli import plan, why
+from cli import explain
 from cli.command import Group
 from cli.config_file import load_config
 from cli.job import logs, query, rolling, stop
@@ -199,8 +199,8 @@ for command in (
     rolling.rolling_restart,
     rolling.rolling_start,
     rolling.rolling_stop,
-    why.why_job,
-    plan.plan_job,
+    explain.why_job,
+    explain.plan_job,
     stateless,
 ):
     job.add_command(command)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cli import plan, why
+from cli import explain
 from cli.command import Group
 from cli.config_file import load_config
 from cli.errors import Failed
@@ -202,5 +202,5 @@ def braced(path: str) -> str:
     return path.replace("{", "{{").replace("}", "}}")
 
 
-for command in (tree.tree, why.why_pool, plan.plan_pool):
+for command in (tree.tree, explain.why_pool, explain.plan_pool):
     respool.add_command(command)

@@ -61,7 +61,7 @@ class Servicer:
 def write(
     method: Callable[[Any, Request, Any], Coroutine[object, object, Answer]],
 ) -> Callable[[Any, Request, Any], Awaitable[Answer]]:
-    """For the methods of a Servicer that change something: refused while too many writes are in flight, and carried out
+    """For the methods of servicers that change something: refused while too many writes are in flight, and carried out
     to their end even when the caller goes away."""
 
     @wraps(method)

@@ -58,9 +58,17 @@ MAY: dict[str, May] = {
     "services.settings": May(("peloton.errors",)),
     "services.grpc_errors": May(("peloton.errors",), ("grpc",)),
     "services.grpc_handlers": May((), ("grpc",)),
-    "services.grpc_status": May(("peloton.api.limits", "peloton.errors", "services.grpc_handlers"), ("grpc",)),
+    "services.grpc_status": May(
+        ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers"), ("grpc",)
+    ),
     "services.grpc_requests": May(
-        ("peloton.api.limits", "peloton.api.wire_faults", "peloton.errors", "services.grpc_handlers"),
+        (
+            "peloton.api.limits",
+            "peloton.api.wire_faults",
+            "peloton.errors",
+            "services.grpc_errors",
+            "services.grpc_handlers",
+        ),
         ("google", "grpc"),
     ),
     "services.leader": May(("peloton.api.limits", "peloton.errors", "peloton.ports"), ("grpc",)),
