@@ -1,16 +1,15 @@
 """The api process: every public service on one port.
 
-Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService (which refuses), our
-BulkService and LookupService;
-v1alpha JobService, PodService, WatchService, AdminService, and ResourcePoolService by way of v0; health and reflection.
-Passed through: v0 ResourceManager and our ExplainService to the resource manager, HostService of both versions and our
-MaintenanceService to the host manager. Other services of the public API are not registered, which gRPC answers with
-UNIMPLEMENTED.
+Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService (which refuses); our
+BulkService and LookupService; v1alpha JobService, PodService, WatchService, AdminService, and ResourcePoolService by
+way of v0; health and reflection. Passed through: v0 ResourceManager and our ExplainService to the resource manager,
+HostService of both versions and our MaintenanceService to the host manager. gRPC answers UNIMPLEMENTED for all others.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -36,6 +35,7 @@ from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2
+from peloton.errors import Unimplemented
 from peloton.ports import Lifecycles
 from services.api.backlog import BacklogGate, Bounds
 from services.api.bulk_service import BulkService
@@ -106,34 +106,22 @@ class VolumeService:
     """Volumes are not managed through the API."""
 
     async def ListVolumes(self, request: Any, context: Any) -> None:
-        await self._refuse(context)
+        raise Unimplemented("VolumeService is not implemented")
 
     GetVolume = DeleteVolume = ListVolumes
 
-    async def _refuse(self, context: Any) -> None:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "VolumeService is not implemented")
 
-
+@dataclass(frozen=True)
 class ApiServer:
     """A running server; ``port`` is the bound one."""
 
-    def __init__(
-        self,
-        server: grpc.aio.Server,
-        port: int,
-        servicer: Any,
-        calls: Calls,
-        channels: LeaderChannels,
-        watches: WatchHub,
-        bulk: BulkService,
-    ) -> None:
-        self.port = port
-        self._bulk = bulk
-        self._watches = watches
-        self._server = server
-        self._health = servicer
-        self._calls = calls
-        self._channels = channels
+    port: int
+    _server: grpc.aio.Server
+    _health: Any
+    _calls: Calls
+    _channels: LeaderChannels
+    _watches: WatchHub
+    _bulk: BulkService
 
     async def stop(self, grace_s: float = DRAIN_S) -> None:
         """Refuses new calls, lets calls in flight end within ``grace_s``, then waits for committed writes."""
@@ -214,4 +202,4 @@ async def start(
     for name in ("", *SERVED):
         await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
     log.info("api listens on %s, port %d", address, port)
-    return ApiServer(server, port, health_servicer, calls, channels, watches, bulk)
+    return ApiServer(port, server, health_servicer, calls, channels, watches, bulk)

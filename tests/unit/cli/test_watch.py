@@ -1,211 +1,195 @@
-"""Watching a job: what is shown, how outages are sat out, and how it ends."""
+"""``peloton watch``: what is printed, how a watch that was cut off goes on, and how it ends."""
 
-import io
-import itertools
 import json
+from collections.abc import Callable
 
 import grpc
 import pytest
-from rich.console import Console
 
-from cli.errors import Failed
-from cli.job.watch import watch_job
-from cli.times import clock_text, seconds_between
+from cli.settings import Settings
+from cli.watch import Changes
 from cli.watching import WatchPace
-from peloton.api.client import Client
-from peloton.api.v0 import peloton_pb2
-from peloton.api.v0.job import job_pb2
-from peloton.api.v0.respool import respool_pb2
-from peloton.model.job import JobState
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.service_answers import JOB, version, workflow_status
 
-JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
-AWAY = (grpc.StatusCode.UNAVAILABLE, "hostmgr is not there")
-GONE = (grpc.StatusCode.NOT_FOUND, "Job not found in cache")
-
-
-def cached(state: str, **counts: int) -> job_pb2.GetCacheResponse:
-    response = job_pb2.GetCacheResponse()
-    response.config.instanceCount = 3
-    response.runtime.state = job_pb2.JobState.Value(state)
-    response.runtime.taskStats.update(counts)
-    return response
+CANCELLED = (grpc.StatusCode.CANCELLED, "watch cancelled: task_1")
+OVERFLOW = (grpc.StatusCode.ABORTED, "event overflow: task_1")
+AWAY = (grpc.StatusCode.UNAVAILABLE, "api is not there")
 
 
-def full(state: str, **counts: int) -> job_pb2.GetResponse:
-    short = cached(state, **counts)
-    response = job_pb2.GetResponse()
-    response.jobInfo.config.CopyFrom(short.config)
-    response.jobInfo.runtime.CopyFrom(short.runtime)
-    response.jobInfo.id.value = JOB
-    response.jobInfo.config.name = "hello"
-    response.jobInfo.runtime.creationTime = "2026-11-20T10:00:00.5Z"
-    response.jobInfo.runtime.completionTime = "2026-11-20T10:00:04.25Z"
-    return response
+def begun(revision: int = 0) -> svc.WatchResponse:
+    return svc.WatchResponse(watch_id="task_1", revision=revision)
 
 
-class Waits:
-    """A clock that moves only by sleeping, and remembers the sleeps."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.sleeps: list[float] = []
-
-    def sleep(self, seconds: float) -> None:
-        self.sleeps.append(seconds)
-        self.now_s += seconds
-
-    @property
-    def pace(self) -> WatchPace:
-        return WatchPace(sleep=self.sleep, clock=lambda: self.now_s)
+def pod_change(revision: int, instance: int = 0, state: str = "RUNNING") -> svc.WatchResponse:
+    pod = pod_pb2.PodSummary(pod_name=peloton_pb2.PodName(value=f"{JOB}-{instance}"))
+    pod.status.state = pod_pb2.PodState.Value(f"POD_STATE_{state}")
+    pod.status.pod_id.value = f"{JOB}-{instance}-2"
+    pod.status.host, pod.status.message = "host-1", "Command\nexited"
+    pod.status.version.CopyFrom(version("3-0-0"))
+    pod.status.containers_status.add().healthy.state = pod_pb2.HEALTH_STATE_HEALTHY
+    return svc.WatchResponse(revision=revision, pods=[pod])
 
 
-def watch(api: FakeApi, waits: Waits, terminal: bool = False) -> tuple[JobState, str]:
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=160, color_system=None)
-    with Client(api.address) as client:
-        state = watch_job(client, JOB, console, waits.pace)
-    assert isinstance(console.file, io.StringIO)
-    return state, console.file.getvalue()
+def job_change(revision: int) -> svc.WatchResponse:
+    job = stateless_pb2.JobSummary(job_id=peloton_pb2.JobID(value=JOB), name="web")
+    job.status.state = stateless_pb2.JOB_STATE_RUNNING
+    job.status.version.CopyFrom(version("2-1-2"))
+    job.status.pod_stats.update({"POD_STATE_RUNNING": 2, "POD_STATE_PENDING": 1})
+    job.status.workflow_status.CopyFrom(workflow_status("ROLLING_FORWARD", done=1, current=(1,)))
+    return svc.WatchResponse(revision=revision, stateless_jobs=[job])
 
 
-LINES = f"""\
-INITIALIZED 0/3
-PENDING 0/3  PENDING 3
-RUNNING 1/3  PENDING 1  RUNNING 1  SUCCEEDED 1
-SUCCEEDED 3/3  SUCCEEDED 3
-Job {JOB} (hello) SUCCEEDED: 3 SUCCEEDED, after 3.8 s
-"""
+def test_changes_of_jobs(run: Run, api: FakeApi) -> None:
+    """A line for each change of a job that passes the filter; the id of the watch goes to standard error."""
+    gone = svc.WatchResponse(revision=9, stateless_jobs_not_found=[peloton_pb2.JobID(value=JOB)])
+    api.answers["watches.Watch"] = [[begun(), job_change(7), gone, CANCELLED]]
+    result = run(f"watch job {JOB} --labels stage:test --labels a=b")
+    assert (
+        f"7 job {JOB} web RUNNING 2-1-2; UPDATE ROLLING_FORWARD 1/3 done, 1 in flight; 1 PENDING, 2 RUNNING\n"
+        f"9 job {JOB} is gone\n"
+    ) == result.stdout
+    assert (1, "watch task_1\nwatch cancelled: task_1 (CANCELLED)\n") == (result.exit_code, result.stderr)
+    wanted = api.requests("watches.Watch")[0]
+    assert ([JOB], [("stage", "test"), ("a", "b")], False) == (
+        [job.value for job in wanted.stateless_job_filter.job_ids],
+        [(label.key, label.value) for label in wanted.stateless_job_filter.labels], wanted.HasField("pod_filter"),
+    )  # fmt: skip
 
 
-def test_lines_on_change(api: FakeApi) -> None:
-    """Without a terminal there is a line whenever something changed, then the summary; two questions a second."""
-    running = cached("RUNNING", SUCCEEDED=1, RUNNING=1, PENDING=1, FAILED=0)
-    api.answers["jobs.GetCache"] = [
-        cached("INITIALIZED"), cached("PENDING", PENDING=3), cached("PENDING", PENDING=3), running, running,
-        cached("SUCCEEDED", SUCCEEDED=3),
-    ]  # fmt: skip
-    api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
-    waits = Waits()
-    assert (JobState.SUCCEEDED, LINES) == watch(api, waits)
-    assert [0.5] * 5 == waits.sleeps
+def test_changes_of_pods(run: Run, api: FakeApi) -> None:
+    """A line for each change of a pod."""
+    gone = svc.WatchResponse(revision=9, pods_not_found=[peloton_pb2.PodName(value=f"{JOB}-1")])
+    api.answers["watches.Watch"] = [[begun(), pod_change(7), gone, CANCELLED]]
+    result = run(f"watch pod {JOB} {JOB}-0 {JOB}-1")
+    assert (
+        f"7 pod {JOB}-0 RUNNING HEALTHY run 2 version 3-0-0 on host-1: Command exited\n9 pod {JOB}-1 is gone\n"
+    ) == result.stdout
+    wanted = api.requests("watches.Watch")[0].pod_filter
+    assert (JOB, [f"{JOB}-0", f"{JOB}-1"]) == (wanted.job_id.value, [name.value for name in wanted.pod_names])
 
 
-def test_progress_is_lines_of_json(run: Run, api: FakeApi) -> None:
-    """With --json an object whenever something changed, and what is for people on standard error."""
-    api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=1), cached("RUNNING", RUNNING=1), cached("SUCCEEDED")]
-    api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
-    result = run(f"job watch {JOB} --json")
-
-    assert [json.loads(line) for line in result.stdout.splitlines()] == [
-        {"state": "RUNNING", "total": 3, "ended": 0, "tasks": {"RUNNING": 1}},
-        {"state": "SUCCEEDED", "total": 3, "ended": 0, "tasks": {}},
-    ]
-    assert result.stderr.startswith(f"Job {JOB} (hello) SUCCEEDED")
+@pytest.mark.parametrize(("what", "field"), [("job", "stateless_job_filter"), ("pod", "pod_filter")])
+def test_all_may_be_watched(run: Run, api: FakeApi, what: str, field: str) -> None:
+    """Without words an empty filter of the kind is sent; the stream has no deadline."""
+    api.answers["watches.Watch"] = [[begun(), CANCELLED]]
+    run(f"--timeout 20s watch {what}")
+    call = api.calls[0]
+    assert (True, True) == (call.request.HasField(field), call.time_left_s is None or call.time_left_s > 10**6)
 
 
-def test_a_bar_on_a_terminal(api: FakeApi) -> None:
-    """On a terminal the bar ends full, with state and counts."""
-    api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=3), cached("SUCCEEDED", SUCCEEDED=3)]
-    api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
-    state, text = watch(api, Waits(), terminal=True)
-    assert (JobState.SUCCEEDED, True, True) == (state, "3/3" in text, "SUCCEEDED 3" in text)
+def test_json_lines(run: Run, api: FakeApi) -> None:
+    """With --json each message is a line, the first one with the id too."""
+    api.answers["watches.Watch"] = [[begun(5), pod_change(7), CANCELLED]]
+    lines = [json.loads(line) for line in run("watch pod --json").stdout.splitlines()]
+    assert [("task_1", "5"), ("", "7")] == [(line["watchId"], line["revision"]) for line in lines]
 
 
-def test_failed_tasks_are_pointed_to(api: FakeApi) -> None:
-    """A job that failed says where to look."""
-    api.answers["jobs.GetCache"] = [cached("FAILED", FAILED=1, SUCCEEDED=2)]
-    api.answers["jobs.Get"] = [full("FAILED", FAILED=1, SUCCEEDED=2)]
-    state, text = watch(api, Waits())
-    assert (JobState.FAILED, f"See: peloton task query {JOB} -s FAILED") == (state, text.splitlines()[-1])
+REFUSALS = {
+    "refused": (grpc.StatusCode.RESOURCE_EXHAUSTED, "max client reached", "max client reached (RESOURCE_EXHAUSTED)"),
+    "away": (*AWAY, "api is not there (UNAVAILABLE at {address}, try again)"),
+}
 
 
-def test_an_outage_is_sat_out(api: FakeApi) -> None:
-    """An API that is away is said once, asked ever more slowly, and said when it is back."""
-    api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=3), *[AWAY] * 6, cached("SUCCEEDED", SUCCEEDED=3)]
-    api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
-    waits = Waits()
-    state, text = watch(api, waits)
-    assert [
-        "RUNNING 0/3  RUNNING 3",
-        f"{api.address} does not answer; the job goes on, asking again ...",
-        f"{api.address} answers again",
-        "SUCCEEDED 3/3  SUCCEEDED 3",
-    ] == text.splitlines()[:4]
-    assert (JobState.SUCCEEDED, [0.5, 0.5, 1, 2, 4, 5, 5]) == (state, waits.sleeps)
+@pytest.mark.parametrize(("code", "details", "expected"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_a_watch_that_does_not_begin(
+    run: Run, api: FakeApi, code: grpc.StatusCode, details: str, expected: str
+) -> None:
+    """Nothing is resumed that has not begun."""
+    api.answers["watches.Watch"] = [(code, details)]
+    result = run("watch job")
+    assert (1, expected.format(address=api.address) + "\n", 1) == (result.exit_code, result.stderr, len(api.calls))
 
 
-def test_an_outage_before_the_summary(api: FakeApi) -> None:
-    """The summary is waited for as well."""
-    api.answers["jobs.GetCache"] = [cached("SUCCEEDED", SUCCEEDED=3)]
-    api.answers["jobs.Get"] = [AWAY, full("SUCCEEDED", SUCCEEDED=3)]
-    assert JobState.SUCCEEDED is watch(api, Waits())[0]
+def watched(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
+    """Revisions, what was said and how long was slept, until an error ends the watch."""
+    said: list[str] = []
+    slept: list[float] = []
+    pace = WatchPace(sleep=slept.append, clock=lambda: sum(slept))
+    settings = Settings(address=api.address)
+    stream = Changes(settings, svc.WatchRequest(), pace, said.append)
+    seen: list[svc.WatchResponse] = []
+    try:
+        seen.extend(stream.messages())
+    except grpc.RpcError as error:
+        said.append(error.details() or "")
+    finally:
+        settings.close()
+    return [message.revision for message in seen], said, slept
 
 
-def test_an_endless_outage_ends_the_watching(api: FakeApi) -> None:
-    """After two minutes without an answer the watching ends and says that the job is not affected."""
-    api.answers["jobs.GetCache"] = [AWAY]
-    waits = Waits()
-    with pytest.raises(Failed, match=r"has not answered for 12\d s \(UNAVAILABLE\): gave up watching"):
-        watch(api, waits)
-    assert 120 < waits.now_s < 130
+@pytest.mark.parametrize("end", [OVERFLOW, AWAY])
+def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
+    """After an overflow or an outage the watch is resumed from the last revision, which is said; nothing is lost."""
+    streams = [[begun(5), pod_change(7), end], end, [begun(7), pod_change(8), CANCELLED]]
+    api.answers["watches.Watch"] = streams  # type: ignore[assignment]
+    revisions, said, slept = watched(api)
+    assert [5, 7, 7, 8] == revisions
+    assert [0, 7, 7] == [request.start_revision for request in api.requests("watches.Watch")]
+    cut = f"the watch was cut off: {end[1]} ({end[0].name}); resuming after revision 7"
+    assert ["watch task_1", cut, "the watch goes on where it was", "watch task_1", CANCELLED[1]] == said
+    assert [0.5, 1.0] == slept
 
 
-def test_a_job_that_is_not_cached(api: FakeApi) -> None:
-    """Without the short form the long one is read."""
-    api.answers["jobs.GetCache"] = [GONE]
-    api.answers["jobs.Get"] = [full("RUNNING", RUNNING=3), full("KILLED", KILLED=3)]
-    state, text = watch(api, Waits())
-    assert (JobState.KILLED, "RUNNING 0/3  RUNNING 3") == (state, text.splitlines()[0])
+def test_an_api_that_does_not_count_revisions(api: FakeApi) -> None:
+    """Where there are no revisions it is said that something may be missing."""
+    streams = [[begun(), OVERFLOW], [begun(), CANCELLED]]
+    api.answers["watches.Watch"] = streams  # type: ignore[assignment]
+    assert "the watch goes on; what changed in between is not known" in watched(api)[1]
 
 
-def test_an_unknown_job(run: Run, api: FakeApi) -> None:
-    """There is nothing to watch."""
-    response = job_pb2.GetResponse()
-    response.error.getRuntimeFail.message = "no row"
-    api.answers["jobs.GetCache"] = [GONE]
-    api.answers["jobs.Get"] = [response]
-    result = run(f"job watch {JOB}")
-    assert (1, f"Unable to get job {JOB}: no row\n") == (result.exit_code, result.stderr)
+TOO_OLD = (grpc.StatusCode.OUT_OF_RANGE, "revision 7 is too old to resume from: changes from 100 on are kept")
 
 
-def test_a_refused_question(run: Run, api: FakeApi) -> None:
-    """What is not an outage ends the watching at once."""
-    api.answers["jobs.GetCache"] = [(grpc.StatusCode.PERMISSION_DENIED, "not yours")]
-    result = run(f"job watch {JOB}")
-    assert (1, f"cannot watch job {JOB}: not yours (PERMISSION_DENIED)\n") == (result.exit_code, result.stderr)
+@pytest.mark.parametrize("end", [TOO_OLD, (grpc.StatusCode.ABORTED, "something else"), CANCELLED])
+def test_what_no_waiting_helps_against(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
+    """Every other end is final, and its text is shown as it is."""
+    streams = [[begun(7), OVERFLOW], end]
+    api.answers["watches.Watch"] = streams  # type: ignore[assignment]
+    assert end[1] == watched(api)[1][-1]
+    assert 2 == len(api.calls)
 
 
-@pytest.mark.parametrize(("state", "exit_code"), [("SUCCEEDED", 0), ("FAILED", 1), ("KILLED", 1), ("DELETED", 1)])
-@pytest.mark.parametrize("flag", ["", "--json"])
-def test_create_and_watch(run: Run, api: FakeApi, flag: str, state: str, exit_code: int) -> None:
-    """The exit code is 0 only if the job succeeded; with --json progress goes to standard error."""
-    api.answers["respools.LookupResourcePoolID"] = [
-        respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value="p"))
-    ]
-    api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=JOB))]
-    api.answers["jobs.GetCache"] = [cached(state, SUCCEEDED=3)]
-    api.answers["jobs.Get"] = [full(state, SUCCEEDED=3)]
-    result = run(f"job create /tutorial examples/tutorial/hello.yaml --watch {flag}")
-    progress = result.stderr if flag else result.stdout
-    assert (exit_code, True) == (result.exit_code, f"Job {JOB} (hello) {state}" in progress)
+def test_an_endless_outage(api: FakeApi) -> None:
+    """After two minutes without an answer the watch is given up."""
+    api.answers["watches.Watch"] = [[begun(7), AWAY], AWAY]
+    _, said, slept = watched(api)
+    assert (AWAY[1], True) == (said[-1], 120 < sum(slept) < 130)
 
 
-def test_interrupting_leaves_the_job_alone(run: Run, api: FakeApi) -> None:
-    """Ctrl-C says that the job goes on, with the exit code of an interruption."""
+def test_ctrl_c_cancels_the_watch(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends the watch here and there, with the exit code of an interruption."""
 
-    def interrupted(*_: object, **__: object) -> JobState:
+    def interrupted(_: object) -> list[str]:
         raise KeyboardInterrupt
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cli.job.group.watch_job", interrupted)
-        result = run(f"job watch {JOB}")
-    assert (130, f"Stopped watching; job {JOB} goes on.\n", []) == (result.exit_code, result.stderr, api.calls)
+    monkeypatch.setattr("cli.watch.change_lines", interrupted)
+    api.answers["watches.Watch"] = [[begun(7), CANCELLED]]
+    api.answers["watches.Cancel"] = [svc.CancelResponse()]
+    assert 130 == run("watch job").exit_code
+    assert ["task_1"] == [request.watch_id for request in api.requests("watches.Cancel")]
 
 
-def test_times_of_the_wire() -> None:
-    """Nanoseconds and missing times are taken as they come."""
-    moments = ("2026-11-20T10:00:00.123456789Z", "2026-11-20T10:00:01Z", "", "yesterday")
-    found = [seconds_between(first, second) for first, second in itertools.pairwise(moments)]
-    assert [0.876544, None, None] == found
-    assert ["00:00:00", "01:01:01", "100:00:00"] == [clock_text(seconds) for seconds in (-5, 3661.9, 360_000)]
+def test_ctrl_c_when_the_watch_is_gone_already(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that the API has forgotten needs no cancelling."""
+    interrupted: Callable[[object], list[str]] = lambda _: (_ for _ in ()).throw(KeyboardInterrupt)  # noqa: E731
+    monkeypatch.setattr("cli.watch.change_lines", interrupted)
+    api.answers["watches.Watch"] = [[begun(7), CANCELLED]]
+    api.answers["watches.Cancel"] = [(grpc.StatusCode.NOT_FOUND, "invalid watch id")]
+    result = run("watch job")
+    assert (130, "watch task_1\n\n") == (result.exit_code, result.stderr)
+
+
+def test_cancel(run: Run, api: FakeApi) -> None:
+    """A watch is ended by its id; an unknown one is named by the API."""
+    unknown = (grpc.StatusCode.NOT_FOUND, "watch_id task_2 not exist for task watch client")
+    api.answers["watches.Cancel"] = [svc.CancelResponse(), svc.CancelResponse(), unknown]
+    assert "Watch task_1 cancelled\n" == run("watch cancel task_1").stdout
+    assert "{}\n" == run("watch cancel task_1 --json").stdout
+    result = run("watch cancel task_2")
+    assert (1, f"{unknown[1]} (NOT_FOUND)\n") == (result.exit_code, result.stderr)
