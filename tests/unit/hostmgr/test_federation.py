@@ -143,7 +143,7 @@ def test_what_is_free_is_asked_once_in_a_while() -> None:
 
 
 def test_a_silent_cluster_is_passed_over() -> None:
-    """Others are tried; when none is left the caller is told to try again."""
+    """Others are tried; when none is left the call is Unavailable."""
     world = World(a=4, b=3)
     world.silence("a")
 
@@ -156,7 +156,7 @@ def test_a_silent_cluster_is_passed_over() -> None:
 
 
 def test_a_launch_in_a_cluster_without_a_leader_is_refused() -> None:
-    """Its pods may go elsewhere; while nobody leads anywhere, or somebody should answer, it is tried again."""
+    """Its pods may go elsewhere; while no cluster has a leader, or the leader should answer, the call is repeated."""
     world = World(a=4, b=3)
     world.silence("b")
     placed = [Placement(Hostname("b1"), (PlacedPod(0, 1), PlacedPod(1, 1)))]
@@ -173,7 +173,7 @@ def test_a_launch_in_a_cluster_without_a_leader_is_refused() -> None:
 
 
 def test_kills_go_to_all_that_answer() -> None:
-    """One that is away is asked again later; when nobody answers that is an error."""
+    """A cluster that is away is asked again later; when none answers that is an error."""
     world = World(a=4, b=3)
     assert 7 == world.all.kill_running(JOB)
 
@@ -186,7 +186,7 @@ def test_kills_go_to_all_that_answer() -> None:
 
 
 def test_images_go_to_the_clusters_of_their_hosts() -> None:
-    """Only those that have some are asked; hosts that nobody knows are left out."""
+    """Only those that have some are asked; unknown hosts are left out."""
     world = World(a=1, b=1, c=1)
 
     done = world.all.prefetch({"x": [Hostname("a1"), Hostname("b1")], "y": [Hostname("a2"), Hostname("?")]})

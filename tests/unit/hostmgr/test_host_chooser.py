@@ -127,7 +127,7 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
 
 
 def test_a_host_that_was_away_is_leased_once() -> None:
-    """It counts for itself alone, behind those that stayed, and whoever needs more hosts gets the others."""
+    """It counts for itself alone, behind those that stayed, and a lease of more hosts gets the others."""
     pool = pool_with(room("h1"), room("h2"))
     pool.remove_room(["h1-O1"])
     pool.set_hosts([agent("h2", 0, 0)])

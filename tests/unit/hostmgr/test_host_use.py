@@ -87,7 +87,7 @@ def test_every_host_has_its_turn() -> None:
 
 
 def test_the_meter_sums_over_hosts() -> None:
-    """Use of the hosts that were looked at, slack of all hosts, hot hosts, and who left why."""
+    """Use of the measured hosts, slack of all hosts, hot hosts, and evicted pods by cause."""
     pool = HostPool(30.0)
     pool.set_hosts([agent("a", 1500, 500), agent("b", 500, 0)])
     reader = InMemoryMetricReader()

@@ -51,7 +51,7 @@ def test_storage_is_asked_about_what_changed() -> None:
 
 
 def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.LogCaptureFixture) -> None:
-    """It is told once, and asked for at each look."""
+    """It is logged once, and its name is claimed again at each call."""
     table = Table(h1="a")
     claims = HostnameClaims(table, "b")
 
@@ -65,7 +65,7 @@ def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.Lo
 
 
 def test_a_refused_host_takes_no_pods() -> None:
-    """It is no part of the capacity, is not told of, and says why."""
+    """It is no part of the capacity, is not listed, and the reason names the other cluster."""
     pool = HostPool(30.0)
     agent = RegisteredHost("agent1", Hostname("h1"), "ip:1", Resources(4_000), Resources(), {})
     room = Room("o1", Hostname("h1"), "agent1", Resources(1_000), Resources(), (), {"hostname": "h1"})

@@ -136,7 +136,7 @@ def test_a_job_that_got_too_little_is_told_when_room_comes() -> None:
 
 
 def test_a_job_that_got_enough_is_left_alone() -> None:
-    """Offers wake nobody who does not wait."""
+    """Offers wake only jobs that wait."""
     pool = pool_with(room("h1"))
 
     leased(pool, shape(), 4)
@@ -155,8 +155,8 @@ def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
 
 
 def test_a_lease_that_was_too_little_wakes_nobody_in_vain() -> None:
-    """Who gives back what is too few hosts for it is not told of them; nor is who found no hosts leased. New room
-    are told to both."""
+    """A job that gives back too few hosts is not woken for them, and neither is one that found no hosts leased. New
+    room wakes both."""
     pool = pool_with(room("h1"))
     pool.acquire(OTHER, [(shape(8), 1)], 0.0)
     lease = pool.acquire(JOB, [(shape(3), 2)], 0.0, for_gang=True)
@@ -166,7 +166,7 @@ def test_a_lease_that_was_too_little_wakes_nobody_in_vain() -> None:
 
 
 def test_a_gang_is_told_of_the_hosts_of_its_other_pods() -> None:
-    """A gang that found hosts leased to the job's own pods is told when they are given back."""
+    """A gang that found hosts leased to the job's own pods is woken when they are given back."""
     pool = pool_with(room("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.acquire(JOB, [(shape(), 1)], 0.0, for_gang=True)
@@ -278,7 +278,7 @@ def agent(name: str, slack: int, held: int) -> RegisteredHost:
 
 def test_a_closed_host_takes_no_revocable_pods() -> None:
     """It serves ordinary pods, shows no revocable cpu to a placement, and pods are admitted for no more than what is
-    held there; when it opens, whoever waited is told."""
+    held there; when it opens, waiting jobs are woken."""
     pool = pool_with(room("h1", revocable=2), room("h2", revocable=0))
     pool.set_hosts([agent("h1", slack=2000, held=500), agent("h2", slack=0, held=0)])
     slack = shape(0.5, revocable=True)

@@ -1,4 +1,4 @@
-"""Hosts in maintenance in the host manager's memory: leases, launches, capacity, and looks at who is on a host."""
+"""Hosts in maintenance in the host manager's memory: leases, launches, capacity, and queries of the pods on a host."""
 
 from __future__ import annotations
 

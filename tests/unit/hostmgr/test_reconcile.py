@@ -111,7 +111,7 @@ def test_a_pod_in_flight_is_left_out_until_each_launch_of_it_has_landed() -> Non
 
 
 class Master:
-    """Answers for pods on its agents at once, and not for others; refuses when told to."""
+    """Answers for pods on its agents at once, and not for others; refuses while it is away."""
 
     def __init__(self, answers: Callable[[Sequence[PodReport]], None]) -> None:
         self.answers = answers
@@ -140,7 +140,7 @@ def reconciler(*rows: Row) -> tuple[Reconciler, Master]:
 
 
 def test_everything_that_is_known_is_asked_about_and_then_everything_else() -> None:
-    """Those that must end are returned, to be told again."""
+    """Pods that must end are returned, so that their kills are repeated."""
     ending = pod_row(1, PodState.KILLING)
     made, master = reconciler(pod_row(0), ending)
 
@@ -183,7 +183,7 @@ def test_a_look_that_fails_forgets_no_pod(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_answer_that_is_stored_is_no_news() -> None:
-    """Neither to the question about the pod, nor when all is told afterwards: only what differs."""
+    """Neither the answer about the pod nor the report of all pods after it is news, unless it differs."""
     made, master = reconciler(pod_row(0), pod_row(1, PodState.LAUNCHED))
     news: list[str] = []
     master.answers = lambda statuses: news.extend(s.pod for s in statuses if made.answers.is_news(s))
@@ -201,7 +201,7 @@ def test_an_answer_that_is_stored_is_no_news() -> None:
 
 
 def test_what_is_told_last_is_no_news_either() -> None:
-    """All that is known is told for seconds, in which the next look may begin. After that nothing is remembered."""
+    """The report of all pods takes seconds, in which the next look may begin. After that nothing is remembered."""
     made, master = reconciler(*(pod_row(number) for number in range(3)))
     master.answers = lambda statuses: [made.answers.is_news(status) for status in statuses]  # type: ignore[assignment]
     made.ask(Look.ALL, master.reconcile)

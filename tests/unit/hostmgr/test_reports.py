@@ -130,7 +130,7 @@ def test_a_failed_commit_is_not_acknowledged(recorder: Recorder, committer: Repo
 
 
 def test_a_failed_update_of_the_master_itself_is_missed(recorder: Recorder, committer: ReportQueue) -> None:
-    """It has no uuid, so nobody sends it again: we have to ask."""
+    """It has no uuid, so it does not come again: we have to ask."""
     recorder.failures = 1
 
     committer.add(update(1, uuid=""))
@@ -158,7 +158,7 @@ def test_a_status_of_nobody_is_acknowledged(recorder: Recorder, committer: Repor
 
 
 def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, committer: ReportQueue) -> None:
-    """Storage names the runs that nobody wants."""
+    """Storage names the runs that are not wanted."""
     recorder.orphans = [PodId(JOB, 7, 1)]
 
     committer.add(update(7))

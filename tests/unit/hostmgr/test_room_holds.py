@@ -59,7 +59,8 @@ def test_who_comes_back_gets_its_host_first() -> None:
 
 
 def test_who_comes_back_waits_while_its_room_is_held() -> None:
-    """Also when its host has no room yet; it is told when there is some, and goes elsewhere after the hold."""
+    """Also when its host has no room yet; its job is woken when there is some, and after the hold the pod goes
+    elsewhere."""
     pool = held("h0", "h1")
     pool.remove_room(["h1-O1"])
     lease = come_back(pool)
@@ -90,7 +91,7 @@ def test_a_launch_ends_the_hold() -> None:
 
 
 def test_holds_are_given_up() -> None:
-    """When the pod no longer comes, or after their time: who waits is told."""
+    """When the pod no longer comes back, or after their time: waiting jobs are woken."""
     pool = held("h1")
     pool.hold([back(1, OTHER)], 0.0)
     assert [] == leased(pool, shape(4), 1)

@@ -1,4 +1,4 @@
-"""Pods that no registered host could take even if it were empty: what a lease, and who asks, is told."""
+"""Pods that no registered host could take even if it were empty: what a lease says, and what ``judge`` answers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_pods_that_name_a_host(name: str, cpu: float, why: str) -> None:
 
 
 def test_before_the_hosts_are_known() -> None:
-    """Nobody is told that no host could take it; who asks is told to ask again."""
+    """A lease says nothing of pods that fit no host, and ``judge`` is Unavailable."""
     pool = pool_with(room("h1"))
 
     assert {} == pool.acquire(JOB, [(shape(7), 1)], 0.0).infeasible

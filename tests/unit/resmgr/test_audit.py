@@ -38,7 +38,7 @@ def test_all_is_well(world: World) -> None:
 
 
 def test_admitted_above_a_limit(world: World) -> None:
-    """Who plans with another limit than the pool has admits too much; pool, rule and amounts are told."""
+    """A plan with another limit than the pool has admits too much; the fault names pool, rule and amounts."""
     state = queued(world)
     now = state.snapshot(100, 0)
     before = replace(now, usage=now.usage.copy())
@@ -79,7 +79,7 @@ def forgotten_job(state: ResmgrState) -> None:
     ],
 )
 def test_wrong_books(change: Callable[[ResmgrState], None], words: str, world: World) -> None:
-    """Each way to lose or double a pod is told."""
+    """Each way to lose or double a pod is a fault."""
     state = queued(world)
     assert list(faults(state)) == []
 
@@ -89,7 +89,7 @@ def test_wrong_books(change: Callable[[ResmgrState], None], words: str, world: W
 
 
 async def test_the_loop_goes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """With the setting a fault is logged, and pods are admitted all the same; without it nobody looks."""
+    """With the setting a fault is logged, and pods are admitted all the same; without it nothing is checked."""
     pool = world.pool("maps", 50, 50)
     for checks in (True, False):
         caplog.clear()

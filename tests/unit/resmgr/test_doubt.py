@@ -1,4 +1,4 @@
-"""Commits of which nobody knows how far they came: memory is read again, and whoever they concern is told."""
+"""Commits whose effect is unknown: memory is read again, and the jobs concerned are woken."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def doubting(
 
 
 async def test_a_kill_that_storage_gives_up_is_seen(world: World) -> None:
-    """What it had ended by then holds nothing, though nobody asks again."""
+    """Pods that it had ended by then hold nothing, though no call is repeated."""
     job = world.job(world.pool("p", 2, 2), 3)
 
     async with doubting(world, "kill_queued") as loop:
@@ -82,7 +82,7 @@ async def test_who_was_evicted_in_doubt_is_told(world: World) -> None:
 
 
 async def test_who_is_evicted_for_others_in_doubt_is_told(world: World) -> None:
-    """The same when somebody else chose."""
+    """The same when the caller chose the pods."""
     job = world.job(world.pool("p", 2, 2), 2)
 
     async with doubting(world, "evict") as loop:

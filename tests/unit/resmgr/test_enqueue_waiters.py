@@ -39,7 +39,7 @@ async def woken(world: World, job: JobId) -> None:
 
 
 async def test_the_answer_tells_what_was_admitted(world: World) -> None:
-    """The next cycle admits 10 of 15 pods: the caller hears it, and nobody is woken."""
+    """The next cycle admits 10 of 15 pods: the caller gets the count, and no job is woken."""
     job = world.job(world.pool("p", 10, 10), 15)
 
     async with serving(world) as (_, servicer):
@@ -79,7 +79,7 @@ async def test_nothing_queued_is_answered_at_once(world: World, monkeypatch: pyt
 
 
 async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the capacity is unknown nothing is admitted: the pods are queued, and their job is told later."""
+    """While the capacity is unknown nothing is admitted: the pods are queued, and their job is woken later."""
     monkeypatch.setattr(enqueue_waiters, "PATIENCE_S", 0.01)
     capacity, world.hosts.answer = world.hosts.answer, None
     job = world.job(world.pool("p", 10, 10), 1)
@@ -101,7 +101,7 @@ async def left(loop: AdmissionLoop, job: JobId) -> None:
 
 
 async def test_a_caller_that_goes_away_leaves_a_wake_up(world: World) -> None:
-    """Its answer was there, and nobody took it."""
+    """Its answer was there, and was not taken."""
     job = world.job(world.pool("p", 10, 10), 2)
 
     async with serving(world) as (loop, _):

@@ -52,7 +52,7 @@ async def test_a_waiting_job(world: World) -> None:
 
 
 async def test_a_job_without_hosts(world: World) -> None:
-    """What placement noted is told with hosts per rule, while instances are READY."""
+    """The answer has the last reason of placement, with hosts per rule, while instances are READY."""
     job = world.job(world.pool("p", 10, 10), 1)
 
     async with asking(world) as asked:
@@ -65,7 +65,7 @@ async def test_a_job_without_hosts(world: World) -> None:
 
 
 async def test_hosts_are_looked_for_anew(world: World) -> None:
-    """What placement noted of earlier instances is not told of those that are admitted later."""
+    """The reason of placement for earlier instances is not given for those that are admitted later."""
     job = world.job(world.pool("p", 1, 1), 2)
 
     async with asking(world) as asked:
@@ -142,7 +142,7 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
 
 
 async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World) -> None:
-    """It is told as that of a service is; one that has failed for good, and is no reason to wait, is not."""
+    """It is part of the answer as for a service; one that failed for good, and is no reason to wait, is not."""
     world.storage.host_pods.batch_backoff = Backoff(10, 600)
     pool = world.pool("p", 10, 10)
     again, resting = world.job(pool, 1, max_failures=2), world.job(pool, 2)
@@ -209,7 +209,7 @@ async def test_a_job_that_waits_for_slack(world: World) -> None:
 
 
 async def test_a_job_that_has_ended(world: World) -> None:
-    """How it ended is told, with the first instances that failed."""
+    """The answer says how it ended, with the first instances that failed."""
     job = world.job(world.pool("p", 10, 10), 2)
 
     async with asking(world) as asked:
@@ -276,7 +276,7 @@ async def test_a_pool(world: World) -> None:
     ],
 )
 async def test_a_pool_that_borrows_what_its_owner_wants(world: World, preempts: bool, how: str) -> None:
-    """It is told how much is wanted back by whom, and when that comes."""
+    """The answer says how much each lender wants back, and when that comes."""
     world.hosts.answer = (Resources.of(12, 1000, 1000), Resources())
     owner, borrower = world.pool("a", 6, 12), world.pool("b", 6, 12)
 
@@ -334,7 +334,7 @@ async def test_the_tree(world: World) -> None:
 
 
 async def test_without_a_cluster(world: World) -> None:
-    """As long as nobody knows the capacity there are no entitlements to tell of: UNAVAILABLE, try again."""
+    """Without a known capacity there are no entitlements: UNAVAILABLE, try again."""
     async with asking(world) as asked:
         world.hosts.answer, asked.server.loop.state.capacity = None, None
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -344,8 +344,8 @@ async def test_without_a_cluster(world: World) -> None:
 
 
 async def test_a_gang_between_admission_and_hosts(world: World) -> None:
-    """It waits for hosts for all of it; is held back after launches in vain, with the numbers, and holds nobody up; and
-    gathers while members have not ended."""
+    """It waits for hosts for all of it; is held back after failed launches, with the numbers, and delays no other gang;
+    and gathers while members have not ended."""
     gang, other = world.job(world.pool("p", 5, 5), 5, gang=4), world.job(world.pool("q", 4, 4), 1)
 
     async with asking(world) as asked:

@@ -1,4 +1,4 @@
-"""Which jobs have nothing to be told, gangs that are passed by, and what is held back no longer."""
+"""Which jobs need no wake-up, gangs that are passed by, and gangs that are released."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _wanted(waiting: dict[int, PoolQueues], pools: int, revocable: bool) -> np.n
 
 
 async def test_wholly_queued_jobs(world: World) -> None:
-    """A job all of which waits in the queue has nothing to be told by a new leader; one with pods that are admitted, or
+    """A job whose pods all wait in the queue needs no wake-up by a new leader; one with pods that are admitted, or
     not queued yet, may have, and one that is unknown here, too."""
     pool = world.pool("p", 2, 2)
     admitted, queued, part, unknown = (world.job(pool, 4) for _ in range(4))

@@ -1,4 +1,4 @@
-"""The admission loop against a real store: what is committed, what is told to whom, and what survives errors."""
+"""The admission loop against a real store: what is committed, which jobs are woken, and what survives errors."""
 
 from __future__ import annotations
 

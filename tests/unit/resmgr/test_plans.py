@@ -135,7 +135,7 @@ async def test_plans_of_jobs_that_have_no_place(world: World) -> None:
     ]
 
 
-# -- who would be evicted -------------------------------------------------------------------------------------------
+# -- planned evictions ---------------------------------------------------------------------------------------------
 
 
 def told(evictions: Iterable[pb.PlannedEviction]) -> list[tuple[str, int, int, int, float]]:
@@ -169,7 +169,7 @@ async def test_a_plan_of_a_job_says_who_would_leave(world: World) -> None:
 
 
 async def test_a_plan_of_a_pool_says_who_would_leave(world: World) -> None:
-    """Those whom the change evicts, without those who must go anyway, and for which job."""
+    """The pods that the change evicts, without those that leave anyway, and for which job."""
     lends, owner = world.pool("a", 50, 100), world.pool("b", 0, 10)
     lent, waits = world.job(lends, 10, cpu=10), world.job(owner, 5, cpu=10)
 

@@ -1,4 +1,4 @@
-"""Changes of pools that would strand somebody's work are refused, with what stands in the way."""
+"""Changes of pools that would strand work are refused, and the refusal names the obstacle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Preemption in the admission loop, against a real store: what is committed, who is told, what survives kill -9."""
+"""Preemption in the admission loop, against a real store: what is committed, which jobs are woken, what survives kill
+-9."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ async def lend(world: World, loop: AdmissionLoop, borrower: JobId, owner: JobId,
 
 
 async def test_a_pool_gets_back_what_it_lent(world: World) -> None:
-    """The youngest half leaves its hosts, its jobs are told, and the owner's pods are admitted when it has left."""
+    """The youngest half leaves its hosts, its jobs are woken, and the owner's pods are admitted when it has left."""
     borrower, owner = two_pools(world)
     async with running(world, ROUNDS) as loop:
         await lend(world, loop, borrower, owner)
@@ -87,7 +88,7 @@ async def test_admitted_pods_go_back_in_their_place(world: World) -> None:
 
 
 async def test_one_deficit_evicts_once_even_after_a_crash(world: World) -> None:
-    """A new resource manager knows who is on the way out, and evicts nobody else for the same gangs."""
+    """A new resource manager knows which pods are leaving, and evicts no others for the same gangs."""
     borrower, owner = two_pools(world)
     async with running(world, ROUNDS) as loop:
         await lend(world, loop, borrower, owner)
@@ -126,7 +127,7 @@ async def test_priority_inside_a_pool(world: World) -> None:
 
 
 async def test_disabled(world: World) -> None:
-    """Without preemption nobody is evicted, however long the other pool waits."""
+    """Without preemption no pod is evicted, however long the other pool waits."""
     borrower, owner = two_pools(world)
     async with running(world, fast(preemption_period_s=0.01, sustained_over_count=1, preempts=False)) as loop:
         await lend(world, loop, borrower, owner)
@@ -148,7 +149,7 @@ async def test_disabled_frees_the_reservation(world: World) -> None:
 
 
 async def test_evictions_that_others_want(world: World) -> None:
-    """What the host manager sends away is on its way out in memory as in storage, its jobs are told, and it comes back;
+    """Pods that the host manager evicts are leaving in memory as in storage, their jobs are woken, and they come back;
     what has ended or has had another run since is passed over."""
     job = world.job(world.pool("p", 10, 10), 3)
     async with running(world, ROUNDS) as loop:

@@ -213,7 +213,7 @@ async def test_refused_configurations(manager: Manager, config: pb.ResourcePoolC
 
 
 async def test_missing_parts(manager: Manager) -> None:
-    """Requests without a configuration or an id are refused, and nobody overrides the root."""
+    """Requests without a configuration or an id are refused, and so is an override of the root."""
     empty = await manager.CreateResourcePool(pb.CreateRequest())
 
     assert empty.error.invalidResourcePoolConfig.message == "resource pool config cannot be <nil>"
@@ -275,7 +275,7 @@ NO_NUMBERS: dict[str, tuple[dict[str, float], str]] = {
 
 @pytest.mark.parametrize(("changes", "text"), NO_NUMBERS.values(), ids=NO_NUMBERS.keys())
 async def test_what_is_no_amount_is_refused(manager: Manager, changes: dict[str, float], text: str) -> None:
-    """With the field, also by force: nobody could reckon with it; and the tree is as it was."""
+    """With the field, also by force: the amounts are no numbers; and the tree is as it was."""
     pool = await create(manager, "p", 10, 50)
     config = pool_config("p", 10, 50)
     for name, value in changes.items():
@@ -326,7 +326,7 @@ async def test_pools_survive_a_restart(world: World, manager: Manager, server: R
 async def test_a_call_waits_for_the_cluster(
     ask: Callable[[Manager], Awaitable[Any]], world: World, manager: Manager, server: ResmgrServer
 ) -> None:
-    """As long as no host manager has answered nobody knows how large the root is: UNAVAILABLE, try again."""
+    """The size of the root is unknown until a host manager has answered: UNAVAILABLE, try again."""
     answer, world.hosts.answer = world.hosts.answer, None
     server.loop.state.capacity = None
 

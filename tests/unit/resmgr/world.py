@@ -40,7 +40,7 @@ def open_storage(folder: Path) -> Storage:
 
 @dataclass
 class RecordedLifecycles:
-    """``ports.Lifecycles`` that remembers whom it woke."""
+    """``ports.Lifecycles`` that remembers the jobs it woke."""
 
     woken: list[JobId] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class RecordedLifecycles:
 
 @dataclass
 class FixedCapacity:
-    """``CapacitySource`` with an answer that tests may change; None: nobody answers."""
+    """``CapacitySource`` with an answer that tests may change; None: it is Unavailable."""
 
     answer: tuple[Resources, ...] | None = (Resources.of(100, 100_000, 100_000), Resources())
     unfit: dict[int, Infeasibility] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
@@ -145,7 +145,7 @@ class World:
         self.storage.host_pods.mark_launched(job_id, rows, self.now_ns)
 
     def finish(self, job_id: JobId, instances: Iterable[int], state: PodState = PodState.SUCCEEDED) -> None:
-        """READY pods run somewhere and end; the gang is launched whole, whoever of it ends."""
+        """READY pods run somewhere and end; the gang is launched whole, whichever members end."""
         self.launch(job_id, 0)
         pods = {pod.instance_id: pod for pod in self.storage.pods.page(job_id, 0, 10_000)}
         chosen = [pods[i] for i in instances if i in pods and pods[i].state in (PodState.READY, PodState.LAUNCHED)]

@@ -136,7 +136,7 @@ def below(node: Node, what: str, kind: int) -> int:
 
 
 def water_fill(amount: int, asked: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """Raise the level of all who still want, in steps, until somebody is full or nothing is left; then round."""
+    """Raise the level of all that still want, in steps, until one is full or nothing is left; then round."""
     got = [Fraction(0) for _ in asked]
     left = Fraction(amount)
     while left > 0:

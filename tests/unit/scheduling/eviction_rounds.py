@@ -163,7 +163,7 @@ TREES: tuple[tuple[PoolSpec, ...], ...] = (
         pool("/b/w/1", "0/1", "14/12"),
         pool("/b/w/2", "0/1", "9/20"),
     ),
-    (  # all is guaranteed to somebody, some of it for ever
+    (  # all of it is guaranteed, some of it for ever
         pool("/a", "10/10", "20/20", type="STATIC", controller_limit="20"),
         pool("/b", "5/5", "5/5"),
         pool("/c", "5/5", "20/20", "0", slack_limit="100"),

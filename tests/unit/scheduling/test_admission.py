@@ -1,4 +1,4 @@
-"""Admission: who goes ahead, who waits, and the reason that is given."""
+"""Admission: which gangs are admitted, which wait, and the reason."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def texts(admission: Admission) -> list[str]:
 
 
 def test_higher_priority_goes_first() -> None:
-    """Higher priority is admitted first, whoever came first."""
+    """Higher priority is admitted first, in whatever order gangs came."""
     cluster = Cluster(pool("/p", "2", "2")).queue("/p", run("low", seq=1), run("high", priority=5, seq=2, count=2))
 
     admission = cluster.admit()
@@ -340,7 +340,7 @@ def test_promised_room_goes_to_nobody_else() -> None:
 
 
 def test_what_is_not_promised_is_for_everybody() -> None:
-    """A gang that will not fit even then keeps nobody waiting."""
+    """A gang that will not fit even then keeps no other waiting."""
     cluster = Cluster(pool("/a", "4", "6"), pool("/b", "2", "6"), capacity="6").holds("/a", "4")
     cluster.queue("/a", run("big", "4", size=4, preemptible=False), run("small", "1", seq=1))
     cluster.queue("/b", run("other", "1", seq=2))
@@ -356,7 +356,7 @@ def test_nobody_is_admitted_before_the_room_is_there() -> None:
 
 
 def test_without_preemption_the_reservation_does_not_bind() -> None:
-    """Where nobody is ever evicted, pods that may not be may use what their pool is entitled to."""
+    """Without preemption, non-preemptible pods may use all that their pool is entitled to."""
     cluster = Cluster(pool("/a", "2", "6"), capacity="6").queue("/a", run("fixed", "1", count=9, preemptible=False))
     now = (cluster.tree, cluster.entitlement(), cluster.usage, cluster.waiting, 1000)
 

@@ -64,7 +64,7 @@ def test_only_what_may_go_there_counts_as_wanted() -> None:
 
 
 def test_revocable_cpu_is_no_room() -> None:
-    """Revocable pods take ordinary memory, and slack that is not told."""
+    """Revocable pods take ordinary memory, and slack that is not known."""
     views = [view("a", 100, memory=100), view("b", 0, memory=1_000)]
 
     assert ("b", "a") == order_clusters(views, [(replace(SMALL, revocable=True), 1)], {}).order
@@ -95,7 +95,7 @@ VIEWS = st.lists(
 
 @given(VIEWS, st.randoms(), st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3)))
 def test_every_cluster_is_tried_once_or_has_a_reason(views: list[ClusterView], random, homes: dict[str, int]) -> None:  # type: ignore[no-untyped-def]
-    """Whatever order they are told in, the choice is the same."""
+    """The choice does not depend on the order of the arguments."""
     choice = order_clusters(views, [(SMALL, 3)], homes)
     shuffled = list(views)
     random.shuffle(shuffled)

@@ -53,7 +53,7 @@ def test_pods_are_counted_when_known(count: int, expected: bool) -> None:
 
 
 def test_exclusive() -> None:
-    """An exclusive host takes only who mentions the label, in whatever way."""
+    """An exclusive host takes only pods whose constraint mentions the label, in whatever way."""
     labels = host_labels("h1", [("peloton/exclusive", "ml")])
 
     assert label_misfit(None, labels) is not None

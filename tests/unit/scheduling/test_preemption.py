@@ -1,4 +1,4 @@
-"""Preemption: who is evicted for whom, as drawings, and properties against the obvious way to check them.
+"""Preemption: which gangs are evicted for which, as drawings, and properties against the obvious way to check them.
 
 REWRITE=1 in the environment redraws the expected tables; read the difference before you keep it.
 """
@@ -52,7 +52,7 @@ def test_rounds_are_counted_in_a_row() -> None:
 
 
 class Eldest(PriorityFifo):
-    """Who came first goes first, whatever the priorities, and nobody goes for somebody of the same pool."""
+    """The first in the queue leave first, whatever the priorities, and none leaves for a gang of its own pool."""
 
     def order(self, held: HeldRun) -> tuple[int, ...]:
         return (held.run.queue_seq,)
@@ -189,7 +189,7 @@ def test_bounded(stage: Stage, pod_limit: int) -> None:
 
 @pytest.mark.parametrize(("size", "gangs", "evicted"), [(1, 9, 4), (3, 2, 3), (5, 1, 0)])
 def test_the_bound_cuts_between_gangs(size: int, gangs: int, evicted: int) -> None:
-    """With four evictions four single pods are served, or one gang of three; one of five waits, and evicts nobody."""
+    """With four evictions four single pods are served, or one gang of three; one of five waits, and evicts none."""
     tree = build_tree([pool("/a", "6", "12"), pool("/b", "6", "12")])
     stage = Stage(tree, np.array([12_000, 0, 0, 0], np.int64))
     stage.held = [HeldRun(1, GangRun(JobId("lent"), 0, 12, 1, (1000, 0, 0, 0), 0, 1), is_launched=True)]

@@ -44,7 +44,7 @@ def test_an_answer_may_be_cut_anywhere(names: list[str], size: int) -> None:
 
 
 def test_an_answer_with_spaces_is_read_too() -> None:
-    """Mesos writes none; whoever stands in for it may."""
+    """Mesos writes none; a stand-in for it may."""
     text = orjson.dumps(orjson.loads(answer(entry("a"), entry("b"))), option=orjson.OPT_INDENT_2)
 
     assert ["a", "b"] == [each.host.hostname for each in AgentReader().read(pieces(text, 100))]

@@ -255,7 +255,8 @@ def test_a_job_or_a_pod_may_be_revocable() -> None:
     ],
 )
 def test_every_state_has_its_counterpart(state: str, expected: PodState) -> None:
-    """All that a framework without partition awareness is told, and the ends that one with it is told."""
+    """All states that Mesos sends to a framework without partition awareness, and the ends that it sends to one with
+    it."""
     status = {
         "task_id": {"value": f"{JOB}-3-2"},
         "state": state,

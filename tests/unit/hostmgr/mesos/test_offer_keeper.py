@@ -1,4 +1,4 @@
-"""Which offers are kept, and when Mesos is asked for more or told to make none."""
+"""Which offers are kept, and when Mesos gets a REVIVE or a SUPPRESS."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Mesos:
         self.calls: list[Json] = []
         self.fails: Exception | None = None
         self.answers = True
-        self.subscribes = False  # while it is told something
+        self.subscribes = False  # during a call to Mesos
         self.pool = HostPool(30.0, clock=lambda: self.now_s)
         self.book = OfferBook()
         self.keeper = OfferKeeper(self.take_idle, self.send_all, HOLD_S, clock=lambda: self.now_s)
@@ -70,7 +70,7 @@ class Mesos:
             driver = threading.Thread(target=self.keeper.subscribed, daemon=True)
             driver.start()
             driver.join(HANG_S)
-            assert not driver.is_alive(), "the driver waits for who tells Mesos something"
+            assert not driver.is_alive(), "the driver waits for a call to Mesos"
         if self.answers and any(call["type"] == "REVIVE" for call in calls):
             threading.Thread(target=self.offer).start()
         return [None] * len(calls)
@@ -132,7 +132,7 @@ def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
 
 
 def test_mesos_makes_none_when_nothing_waits(mesos: Mesos) -> None:
-    """It is told once, however long that lasts."""
+    """It gets one SUPPRESS, however long that lasts."""
     mesos.tend(HOLD_S)
 
     assert ["SUPPRESS"] == mesos.tend(WAITING_AGE_S)
@@ -293,7 +293,7 @@ def test_a_new_subscription_hides_nothing(mesos: Mesos) -> None:
 
 
 def test_a_subscription_waits_for_nobody(mesos: Mesos) -> None:
-    """Its thread is the one that hears of Mesos: it goes on while a master that hangs is told something."""
+    """The thread of events goes on while a call to a master hangs."""
     mesos.subscribes = True
 
     mesos.tend(HOLD_S)

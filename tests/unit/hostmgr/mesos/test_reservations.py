@@ -1,4 +1,4 @@
-"""What of a host is for our pods, as a real Mesos told it to operators and to frameworks."""
+"""Which resources of a host our pods may use, from answers of a real Mesos to operators and to frameworks."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_empty_dynamic_reservation_is_one() -> None:
 
 
 def test_static_reservations_of_single_resources() -> None:
-    """``cpus(web):1`` in an agent's flags: ours if we are web, beside what nobody has reserved."""
+    """``cpus(web):1`` in an agent's flags: ours if we are web, beside unreserved cpus."""
     recorded = lines("14")
     ours, others = capacities(recorded[86], "web"), capacities(recorded[86], "db")
     offered = free("web", recorded[80])

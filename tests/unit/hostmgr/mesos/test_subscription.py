@@ -44,7 +44,7 @@ class Scheduler:
 
 
 class Master:
-    """Subscribes whoever asks; ``lead_to`` redirects instead. Calls are accepted. While it ``hangs`` nothing comes."""
+    """Subscribes each client; ``lead_to`` redirects instead. Calls are accepted. While it ``hangs`` nothing comes."""
 
     def __init__(self) -> None:
         self.lead_to = ""
@@ -135,44 +135,44 @@ def test_a_redirect_leads_to_the_leading_master(masters: list[Master], start: St
 
 
 def test_when_the_leader_dies_the_way_begins_anew(masters: list[Master], start: Start) -> None:
-    """The master that we were told of knows the next leader; the one it redirected us to is gone."""
-    told, leader = masters
-    told.lead_to = leader.address
-    driver, scheduler = start(told.address)
+    """The configured master knows the next leader; the one it redirected us to is gone."""
+    configured, leader = masters
+    configured.lead_to = leader.address
+    driver, scheduler = start(configured.address)
     scheduler.wait("registered")
 
-    told.lead_to = ""
+    configured.lead_to = ""
     leader.close()
 
     scheduler.wait("reregistered")
-    assert (told.address, 1) == (driver.master, told.subscriptions)
+    assert (configured.address, 1) == (driver.master, configured.subscriptions)
 
 
 def test_when_the_leader_falls_silent_the_way_begins_anew(
     masters: list[Master], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leader that hangs still takes connections: the master that we were told of knows who leads now."""
-    told, leader = masters
-    told.lead_to = leader.address
-    driver, scheduler = start(told.address)
+    """A leader that hangs still takes connections: the configured master knows the present leader."""
+    configured, leader = masters
+    configured.lead_to = leader.address
+    driver, scheduler = start(configured.address)
     scheduler.wait("registered")
 
-    told.lead_to, leader.hangs = "", True
+    configured.lead_to, leader.hangs = "", True
     monkeypatch.setattr(module, "MISSED_HEARTBEATS_MAX", 0.02)
 
     scheduler.wait("reregistered")
-    assert (told.address, 1) == (driver.master, leader.subscriptions)
+    assert (configured.address, 1) == (driver.master, leader.subscriptions)
 
 
 def test_a_redirect_to_nowhere_is_tried_again(masters: list[Master], start: Start) -> None:
     """A leader that is dead already does not hold us: the first master is asked again."""
-    told, leader = masters
-    told.lead_to = leader.address
+    configured, leader = masters
+    configured.lead_to = leader.address
     leader.close()
-    _, scheduler = start(told.address)
+    _, scheduler = start(configured.address)
     scheduler.wait("disconnected", 2)
 
-    told.lead_to = ""
+    configured.lead_to = ""
 
     scheduler.wait("registered")
 
