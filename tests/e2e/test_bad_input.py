@@ -39,8 +39,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 BOMBS = 12
-BOMB = bytes(240 * 2**20)
-GROWTH_MAX_MIB = 150
+BOMB = bytes(80 * 2**20)
+GROWTH_MAX_MIB = 50
 """Of a process, while it refuses what would take a dozen times this each."""
 
 
@@ -132,7 +132,7 @@ def test_a_limit_above_the_cluster_is_refused(cluster: Cluster, tmp_path: Path) 
 
 
 def test_what_unpacks_to_much_takes_no_memory(cluster: Cluster) -> None:
-    """Many small requests that unpack to 240 MiB each are refused by every server as they are, while others answer."""
+    """Many small requests that unpack to 80 MiB each are refused by every server as they are, while others answer."""
     storage = Storage(cluster.local.database)
     now_s = time.time()
     targets = {
