@@ -19,7 +19,7 @@ from cli.params import together
 from cli.settings import Settings
 from cli.watching import AWAY_CODES
 from cli.wire import v0, v1
-from peloton.api.limits import IS_STORED, was_never_sent
+from peloton.api.limits import IS_STORED, LOCKED_DOWN, was_never_sent
 
 WARNING_TIMEOUT_S = 5.0
 """The warning is not worth a longer wait."""
@@ -68,7 +68,7 @@ def may_have_happened(error: Exception) -> bool:
     if not is_rpc_error(error):
         return False
     code, details = error.code().name, error.details() or ""
-    return code in AWAY_CODES and not was_never_sent(details)
+    return code in AWAY_CODES and not was_never_sent(details) and LOCKED_DOWN not in details
 
 
 def warn_if_unplaceable(settings: Settings, job_id: str) -> None:

@@ -16,10 +16,10 @@ UNITS = {"cpu": "cpu(cores)", "memory": "memory(MiB)", "disk": "disk(MiB)"}
 
 
 def pool_id_at(client: Client, path: str, what: str = "") -> str:
-    """Asks the API; ``what`` names the pool's part in the message when there is none."""
+    """Asks the API. ``what`` names the pool in the error, such as "parent"."""
     request = v0.respool.LookupRequest(path=v0.respool.ResourcePoolPath(value=path))
     response = client.respools.LookupResourcePoolID(request)
     if response.id.value:
         return response.id.value
     problem = response.error.invalidPath.message or response.error.notFound.message or "no such pool"
-    raise Failed(f"unable to find resource pool ID for {what}:{path}: {problem}")
+    raise Failed(f"unable to find {what or 'resource pool'} {path}: {problem}")

@@ -26,6 +26,9 @@ def is_connection_failure(details: str) -> bool:
     return details.lower().startswith(_CONNECTION_WORDS)
 
 
+LOCKED_DOWN = "APIs are locked down"
+"""In the refusal of a call by a lock-down: nothing has been done."""
+
 IS_STORED = "is stored, but its workflow could not be started yet"
 """In the error for a job that was created while Temporal is away; the api keeps trying to start its workflow."""
 

@@ -34,6 +34,7 @@ _REPOSITORIES = (
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
+_GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
 _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
 
@@ -58,19 +59,8 @@ MAY: dict[str, May] = {
     "services.settings": May(("peloton.errors",)),
     "services.grpc_errors": May(("peloton.errors",), ("grpc",)),
     "services.grpc_handlers": May((), ("grpc",)),
-    "services.grpc_status": May(
-        ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers"), ("grpc",)
-    ),
-    "services.grpc_requests": May(
-        (
-            "peloton.api.limits",
-            "peloton.api.wire_faults",
-            "peloton.errors",
-            "services.grpc_errors",
-            "services.grpc_handlers",
-        ),
-        ("google", "grpc"),
-    ),
+    "services.grpc_status": May(_GRPC, ("grpc",)),
+    "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
     "services.leader": May(("peloton.api.limits", "peloton.errors", "peloton.ports"), ("grpc",)),
     "services.log_lines": May(),
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
+from peloton.api.limits import LOCKED_DOWN
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, TASK_MANAGER
 from peloton.errors import Unavailable
 from services.api.calls import Calls
@@ -76,7 +77,7 @@ class Locks:
     async def check(self, kind: str) -> None:
         """Raises Unavailable when calls of this kind, Read or Write, are turned away."""
         if kind in await self._known():
-            raise Unavailable(f"All {kind.lower()} APIs are locked down")
+            raise Unavailable(f"All {kind.lower()} {LOCKED_DOWN}")
 
     async def set(self, component: str, locked: bool) -> None:
         await self._calls.run(self._stored.set, component, locked)

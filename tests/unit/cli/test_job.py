@@ -85,7 +85,7 @@ def test_create_in_an_unknown_pool(run: Run, api: FakeApi, config: Path) -> None
     answer = respool_pb2.LookupResponse(error=respool_pb2.LookupResponse.Error(notFound=error))
     api.answers["respools.LookupResourcePoolID"] = [answer]
     result = run("job", "create", "/nope", config)
-    expected = "unable to find resource pool ID for :/nope: resource pool not found\n"
+    expected = "unable to find resource pool /nope: resource pool not found\n"
     assert (1, expected, []) == (result.exit_code, result.stderr, api.requests("jobs.Create"))
 
 

@@ -19,6 +19,7 @@ OPEN_ENDS = {
     "late": (grpc.StatusCode.DEADLINE_EXCEEDED, "late", True),
     "cut off": (grpc.StatusCode.UNAVAILABLE, "Socket closed", True),
     "never sent": (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses", False),
+    "locked down": (grpc.StatusCode.UNAVAILABLE, "All write APIs are locked down", False),
     "refused": (grpc.StatusCode.INTERNAL, "no", False),
 }
 
@@ -61,12 +62,12 @@ def test_a_stored_job_is_not_called_uncertain(group: str, run: Run, api: FakeApi
 
 
 @pytest.mark.parametrize("group", ["job", "job stateless"])
-@pytest.mark.parametrize("is_told", [True, False])
-def test_who_creates_what_fits_no_host_is_told(
-    group: str, is_told: bool, run: Run, api: FakeApi, tmp_path: Path
+@pytest.mark.parametrize("has_answer", [True, False])
+def test_a_new_job_that_fits_no_host_is_warned_of(
+    group: str, has_answer: bool, run: Run, api: FakeApi, tmp_path: Path
 ) -> None:
-    """On stderr, of that and of nothing else that keeps it waiting; who cannot be asked has nothing to say, and the job
-    is created in any case."""
+    """The warning is on stderr and names no other reason to wait; without an answer there is none, and the job is
+    created in any case."""
     file = tmp_path / "job.yaml"
     file.write_text("name: hello\n")
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
@@ -75,11 +76,11 @@ def test_who_creates_what_fits_no_host_is_told(
     why = explain.JobWhyResponse()
     why.reasons.add(rule=explain.RULE_FITS_NO_HOST, text="instance 0 fits no host: no host has cpu 7")
     why.reasons.add(rule=explain.RULE_NEXT_CYCLE, text="1 instance about to be queued")
-    api.answers["explain.JobWhy"] = [why if is_told else (grpc.StatusCode.UNAVAILABLE, "no resmgr leads at present")]
+    api.answers["explain.JobWhy"] = [why if has_answer else (grpc.StatusCode.UNAVAILABLE, "no resmgr leads at present")]
 
     result = run(*group.split(), "create", "/dev", file)
 
-    told = "Warning: instance 0 fits no host: no host has cpu 7\n" if is_told else ""
+    told = "Warning: instance 0 fits no host: no host has cpu 7\n" if has_answer else ""
     assert (0, told) == (result.exit_code, result.stderr)
     assert "Job j1 created" in result.stdout
     assert ["j1"] == [request.jobId.value for request in api.requests("explain.JobWhy")]

@@ -82,7 +82,7 @@ def test_create_below_an_unknown_parent(run: Run, api: FakeApi, config: Path) ->
     response.error.notFound.message = "resource pool not found"
     api.answers["respools.LookupResourcePoolID"] = [response]
     result = run("respool", "create", "/eng/maps", config)
-    expected = "unable to find resource pool ID for parent:/eng: resource pool not found\n"
+    expected = "unable to find parent /eng: resource pool not found\n"
     assert (1, expected) == (result.exit_code, result.stderr)
 
 
