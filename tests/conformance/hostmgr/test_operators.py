@@ -22,6 +22,13 @@ def ask(world: World, call: str, host: str, **body: Any) -> None:
     world.mesos.operator.call(address, {"type": call, call.lower(): {"agent_id": {"value": agent.host_id}, **body}})
 
 
+def home(world: World, job: JobId) -> str:
+    """Where the job's pod runs, once the cluster's hosts are known: their offers may come first."""
+    host = world.pod(job).host
+    wait(lambda: world.core.pool.host(host), f"host {host}")
+    return host
+
+
 def ends(world: World, job: JobId) -> list[PodEvent]:
     """Of runs of instance 0."""
     return [e for e in world.storage.pods.events(job, 0, None, 0) if e.state in (PodState.KILLED, PodState.LOST)]
@@ -38,7 +45,8 @@ def test_pods_of_a_drained_host_run_elsewhere(make: Any) -> None:
     counts for nothing until it is reactivated."""
     world: World = make(**SOON)
     job = world.running()
-    host, capacity = world.pod(job).host, world.core.pool.capacity()[2]
+    host = home(world, job)
+    capacity = world.core.pool.capacity()[2]
 
     ask(world, "DRAIN_AGENT", host, max_grace_period={"seconds": 1})
     wait(lambda: ends(world, job), "the end of the run")
@@ -62,7 +70,7 @@ def test_pods_of_a_deactivated_host_run_on(make: Any) -> None:
     """It offers nothing more, and is shown as avoided."""
     world: World = make(**SOON)
     job = world.running()
-    host = world.pod(job).host
+    host = home(world, job)
 
     ask(world, "DEACTIVATE_AGENT", host)
     wait(lambda: seen(world, host) == (HostState.UP, True), "a host that is shown as avoided")
@@ -77,7 +85,7 @@ def test_pods_of_a_host_that_is_given_up_run_elsewhere(call: str, body: dict[str
     """An operator says that they are gone: none of them waits for anything, or pays for it."""
     world: World = make(**SOON)
     job = world.running()
-    host = world.pod(job).host
+    host = home(world, job)
 
     ask(world, call, host, **body)
     wait(lambda: ends(world, job), "the end of the run")
