@@ -341,10 +341,10 @@ class Ledger:
     def is_hopeless(self, row: int, run: GangRun) -> bool:
         """Whether a gang of the run is larger than some rule may ever allow."""
         names = ["ever"]
-        if not run.revocable:
-            names += ["reservation"] * (self._preempts and not run.preemptible) + [
-                "controller_limit"
-            ] * run.is_lone_controller
+        if self._preempts and not run.preemptible and not run.revocable:
+            names.append("reservation")
+        if run.is_lone_controller and not run.revocable:
+            names.append("controller_limit")
         for name in names:
             most = self._rows[name][row]
             for kind, amount in enumerate(run.need):

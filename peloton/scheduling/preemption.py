@@ -134,7 +134,7 @@ class _Selection:
         bounds = self.ledger.bounds(row, run)
         count = gangs_that_fit(run, bounds, run.gang_count)
         self._grant(row, run, count, bounds)
-        trial = self._most(row, run, run.gang_count - count, bounds)
+        trial = self._servable_max(row, run, run.gang_count - count, bounds)
         while trial > 0:
             picks = self._make_room(row, run, trial, bounds)
             if picks is None:
@@ -144,7 +144,7 @@ class _Selection:
             self._pods_left -= _pods(picks)
             self._grant(row, run, trial, bounds)
             count += trial
-            trial = min(trial, self._most(row, run, run.gang_count - count, bounds))
+            trial = min(trial, self._servable_max(row, run, run.gang_count - count, bounds))
         return count
 
     def _grant(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound]) -> None:
@@ -158,10 +158,10 @@ class _Selection:
             kinds = self._kept.setdefault(id(bound.used), {}).setdefault(id(bound.allowed), (bound, set()))[1]
             kinds |= {k for k, amount in enumerate(run.need) if amount and not (bound.skip_cpu and k == CPU)}
 
-    def _most(self, row: int, run: GangRun, rest: int, bounds: Sequence[Bound]) -> int:
+    def _servable_max(self, row: int, run: GangRun, rest: int, bounds: Sequence[Bound]) -> int:
         """An upper bound of how many of the ``rest`` can be served: what the pool itself would have room for if every
         candidate were evicted."""
-        own = [one for one in self._own.get(row, ()) if one.left and self._yields(row, run, one)]
+        own = [one for one in self._own.get(row, ()) if one.left and self._may_evict(row, run, one)]
         if self._pods_left <= 0 or rest == 0 or not (own or self._due):
             return 0
         mine = self._own_columns(row)
@@ -175,7 +175,7 @@ class _Selection:
     def _own_columns(self, row: int) -> set[int]:
         return {id(self.ledger.amounts(name, row)) for name in ("non_slack", "slack", "controller", "physical")}
 
-    def _yields(self, row: int, waiting: GangRun, one: _Candidate) -> bool:
+    def _may_evict(self, row: int, waiting: GangRun, one: _Candidate) -> bool:
         """Whether the candidate, of the same pool, may be evicted for the waiting gang."""
         held = one.held.run
         if held.revocable != waiting.revocable or held.queue < waiting.queue:
@@ -188,9 +188,9 @@ class _Selection:
         picks: list[_Pick] = []
         earlier: list[EarlierAdmission] = []
         while True:
-            self._inside(row, run, count, bounds, picks)
+            self._pick_inside(row, run, count, bounds, picks)
             if _shortages(bounds, run, count):
-                self._between(row, run, count, bounds, picks)
+                self._pick_between(row, run, count, bounds, picks)
             if _shortages(bounds, run, count) or _pods(picks) > self._pods_left:
                 self.earlier.undo(earlier)
                 self._undo(picks)
@@ -203,16 +203,16 @@ class _Selection:
             self._keep(one.run, self.ledger.bounds(one.queue.row, one.run))
         return picks
 
-    def _inside(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
+    def _pick_inside(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
         mine = self._own_columns(row)
         for one in self._own.get(row, ()):
-            if one.left and self._yields(row, run, one):
+            if one.left and self._may_evict(row, run, one):
                 short = [lack for lack in _shortages(bounds, run, count) if id(lack[0].used) in mine]
                 if not short:
                     return
                 self._pick(row, run, one, short, True, picks)
 
-    def _between(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
+    def _pick_between(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
         """Also drops candidates of pools that are over their entitlement no more: such pools stay so."""
         short = _shortages(bounds, run, count)
         mine = self._own_columns(row) - {id(self.ledger.amounts("physical", row))}
