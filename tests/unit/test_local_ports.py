@@ -46,14 +46,14 @@ def test_what_one_has_taken_another_does_not_get() -> None:
         assert other.take(port)
 
 
-def test_a_port_that_somebody_listens_on_is_not_taken() -> None:
-    """Somebody who does not ask here."""
+def test_a_port_on_which_another_process_listens_is_not_taken() -> None:
+    """Though that process is no local cluster."""
     with socket.create_server(("127.0.0.1", 0)) as server, two() as (one, _):
         assert not one.take(server.getsockname()[1])
 
 
 def test_pods_of_two_clusters_have_ranges_of_their_own() -> None:
-    """And when there are no more, the next cluster is told."""
+    """When none is left, the next cluster is refused."""
     ranges = [range(9_000_000, 9_000_100), range(9_000_100, 9_000_200)]
     with two() as (one, other):
         assert ranges == [one.pod_ports(ranges), other.pod_ports(ranges)]

@@ -30,7 +30,7 @@ ACCEPTED = (
     Accepted("01", "UNKNOWN type with stream id", "status|body|headers.*", "the real master aborts; we answer 501"),
     Accepted("01", "is the master still there\\?", "status", "the real master has aborted; ours lives"),
     Accepted("01", "unk", "stream_closed", "the real master has aborted; ours keeps the stream"),
-    Accepted("03", "metrics", "status|body|headers.*", "endpoints nobody reads here answer 404"),
+    Accepted("03", "metrics", "status|body|headers.*", "endpoints that no framework reads answer 404"),
     Accepted("03", "v0 state", "body.flags.port", "the port is ours"),
     Accepted("07", "operator-events", "stream_closed", "the script's end: the stream is closed by the script itself"),
     Accepted(
@@ -68,7 +68,7 @@ ACCEPTED = (
         "13",
         "/files/debug|/logging/toggle|/system/stats.*|/help|/machine/up|metrics|.*/metrics/snapshot",
         "status|body|headers.*",
-        "endpoints nobody reads here answer 404",
+        "endpoints that no framework reads answer 404",
     ),
     Accepted(
         "13",
@@ -76,7 +76,7 @@ ACCEPTED = (
         r"body\..*",
         "flags are not served, and the command executor's own 0.1 cpus and 32 MB are not counted",
     ),
-    Accepted("13", "agent .*", "status|body|headers.*", "agent endpoints nobody reads here answer 404"),
+    Accepted("13", "agent .*", "status|body|headers.*", "agent endpoints that Peloton does not read answer 404"),
     Accepted("13", "agent browse", r"body.*size", "the real executor writes its own lines into stderr"),
     Accepted("13", "operator-events", "stream_closed", "the script's end: the stream is closed by the script itself"),
 )

@@ -1,4 +1,4 @@
-"""The cluster's time as a replay needs it: it stands still where the replay is late."""
+"""The clock of a replay, which stops while the replay is late."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from services.minicluster.clock import Clock
 
 # Turns of the event loop after which all that was under way between the cluster and us has arrived.
 QUIET_TURNS = 40
-# So many looks of so many real seconds the cluster's time stands still for a call; one that takes longer may need it to
-# go on. On a busy machine each look takes longer, and the call gets its turns between them.
+# The clock stands still for at most this many waits of LOOK_S real seconds during a call; a call that takes longer may
+# need it to go on. On a busy machine each wait takes longer, and the call runs between them.
 STILL_LOOKS = 10
 LOOK_S = 0.05
 INSTANT_S = 1e-6
 
 
 class PacedClock(Clock):
-    """On a busy machine the replay comes late to a line. Would time go on meanwhile, an allocation tick, or the end of
-    a task, could come before a call that the recording has before it."""
+    """On a busy machine the replay reaches a line late. If the clock went on meanwhile, an allocation tick or the end
+    of a task could come before a call that precedes it in the recording."""
 
     def __init__(self, scale: float) -> None:
         super().__init__(scale)
@@ -35,7 +35,7 @@ class PacedClock(Clock):
         return now
 
     async def go_on_to(self, due: float) -> None:
-        """Until time has come to ``due``, where it stands still, and all that was sent has arrived."""
+        """Waits until the clock reaches ``due``, where it stops, and until all that was sent has arrived."""
         self._until = max(due, self.now())
         while (left := due - self.now()) > 0:
             await asyncio.sleep(left / self.scale)

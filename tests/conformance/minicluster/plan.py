@@ -1,4 +1,4 @@
-"""What a replay is told and what it finds."""
+"""The plan of a replay and the differences that it finds."""
 
 from __future__ import annotations
 

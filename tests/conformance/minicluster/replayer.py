@@ -383,7 +383,7 @@ class Replay:
         return all(queues)
 
     def _leftovers(self) -> None:
-        """Events nobody expected. Offers and heartbeats are bounded by time, not by the recording."""
+        """Events that the recording does not have. Offers and heartbeats are bounded by time, not by the recording."""
         for name, subscription in self._streams.items():
             for key, queue in subscription.events.items():
                 if key[0] in ("HEARTBEAT", "RESCIND"):

@@ -17,7 +17,7 @@ def _framework(*capabilities: str) -> Framework:
 
 
 def test_revocable_resources_need_the_capability() -> None:
-    """They are stripped for everybody else."""
+    """Other frameworks are offered the rest."""
     assert REVOCABLE_CPUS not in offerable(_FREE, "web", _framework("MULTI_ROLE"))
     assert _FREE == offerable(_FREE, "web", _framework("MULTI_ROLE", "REVOCABLE_RESOURCES"))
 

@@ -34,7 +34,7 @@ async def until_gone(path: Path) -> None:
 
 
 async def test_a_sandbox_goes_some_time_after_the_end_of_its_run(start: Start) -> None:
-    """With the folder of its executor; that of a run that goes on stays."""
+    """With the folder of its executor; the sandbox of a running task stays."""
     cluster, scheduler = await start(time_scale=10.0, sandbox_retention_s=5.0)
     runs = await scheduler.launch("runs", "exec sleep 1000")
     ended = await scheduler.launch("ended", "true")
@@ -61,7 +61,7 @@ async def test_the_oldest_go_first_when_all_take_too_much(tmp_path: Path) -> Non
 
 
 async def test_what_a_predecessor_left_counts_from_its_end(tmp_path: Path) -> None:
-    """Nobody else would ever remove it."""
+    """Its minicluster will not remove it any more."""
     old, young = run_of(tmp_path, "old", age_s=2 * DAY_S), run_of(tmp_path, "young", age_s=DAY_S / 2)
     collector = Collector(Clock(), DAY_S, MB)
 
@@ -73,7 +73,7 @@ async def test_what_a_predecessor_left_counts_from_its_end(tmp_path: Path) -> No
 
 
 async def test_another_run_of_the_same_executor_stays(tmp_path: Path) -> None:
-    """Only the folder of the run that was given goes."""
+    """Only the folder of the given run is removed."""
     ended = run_of(tmp_path, "executor")
     other = ended.parent / "another container"
     other.mkdir()

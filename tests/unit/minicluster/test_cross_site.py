@@ -31,7 +31,7 @@ STOP = "/minicluster/agents/a0/stop"
         ("localhost:evil.test", "127.0.0.1", False),
     ],
 )
-def test_a_name_that_somebody_else_leads_here_is_refused(host: str, listens_on: str, is_ours: bool) -> None:
+def test_a_foreign_name_of_this_machine_is_refused(host: str, listens_on: str, is_ours: bool) -> None:
     """Addresses, localhost and names that were allowed are ours; any other name may be a page's own."""
     fault = Guard(listens_on, ["mesos.test"]).fault({"host": host})
 
@@ -82,7 +82,7 @@ async def test_forms_and_plain_text_are_refused(start: Start, kind: str, path: s
 
 
 async def test_drills_ask_for_the_token(start: Start) -> None:
-    """Of who breaks something, not of who looks."""
+    """Calls that change something need it, calls that only read do not."""
     cluster, _ = await start(token="secret")
 
     for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer s\u00e9cret"}):

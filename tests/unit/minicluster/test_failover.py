@@ -52,7 +52,7 @@ async def test_tasks_come_back_with_their_agents(start: Start) -> None:
 
 
 async def test_nothing_is_said_of_agents_that_are_not_back(start: Start) -> None:
-    """Neither that their tasks are lost, nor that they run; the operator sees who is awaited."""
+    """Neither that their tasks are lost, nor that they run; the operator sees the agents that the master waits for."""
     cluster, scheduler = await start(simulate=True, hosts=2)
     await scheduler.launch("t", "sleep 1000")
     at = (await scheduler.status("t", "TASK_RUNNING"))["agent_id"]
@@ -88,7 +88,7 @@ async def test_what_was_not_acknowledged_comes_again(start: Start) -> None:
 
 
 async def test_a_framework_that_stays_away_is_removed(start: Start) -> None:
-    """Its agents told of it; its failover timeout counts from then."""
+    """Its failover timeout begins when an agent that knows it registers."""
     cluster, scheduler = await start(simulate=True, time_scale=1000.0)
     await scheduler.launch("t", "sleep 1000000")
     await scheduler.status("t", "TASK_RUNNING")
@@ -102,7 +102,7 @@ async def test_a_framework_that_stays_away_is_removed(start: Start) -> None:
 
 
 async def test_an_agent_that_does_not_come_back_is_unreachable(start: Start) -> None:
-    """After ten minutes; when it returns its task is told of."""
+    """After ten minutes; when it returns the framework gets an update of its task."""
     cluster, scheduler = await start(simulate=True, time_scale=1000.0, agent_timeout_s=10_000.0)
     await scheduler.launch("t", "sleep 1000000")
     await scheduler.status("t", "TASK_RUNNING")
@@ -132,7 +132,7 @@ async def test_bad_input_replaces_no_master(start: Start, body: Any) -> None:
 
 
 async def test_tasks_run_on_while_the_master_is_away(start: Start) -> None:
-    """Its port refuses everybody; the agent still shows its tasks, and what ended meanwhile is told in the end."""
+    """Its port refuses connections; the agent still shows its tasks, and later reports those that ended meanwhile."""
     cluster, scheduler = await start()
     info = await scheduler.launch("t", "echo > here; while [ -e here ]; do sleep 0.05; done; echo > done; exit 3")
     await scheduler.status("t", "TASK_RUNNING")
@@ -190,8 +190,8 @@ async def test_task_info_is_as_it_was_sent(start: Start) -> None:
     assert task_info("t", task.agent.id, "sleep 1000").items() <= task.info.items()
 
 
-async def test_a_master_with_an_empty_registry_knows_nobody(start: Start) -> None:
-    """It waits for no agent, calls tasks unknown, and tells of the tasks of agents that come back, as in the
+async def test_a_master_with_an_empty_registry_knows_no_agent(start: Start) -> None:
+    """It waits for no agent, calls tasks unknown, and sends updates for the tasks of agents that come back, as in the
     recording."""
     cluster, scheduler = await start(simulate=True, hosts=2)
     await scheduler.launch("t", "sleep 1000")

@@ -49,7 +49,7 @@ def test_ports_that_hosts_name_stay_theirs(tmp_path: Path) -> None:
 
 @given(st.integers(1, 1_500), st.lists(st.integers(30_900, 32_100).map(lambda port: (port, port + 50)), max_size=9))
 def test_dealt_ports_are_disjoint(count: int, taken: list[tuple[int, int]]) -> None:
-    """However many hosts and whatever is taken: nobody shares, and all have equally many while there are enough."""
+    """Whatever is taken: no two hosts share a port, and all have equally many while there are enough."""
     dealt = dealt_ports(count, taken)
 
     shares = [{port for begin, end in ranges for port in range(begin, end + 1)} for ranges in dealt]

@@ -39,7 +39,7 @@ class VirtualClock(Clock):
 
 
 class Host:
-    """One cache, and when who began."""
+    """One cache, and when tasks with which image began."""
 
     def __init__(self, images_max: int = 3) -> None:
         self.clock, self.counts = VirtualClock(), ImageCounts()
@@ -98,7 +98,7 @@ def test_the_least_recently_used_image_goes() -> None:
 
 
 def test_a_task_that_is_killed_while_it_waits_never_begins() -> None:
-    """The image comes all the same."""
+    """Its image is downloaded nevertheless."""
     host = Host()
     host.use("a").cancel()
     host.use("a")
@@ -232,7 +232,7 @@ async def test_an_agent_that_dies_takes_its_waiting_tasks_along(start: Start) ->
 
 
 async def test_fetching_ahead(start: Start) -> None:
-    """Many hosts in one call, which tells what becomes of each; a task then waits only for the rest."""
+    """Many hosts in one call, which answers with their outcomes; a task then waits only for the rest."""
     cluster, scheduler = await start(simulate=True, hosts=3, image_download_s=1_000.0)
 
     assert {"begun": 3, "unknown": 1} == await prefetch(cluster, ("web:1", ["a0", "a1", "a2", "elsewhere"]))

@@ -1,4 +1,4 @@
-"""What a task may use before it is told that it is too much."""
+"""How much a task may use before its container is destroyed."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from tests.unit.minicluster.scheduler import (
         ),
     ],
 )
-async def test_exit_is_told_in_the_words_of_mesos(start: Start, command: Any, state: str, message: str) -> None:
+async def test_exit_is_reported_in_the_words_of_mesos(start: Start, command: Any, state: str, message: str) -> None:
     """STARTING, RUNNING, then the end with its message, all from the executor."""
     _, scheduler = await start()
     await scheduler.launch("t", command)
@@ -66,9 +66,9 @@ async def test_sandbox_and_environment(start: Start) -> None:
     await scheduler.status("t", "TASK_FINISHED")
     directory = sandbox(cluster, scheduler, info)
 
-    first, where, told = (directory / "stdout").read_text().splitlines()
+    first, folder, variable = (directory / "stdout").read_text().splitlines()
     assert "t yes" == first
-    assert str(directory.resolve()) == where == told
+    assert str(directory.resolve()) == folder == variable
     assert "bad\n" == (directory / "stderr").read_text()
 
 
@@ -174,7 +174,7 @@ async def test_ports_outside_the_offer_are_refused(start: Start) -> None:
 
 
 async def test_failing_health_check_kills_the_task(start: Start) -> None:
-    """Each failure is told, the last one kills."""
+    """Each failure is an update, and the last one kills."""
     _, scheduler = await start()
     check = {
         "type": "COMMAND", "command": {"value": "exit 1"}, "delay_seconds": 0, "interval_seconds": 0.02,

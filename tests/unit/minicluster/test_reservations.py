@@ -84,7 +84,7 @@ async def test_operators_and_frameworks_see_them_as_recorded(start: Start) -> No
     assert of_offers([LINES[REFINED_OFFERS]["event"]]) == await offers_of(cluster, REFINED, roles=["peloton"])
 
 
-async def test_nobody_else_is_offered_what_is_reserved(start: Start) -> None:
+async def test_no_other_role_is_offered_what_is_reserved(start: Start) -> None:
     """Only the role and those below it."""
     hosts = (HostSpec("a", role="eng"), HostSpec("b"))
     _, scheduler = await start(hosts=hosts, simulate=True, roles=["other"])
@@ -142,7 +142,7 @@ def test_a_hosts_file_with_a_fault(row: str, text: str, tmp_path: Path) -> None:
 
 
 def test_a_hosts_file_with_a_role_and_mounts(tmp_path: Path) -> None:
-    """A role of * is nobody's."""
+    """A role of * reserves nothing."""
     path = tmp_path / "hosts.yaml"
     path.write_text("- {name: a, role: eng/maps, mounts: [100, 200.5]}\n- {name: b, role: '*'}\n")
 

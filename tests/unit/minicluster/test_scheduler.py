@@ -30,7 +30,7 @@ async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
 
 
 def test_a_connection_left_open_fails_the_test_that_opened_it() -> None:
-    """At the end of its event loop, not when the garbage collector comes by."""
+    """At the end of its event loop, not when the garbage collector runs."""
     left: list[asyncio.StreamWriter] = []
 
     async def leave() -> None:

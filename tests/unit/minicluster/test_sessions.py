@@ -66,7 +66,7 @@ async def test_a_command_ends_with_its_code(start: Start, script: str, code: int
 async def test_a_command_runs_in_the_sandbox_with_the_environment_of_the_task(
     start: Start, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """Output and errors are told apart; without an input of ours the command's is empty."""
+    """Output and errors are separate; without an input of ours the input of the command is empty."""
     cluster, _, address, container_id = await running(start)
     script = "pwd -P; echo $MESOS_TASK_ID; cat; head -c 300000 /dev/zero | tr '\\0' x; echo oops >&2"
 
@@ -159,7 +159,7 @@ async def test_sessions_that_cannot_begin(start: Start) -> None:
 
 
 async def test_the_agent_keeps_a_bounded_number_of_exit_statuses(start: Start) -> None:
-    """Of sessions that nobody may ask for any more."""
+    """The statuses of older sessions are forgotten."""
     cluster, _, address, container_id = await running(start)
     first = Session(*address, container_id, ["true"])
     await asyncio.to_thread(first.run)

@@ -159,7 +159,7 @@ def test_an_image_has_one_size_and_a_host_its_bandwidth() -> None:
     st.lists(st.tuples(st.none() | st.integers(0, 30), st.floats(0, 10)), min_size=1, max_size=6), st.integers(1, 99)
 )
 def test_classes_share_all_hosts(rows: list[tuple[int | None, float]], count: int) -> None:
-    """Counts are kept, the rest goes by shares within one host; or the numbers do not fit, and are told."""
+    """Counts are kept, shares within one host; numbers that do not fit are refused."""
     classes = [HostClass(str(n), HostSpec("h"), count, share) for n, (count, share) in enumerate(rows)]
     counted = sum(count or 0 for count, _ in rows)
     total = sum(share for count, share in rows if count is None)

@@ -30,31 +30,31 @@ AMOUNTS = st.integers(0, 100_000)
 
 
 @pytest.mark.parametrize(
-    ("told", "allocated", "used", "expected"),
+    ("reported", "allocated", "used", "expected"),
     [
         (0, 1000, 0, 900),  # a tenth of the allocation is held back
         (0, 1000, 400, 500),
         (0, 1000, 950, 0),
         (0, 500, 700, 0),  # a task may use more than it was promised
-        (500, 1000, 430, 500),  # within the margin: the old word stands
+        (500, 1000, 430, 500),  # within the margin: the old report stays
         (500, 1000, 510, 390),  # it does not
         (500, 1000, 350, 500),  # not enough more to be worth a new offer
         (500, 1000, 300, 600),
         (900, 0, 0, 0),
     ],
 )
-def test_the_estimate_is_what_is_unused(told: int, allocated: int, used: int, expected: int) -> None:
-    """Less a margin, and as it was while that is safe."""
-    assert expected == estimate(told, allocated, used)
+def test_the_estimate_is_what_is_unused(reported: int, allocated: int, used: int, expected: int) -> None:
+    """Less a margin; the last report stays while it is safe."""
+    assert expected == estimate(reported, allocated, used)
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
-def test_no_estimate_promises_what_is_in_use(told: int, allocated: int, used: int) -> None:
-    """Whatever was told before: never negative, never more than allocated and unused, and no new word at rest."""
-    word = estimate(told, allocated, used)
+def test_no_estimate_promises_what_is_in_use(reported: int, allocated: int, used: int) -> None:
+    """Whatever the last report: from 0 to what is allocated and unused; with the same use it does not change again."""
+    found = estimate(reported, allocated, used)
 
-    assert 0 <= word <= max(0, allocated - used)
-    assert estimate(word, allocated, used) == word
+    assert 0 <= found <= max(0, allocated - used)
+    assert estimate(found, allocated, used) == found
 
 
 @given(AMOUNTS, AMOUNTS, st.integers(0, 1000))
@@ -65,7 +65,7 @@ def test_more_use_never_means_more_slack(allocated: int, used: int, more: int) -
 
 @given(AMOUNTS, st.lists(AMOUNTS, min_size=1, max_size=30))
 def test_use_is_believed_at_once_and_forgotten_slowly(before: int, measured: list[int]) -> None:
-    """The smoothed use is never below what was measured, never above what was seen, and comes to rest."""
+    """The smoothed use is never below the last measurement nor above the highest one, and comes to rest."""
     seen = before
     for each in measured:
         was, before, seen = before, smoothed(before, each), max(seen, each)
@@ -77,7 +77,7 @@ def test_use_is_believed_at_once_and_forgotten_slowly(before: int, measured: lis
 
 
 def test_what_ended_processes_used_stays_counted() -> None:
-    """A child that nobody waited for takes its seconds out of /proc, not out of the count."""
+    """A child whose parent does not wait for it leaves /proc; its seconds stay counted."""
     count = CpuCount()
 
     assert [count.add(now) for now in ((1.0, 0.5), (3.0, 0.5), (0.5, 0.5), (1.0, 0.75))] == [

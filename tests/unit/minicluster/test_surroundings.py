@@ -12,7 +12,7 @@ from tests.unit.minicluster.scheduler import request, sandbox
 
 
 async def test_only_listed_variables_pass(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names that every command needs, and those that are asked for; no credentials of whoever started us."""
+    """The names that every command needs, and those that are asked for; no credentials of the user who started it."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("PELOTON_DATABASE", "secret")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
