@@ -75,14 +75,13 @@ class Minicluster:
         monitor = UsageMonitor(settings, self.clock)
         self._collector.start(settings.data_dir)
         for spec in settings.hosts:
-            server = AgentServer(settings, master.registry)
-            await server.http.start(settings.host, 0, settings.tls)
-            self._agent_servers.append(server)
             shared = (settings, self.clock, master.updates, self._images, processes, monitor, self._collector)
             runtime = ProcessRuntime(*shared, Sessions(processes))
-            agent = master.agents.create(spec, server.http.port, runtime)
-            server.attach(agent, runtime)
-            master.agents.register(agent)
+            server = AgentServer(settings, master.registry, runtime)
+            await server.http.start(settings.host, 0, settings.tls)
+            self._agent_servers.append(server)
+            server.agent = master.agents.create(spec, server.http.port, runtime)
+            master.agents.register(server.agent)
 
     async def stop(self) -> None:
         self.master.stop()
@@ -104,7 +103,7 @@ class Minicluster:
             log.info("the master is away; agents and their tasks run on")
 
     async def start_master(self) -> None:
-        """It comes back knowing what is in its registry; agents look for it."""
+        """A new master leads, with the registry of the last one; agents look for it."""
         if self.master.registry.is_away:
             await self._server.http.start(self.settings.host, self.port, self.settings.tls)
             count = self.master.failover.lead(AGENTS_BACK_S)

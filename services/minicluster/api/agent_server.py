@@ -8,7 +8,6 @@ from urllib.parse import unquote
 import orjson
 
 from services.minicluster.agents.containers import ProcessRuntime
-from services.minicluster.agents.sessions import Sessions
 from services.minicluster.api import agent_statistics, v0_state
 from services.minicluster.api.agent import PATH as AGENT_API_PATH
 from services.minicluster.api.agent import RECORDIO_TYPE, AgentApi, SessionInput
@@ -22,38 +21,31 @@ from services.minicluster.settings import MiniclusterSettings
 
 
 class AgentServer:
-    """The HTTP side of one real agent: state, health and the files of its sandboxes."""
+    """The HTTP side of one real agent: state, health, sessions and the files of its sandboxes."""
 
-    def __init__(self, settings: MiniclusterSettings, registry: Registry) -> None:
+    def __init__(self, settings: MiniclusterSettings, registry: Registry, runtime: ProcessRuntime) -> None:
         self._data_dir = settings.data_dir
         self._registry = registry
+        self._api, self._sessions = AgentApi(runtime), runtime.sessions
+        # It is created with the port on which this listens.
         self.agent: Agent | None = None
-        self._files: Files | None = None
-        self._api: AgentApi | None = None
-        self._sessions: Sessions | None = None
         self._authentication = Authentication(settings.credentials)
         guard = Guard(settings.host, settings.allowed_hosts)
         self.http = HttpServer(self._handle, guard, self._body_reader)
 
-    def attach(self, agent: Agent, runtime: ProcessRuntime) -> None:
-        self.agent = agent
-        self._files = Files(self._data_dir, agent.id)
-        self._api, self._sessions = AgentApi(runtime), runtime.sessions
-
     def _body_reader(self, path: str, headers: dict[str, str], client: asyncio.Transport) -> SessionInput | None:
         is_input = _agent_path(path) == AGENT_API_PATH and headers.get("content-type") == RECORDIO_TYPE
-        if not is_input or self._sessions is None or self._authentication.principal(headers) is None:
+        if not is_input or self._authentication.principal(headers) is None:
             return None
         return SessionInput(self._sessions, client)
 
     def _handle(self, request: Request) -> Response | bytes | None:
-        assert self.agent is not None
-        assert self._files is not None
-        assert self._api is not None
+        agent = self.agent
+        assert agent is not None
         path = _agent_path(request.path)
         if (refusal := self._authentication.refuse(request, agent_realm(path))) is not None:
             return refusal
-        if not (self.agent.online or self.agent.returns) and not path.startswith("/files"):
+        if not (agent.online or agent.returns) and not path.startswith("/files"):
             return plain(503, "Agent has not finished recovery")
         if path == AGENT_API_PATH:
             return self._api.handle(request)
@@ -62,11 +54,11 @@ class AgentServer:
         if path == "/version":
             return json_page(orjson.dumps(VERSION))
         if path == "/state":
-            return json_page(orjson.dumps(v0_state.agent_state(self._registry, self.agent, self._data_dir)))
+            return json_page(orjson.dumps(v0_state.agent_state(self._registry, agent, self._data_dir)))
         if path == agent_statistics.PATH:
-            return json_page(orjson.dumps(agent_statistics.page(self.agent)))
+            return json_page(orjson.dumps(agent_statistics.page(agent)))
         if path.startswith("/files/"):
-            return self._files.handle(request)
+            return Files(self._data_dir, agent.id).handle(request)
         return not_found()
 
 
