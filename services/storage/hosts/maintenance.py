@@ -17,7 +17,6 @@ from peloton.api.v0.host import host_pb2
 from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.maintenance import NOT_DOWN, refusal_of, turns
 from peloton.model.host import HostState
-from peloton.model.ids import Hostname
 from peloton.model.maintenance import (
     Blocker,
     DrainProgress,
@@ -187,24 +186,15 @@ def _new_row(cluster: str, request: MaintenanceRequest, seq: int, now_ns: int) -
     }
 
 
+_COLUMNS = [column.name for column in HOST.columns]
+
+
 def _record(row: sa.Row[Any]) -> HostMaintenance:
-    return HostMaintenance(
-        row.cluster,
-        Hostname(row.hostname),
-        _STATES[row.state],
-        _STATES[row.goal],
-        row.ip,
-        row.seq,
-        row.at_most,
-        row.deadline_s,
-        row.is_forced,
-        row.reason,
-        row.requested_ns,
-        row.drained_from_ns,
-        row.changed_ns,
-        _progress_from_text(row.progress),
-        Resources(*json.loads(row.capacity)) if row.capacity else Resources(),
-    )
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values["state"], values["goal"] = _STATES[values["state"]], _STATES[values["goal"]]
+    values["progress"] = _progress_from_text(values["progress"])
+    values["capacity"] = Resources(*json.loads(values["capacity"])) if values["capacity"] else Resources()
+    return HostMaintenance(**values)
 
 
 def _progress_to_text(progress: DrainProgress) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +16,7 @@ from peloton.lifecycle import rollout
 from peloton.model.ids import EntityVersion, Hostname, JobId
 from peloton.model.job import JobRecord, JobState
 from peloton.model.update import (
+    Instances,
     UpdateAct,
     UpdateEvent,
     UpdateKey,
@@ -210,19 +211,11 @@ class Updates:
         """Of the update, or of one instance in it; newest first, without repetitions; 0 = all."""
 
         def work(conn: sa.Connection) -> list[UpdateEvent]:
-            update = read_update(conn, update_id)
-            if update is None:
-                return []
-            query = sa.select(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id == update_id)
             found: list[UpdateEvent] = []
-            for row in conn.execute(query.order_by(UPDATE_EVENT.c.seq)):
-                mine = instances.from_text(row.instances)
-                if (not mine) if instance_id is None else (instance_id in mine):
-                    event = UpdateEvent(row.time_ns, update.type, UpdateState(row.state))
-                    if not found or found[-1].state is not event.state:
-                        found.append(event)
-            found.reverse()
-            return found[:limit] if limit else found
+            for event, named in _read_events(conn, update_id):
+                if (not named) if instance_id is None else (instance_id in named):
+                    _add_changed(found, event)
+            return found[::-1][:limit] if limit else found[::-1]
 
         return self._db.read(work)
 
@@ -230,17 +223,10 @@ class Updates:
         """``events`` of every instance in the update, in one pass."""
 
         def work(conn: sa.Connection) -> dict[int, list[UpdateEvent]]:
-            update = read_update(conn, update_id)
             found: dict[int, list[UpdateEvent]] = {}
-            if update is None:
-                return found
-            query = sa.select(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id == update_id)
-            for row in conn.execute(query.order_by(UPDATE_EVENT.c.seq)):
-                event = UpdateEvent(row.time_ns, update.type, UpdateState(row.state))
-                for instance in instances.from_text(row.instances):
-                    mine = found.setdefault(instance, [])
-                    if not mine or mine[-1].state is not event.state:
-                        mine.append(event)
+            for event, named in _read_events(conn, update_id):
+                for instance in named:
+                    _add_changed(found.setdefault(instance, []), event)
             return {i: found[i][::-1][:limit] if limit else found[i][::-1] for i in sorted(found)}
 
         return self._db.read(work)
@@ -266,3 +252,19 @@ class Updates:
     def images_to_prefetch(self, job_id: JobId) -> dict[str, list[Hostname]]:
         """Image -> hosts to which the instances that are updated next bring it."""
         return self._db.read(partial(images_to_prefetch, job_id=job_id))
+
+
+def _read_events(conn: sa.Connection, update_id: str) -> Iterator[tuple[UpdateEvent, Instances]]:
+    """The oldest first, with the instances that reached the state; none of them: the update itself did."""
+    update = read_update(conn, update_id)
+    if update is None:
+        return
+    query = sa.select(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id == update_id).order_by(UPDATE_EVENT.c.seq)
+    for row in conn.execute(query):
+        yield UpdateEvent(row.time_ns, update.type, UpdateState(row.state)), instances.from_text(row.instances)
+
+
+def _add_changed(events: list[UpdateEvent], event: UpdateEvent) -> None:
+    """Unless it repeats the last one."""
+    if not events or events[-1].state is not event.state:
+        events.append(event)
