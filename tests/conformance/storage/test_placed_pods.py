@@ -7,7 +7,7 @@ import pytest
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.update import UpdateSpec
-from services.storage.pods import host_pods as pods_module
+from services.storage.pods import host_pods
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, F, K, L, R, a_config, admit, create, launch, pod, report
 from tests.conformance.storage.services import a_service, service_config, turn, update
@@ -36,7 +36,7 @@ def labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobI
 
 def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every run on a host, with the labels of its own configuration; ended ones are not among them."""
-    monkeypatch.setattr(pods_module, "PAGE_PODS", 2)
+    monkeypatch.setattr(host_pods, "PAGE_PODS", 2)
     job_id = labelled_job(storage, 5)
     hosts = {i: storage.pods.get(job_id, i).host for i in sorted(launch(storage, job_id))}  # type: ignore[union-attr]
     report(storage, job_id, [4], K)

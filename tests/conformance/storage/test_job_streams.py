@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists
 from peloton.model.ids import JobId, new_job_id
-from services.storage.jobs import job_streams as streams
 from services.storage.jobs.job_streams import JobStream, stream_rows
 from services.storage.storage import Storage
 from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.pod import PodState, PodStatus
-from services.storage.pods import host_pods as pods_module
+from services.storage.pods import host_pods
 from services.storage.pods.status_writes import StatusOutcome
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
@@ -224,7 +224,7 @@ def test_pods_on_hosts_are_listed_in_pages(storage: Storage, monkeypatch: object
     storage.jobs.settle(ended, NOW)
     jobs = sorted([a_running_job(storage, 5), a_running_job(storage, 2)])
     a_job(storage, 3)
-    monkeypatch.setattr(pods_module, "PAGE_PODS", 2)  # type: ignore[attr-defined]
+    monkeypatch.setattr(host_pods, "PAGE_PODS", 2)  # type: ignore[attr-defined]
 
     pages = list(storage.host_pods.on_hosts())
 
