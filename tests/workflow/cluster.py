@@ -8,19 +8,17 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from peloton.lifecycle.pod import Applied, apply_status
-from peloton.lifecycle.pod_machine import Event, next_pod
-from peloton.lifecycle.pod_terms import ON_REQUEST
-from peloton.lifecycle.retry import after_end
-from peloton.lifecycle.settle import STOP_MESSAGE
 from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
-from peloton.model.pod import ALLOCATED, ON_HOST, PodRecord, PodState, PodStatus
+from peloton.model.pod import ALLOCATED, ON_HOST, HealthState, PodRecord, PodShape, PodState, PodStatus
 from peloton.model.reason import PlacementReason
+from peloton.model.resources import Resources
 from peloton.ports import Lifecycles
+from services.storage.codec import InstanceFacts
+from services.storage.memory.storage import MemoryStorage
 
 if TYPE_CHECKING:
     from tests.workflow.rolled import RolledService
@@ -35,29 +33,13 @@ class Clock(Protocol):
 
 
 @dataclass
-class Job:
-    record: JobRecord
-    max_failures: int = 0
-    pods: dict[int, PodRecord] = field(default_factory=dict)
-    held_until_ns: int = 0  # the gang is not admitted before
-    requeue_count: int = 0
-    admitted_ns: dict[int, int] = field(default_factory=dict)  # pods that stand alone -> when
-    pods_held_until_ns: dict[int, int] = field(default_factory=dict)  # the same -> not admitted before
-    vain_counts: Counter[int] = field(default_factory=Counter)  # the same -> times in a row that no host was found
-
-    @property
-    def gang(self) -> list[PodRecord]:
-        size = self.record.gang_size
-        return [pod for i, pod in self.pods.items() if i < size] if size > 1 else []
-
-    def is_member(self, pod: PodRecord) -> bool:
-        return pod.instance_id < self.record.gang_size > 1
-
-
-@dataclass
 class HostSlots:
     free: int
     lease_id: str = ""
+
+
+SHAPE = PodShape(Resources(cpu_milli=1_000))
+UNFIT = PodShape(Resources(cpu_milli=7_000))
 
 
 def succeed(_: PodId) -> PodState:
@@ -85,7 +67,8 @@ class Cluster:
         self.start_s, self.run_s, self.kill_s, self.ending = start_s, run_s, kill_s, ending
         self.lock = threading.RLock()
         self.lifecycles: Lifecycles | None = None
-        self.jobs: dict[JobId, Job] = {}
+        self.storage = MemoryStorage(clock.now_ns)
+        self.jobs = self.storage.by_id
         self.rolled: dict[JobId, RolledService] = {}  # jobs that are services beside
         self.hosts = {Hostname(f"host{i}"): HostSlots(slots) for i in range(hosts)}
         self.waiting_for_hosts: set[JobId] = set()
@@ -119,24 +102,20 @@ class Cluster:
             JobState.SUCCEEDED,
             created_ns=self.clock.now_ns(),
         )
-        self.jobs[record.job_id] = Job(record, max_failures)
+        facts = InstanceFacts("", SHAPE, max_failures, HealthState.DISABLED, grace_s=30)
+        self.storage.jobs.add(record, facts, {i: replace(facts, shape=UNFIT) for i in self.unfit})
         return record
 
     def kill(self, job_id: JobId) -> None:
         """What the API does for a stop of the whole job."""
         with self.lock:
-            job = self.jobs[job_id]
-            job.record = replace(job.record, goal=JobState.KILLED)
-            words = {"message": STOP_MESSAGE, "reason": "", "why": ON_REQUEST}
-            for i, pod in job.pods.items():
-                job.pods[i] = next_pod(pod, Event.STOP, self.clock.now_ns(), **words) or pod
+            self.storage.jobs.set_goal(job_id, JobState.KILLED, self.clock.now_ns())
             self.tell(job_id)
 
     def delete(self, job_id: JobId) -> None:
         """What the API does when nothing of the job is to be left once it has ended."""
         with self.lock:
-            job = self.jobs[job_id]
-            job.record = replace(job.record, goal=JobState.DELETED)
+            self.jobs[job_id].write(goal=JobState.DELETED)
 
     def forget(self, job_id: JobId) -> None:
         with self.lock:
@@ -146,8 +125,7 @@ class Cluster:
     def grow(self, job_id: JobId, pods: int) -> None:
         """What the API does when a job gets more instances."""
         with self.lock:
-            job = self.jobs[job_id]
-            job.record = replace(job.record, instance_count=pods, state=JobState.INITIALIZED)
+            self.jobs[job_id].write(instance_count=pods, state=JobState.INITIALIZED)
             self.tell(job_id)
 
     def add_hosts(self, count: int, *, tell: bool = True) -> None:
@@ -159,7 +137,7 @@ class Cluster:
                 self.tell(*sorted(waiting))
 
     def counts(self, job_id: JobId) -> dict[str, int]:
-        return dict(Counter(p.state.value for p in self.jobs[job_id].pods.values()))
+        return {state.value: count for state, count in self.jobs[job_id].pods.counts().items()}
 
     def tell(self, *job_ids: JobId) -> None:
         if self.lifecycles is not None and job_ids:
@@ -168,7 +146,7 @@ class Cluster:
     def validate(self) -> None:
         """Slots are used by exactly the pods that are on hosts."""
         with self.lock:
-            used = Counter(Hostname(p.host) for j in self.jobs.values() for p in j.pods.values() if p.state in ON_HOST)
+            used = Counter(Hostname(p.host) for j in self.jobs.values() for p in j.pods if p.state in ON_HOST)
             taken = {name: self.slots - host.free for name, host in self.hosts.items()}
         assert taken == {name: used[name] for name in taken}
 
@@ -177,50 +155,36 @@ class Cluster:
     def admit(self, heard: JobId | None = None) -> int:
         """Tells the jobs, but for one that hears how many of its pods that stand alone were admitted."""
         with self.lock:
-            pods = [p for j in self.jobs.values() for p in j.pods.values()]
+            pods = [p for j in self.jobs.values() for p in j.pods]
             room = self.admitted_max - sum(p.state in ALLOCATED for p in pods)
-            held = {job.record.job_id for job in self.jobs.values() if job.held_until_ns > self.clock.now_ns()}
+            now_ns = self.clock.now_ns()
+            held = {job.record.job_id for job in self.jobs.values() if job.record.gang_due_ns > now_ns}
             waiting = [p for p in pods if p.state is PodState.PENDING]
-            members = [p for p in waiting if self.jobs[p.job_id].is_member(p)]
+            members = [p for p in waiting if self._is_member(p)]
             chosen = [p for p in members if p.job_id not in held] if len(members) <= room else []
-            may = [p for p in waiting if not self.jobs[p.job_id].is_member(p) and not self._is_held_back(p)]
+            may = [p for p in waiting if not self._is_member(p) and p.held_until_ns <= now_ns]
             chosen += may[: max(room - len(chosen), 0)]
-            for pod in chosen:
-                job = self.jobs[pod.job_id]
-                job.pods[pod.instance_id] = replace(pod, state=PodState.READY)
-                job.admitted_ns[pod.instance_id] = self.clock.now_ns()
-            alone = [p for p in chosen if not self.jobs[p.job_id].is_member(p)]
+            self.storage.admission.mark_ready([(p.job_id, p.instance_id, 1) for p in chosen])
+            alone = [p for p in chosen if not self._is_member(p)]
             self.tell(*sorted({p.job_id for p in chosen if p.job_id != heard or p not in alone}))
             return sum(p.job_id == heard for p in alone)
 
-    def _is_held_back(self, pod: PodRecord) -> bool:
-        return self.jobs[pod.job_id].pods_held_until_ns.get(pod.instance_id, 0) > self.clock.now_ns()
+    def _is_member(self, pod: PodRecord) -> bool:
+        return pod.instance_id < self.jobs[pod.job_id].first_alone
 
     def report(self, pod_ids: Iterable[PodId], state: Callable[[PodId], PodState], reason: str = "TEST") -> None:
         """Statuses from hosts: applied, told in one batch, and followed by what they make room for."""
         with self.lock:
-            now_ns, changed = self.clock.now_ns(), set()
-            for pod_id in pod_ids:
-                job = self.jobs[pod_id.job_id]
-                before = job.pods[pod_id.instance_id]
-                reached = state(pod_id)
-                outcome = apply_status(before, PodStatus(pod_id, reached, now_ns, reason=reason), JobType.BATCH)
-                if not isinstance(outcome, Applied):
-                    continue
-                self.put(job, outcome.pod)
-                if outcome.ended:
-                    self.hosts[Hostname(before.host)].free += 1
-                    ending = after_end(outcome.pod, JobType.BATCH, launch_lost=outcome.launch_lost)
-                    again = {"next_run": ending.next_run, "due_ns": ending.due_ns}
-                    self.put(job, next_pod(outcome.pod, Event.RUN_AGAIN, now_ns, **again) or outcome.pod)
-                changed.add(pod_id.job_id)
-            if changed:
-                self.tell(*sorted(changed | self.waiting_for_hosts))
+            now_ns, ids = self.clock.now_ns(), list(pod_ids)
+            hosts = {pod_id: self.jobs[pod_id.job_id].pods.records[pod_id.instance_id].host for pod_id in ids}
+            statuses = [PodStatus(pod_id, state(pod_id), now_ns, reason=reason) for pod_id in ids]
+            outcome = self.storage.host_pods.apply_status(statuses)
+            for pod_id in outcome.ended:
+                self.hosts[Hostname(hosts[pod_id])].free += 1
+            if outcome.changed_jobs:
+                self.tell(*sorted({*outcome.changed_jobs, *self.waiting_for_hosts}))
                 self.waiting_for_hosts.clear()
                 self.admit()
-
-    def put(self, job: Job, pod: PodRecord) -> None:
-        job.pods[pod.instance_id] = pod
 
     def start(self, pod_ids: list[PodId]) -> None:
         """A launch of pods takes its course, unless a kill comes in between."""

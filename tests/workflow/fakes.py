@@ -6,13 +6,11 @@ has, raises at once.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from peloton.errors import NotFound
-from peloton.lifecycle.gang import HOLD, Stage, Step, judge, member_of, progress_of, stage
-from peloton.lifecycle.reason_text import infeasible_text, requeue_text
+from peloton.lifecycle.reason_text import infeasible_text
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.host import (
     ClusterChoice,
@@ -28,23 +26,21 @@ from peloton.model.host import (
     Unplaced,
 )
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState, Queued
-from peloton.model.pod import ON_HOST, PodRecord, PodShape, PodState
+from peloton.model.job import GangProgress, JobProgress, JobRecord, Queued
+from peloton.model.pod import PodShape, PodState
 from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, NoHost, PlacementReason, RequeueReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
 from peloton.ports import REQUEUED_PODS_MAX
-from services.storage.memory.pods import MemoryPods
-from tests.workflow.cluster import Job
+from services.storage.memory.jobs import MemoryJob
+from tests.workflow.cluster import UNFIT
 from tests.workflow.intent import FakeIntent
 from tests.workflow.port import Port, call
 
-SHAPE = PodShape(Resources(cpu_milli=1_000))
-UNFIT = PodShape(Resources(cpu_milli=7_000))
 INFEASIBLE = Infeasible("", 4, 4, 4, wanted=UNFIT.resources, largest=Resources(cpu_milli=4_000))
 WHY_UNFIT = infeasible_text((INFEASIBLE,))
 CREATE_CHUNK = 1_000
-QUEUED = (PodState.PENDING, PodState.READY)
+KILLED_MAX = 1_000_000
 LEASE_S = 30.0
 
 
@@ -57,27 +53,15 @@ class FakeRecords(FakeIntent):
     @call
     def create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
         job = self._known(job_id)
-        for start in range(0, job.record.instance_count, CREATE_CHUNK):
-            for i in range(start, min(start + CREATE_CHUNK, job.record.instance_count)):
-                goal = PodState.KILLED if job.record.goal is JobState.KILLED else PodState.SUCCEEDED
-                new = PodRecord(
-                    job_id, i, 1, PodState.INITIALIZED, goal, 1, 1, desired_run_id=1, max_failures=job.max_failures
-                )
-                job.pods.setdefault(i, new)
-            on_chunk(len(job.pods))
-            self.cluster.on_chunk(len(job.pods))
-        return len(job.pods)
+        for start in range(len(job.pods.records), job.record.instance_count, CREATE_CHUNK):
+            job.create_pods(start, min(CREATE_CHUNK, job.record.instance_count - start), self.cluster.clock.now_ns())
+            on_chunk(len(job.pods.records))
+            self.cluster.on_chunk(len(job.pods.records))
+        return len(job.pods.records)
 
     @call
     def settle(self, job_id: JobId, now_ns: int) -> JobProgress:
-        job = self._known(job_id)
-        if job.record.state in JOB_TERMINAL:
-            return JobProgress(job.record.state, self.cluster.counts(job_id))
-        pods = MemoryPods(job_id, job.record.gang_size)
-        for pod in job.pods.values():
-            pods.put(pod)
-        job.record, progress = pods.settle(job.record, self.cluster.clock.now_ns())
-        job.pods = pods.records
+        progress = self.cluster.storage.jobs.settle(job_id, self.cluster.clock.now_ns())
         rolled = self.cluster.rolled.get(job_id)
         if rolled is None or progress.is_finished:
             return progress
@@ -97,109 +81,58 @@ class FakeRecords(FakeIntent):
 
     @call
     def gang(self, job_id: JobId) -> GangProgress:
-        job = self._known(job_id)
-        if job.record.state in JOB_TERMINAL or not job.gang:
-            return GangProgress(0)
-        return progress_of(job.record.gang_size, Counter(map(member_of, job.gang)))
+        return self.cluster.storage.pods.gang(self._known(job_id).record.job_id)
 
     @call
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
-        job = self._known(job_id)
-        ready = [p for p in _ready(job) if not job.is_member(p)]
-        now_ns = self.cluster.clock.now_ns()
-        return [
-            ReadyGang(
-                UNFIT if p.instance_id in self.cluster.unfit else SHAPE,
-                ((p.instance_id, p.run_id),),
-                waited_s=(now_ns - job.admitted_ns[p.instance_id]) / 1e9,
-            )
-            for p in ready[:limit]
-        ]
+        return self.cluster.storage.pods.ready_gangs(job_id, limit)
 
     @call
     def ready_gang(self, job_id: JobId) -> ReadyGang | None:
-        job = self._known(job_id)
-        gang = [p for p in _ready(job) if job.is_member(p)]
-        is_whole = bool(gang) and len(gang) == job.record.gang_size
-        shape = UNFIT if any(p.instance_id in self.cluster.unfit for p in gang) else SHAPE
-        return ReadyGang(shape, tuple((p.instance_id, p.run_id) for p in gang)) if is_whole else None
+        return self.cluster.storage.pods.ready_gang(job_id)
 
-    def _known(self, job_id: JobId) -> Job:
+    def _known(self, job_id: JobId) -> MemoryJob:
         if job_id not in self.cluster.jobs:
             raise NotFound(f"job {job_id} not found")
         return self.cluster.jobs[job_id]
-
-
-def _ready(job: Job) -> list[PodRecord]:
-    return [p for p in job.pods.values() if p.state is PodState.READY and p.goal is not PodState.KILLED]
-
-
-def _must_end(pod: PodRecord) -> bool:
-    is_wanted = pod.goal is not PodState.KILLED and (pod.desired_run_id == pod.run_id or pod.state not in ON_HOST)
-    return not is_wanted and pod.state is not PodState.KILLING
 
 
 class FakeResourceManager(Port):
     @call
     def enqueue(self, job_id: JobId, limit: int) -> Queued:
         """Without a delay of admission the answer tells of it."""
-        job = self.cluster.jobs[job_id]
-        waiting = [p for p in job.pods.values() if p.state is PodState.INITIALIZED and p.goal is not PodState.KILLED]
-        gang = [p for p in waiting if job.is_member(p)]
-        alone = [p for p in waiting if not job.is_member(p)]
-        chosen = [*(gang if len(gang) == job.record.gang_size else []), *alone][:limit]
-        for pod in chosen:
-            job.pods[pod.instance_id] = replace(pod, state=PodState.PENDING)
+        admission = self.cluster.storage.admission
+        ranges = admission.queueable(job_id, limit)
+        count = sum(count for _, _, count in admission.mark_pending(job_id, ranges, queue_seq=1))
         if self.cluster.admission_s:
             self.cluster.clock.after(self.cluster.admission_s, self.cluster.admit)
-            return Queued(len(chosen))
-        return Queued(len(chosen), self.cluster.admit(heard=job_id))
+            return Queued(count)
+        return Queued(count, self.cluster.admit(heard=job_id))
 
     @call
     def kill_queued(self, job_id: JobId) -> int:
-        job = self.cluster.jobs[job_id]
-        chosen = [
-            p for p in job.pods.values() if p.goal is PodState.KILLED and p.state in (PodState.PENDING, PodState.READY)
-        ]
-        for pod in chosen:
-            job.pods[pod.instance_id] = replace(pod, state=PodState.KILLED)
-        return len(chosen)
+        killed = self.cluster.storage.admission.kill_queued(job_id, self.cluster.clock.now_ns())
+        return sum(count for _, count, _ in killed)
 
     @call
     def requeue_gang(self, job_id: JobId, reason: RequeueReason) -> None:
-        job, now_ns = self.cluster.jobs[job_id], self.cluster.clock.now_ns()
-        members = {pod.instance_id: member_of(pod) for pod in job.gang}
-        verdict = judge(progress_of(job.record.gang_size, Counter(members.values())))
-        if verdict.step in (Step.RUNNING, Step.SUPERSEDED):
-            return
-        if job.held_until_ns <= now_ns:
-            job.requeue_count += 1
-            job.held_until_ns = now_ns + HOLD.delay_ns(job.requeue_count)
-            self.cluster.clock.after(HOLD.delay_ns(job.requeue_count) / 1e9, self.cluster.admit)
-        is_whole = all(stage(member) is Stage.READY for member in members.values())
-        for i, member in members.items():
-            if stage(member) is Stage.READY:
-                back = PodState.PENDING if is_whole else PodState.INITIALIZED
-                job.pods[i] = replace(job.pods[i], state=back, message=requeue_text(reason))
-            elif stage(member) in (Stage.STARTING, Stage.RUNNING):
-                job.pods[i] = replace(job.pods[i], desired_run_id=job.pods[i].run_id + 1, message=requeue_text(reason))
-        self.cluster.tell(job_id)
+        gone = self.cluster.storage.admission.requeue_gang(job_id, reason)
+        if gone.held_until_ns:
+            self._admit_at(gone.held_until_ns)
+            self.cluster.tell(job_id)
 
     @call
     def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
-        job, now_ns = self.cluster.jobs[job_id], self.cluster.clock.now_ns()
         assert sum(count for _, count in instances) <= REQUEUED_PODS_MAX
-        chosen = [p for p in _ready(job) if any(start <= p.instance_id < start + count for start, count in instances)]
-        for pod in chosen:
-            assert not job.is_member(pod), f"{pod.pod_id} does not stand alone"
-            job.vain_counts[pod.instance_id] += 1
-            delay_ns = HOLD.delay_ns(job.vain_counts[pod.instance_id])
-            job.pods_held_until_ns[pod.instance_id] = now_ns + delay_ns
-            self.cluster.clock.after(delay_ns / 1e9, self.cluster.admit)
-            job.pods[pod.instance_id] = replace(pod, state=PodState.PENDING, message=requeue_text(reason))
-        if chosen:
+        gone = self.cluster.storage.admission.requeue_pods(job_id, instances, reason)
+        for until_ns in {until_ns for *_, until_ns in gone.held_back}:
+            self._admit_at(until_ns)
+        if gone.queued:
             self.cluster.admit()  # others have their room
-        return len(chosen)
+        return sum(count for _, _, count in gone.queued)
+
+    def _admit_at(self, time_ns: int) -> None:
+        self.cluster.clock.after((time_ns - self.cluster.clock.now_ns()) / 1e9, self.cluster.admit)
 
     @call
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
@@ -239,34 +172,35 @@ class FakeHostManager(Port):
 
     @call
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        job, launched, asked = self.cluster.jobs[job_id], [], 0
         if self.cluster.lost_leases:
             self.cluster.lost_leases -= 1
             self._free(lease_id)
-        failed: list[PodId] = []
-        for placement in placements:
-            host = self.cluster.hosts[placement.hostname]
-            asked += len(placement.pods)
-            if host.lease_id != lease_id:
-                continue
-            for placed in placement.pods:
-                pod = job.pods[placed.instance_id]
-                if pod.state is PodState.READY and pod.run_id == placed.run_id and pod.goal is not PodState.KILLED:
-                    self._launch_one(job, pod, placement.hostname)
-                    (failed if pod.pod_id in self.cluster.refused else launched).append(pod.pod_id)
+        asked = sum(len(placement.pods) for placement in placements)
+        placed = {
+            PodId(job_id, pod.instance_id, pod.run_id): placement.hostname
+            for placement in placements
+            if self.cluster.hosts[placement.hostname].lease_id == lease_id
+            for pod in placement.pods
+        }
+        rows = [(pod_id.instance_id, pod_id.run_id, host, "agent", {}) for pod_id, host in placed.items()]
+        taken = self.cluster.storage.host_pods.mark_launched(job_id, rows, self.cluster.clock.now_ns())
+        committed = [pod_id for pod_id in placed if pod_id.instance_id in taken]
+        for pod_id in committed:
+            self._launch_one(pod_id, placed[pod_id])
         self._free(lease_id)
+        failed = [pod_id for pod_id in committed if pod_id in self.cluster.refused]
+        launched = [pod_id for pod_id in committed if pod_id not in self.cluster.refused]
         if launched:
             self.cluster.start(launched)
         self.cluster.report(failed, lambda _: PodState.LOST, REASON_LAUNCH_REFUSED)
-        return LaunchResult(len(launched), asked - len(launched) - len(failed), len(failed))
+        return LaunchResult(len(launched), asked - len(committed), len(failed))
 
-    def _launch_one(self, job: Job, pod: PodRecord, hostname: Hostname) -> None:
-        assert pod.pod_id not in self.cluster.launched, f"{pod.pod_id} launched twice"
+    def _launch_one(self, pod_id: PodId, hostname: Hostname) -> None:
+        assert pod_id not in self.cluster.launched, f"{pod_id} launched twice"
         host = self.cluster.hosts[hostname]
-        assert host.free > 0, f"{hostname} has no slot for {pod.pod_id}"
+        assert host.free > 0, f"{hostname} has no slot for {pod_id}"
         host.free -= 1
-        self.cluster.launched[pod.pod_id] = hostname
-        job.pods[pod.instance_id] = replace(pod, state=PodState.LAUNCHED, host=hostname)
+        self.cluster.launched[pod_id] = hostname
 
     @call
     def release(self, lease_id: str) -> None:
@@ -283,15 +217,10 @@ class FakeHostManager(Port):
             self.cluster.ignored_kills -= 1
             return 0
         rolled_count = self.cluster.rolled[job_id].kill() if job_id in self.cluster.rolled else 0
-        job = self.cluster.jobs.get(job_id)
-        if job is None:
-            return rolled_count
-        chosen = [p for p in job.pods.values() if p.state in ON_HOST and _must_end(p)]
-        for pod in chosen:
-            job.pods[pod.instance_id] = replace(pod, state=PodState.KILLING)
-        ids = [p.pod_id for p in chosen]
+        rows = self.cluster.storage.host_pods.mark_killing(job_id, KILLED_MAX)
+        ids = [pod_id for pod_id, *_ in rows]
         self.cluster.clock.after(self.cluster.kill_s, lambda: self.cluster.report(ids, lambda _: PodState.KILLED))
-        return len(chosen) + rolled_count
+        return len(ids) + rolled_count
 
 
 class FakePrefetcher(Port):

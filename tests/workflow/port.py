@@ -45,5 +45,5 @@ def _scheduled(cluster: Cluster) -> int:
         p.state not in TERMINAL and p.state is not PodState.INITIALIZED
         for j in cluster.jobs.values()
         if j.record.sla.maximum_running_instances
-        for p in j.pods.values()
+        for p in j.pods
     )

@@ -74,11 +74,11 @@ def test_no_hosts_until_the_timeout(is_told: bool) -> None:
     story.run_for(40)
     assert story.counts == {"PENDING": 4}
     reason = "no hosts for all 4 members of the gang in 60 s: 4 pods without a host (no host offered)"
-    assert {reason} == {pod.message for pod in story.cluster.jobs[JOB].pods.values()}
+    assert {f"queued again: {reason}"} == {pod.message for pod in story.cluster.jobs[JOB].pods}
     story.run_until_pods("READY", 4).run_until_pods("PENDING", 4)
     assert {} == story.cluster.launched
     assert 60 + 30 + 60 <= story.clock.elapsed_s <= 60 + 30 + 60 + 10
-    assert 60 == (story.cluster.jobs[JOB].held_until_ns - story.clock.now_ns()) / 1e9
+    assert 60 == (story.cluster.jobs[JOB].record.gang_due_ns - story.clock.now_ns()) / 1e9
 
     story.cluster.add_hosts(1, tell=is_told)
     assert ("SUCCEEDED", {"SUCCEEDED": 4}) == story.run()
@@ -95,7 +95,7 @@ def test_a_gang_with_a_member_that_no_host_could_take() -> None:
     assert story.clock.elapsed_s < 3
     assert {"RUNNING": 2, "PENDING": 4} == story.counts
     assert ["requeue"] == story.outcomes
-    assert WHY_UNFIT == story.cluster.jobs[JOB].pods[0].message
+    assert f"queued again: {WHY_UNFIT}" == story.cluster.jobs[JOB].pods.records[0].message
     assert story.gangs[0].events <= promised_events(story.gangs[0], Counter(story.workflow.calls))
 
 
@@ -137,8 +137,8 @@ def test_a_member_fails_after_the_start() -> None:
     story = Story(ending=fails((1, 1))).submit(6, sla=GANG, max_failures=2)
 
     assert ("SUCCEEDED", {"SUCCEEDED": 6}) == story.run()
-    assert [2, 2, 2, 2, 1, 1] == [pod.run_id for pod in story.cluster.jobs[JOB].pods.values()]
-    assert [0, 1, 0, 0] == [pod.failure_count for pod in story.cluster.jobs[JOB].gang]
+    assert [2, 2, 2, 2, 1, 1] == [pod.run_id for pod in story.cluster.jobs[JOB].pods]
+    assert [0, 1, 0, 0] == [pod.failure_count for pod in story.cluster.jobs[JOB].pods.members()]
     assert [gang_workflow_id(JOB, run) for run in (1, 2)] == [gang.workflow_id for gang in story.gangs]
 
 
@@ -148,7 +148,7 @@ def test_a_member_fails_for_good() -> None:
     story.cluster.ending = lambda pod: PodState.FAILED if pod.instance_id == 1 else PodState.RUNNING
 
     assert ("FAILED", {"FAILED": 1, "KILLED": 3}) == story.run()
-    assert [2] * 4 == [pod.run_id for pod in story.cluster.jobs[JOB].pods.values()]
+    assert [2] * 4 == [pod.run_id for pod in story.cluster.jobs[JOB].pods]
 
 
 def test_kill_during_placement() -> None:

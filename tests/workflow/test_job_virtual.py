@@ -78,7 +78,7 @@ def test_retries_until_success() -> None:
     story = Story(ending=fail_first_runs(3, 2)).submit(10, max_failures=3)
 
     assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
-    assert [3] * 3 + [1] * 7 == [pod.run_id for pod in story.cluster.jobs[JOB].pods.values()]
+    assert [3] * 3 + [1] * 7 == [pod.run_id for pod in story.cluster.jobs[JOB].pods]
 
 
 def test_retries_end_at_max_failures() -> None:
@@ -98,7 +98,7 @@ def test_more_retries_than_one_settle_takes() -> None:
     story.workflow.signal_now()
     story.run_for(1)
 
-    assert all(pod.next_run is NextRun.NONE for pod in story.cluster.jobs[JOB].pods.values())
+    assert all(pod.next_run is NextRun.NONE for pod in story.cluster.jobs[JOB].pods)
     assert ("SUCCEEDED", {"SUCCEEDED": pods}) == story.run()
 
 

@@ -30,7 +30,7 @@ async def test_a_gang_is_launched_and_retried_as_one(client: Client) -> None:
             described = await gang.describe()
             assert "launch of the gang of job train" == await described.static_summary()
             assert (job, "RUNNING") == tuple(described.typed_search_attributes[key] for key in (JOB_ID, STATE))
-            running = [pod.pod_id for pod in story.cluster.jobs[job].pods.values() if pod.state is PodState.RUNNING]
+            running = [pod.pod_id for pod in story.cluster.jobs[job].pods if pod.state is PodState.RUNNING]
             story.cluster.report(running, ending)
 
         assert ("SUCCEEDED", {"SUCCEEDED": 6}) == await story.result(job)
