@@ -1,7 +1,7 @@
 """Constraints of pods on hosts, and the one evaluator of them.
 
-A label may occur on a host any number of times, so a leaf compares a count. ``PodLabel`` counts pods; who cannot count
-them passes ``pods=None``, and such a leaf then has no say: it neither matches nor refuses.
+A label may occur on a host any number of times, so a leaf compares a count. ``PodLabel`` counts pods; a caller that
+cannot count them passes ``pods=None``, and such a leaf then neither matches nor refuses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose fault the end of a run is, and who pays for it: one table for all causes, whoever manages the cluster."""
+"""For each cause that ends a run: whose fault it is, whether the pod runs again, and what it counts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Again(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``counts``: a run that is FAILED or KILLED for this uses up an attempt; of a LOST one nobody knows that it
+    """``counts``: a run that is FAILED or KILLED for this uses up an attempt; a LOST one never does, as it may not have
     failed. ``blames_host``: soon after the start of a run it speaks against the host. ``termination``: what the pod
-    shows, where it was sent away."""
+    shows when it was sent away."""
 
     fault: Fault
     again: Again
@@ -49,7 +49,7 @@ RULES: dict[Cause, Rule] = {
     Cause.TIME: Rule(_POD, _POLICY, True, False),
     Cause.CONTAINER: Rule(_HOST, _PLATFORM, True, True),  # counts: of a wrong image or URI it is the pod's fault
     Cause.EXECUTOR: Rule(_HOST, _PLATFORM, True, True),  # counts: a program may take all memory of its host
-    Cause.HOST_LOST: Rule(_HOST, _POLICY, False, False),  # it may run on where nobody sees it: only who allows retries
+    Cause.HOST_LOST: Rule(_HOST, _POLICY, False, False),  # it may run on unseen: only jobs that allow retries
     Cause.HOST_GONE: Rule(_CLUSTER, _ALWAYS, False, False, _MAINTENANCE),
     Cause.HOST_DRAINED: Rule(_CLUSTER, _ALWAYS, False, False, _MAINTENANCE),
     Cause.PREEMPTED: Rule(_CLUSTER, _ALWAYS, False, False, _PREEMPTION),
@@ -62,5 +62,5 @@ RULES: dict[Cause, Rule] = {
 
 
 def sent_away(cause: Cause) -> bool:
-    """The run would have gone on, or begun, had nobody ended it for reasons of their own."""
+    """The cluster ended the run for its own reasons: it would have gone on, or begun."""
     return RULES[cause].again is Again.ALWAYS

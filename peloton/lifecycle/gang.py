@@ -46,7 +46,7 @@ class Stage(StrEnum):
     RUNNING = "running"
     DONE = "done"  # ended well
     REFUSED = "refused"  # ended before it started: no host took it
-    LEAVING = "leaving"  # told to end
+    LEAVING = "leaving"  # asked to end
     ENDED = "ended"
 
 

@@ -7,12 +7,12 @@ from peloton.model.pod import PodState
 
 
 def default_goal(job_type: JobType) -> JobState:
-    """Where a job of this type steers when nobody says otherwise."""
+    """The goal that a job of this type is created with."""
     return JobState.SUCCEEDED if job_type is JobType.BATCH else JobState.RUNNING
 
 
 def goal_after_eviction(job_type: JobType) -> PodState:
-    """Of a pod with killOnPreempt, whoever sent it away: it is not to run again."""
+    """Of a pod with killOnPreempt that was evicted: it is not to run again."""
     return PodState.PREEMPTING if job_type is JobType.BATCH else PodState.KILLED
 
 

@@ -91,7 +91,7 @@ class Condition:
         raise NotImplementedError
 
     def judge(self, leaf: Callable[[Condition], bool]) -> bool:
-        """The same for somebody who knows the answers of the leaves and not the record."""
+        """The same from the answers of the leaves, where there is no record."""
         return leaf(self)
 
     def __and__(self, other: Condition) -> Condition:

@@ -22,7 +22,7 @@ class PrefetchCandidate:
 
     @property
     def home(self) -> Hostname:
-        """Where it comes back, when it is updated in place; empty when nobody knows."""
+        """The host of its next run, when it is updated in place; empty when that is not known."""
         return Hostname(self.desired_host or (self.host if self.state in ON_HOST else ""))
 
 

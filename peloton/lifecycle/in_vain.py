@@ -1,4 +1,4 @@
-"""Which admitted pods give back what they were given, because no host was found for them, and how soon."""
+"""Which admitted pods go back to their queue because no host was found for them, and how soon."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
 from peloton.model.reason import Infeasibility, RequeueReason, RequeueRule
 
 SORTS_MAX = 3
-"""Sorts of pods that no host could take and that are told together."""
+"""Reasons why no host could ever take a pod that one requeue names."""
 HALVINGS_MAX = 6
 PATIENCE_MIN_S = 10.0
 """Enough for a placement or two on a busy machine."""
 TRY_S = 60
-"""A try in vain takes less in the end: then what is held back for so long per try leaves time to others."""
+"""A try in vain ends up shorter than this, so a hold of so long per try leaves time to other pods."""
 HOLD_MAX_S = 3_600
 """With more tries than fit, those behind them wait longer, but what may find a host one day is still tried."""
 
 
 def least_hold_s(turns: int) -> int:
-    """How long what found no host is held back at least in a pool that all that is held back there fills so often."""
+    """The shortest hold after a try in vain, in a pool that its held-back pods would fill ``turns`` times."""
     return min(TRY_S * turns, HOLD_MAX_S)
 
 
 def patience_s(placement_s: float, vain_count: int) -> float:
-    """How long what found no hosts ``vain_count`` times waits for them when it is admitted: half as long each time.
-    Else two pods, one of which is tried while the other is held back, would leave nothing to those behind them."""
+    """How long pods that found no host ``vain_count`` times wait for one once admitted: half as long each time.
+    Otherwise two pods that take turns, one tried and one held back, would leave nothing to those behind them."""
     return min(placement_s, max(placement_s / (1 << min(vain_count, HALVINGS_MAX)), PATIENCE_MIN_S))
 
 
@@ -41,8 +41,8 @@ class InVain:
 
 def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: float, turns: int = 0) -> InVain:
     """Of pods that stand alone and found no host: those that no host could take even if it were empty, at once, and
-    those whose patience is over. For the others hosts may become free in time. ``turns``: how often what is
-    held back there fills their pool when all of it is tried once; the more it is, the shorter are the tries."""
+    those whose patience is over. The others wait on for a host. ``turns``: how often the held-back pods of their pool
+    would fill it; the more, the shorter are the tries."""
     alone = {gang.pods[0][0]: gang for gang in gangs if len(gang.pods) == 1}
     chosen: list[int] = []
     sorts: dict[Infeasibility, None] = {}
@@ -59,8 +59,8 @@ def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: floa
             chosen.append(gang.pods[0][0])
     if not chosen:
         return InVain()
-    told, more = tuple(sorts)[:SORTS_MAX], max(len(sorts) - SORTS_MAX, 0)
-    reason = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=told, more_count=more)
+    named, more = tuple(sorts)[:SORTS_MAX], max(len(sorts) - SORTS_MAX, 0)
+    reason = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=named, more_count=more)
     if waited_s:
         reason = replace(reason, rule=RequeueRule.NO_HOST_IN_TIME, seconds=min(waited_s), placement=batch.why)
     return InVain(_ranges(sorted(chosen)), reason)

@@ -43,7 +43,7 @@ def roll_up(job: JobRecord, counts: Mapping[PodState, int], controller: PodState
     if job.has_controller and state in JOB_TERMINAL and controller is not None:
         state = _by_controller(controller)
     if state in JOB_TERMINAL and job.type is not JobType.BATCH and job.goal not in JOB_TERMINAL:
-        return JobState.PENDING  # a service ends only when it is told to
+        return JobState.PENDING  # a service ends only when its goal says so
     return state
 
 

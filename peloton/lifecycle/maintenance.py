@@ -1,4 +1,4 @@
-"""Maintenance of hosts: the next step, whose turn it is, who leaves a host how, and what an operator may ask."""
+"""Maintenance of hosts: the next step, which host goes next, how pods leave it, and what an operator may ask."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def turn_text(host: HostMaintenance, hosts: Iterable[HostMaintenance], default_m
     return f"its turn: {bound}" + (f", {ahead} wait before it" if ahead else "")
 
 
-# -- who leaves ------------------------------------------------------------------------------------------------------
+# -- how pods leave ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class DrainPlan:
-    """What to ask for the pods of a host that have not been told to leave. Jobs by id, instances rising."""
+    """What to ask for the pods of a host that do not leave yet. Jobs by id, instances rising."""
 
     evict: tuple[JobId, ...] = ()  # batch jobs: back to their queue, gangs whole
     disrupt: dict[JobId, tuple[int, ...]] = field(default_factory=dict)  # services: as their SLA grants

@@ -64,7 +64,7 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Something runs that nobody wants: it must be killed on its host."""
+    """A run without a record that wants it: it must be killed on its host."""
 
     why: str
 

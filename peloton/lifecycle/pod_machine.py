@@ -152,7 +152,7 @@ class Actor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``is_quiet``: no pod event is written, and the revision stays: another event comes with it, or nobody sees it."""
+    """``is_quiet``: no pod event is written and the revision stays: another event follows, or clients do not see it."""
 
     by: frozenset[Actor]
     rows: tuple[Row[PodState], ...]
@@ -343,7 +343,7 @@ def next_pod(pod: PodRecord, event: Event, now_ns: int, **given: Any) -> PodReco
     return PodRecord(**dict(zip(_COLUMNS, _column_values(pod), strict=True)) | changes)
 
 
-def nobody(job_id: JobId, instance_id: int) -> PodRecord:
+def no_pod(job_id: JobId, instance_id: int) -> PodRecord:
     """A pod that does not exist."""
     return PodRecord(
         job_id=job_id,

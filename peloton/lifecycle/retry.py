@@ -71,7 +71,7 @@ def after_end(
 
 
 def _ended_before_its_eviction(pod: PodRecord, job_type: JobType) -> bool:
-    """The run of a batch job reached its goal while it was told to leave: nothing is left to run anew."""
+    """The run of a batch pod succeeded while its eviction was under way: nothing is left to run again."""
     is_done = pod.state is PodState.SUCCEEDED and job_type is JobType.BATCH
     why = pod.termination.reason if pod.termination else None
     return is_done and why in _EVICTED
@@ -81,7 +81,7 @@ def _after_batch_end(pod: PodRecord, cause: Cause, backoff: Backoff) -> Ending:
     if pod.state is PodState.SUCCEEDED or pod.failure_count >= attempts_max(pod, cause):
         return REST
     if pod.state is PodState.LOST:
-        return Ending(NextRun.RETRY)  # nobody saw it fail
+        return Ending(NextRun.RETRY)  # it is not known to have failed
     return Ending(NextRun.RETRY, batch_due_ns(backoff, pod.failure_count, pod.started_ns, pod.updated_ns))
 
 

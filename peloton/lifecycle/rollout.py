@@ -7,8 +7,8 @@
 
 A step looks at the pods of the update, sorts those in flight into done, failed and still current, and fills the batch
 up: added instances first, then updated ones (unavailable before killed before invalid before available), then removed
-ones. A pulsed update for which no pulse has come begins nothing. Nobody else decides; storage applies what the step
-says in the transaction that looked.
+ones. A pulsed update for which no pulse has come begins nothing. This module alone decides; storage applies the
+step in the transaction that read the pods.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from peloton.model.update import (
 TO_RESUME = "somebody to resume it"
 _NAMED_MAX = 3
 COMING_BATCHES = 2
-"""How far ``coming_back`` looks. A batch is filled up as its instances are done: looking once for each batch that has
-begun, whoever looks only one batch ahead misses some of the next."""
+"""How far ``coming_back`` looks. A batch is filled up as its instances are done, and images are looked up once
+for each batch that has begun: one batch ahead would miss some of the next."""
 _ORDER = {
     Availability.UNAVAILABLE: 0,
     Availability.KILLED: 1,
@@ -222,7 +222,7 @@ def fill_batch(update: UpdateRecord, pods: Pods, sla_maximum: int, now_ns: int) 
 
 
 def lacks_pulse(update: UpdateRecord, now_ns: int) -> bool:
-    """Going back needs none: a service does not stay broken because nobody looks."""
+    """A rollback needs none: a service must not stay broken because pulses stopped."""
     if not update.spec.pulse_s or update.state is UpdateState.ROLLING_BACKWARD:
         return False
     return not update.pulsed_ns or now_ns - update.pulsed_ns > update.spec.pulse_s * NS_PER_S
@@ -337,8 +337,8 @@ def reversed_update(update: UpdateRecord, config_version: int, back: Difference)
 def progress_of(
     update: UpdateRecord, step: Step | None = None, pods: Pods | None = None, coming_image_count: int = 0
 ) -> UpdateProgress:
-    """After ``step``, taken on ``pods``; nobody tells when an update goes on that has nothing in flight, unless it
-    waits for a pulse."""
+    """After ``step``, taken on ``pods``. An update that has nothing in flight looks again by itself, as no pod will
+    report a change, unless it waits for a pulse."""
     chosen = () if step is None else (*step.add, *step.change, *step.remove)
     states = [pods[i].state for i in chosen if i in pods] if pods else []
     kill_count = sum(state in ON_HOST and state is not PodState.KILLING for state in states)
@@ -385,7 +385,7 @@ def aborted(update: UpdateRecord) -> UpdateRecord:
 
 
 def pulsed(update: UpdateRecord, now_ns: int) -> UpdateRecord:
-    """That it waits for one is left for the step to find: until then each pulse wakes it."""
+    """``next_step`` clears ``awaits_pulse``; until then each pulse signals the workflow."""
     return replace(update, pulsed_ns=max(update.pulsed_ns, now_ns)) if update.is_active else update
 
 

@@ -265,7 +265,7 @@ def find_work(
 
 
 def _without(change: PodChange, shared: SharedFate) -> PodChange:
-    """Who is to end with the gang has no further run."""
+    """Members that end with their gang have no further run."""
     if change.event is not Event.BEGIN_NEXT_RUN or shared.fate is not Fate.END:
         return change
     ending = set(shared.instances)

@@ -1,7 +1,7 @@
 """The SLA of a service: may this instance be taken down now?
 
-Whoever chooses to disrupt a pod (maintenance, preemption, rebalancing, a restart or update that asks for it) asks here,
-in the transaction that takes the pod down, so that two of them never count on the same spare instance.
+Maintenance, preemption, rebalancing, and restarts and updates that ask for it call ``grant`` in the transaction that
+takes the pod down, so that two of them never count on the same spare instance.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def availability(pod: PodRecord | None) -> Availability:
 
 
 def is_missing(pod: PodRecord) -> bool:
-    """The pod is wanted and does not serve, whoever took it down: it counts against the SLA.
+    """The pod is wanted and does not serve, for whatever reason: it counts against the SLA.
 
     Stricter than ``availability``, for which an instance that is being restarted is KILLED: for its users it is away.
     """

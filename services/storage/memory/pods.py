@@ -12,7 +12,7 @@ from typing import Any
 
 from peloton.lifecycle.gang_fate import SharedFate, shared_fate
 from peloton.lifecycle.guards import Condition
-from peloton.lifecycle.pod_machine import Event, next_pod, nobody
+from peloton.lifecycle.pod_machine import Event, next_pod, no_pod
 from peloton.lifecycle.pod_terms import TIMED, WAITS
 from peloton.lifecycle.settle import (
     Kind,
@@ -33,7 +33,7 @@ OnWrite = Callable[[PodRecord | None, PodRecord | None], None]
 
 
 def ignore(before: PodRecord | None, after: PodRecord | None) -> None:
-    """Nobody listens."""
+    """For pods whose writes interest no observer."""
 
 
 class MemoryPods:
@@ -63,7 +63,7 @@ class MemoryPods:
         return changed
 
     def create(self, instance: int, now_ns: int, **given: Any) -> None:
-        pod = next_pod(nobody(self.job_id, instance), Event.CREATE, now_ns, **given)
+        pod = next_pod(no_pod(self.job_id, instance), Event.CREATE, now_ns, **given)
         assert pod is not None
         self.put(pod)
 

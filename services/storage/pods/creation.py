@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.job import is_ending
-from peloton.lifecycle.pod_machine import Event, next_pod, nobody
+from peloton.lifecycle.pod_machine import Event, next_pod, no_pod
 from peloton.model.job import JobRecord
 from peloton.model.pod import HealthState
 from services.storage.codec import InstanceFacts
@@ -44,7 +44,7 @@ def _insert(conn: sa.Connection, job: JobRecord, version: int, span: Span, now_n
     default, overridden = read_facts(conn, job.job_id, version, (span.start, span.start + span.count - 1))
     assert default is not None, f"job {job.job_id} has no configuration {version}"
     pod = next_pod(
-        nobody(job.job_id, span.start),
+        no_pod(job.job_id, span.start),
         Event.CREATE,
         now_ns,
         is_ending=is_ending(job),

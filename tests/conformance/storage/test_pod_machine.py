@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.lifecycle.pod_machine import TABLE, Event, next_pod, nobody
+from peloton.lifecycle.pod_machine import TABLE, Event, next_pod, no_pod
 from peloton.model.pod import PodRecord, PodState
 from services.storage.codec import pod_record
 from services.storage.engine import Database
@@ -95,11 +95,11 @@ def test_creation(url: str) -> None:
     """What is inserted is what the machine makes of a pod that does not exist."""
     database = Database(url)
     for given in parameters_for(Event.CREATE):
-        pod = next_pod(nobody(JOB, 3), Event.CREATE, NOW, **given)
+        pod = next_pod(no_pod(JOB, 3), Event.CREATE, NOW, **given)
         assert pod is not None
         with database.engine.connect() as conn, conn.begin() as transaction:
             insert_pods(conn, Span(JOB, 3, 2), pod)
 
-            assert [pod, next_pod(nobody(JOB, 4), Event.CREATE, NOW, **given)] == [*rows(conn).values()]
+            assert [pod, next_pod(no_pod(JOB, 4), Event.CREATE, NOW, **given)] == [*rows(conn).values()]
             transaction.rollback()
     database.close()
