@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists
 from peloton.model.ids import JobId, new_job_id
+from services.storage.jobs import job_streams
 from services.storage.jobs.job_streams import JobStream, stream_rows
 from services.storage.storage import Storage
 from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE
@@ -82,7 +83,7 @@ def test_nothing_is_there_before_the_commit_and_all_after_it(storage: Storage) -
 
 def test_a_stream_that_is_discarded_leaves_nothing(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its size; and who still has it adds nothing more."""
-    monkeypatch.setattr(streams, "CHUNK_PODS", 2)
+    monkeypatch.setattr(job_streams, "CHUNK_PODS", 2)
     stream = storage.job_streams.begin(new_job_id())
     add(storage, stream, [0, 3, 4, 9])
 
