@@ -126,7 +126,7 @@ class AdmissionLoop:
         rows = self._read_log()
 
         def change() -> int:
-            self.state.log(rows)
+            self.state.apply_log(rows)
             self._changed()
             self.waiters.queued(job_id)
             known = self.state.jobs.get(job_id)
@@ -134,7 +134,7 @@ class AdmissionLoop:
                 self._is_stale = True
                 return sum(count for _, _, count in queued)
             self._meter.queued(queue_seq)
-            return self.state.take_in(job, shapes, queued)
+            return self.state.enqueue_stored(job, shapes, queued)
 
         return change
 
@@ -142,7 +142,7 @@ class AdmissionLoop:
         """End the job's queued and admitted pods whose goal is KILLED; returns how many."""
 
         def apply(ranges: list[tuple[int, int, PodState]]) -> int:
-            self.state.kill(job_id, [(start, count) for start, count, _ in ranges])
+            self.state.apply_kill(job_id, [(start, count) for start, count, _ in ranges])
             if ranges:
                 self._changed()
             return sum(count for _, count, _ in ranges)
@@ -165,7 +165,7 @@ class AdmissionLoop:
     async def _requeue(self, job_id: JobId, why: RequeueReason, work: Requeue) -> EvictionResult:
         def apply(gone: EvictionResult) -> EvictionResult:
             if (gone.held_until_ns or gone.held_back) and job_id in self.state.jobs:
-                self.state.evict(gone)
+                self.state.apply_eviction(gone)
                 self._changed()
                 log.info("job %s, queued again and held back: %s", job_id, requeue_text(why))
             return gone
@@ -178,7 +178,7 @@ class AdmissionLoop:
         def apply(results: Sequence[EvictionResult]) -> list[EvictionResult]:
             gone = [result for result in results if result.leaving or result.queued or result.unqueued]
             for result in gone:
-                self.state.evict(result)
+                self.state.apply_eviction(result)
             if gone:
                 self._changed()
             return gone
@@ -290,10 +290,10 @@ class AdmissionLoop:
                 self._is_stale = True
                 self._changed()
                 log.warning("%d of %d admitted pods were still PENDING; reading everything again", marked, pods)
-        jobs = state.apply(plan.admission)
+        jobs = state.apply_admission(plan.admission)
         jobs = self.waiters.resolve(jobs, chosen)
         self._meter.admitted(state.tree, chosen)
-        state.note(plan)
+        state.remember(plan)
         if before is not None and not self._is_stale:
             self._meter.broken(audit(before, plan, state))
         if chosen:
@@ -317,7 +317,7 @@ class AdmissionLoop:
         concerned = [*admitted, *(one.run.job_id for one in evictions)]
         results = await self._in_storage(lambda: self._admission.evict([order(one) for one in evictions]), concerned)
         for result in results:
-            self.state.evict(result)
+            self.state.apply_eviction(result)
         self._meter.evicted(evictions)
         self._changed()
         log.info("%s", summary(evictions))
@@ -347,7 +347,7 @@ class AdmissionLoop:
                 return rows
 
     def _apply_log(self, rows: list[LogRow]) -> None:
-        if self.state.log(rows):
+        if self.state.apply_log(rows):
             self._changed()
 
     def _changed(self) -> None:

@@ -25,7 +25,7 @@ def rebuild(records: MemoryRecords) -> ResmgrState:
     for pods in found.jobs:
         shapes = known[pods.job.job_id]
         for held in pods.allocated:
-            state.hold(pods.job, shapes[held.config_version], [(held.start, held.count)], held.evicted)
+            state.restore_held(pods.job, shapes[held.config_version], [(held.start, held.count)], held.evicted)
         for queue_seq, ranges in groupby(pods.pending, key=lambda span: span.queue_seq):
             queued = sorted(ranges, key=lambda span: span.start)
             held_back = [(span.start, span.count, span.held_until_ns) for span in queued if span.held_until_ns]

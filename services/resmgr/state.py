@@ -123,7 +123,9 @@ class ResmgrState:
             queued += count
         return queued
 
-    def take_in(self, job: JobRecord, shapes: Sequence[ShapeRange], queued: Iterable[tuple[int, int, int]]) -> int:
+    def enqueue_stored(
+        self, job: JobRecord, shapes: Sequence[ShapeRange], queued: Iterable[tuple[int, int, int]]
+    ) -> int:
         """Instances ``(queue_seq, start, count)`` have become PENDING, at the end of the queue or in their earlier
         place. Returns the number of pods."""
         ledger, last_seq, pods = self.ledger(job), self.next_seq - 1, 0
@@ -151,7 +153,7 @@ class ResmgrState:
         for _, length, footprint in ledger.footprints.pieces(start, count):
             self.accounts.want(ledger.pool_id, footprint, length)
 
-    def hold(
+    def restore_held(
         self,
         job: JobRecord,
         shapes: Sequence[ShapeRange],
@@ -170,7 +172,7 @@ class ResmgrState:
             for _, length, footprint in ledger.footprints.pieces(start, count):
                 self.accounts.hold(ledger.pool_id, footprint, length)
 
-    def apply(self, admission: Admission) -> list[JobId]:
+    def apply_admission(self, admission: Admission) -> list[JobId]:
         """Admitted gangs leave their queues and hold their resources. Returns their jobs."""
         by_queue: dict[tuple[int, int], list[tuple[GangRun, int]]] = {}
         jobs: dict[JobId, None] = {}
@@ -190,7 +192,7 @@ class ResmgrState:
             self.waiting.take(self.tree.ids[row], taken[0][0].queue, taken)
         return list(jobs)
 
-    def kill(self, job_id: JobId, ranges: Iterable[tuple[int, int]]) -> None:
+    def apply_kill(self, job_id: JobId, ranges: Iterable[tuple[int, int]]) -> None:
         """Queued or admitted instances ``(start, count)`` have become KILLED. Survivors keep their place; a gang
         that lost a member waits as single pods."""
         ledger = self.jobs.get(job_id)
@@ -209,7 +211,7 @@ class ResmgrState:
             self._requeue(ledger, {})
         self._forget(ledger)
 
-    def evict(self, gone: EvictionResult) -> None:
+    def apply_eviction(self, gone: EvictionResult) -> None:
         """Pods of a job were evicted or requeued: they are back in their old place, in no queue, or hold resources
         until they end."""
         ledger = self.jobs[gone.job_id]
@@ -259,7 +261,7 @@ class ResmgrState:
                 for run in ledger.runs(queue_seq, start, count):
                     self.waiting.push(ledger.pool_id, run)
 
-    def log(self, rows: Sequence[LogRow]) -> bool:
+    def apply_log(self, rows: Sequence[LogRow]) -> bool:
         """Rows of the status log, in order. Pods that ended release their resources; returns whether any did."""
         by_job: dict[JobId, dict[int, int]] = {}
         for seq, job_id, instance_id, _run, state in rows:
@@ -362,7 +364,7 @@ class ResmgrState:
                 accounts.hold(ledger.pool_id, footprint, count)
         return accounts
 
-    def note(self, plan: Plan) -> None:
+    def remember(self, plan: Plan) -> None:
         """Remember a cycle's entitlements and reasons."""
         self.entitlement, self.admission = plan.entitlement, plan.admission
 

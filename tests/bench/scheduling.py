@@ -86,7 +86,7 @@ def admission_pass(leaf_count: int = 1_000, runs: int = 20) -> dict[str, Any]:
             lambda now=now, entitled=entitled: admit(now.tree, entitled, now.usage, now.waiting, limit)
         )
         plan = times["plan_cycle"].take(lambda now=now: plan_cycle(now))
-        times["apply"].take(lambda state=state, plan=plan: state.apply(plan.admission))
+        times["apply"].take(lambda state=state, plan=plan: state.apply_admission(plan.admission))
         again = queued_state(leaf_count)
         times["whole_cycle"].take(lambda again=again: _cycle(again, limit))
         times["next_whole_cycle"].take(lambda again=again: _cycle(again, limit))
@@ -104,8 +104,8 @@ def admission_pass(leaf_count: int = 1_000, runs: int = 20) -> dict[str, Any]:
 def _cycle(state: ResmgrState, pod_limit: int) -> None:
     """What the loop does in memory."""
     plan = plan_cycle(state.snapshot(pod_limit, 0))
-    state.apply(plan.admission)
-    state.note(plan)
+    state.apply_admission(plan.admission)
+    state.remember(plan)
 
 
 def queued_state(leaf_count: int) -> ResmgrState:

@@ -51,7 +51,7 @@ class SimulatedResmgr:
         marked = self._admission.mark_pending(job_id, ranges, queue_seq)
         self.read_log()
         shapes = self._admission.waiting_shapes(job_id, 0, job.record.instance_count)
-        queued, rows = self.state.take_in(job.record, shapes, marked), sum(count for _, _, count in marked)
+        queued, rows = self.state.enqueue_stored(job.record, shapes, marked), sum(count for _, _, count in marked)
         if rows != queued:
             raise Broken(f"{rows} rows of {job.record.name} are PENDING, and {queued} pods in the queue")
         self.is_dirty = True
@@ -59,7 +59,7 @@ class SimulatedResmgr:
 
     def kill_queued(self, job_id: JobId) -> None:
         killed = self._admission.kill_queued(job_id, self.records.clock_ns)
-        self.state.kill(job_id, [(start, count) for start, count, _ in killed])
+        self.state.apply_kill(job_id, [(start, count) for start, count, _ in killed])
         self.is_dirty |= bool(killed)
 
     def found_no_host(self, job: Job, gangs: Sequence[ReadyGang], batch: PlacementBatch) -> Iterator[float]:
@@ -73,7 +73,7 @@ class SimulatedResmgr:
             return
         gone = self._admission.requeue_pods(job_id, vain.instances, vain.reason, least_hold_s(turns))
         if gone.queued:
-            self.state.evict(gone)
+            self.state.apply_eviction(gone)
             self.requeued_pods += sum(count for _, _, count in gone.queued)
             self.is_dirty = True
             self._books = books_of(self.records, self.state)
@@ -84,7 +84,7 @@ class SimulatedResmgr:
 
     def read_log(self) -> None:
         rows = self._admission.status_log(self.state.log_cursor, LOOP.log_rows_max)
-        self.is_dirty |= self.state.log(rows)
+        self.is_dirty |= self.state.apply_log(rows)
         self._admission.prune_status_log(self.state.log_cursor)
 
     def set_capacity(self, capacity: tuple[Resources, Resources]) -> None:
@@ -110,8 +110,8 @@ class SimulatedResmgr:
         pods, marked = sum(count for _, _, count in items), self._admission.mark_ready(items)
         if marked != pods:
             raise Broken(f"{pods} pods were admitted, {marked} of them were waiting")
-        jobs = self.state.apply(plan.admission)
-        self.state.note(plan)
+        jobs = self.state.apply_admission(plan.admission)
+        self.state.remember(plan)
         admitted = bool(jobs)
         self._books = books_of(self.records, self.state)
         invariants.check_accounts(self.state, self._books)
@@ -140,7 +140,7 @@ class SimulatedResmgr:
         results = self._admission.evict(orders)
         evictions.check_all_left(self.records, orders)
         for result in results:
-            self.state.evict(result)
+            self.state.apply_eviction(result)
             self.ended_pods += sum(count for _, count in result.leaving)
         pods = sum(one.run.pod_count for one in chosen)
         self.evicted_pods, self.evicted_most = self.evicted_pods + pods, max(self.evicted_most, pods)

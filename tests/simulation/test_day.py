@@ -90,7 +90,7 @@ def _first_failure() -> str:
 
 def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message of a broken day ends with its seed, the step, and the command that runs it again."""
-    monkeypatch.setattr(ResmgrState, "log", lambda self, rows: False)
+    monkeypatch.setattr(ResmgrState, "apply_log", lambda self, rows: False)
     last = _first_failure().splitlines()[-1]
 
     assert last.startswith("seed 13, step ")

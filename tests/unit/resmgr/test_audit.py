@@ -31,7 +31,7 @@ def test_all_is_well(world: World) -> None:
     state = queued(world)
     now = state.snapshot(100, 0)
     before, plan = replace(now, usage=now.usage.copy()), plan_cycle(now)
-    state.apply(plan.admission)
+    state.apply_admission(plan.admission)
 
     assert sum(one.gang_count for one in plan.admission.admitted) == 5
     assert list(around_cycle(before, plan, state)) == []
@@ -45,7 +45,7 @@ def test_admitted_above_a_limit(world: World) -> None:
     generous = now.tree.limit.copy()
     generous[1, 0] = 7000
     plan = plan_cycle(replace(now, tree=replace(now.tree, limit=generous, reservation=generous * [[0], [1]])))
-    state.apply(plan.admission)
+    state.apply_admission(plan.admission)
 
     found = list(around_cycle(before, plan, state))
 

@@ -76,7 +76,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         self.read_log()
         if queued:
             shapes = storage.configs.shapes_of([(job_id, job.config_version, 0, job.instance_count)])[0]
-            self.state.take_in(job, shapes, queued)
+            self.state.enqueue_stored(job, shapes, queued)
 
     @rule(pod_limit=st.integers(1, 9), is_later=st.booleans())
     def admit(self, pod_limit: int, is_later: bool) -> None:
@@ -86,8 +86,8 @@ class ResmgrMachine(RuleBasedStateMachine):
         marked = self.world.storage.admission.mark_ready(items)
 
         assert marked == sum(count for _, _, count in items)
-        self.state.apply(plan.admission)
-        self.state.note(plan)
+        self.state.apply_admission(plan.admission)
+        self.state.remember(plan)
 
     @rule(pick=PICK, start=st.integers(0, 5), count=st.integers(1, 4))
     def kill(self, pick: int, start: int, count: int) -> None:
@@ -95,7 +95,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         if job_id:
             self.world.want_killed(job_id, start, count)
             killed = self.world.storage.admission.kill_queued(job_id, 1)
-            self.state.kill(job_id, [(at, length) for at, length, _ in killed])
+            self.state.apply_kill(job_id, [(at, length) for at, length, _ in killed])
 
     @rule(
         pick=PICK,
@@ -119,7 +119,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         held = self.world.storage.admission.held(jobs_to_evict_from(self.state, due))
         now = replace(self.state.snapshot(9, self.world.now_ns), evictable=evictable(self.state, held, due, 9))
         for result in self.world.storage.admission.evict([order(one) for one in plan_cycle(now).evictions]):
-            self.state.evict(result)
+            self.state.apply_eviction(result)
 
     @rule(pick=PICK, is_launched=st.booleans())
     def requeue(self, pick: int, is_launched: bool) -> None:
@@ -131,7 +131,7 @@ class ResmgrMachine(RuleBasedStateMachine):
             self.read_log()
             gone = self.world.storage.admission.requeue_gang(job_id, REQUEUED)
             if gone.held_until_ns and job_id in self.state.jobs:
-                self.state.evict(gone)
+                self.state.apply_eviction(gone)
 
     @rule(pick=PICK, start=st.integers(0, 5), count=st.integers(1, 4))
     def find_no_host(self, pick: int, start: int, count: int) -> None:
@@ -141,7 +141,7 @@ class ResmgrMachine(RuleBasedStateMachine):
             self.read_log()
             gone = self.world.storage.admission.requeue_pods(job_id, [(start, count)], REQUEUED)
             if gone.held_back:
-                self.state.evict(gone)
+                self.state.apply_eviction(gone)
 
     @rule(pick=PICK, limit=st.integers(1, 3))
     def leave(self, pick: int, limit: int) -> None:
@@ -161,7 +161,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @rule()
     def read_log(self) -> None:
-        self.state.log(self.world.storage.admission.status_log(self.state.log_cursor, 1000))
+        self.state.apply_log(self.world.storage.admission.status_log(self.state.log_cursor, 1000))
 
     @rule(reservation=st.integers(0, 3))
     def change_pools(self, reservation: int) -> None:
@@ -181,7 +181,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @invariant()
     def equals_a_rebuild(self) -> None:
-        self.state.log(self.world.storage.admission.status_log(self.state.log_cursor, 1000))
+        self.state.apply_log(self.world.storage.admission.status_log(self.state.log_cursor, 1000))
         fresh = rebuild(self.world.storage)
 
         assert [] == list(faults(fresh))
