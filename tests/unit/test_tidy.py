@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,9 +45,11 @@ from tests.unit.tidy_pods import POD_ACTORS, POD_MEMORY, POD_WRITES, events_caus
 
 @pytest.fixture(scope="module", autouse=True)
 def forget_trees() -> Iterator[None]:
-    """The garbage collector would look through all of them during every later test."""
+    """The garbage collector would look through all of them, while they are made and during every later test."""
+    gc.disable()
     yield
     tree_of.cache_clear()
+    gc.enable()
 
 
 def none(faults: list[str]) -> None:

@@ -35,6 +35,7 @@ class VirtualCluster:
     loop: AdmissionLoop
     ordinary: dict[JobId, float] = field(default_factory=dict)  # -> since when it waits, in seconds
     looks: dict[JobId, tuple[float, float]] = field(default_factory=dict)  # of hopeless jobs: the next, pause before
+    gangs: set[JobId] = field(default_factory=set)  # hopeless jobs that are one
     waits_s: list[float] = field(default_factory=list)  # of ordinary jobs that have found hosts
     now_s: float = 0
 
@@ -46,6 +47,8 @@ class VirtualCluster:
 
     async def add(self, job: JobId) -> None:
         self.looks[job] = (math.inf, 0.0)
+        if self.world.storage.pods.gang(job).size:
+            self.gangs.add(job)
         await self.loop.enqueue(job, 10_000)
 
     async def run(self, pool: RespoolId, hours: int, flaps: bool) -> None:
@@ -90,8 +93,8 @@ class VirtualCluster:
     async def look_for_hosts(self, job: JobId) -> bool:
         """Returns whether the job waits for some after that."""
         storage, now_ns = self.world.storage, self.clock_ns()
-        gang = storage.pods.gang(job)
-        if gang.size:
+        if job in self.gangs:
+            gang = storage.pods.gang(job)
             waited_s = (now_ns - storage.pods.page(job, 0, 1)[0].updated_ns) / 1e9
             verdict = judge(gang, waited_s, POLICIES.gang_placement_s)
             if verdict.step is Step.REQUEUE:
