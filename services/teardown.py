@@ -17,6 +17,7 @@ from services.hostmgr.mesos.framework import MesosSettings, framework_info
 from services.hostmgr.mesos.subscription import Callbacks, Subscription
 from services.runtime import mesos_access
 from services.settings import Settings, load
+from services.storage.leases import Leases
 from services.storage.storage import Storage
 
 PATIENCE_S = 20.0
@@ -55,7 +56,7 @@ def tear_down(settings: Settings) -> str:
         framework_id = storage.hosts.framework_id(settings.cluster)
         if not framework_id:
             return f"cluster {settings.cluster} has no framework"
-        _await_end_of_leader(storage, settings.cluster)
+        _await_end_of_leader(storage.leases, settings.cluster)
     finally:
         storage.close()
     access = mesos_access(settings)
@@ -77,10 +78,10 @@ def tear_down(settings: Settings) -> str:
     return f"framework {framework_id} is torn down"
 
 
-def _await_end_of_leader(storage: Storage, cluster: str) -> None:
+def _await_end_of_leader(leases: Leases, cluster: str) -> None:
     """One that was killed has a lease for a few seconds more."""
     deadline_s = time.monotonic() + PATIENCE_S
-    while leader := storage.leases.leader(hostmgr_role(cluster), time.time()):
+    while leader := leases.leader(hostmgr_role(cluster), time.time()):
         if time.monotonic() > deadline_s:
             raise Unavailable(f"the host manager of cluster {cluster} leads at {leader}: stop it first")
         time.sleep(LOOK_EVERY_S)

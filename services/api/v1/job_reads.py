@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from services.api.v1.ids import asked_version, job_id_of, prefix_error, seen_ver
 from services.api.v1.pods import pod_infos
 from services.api.v1.queries import jobs_wanted, pods_wanted
 from services.api.v1.specs import Specs, check_immutable
-from services.storage.storage import Storage
+from services.storage.jobs.configs import Configs
 
 PAGE = 1_000
 """Jobs, or pods, read from storage at a time."""
@@ -71,7 +71,7 @@ class JobReads(Servicer):
         return response
 
     def _info(self, job: JobRecord, version: int) -> stateless_pb2.JobInfo:
-        spec = stored_spec(self._records, job, version)
+        spec = stored_spec(self._records.configs, job, version)
         return stateless_pb2.JobInfo(job_id=peloton_pb2.JobID(value=job.job_id), spec=spec)
 
     async def GetJobIDFromJobName(
@@ -181,7 +181,9 @@ class JobReads(Servicer):
             query = pods_wanted(request.spec)
             pods, total = await self._calls.run(self._records.search.query_pods, job.job_id, query)
         pods = await self._reasons.explained(pods)
-        infos: list[pod_pb2.PodInfo] = await self._calls.run(within_limit, pods, partial(pod_infos, self._records))
+        infos: list[pod_pb2.PodInfo] = await self._calls.run(
+            within_limit, pods, partial(pod_infos, self._records.configs)
+        )
         asked = request.pagination
         page = query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total)
         return svc.QueryPodsResponse(pods=infos, pagination=page)
@@ -229,18 +231,13 @@ class JobReads(Servicer):
         return self._records.updates.get(job.update_id) if job.update_id else None
 
     def _summaries(self, jobs: list[JobRecord]) -> list[stateless_pb2.JobSummary]:
-        return list(_summaries(self._records, jobs))
+        return [convert_v1.job_summary(job, self._latest_update(job)) for job in jobs]
 
 
-def _summaries(records: Storage, jobs: list[JobRecord]) -> Iterator[stateless_pb2.JobSummary]:
-    for job in jobs:
-        yield convert_v1.job_summary(job, records.updates.get(job.update_id) if job.update_id else None)
-
-
-def stored_spec(records: Storage, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
+def stored_spec(configs: Configs, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
     """At a version of the configuration, with both forms of what its containers run; raises NotFound."""
-    sent = records.configs.job_spec(job.job_id, version)
-    config = records.configs.job_config(job.job_id, version, overrides=not sent)
+    sent = configs.job_spec(job.job_id, version)
+    config = configs.job_config(job.job_id, version, overrides=not sent)
     if config is None:
         raise NotFound(f"job:{job.job_id} has no configuration {version}")
     spec = convert_v1_spec.job_spec(config, sent)

@@ -24,7 +24,7 @@ from services.api.v1.ids import job_id_of, opaque_of, prefix_error, seen_version
 from services.api.v1.keys import key_of, key_text
 from services.api.v1.patch import patched
 from services.api.v1.specs import Specs, check_immutable
-from services.storage.storage import Storage
+from services.storage.jobs.configs import Configs
 
 
 class JobWrites(Servicer):
@@ -82,7 +82,7 @@ class JobWrites(Servicer):
     @write
     async def PatchJob(self, request: svc.PatchJobRequest, context: Any) -> svc.PatchJobResponse:
         job = await self._job_to_update(request.job_id)
-        current = await self._calls.run(current_spec, self._records, job)
+        current = await self._calls.run(current_spec, self._records.configs, job)
         version = await self._rolled_out(job, request, patched(current, request.spec), context)
         return svc.PatchJobResponse(version=version)
 
@@ -242,12 +242,12 @@ class JobWrites(Servicer):
         return svc.RefreshJobResponse()
 
 
-def current_spec(records: Storage, job: JobRecord) -> stateless_pb2.JobSpec:
+def current_spec(configs: Configs, job: JobRecord) -> stateless_pb2.JobSpec:
     """As its client sent it; for a job of v0, its configuration converted."""
-    sent = records.configs.job_spec(job.job_id, job.config_version)
+    sent = configs.job_spec(job.job_id, job.config_version)
     if sent:
         return stateless_pb2.JobSpec.FromString(sent)
-    config = records.configs.job_config(job.job_id, job.config_version, overrides=True)
+    config = configs.job_config(job.job_id, job.config_version, overrides=True)
     if config is None:
         raise NotFound(f"config of job:{job.job_id} not found")
     return job_spec(config)

@@ -126,9 +126,9 @@ class PodService(Servicer):
         if status_only:
             response.current.status.CopyFrom(convert_v1.pod_status(pod))
             return response
-        response.current.CopyFrom(pod_infos(self._records, [pod])[0])
+        response.current.CopyFrom(pod_infos(self._records.configs, [pod])[0])
         wanted = [(event.config_version, event.instance_id) for event in earlier]
-        specs = pod_specs(self._records, name.job_id, wanted)
+        specs = pod_specs(self._records.configs, name.job_id, wanted)
         for info, key in zip(response.previous, wanted, strict=True):
             if key in specs:
                 info.spec.CopyFrom(specs[key])
@@ -146,7 +146,7 @@ class PodService(Servicer):
             raise NotFound("job not found in cache")
         pod = await self._calls.run(self._pod_or_not_found, name, "task not found in cache")
         (pod,) = await self._reasons.explained([pod])
-        info = (await self._calls.run(pod_infos, self._records, [pod]))[0]
+        info = (await self._calls.run(pod_infos, self._records.configs, [pod]))[0]
         return svc.GetPodCacheResponse(status=info.status, labels=info.spec.labels)
 
     async def BrowsePodSandbox(

@@ -9,17 +9,17 @@ from peloton.api.convert_v1_spec import pod_spec
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId, PodName
 from peloton.model.pod import PodRecord
-from services.storage.storage import Storage
+from services.storage.jobs.configs import Configs
 
 Specs = dict[tuple[int, int], pod_pb2.PodSpec]
 """(version of the configuration, instance) -> what runs there."""
 
 
-def pod_infos(records: Storage, pods: Sequence[PodRecord]) -> list[pod_pb2.PodInfo]:
+def pod_infos(configs: Configs, pods: Sequence[PodRecord]) -> list[pod_pb2.PodInfo]:
     """Of one job."""
     if not pods:
         return []
-    specs = pod_specs(records, pods[0].job_id, [(pod.config_version, pod.instance_id) for pod in pods])
+    specs = pod_specs(configs, pods[0].job_id, [(pod.config_version, pod.instance_id) for pod in pods])
     return [
         pod_pb2.PodInfo(
             spec=specs.get((pod.config_version, pod.instance_id)),
@@ -29,14 +29,14 @@ def pod_infos(records: Storage, pods: Sequence[PodRecord]) -> list[pod_pb2.PodIn
     ]
 
 
-def pod_specs(records: Storage, job_id: JobId, wanted: Iterable[tuple[int, int]]) -> Specs:
+def pod_specs(configs: Configs, job_id: JobId, wanted: Iterable[tuple[int, int]]) -> Specs:
     """Those whose version is still kept, each named for its pod."""
     by_version: dict[int, list[int]] = {}
     for version, instance in wanted:
         by_version.setdefault(version, []).append(instance)
     specs: Specs = {}
     for version, instances in by_version.items():
-        for instance, task in records.configs.task_configs(job_id, version, instances).items():
+        for instance, task in configs.task_configs(job_id, version, instances).items():
             spec = pod_spec(task)
             spec.pod_name.value = str(PodName(job_id, instance))
             specs[version, instance] = spec
