@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cli.command import Entry, Root, global_options
-from cli.output import show_anything
+from cli.output import substitute_unprintable
 from cli.settings import Settings
 
 ENTRIES = {
@@ -80,7 +80,7 @@ peloton = Root(
 
 
 def main() -> None:
-    show_anything(sys.stdout, sys.stderr)
+    substitute_unprintable(sys.stdout, sys.stderr)
     peloton(prog_name="peloton")
 
 

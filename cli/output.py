@@ -34,23 +34,23 @@ STATE_STYLES = {
 }
 
 
-ALIKE = {"█": "#", "▓": "=", "│": "|", "┆": ":", "·": ".", "…": "."}
+SUBSTITUTES = {"█": "#", "▓": "=", "│": "|", "┆": ":", "·": ".", "…": "."}
 
 
-def alike(error: UnicodeError) -> tuple[str, int]:
-    """What an encoding lacks is shown by something like it, or by ``?``."""
+def substitute(error: UnicodeError) -> tuple[str, int]:
+    """A character that the encoding lacks is replaced by a similar one, or by ``?``."""
     assert isinstance(error, UnicodeEncodeError)
-    return "".join(ALIKE.get(character, "?") for character in error.object[error.start : error.end]), error.end
+    return "".join(SUBSTITUTES.get(character, "?") for character in error.object[error.start : error.end]), error.end
 
 
-codecs.register_error("alike", alike)
+codecs.register_error("substitute", substitute)
 
 
-def show_anything(*streams: object) -> None:
-    """Characters that a terminal does not have do not end a command."""
+def substitute_unprintable(*streams: object) -> None:
+    """Lets no command fail at a character that the terminal does not have."""
     for stream in streams:
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="alike")
+            stream.reconfigure(errors="substitute")
 
 
 def as_json(message: Message, indent: int | None = 2) -> str:
@@ -72,7 +72,7 @@ def as_yaml(message: Message) -> str:
 
 
 def print_for_programs(settings: Settings, message: Message, names: Iterable[str] = (), lines: bool = False) -> bool:
-    """Whether JSON, YAML or the names, one in each line, were asked for, and so printed. ``lines``: more follows."""
+    """Prints JSON, YAML, or one name a line, if that was asked for; returns whether it was. ``lines``: more follows."""
     if settings.output == "json":
         click.echo(as_json_line(message) if lines else as_json(message))
     elif settings.output == "yaml":
@@ -105,7 +105,7 @@ def rows_wanted(settings: Settings, limit: int | None) -> int | None:
 
 
 def say_more(shown: int, total: int | None, how: str = "--limit 0 shows all") -> None:
-    """Beside the list, when it is not the whole; ``total``: None if that is not known."""
+    """Says on stderr that a list is not complete; ``total``: None if it is not known."""
     of = f"{shown} of {total}" if total is not None else f"the first {shown}"
     click.echo(f"These are {of}: {how}", err=True)
 

@@ -1,4 +1,4 @@
-"""How requests come in: unpacked within bounds, and read, before a method sees them.
+"""Unpacks and reads requests within bounds, before a method gets them.
 
 Left to itself gRPC unpacks a compressed message whatever it takes, and 240 KiB may be 240 MiB. The servers here take
 messages as they came, and gzip is unpacked by us: what a message says that it unpacks to is compared with the bounds
@@ -24,13 +24,13 @@ from services.grpc_errors import status_of
 from services.grpc_handlers import within
 
 UNPACKED_BYTES_MAX = 8 * 2**20
-"""One compressed message may unpack to. What is larger is sent as it is; read, a message takes up to sixty times its
-bytes."""
+"""What one compressed message may unpack to; larger ones have to come uncompressed. In memory a message takes up to
+sixty times its bytes."""
 UNPACKED_BYTES_IN_ALL_MAX = 4 * UNPACKED_BYTES_MAX
-"""All compressed requests that a server works on."""
+"""The same for all compressed requests in progress."""
 KEPT_BYTES_MAX = 512 * 2**10
-"""One that is answered with a stream may unpack to. A watch keeps its request, and may last for days: it counts for the
-bound on all only until it is read. The largest filter fits."""
+"""The same for a request that is answered with a stream. A watch keeps its request for days, which counts for the bound
+on all only until it is read. The largest filter fits."""
 RETRY_AFTER_S = 1.0
 READ_AT_ONCE_BYTES_MAX = 2**20
 

@@ -9,7 +9,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 
 PIECE_BYTES = 2**20
-"""Of a message, unless one configuration alone has more."""
+"""Size of a message, unless one configuration alone is larger."""
 
 
 def create_messages(

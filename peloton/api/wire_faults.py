@@ -16,7 +16,7 @@ from peloton.errors import InvalidArgument
 M = TypeVar("M", bound=Message)
 
 SEARCHED_BYTES_MAX = 64 * 1024
-"""Of a message that cannot be read: in a larger one its field is not searched for."""
+"""In a larger message that cannot be read, the faulty field is not searched for."""
 MISSING_MAX = 3
 """Missing fields that are named."""
 _PATH_MAX = 20
@@ -26,8 +26,8 @@ _FIXED = {_FIXED64: 8, _FIXED32: 4}
 
 
 def message_of(kind: type[M], raw: bytes) -> M:
-    """Raises InvalidArgument. Messages of Mesos, which are of proto2, are read whatever is in them: that their required
-    fields are there, and their texts are text, is looked after here."""
+    """Raises InvalidArgument, also for messages of Mesos that lack required fields or have strings that are no UTF-8:
+    protobuf reads those, because they are of proto2."""
     try:
         message = kind.FromString(raw)
     except DecodeError as error:

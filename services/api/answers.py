@@ -1,4 +1,4 @@
-"""Answers that name many pods: made page by page, so that one that is too large is not made whole first."""
+"""Answers with many pods are built page by page, so that one that is too large is refused early."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from services.storage.jobs.search import Backlog
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.05
-"""Of the time may be spent on counting: a slow count is repeated less often."""
+"""Share of the time that counting may take: a slow count is repeated less often."""
 PACE_S = 0.25
 PACE_MAX_S = 5.0
 """A call waits no longer for jobs to be started; well below the timeout of any client."""
@@ -40,7 +40,7 @@ ADDS = ("Create", "Update", "Replace", "Patch")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """While there are as many as this, more are refused; of ``jobs_paced``, those that bring more wait a while."""
+    """At these numbers calls that bring more are refused; at ``jobs_paced`` they are delayed."""
 
     jobs_paced: int = 100
     jobs_waiting: int = 10_000

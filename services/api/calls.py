@@ -33,7 +33,7 @@ def overloaded(rule: str, text: str, retry_after_s: float = RETRY_AFTER_S) -> Re
 
 
 def check_wanted(context: Any) -> None:
-    """To be asked right before a commit: nothing is stored for a caller that has given up waiting."""
+    """Called right before a commit: nothing is stored for a caller that no longer waits. Raises Unavailable."""
     remaining_s: float | None = context.time_remaining()
     if context.cancelled() or (remaining_s is not None and remaining_s <= 0):
         raise Unavailable("the caller no longer waits; nothing has been stored")
@@ -68,7 +68,7 @@ class Calls:
         return await self.finish(work, size_bytes)
 
     async def finish(self, work: Callable[[], Coroutine[object, object, T]], size_bytes: int = 0) -> T:
-        """The same for the small end of what was let in before: it is never refused."""
+        """The same without a bound, for the commit of work that was admitted before."""
         task = asyncio.create_task(work())
         self._writes.add(task)
         self._write_bytes += size_bytes

@@ -18,7 +18,7 @@ ClusterLookup = Callable[[], Mapping[str, str]]
 """Every cluster -> ``host:port`` of its host manager, empty while there is none. May block."""
 
 ANSWER_BYTES_MAX = MESSAGE_BYTES_MAX - 2**20
-"""What an answer may carry, with room for what is round it."""
+"""What an answer may carry, with room for the fields around it."""
 CHANNELS_MAX = 64
 """Addresses kept connected; leaders move rarely, so the oldest are those of leaders long gone."""
 

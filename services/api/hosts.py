@@ -1,4 +1,4 @@
-"""What the api asks the host manager itself."""
+"""The calls that the api makes to host managers for its own use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 CAPACITY_TIMEOUT_S = 1.0
 CAPACITY_AGE_MAX_S = 5.0
-"""A known capacity, or the knowledge that it cannot be had, serves so long."""
+"""How long a capacity, or the failure to get it, is reused."""
 BROWSE_TIMEOUT_S = 15.0
 
 

@@ -19,7 +19,7 @@ from services.storage.pools import Pools
 
 LIMIT_DEFAULT, LIMIT_MAX = 10, 100
 PREFIX_MIN = 4
-"""Characters of an id that stand for it; of fewer too many jobs begin so."""
+"""The fewest characters of an id that are looked up: shorter beginnings match too many jobs."""
 TEXT_MAX = 8_000
 """Characters of a pool's path and a job's name."""
 _ID_SHAPE = "0" * 8 + "-0000" * 3 + "-" + "0" * 12

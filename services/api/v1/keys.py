@@ -15,8 +15,8 @@ KeyedRequest = svc.CreateJobRequest | svc.ReplaceJobRequest | svc.PatchJobReques
 
 
 def key_of(request: KeyedRequest) -> UpdateKey:
-    """The version has moved on when a request is repeated, and the opaque data is a note: neither counts as what was
-    asked for. Raises InvalidArgument."""
+    """The digest leaves out the version, which has changed when a request is repeated, and the opaque data, which is a
+    note. Raises InvalidArgument."""
     text = key_text(request.update_key)
     if not text:
         return UpdateKey()
