@@ -77,9 +77,14 @@ def run_of(wire: peloton_pb2.PodID, name: PodName) -> int:
 
 def opaque_of(text: str) -> str:
     """Raises InvalidArgument for what cannot be stored."""
+    return bounded_text("opaque data", text, OPAQUE_BYTES_MAX)
+
+
+def bounded_text(what: str, text: str, bytes_max: int) -> str:
+    """Raises InvalidArgument, which names ``what``."""
     size_bytes = len(text.encode())
-    if size_bytes > OPAQUE_BYTES_MAX:
-        raise InvalidArgument(f"opaque data has {size_bytes} bytes, at most {OPAQUE_BYTES_MAX} are allowed")
+    if size_bytes > bytes_max:
+        raise InvalidArgument(f"{what} has {size_bytes} bytes, at most {bytes_max} are allowed")
     if "\0" in text:
-        raise InvalidArgument("opaque data contains NUL")
+        raise InvalidArgument(f"{what} contains NUL")
     return text

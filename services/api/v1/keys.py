@@ -8,6 +8,7 @@ from hashlib import sha256
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.errors import InvalidArgument
 from peloton.model.update import UpdateKey
+from services.api.v1.ids import bounded_text
 
 KEY_BYTES_MAX = 256
 
@@ -34,9 +35,4 @@ def key_of(request: KeyedRequest) -> UpdateKey:
 
 def key_text(text: str) -> str:
     """Raises InvalidArgument for what cannot be stored."""
-    size_bytes = len(text.encode())
-    if size_bytes > KEY_BYTES_MAX:
-        raise InvalidArgument(f"the update key has {size_bytes} bytes, at most {KEY_BYTES_MAX} are allowed")
-    if "\0" in text:
-        raise InvalidArgument("the update key contains NUL")
-    return text
+    return bounded_text("the update key", text, KEY_BYTES_MAX)
