@@ -136,4 +136,4 @@ class GangProgress:
 
     size: int
     stages: dict[str, int] = field(default_factory=dict)  # Stage value -> members
-    vain_count: int = 0  # launches in vain in a row
+    vain_count: int = 0  # failed launches in a row

@@ -245,9 +245,8 @@ def _check_queued(state: ResmgrState, spec: PoolSpec) -> None:
         for run in {_sort(run): run for queue in queues.values() for run in queue}.values():
             refusal = after(pool_id, run)
             if refusal is not None and before(pool_id, run) is None:
-                raise InvalidArgument(
-                    f"job {run.job_id} waits in {state.tree.paths[at]}, in vain then: {queue_text(refusal)}"
-                )
+                job = f"job {run.job_id} waits in {state.tree.paths[at]}"
+                raise InvalidArgument(f"{job}, and could never be admitted then: {queue_text(refusal)}")
     for number, resource in enumerate(spec.resources):
         held = int(state.accounts.non_preemptible[row, number])
         own = resource.reservation

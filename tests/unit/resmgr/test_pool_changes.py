@@ -55,7 +55,8 @@ async def test_a_change_strands_nobody(world: World, manager: Manager, server: R
         return answer.invalidResourcePoolConfig.message
 
     assert await message(10, 14) == (
-        f"job {gang} waits in /eng/p, in vain then: gang of 15: cpu 15 wanted, more than the pool limit of /eng/p: 14"
+        f"job {gang} waits in /eng/p, and could never be admitted then: "
+        "gang of 15: cpu 15 wanted, more than the pool limit of /eng/p: 14"
     )
     assert await message(5, 20) == "resource cpu, reservation 5 is less than 6 that non-preemptible pods hold"
     assert (await get(manager, pool)).poolinfo.config.resources[0].limit == 20
@@ -63,7 +64,7 @@ async def test_a_change_strands_nobody(world: World, manager: Manager, server: R
     big = world.job(pool, 1, cpu=6, preemptible=False)  # type: ignore[arg-type]
     await server.loop.enqueue(big, 1)
     assert await message(5.5, 15) == (
-        f"job {big} waits in /eng/p, in vain then: cpu 6 wanted, more than the reservation for non-preemptible pods of "
+        f"job {big} waits in /eng/p, and could never be admitted then: cpu 6 wanted, more than the reservation for non-preemptible pods of "
         "/eng/p: 5.5"
     )
 
