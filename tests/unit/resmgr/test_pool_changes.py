@@ -64,7 +64,8 @@ async def test_a_change_strands_nobody(world: World, manager: Manager, server: R
     big = world.job(pool, 1, cpu=6, preemptible=False)  # type: ignore[arg-type]
     await server.loop.enqueue(big, 1)
     assert await message(5.5, 15) == (
-        f"job {big} waits in /eng/p, and could never be admitted then: cpu 6 wanted, more than the reservation for non-preemptible pods of "
+        f"job {big} waits in /eng/p, and could never be admitted then: "
+        "cpu 6 wanted, more than the reservation for non-preemptible pods of "
         "/eng/p: 5.5"
     )
 
