@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
@@ -124,20 +124,18 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
 async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from peloton.scheduling.placement import FirstFitPlacer
     from services.resmgr.client import ResourceManagerClient
-    from services.worker.worker import WorkerPorts, build_workers
+    from services.worker.worker import WorkerPorts, working
 
     client = await _connected(shared, stop)
     if client is None:
         return
     storage, hosts = shared.storage, _host_managers(shared)
-    resmgr = ResourceManagerClient(shared.channels.channel("resmgr"))
+    resmgr, placer = ResourceManagerClient(shared.channels.channel("resmgr")), FirstFitPlacer()
+    policies = asdict(shared.policies)
     ports = WorkerPorts(
-        storage.jobs, storage.pods, storage.updates, resmgr, hosts, FirstFitPlacer(), hosts, storage.maintenance, hosts
+        storage.jobs, storage.pods, storage.updates, resmgr, hosts, placer, hosts, storage.maintenance, hosts, policies
     )
-    async with AsyncExitStack() as stack:
-        for worker in build_workers(client, ports):
-            await stack.enter_async_context(worker)
-        log.info("worker polls %s at %s", ", ".join(temporal.TASK_QUEUES), shared.temporal_config["target_host"])
+    async with working(client, ports):
         await stop.wait()
 
 
@@ -145,6 +143,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr import server
     from services.resmgr.settings import LoopSettings
     from services.revival import Revival
+    from services.worker_versions import VersionKeeper
 
     settings = shared.settings
     capacity = _host_managers(shared)
@@ -162,10 +161,11 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
             running = await server.serve(shared.storage, waker, capacity, address, loop_settings)
             # Wake-ups of admitted pods may have died with a predecessor.
             await _wake_active(shared, waker, running.loop.state.wholly_queued())
-            revival = Revival(shared.temporal, waker, shared.policies)
+            revival, versions = Revival(shared.temporal, waker, shared.policies), VersionKeeper(shared.temporal)
 
             async def end() -> None:
                 await revival.close()
+                await versions.close()
                 await running.stop()
 
             return Leading(running.port, end)

@@ -10,6 +10,8 @@ import os
 import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
+from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from temporalio.client import (
     WorkflowHandle,
 )
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
+from temporalio.runtime import Runtime, TelemetryConfig
 
 from peloton.errors import InvalidArgument
 from services.payloads import CONVERTER
@@ -29,6 +32,8 @@ from services.payloads import CONVERTER
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
 """Why a signal is sent. It travels in the header ``cause``, which histories show, and which workflows of other versions
 do not mind."""
+HEARTBEAT = timedelta(seconds=5)
+"""By which Temporal knows which workers there are."""
 DEFAULT_ADDRESS, DEFAULT_NAMESPACE = "localhost:7233", "default"
 VARIABLES, CONFIG_FILE = "TEMPORAL_", "TEMPORAL_CONFIG_FILE"
 
@@ -50,12 +55,22 @@ def connect_config(
     return config
 
 
+@cache
+def _runtime() -> Runtime:
+    return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=HEARTBEAT)
+
+
 async def connect(config: ClientConnectConfig, role: str = "", *, is_lazy: bool = True) -> Client:
     """A lazy client connects with its first call, so a process may start before Temporal does. ``role`` is what
     histories show as the sender of a signal, with the host and the process."""
     identity = f"{role or 'peloton'}@{socket.gethostname()}/{os.getpid()}"
     return await Client.connect(
-        **config, lazy=is_lazy, identity=identity, data_converter=CONVERTER, interceptors=[_Causes()]
+        **config,
+        lazy=is_lazy,
+        identity=identity,
+        data_converter=CONVERTER,
+        interceptors=[_Causes()],
+        runtime=_runtime(),
     )
 
 

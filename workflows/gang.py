@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attributes import STATE
     from workflows.calls import look, stoppable
     from workflows.policies import LAUNCH_CALL, PLACEMENT_CALL, RESMGR_CALL, SUMMARY_MAX, Policies
+    from workflows.renewal import Renewal, continue_as_new, fresh_policies
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class GangWorkflow:
         self.job_id = input.job_id
         self.policies = input.policies
         self.life = input.life
+        self.renewal = Renewal()
         self.changed_noted = False
         self.verdict = Verdict(Step.PLACE)
         self.placement: PlacementReason = ()
@@ -85,7 +87,7 @@ class GangWorkflow:
             if self.verdict.step is Step.REQUEUE:
                 break
             await self.wait_for_change()
-            self.continue_as_new_when_long(input)
+            await self.continue_as_new_when_due(input)
         if self.verdict.step is Step.REQUEUE:
             await self.requeue()
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -171,6 +173,8 @@ class GangWorkflow:
     def show(self, seen: GangProgress) -> None:
         workflow.set_current_details(gang_details(seen, self.verdict, placement_text(self.placement)))
 
-    def continue_as_new_when_long(self, input: GangInput) -> None:
-        if self.policies.is_long(workflow.info()) and not self.is_cancelled:
-            workflow.continue_as_new(replace(input, life=self.life))
+    async def continue_as_new_when_due(self, input: GangInput) -> None:
+        if self.renewal.is_due(self.policies) and not self.is_cancelled:
+            policies = await fresh_policies(self.policies)
+            if not self.is_cancelled:
+                continue_as_new(replace(input, policies=policies, life=self.life))

@@ -48,6 +48,7 @@ with workflow.unsafe.imports_passed_through():
         RESMGR_CALL,
         Policies,
     )
+    from workflows.renewal import Renewal, continue_as_new, fresh_policies
     from workflows.update import UpdateInput, UpdateWorkflow
 
 
@@ -81,6 +82,7 @@ class JobWorkflow:
         self.job_id = input.job_id
         self.policies = input.policies
         self.life = input.life
+        self.renewal = Renewal()
         self.changed_noted = False
         self.wake_timer = WakeTimer()  # the time to look again
         self.progress = JobProgress(JobState.INITIALIZED)
@@ -101,7 +103,7 @@ class JobWorkflow:
             await self.launch_gang()
             await self.place_and_launch()
             await self.wait_for_change()
-            self.continue_as_new_when_long(input)
+            await self.continue_as_new_when_due(input)
         await self.forget()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return JobResult(self.progress.state.value, self.progress.counts)
@@ -286,7 +288,7 @@ class JobWorkflow:
             RecordsActivities.delete_job, self.job_id, summary="delete its records", **DELETE_CALL
         )
         if await look(RecordsActivities.is_stored, self.job_id, summary="is there a new job with its id?"):
-            workflow.continue_as_new(JobInput(self.job_id, self.policies))
+            continue_as_new(JobInput(self.job_id, await fresh_policies(self.policies)))
 
     async def stop(self) -> None:
         """An update that is under way might start pods, and is aborted first."""
@@ -326,6 +328,7 @@ class JobWorkflow:
     def show_details(self) -> None:
         workflow.set_current_details(details(self.progress, self.waiting_for, self.life.states))
 
-    def continue_as_new_when_long(self, input: JobInput) -> None:
-        if self.policies.is_long(workflow.info()):
-            workflow.continue_as_new(replace(input, life=self.life))
+    async def continue_as_new_when_due(self, input: JobInput) -> None:
+        if self.renewal.is_due(self.policies):
+            policies = await fresh_policies(self.policies)
+            continue_as_new(replace(input, policies=policies, life=self.life))

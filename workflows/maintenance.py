@@ -30,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attributes import STATE
     from workflows.calls import look, stoppable
     from workflows.policies import HOSTMGR_CALL, SUMMARY_MAX, Policies
+    from workflows.renewal import Renewal, continue_as_new, fresh_policies
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class HostMaintenanceWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.host = HostMaintenance(input.cluster, Hostname(input.hostname), HostState.UP, HostState.DOWN)
+        self.renewal = Renewal()
         self.changed_noted = False
         self.refusal = ""  # why a cancellation was
         self.retry_s = 0.0  # until the next round of a drain; 0 = it is not drained
@@ -78,7 +80,7 @@ class HostMaintenanceWorkflow:
             await self.take_down()
             await self.bring_up()
             await self.wait_for_change()
-            self.continue_as_new_when_long(input)
+            await self.continue_as_new_when_due(input)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return MaintenanceResult(self.life.was_down)
 
@@ -172,12 +174,7 @@ class HostMaintenanceWorkflow:
             self.life = replace(self.life, shown_state=host.state.value)
             workflow.upsert_search_attributes([STATE.value_set(host.state.value)])
 
-    @property
-    def is_long(self) -> bool:
-        info = workflow.info()
-        too_many = info.get_current_history_length() >= self.policies.history_events_max
-        return too_many or info.is_continue_as_new_suggested()
-
-    def continue_as_new_when_long(self, input: MaintenanceInput) -> None:
-        if self.is_long:
-            workflow.continue_as_new(replace(input, life=self.life))
+    async def continue_as_new_when_due(self, input: MaintenanceInput) -> None:
+        if self.renewal.is_due(self.policies):
+            policies = await fresh_policies(self.policies)
+            continue_as_new(replace(input, policies=policies, life=self.life))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TypedDict
 
@@ -12,7 +13,7 @@ from temporalio.common import RetryPolicy
 
 @dataclass(frozen=True)
 class Policies:
-    """Numbers that differ between installations. A job keeps those it was started with."""
+    """Numbers that differ between installations. A workflow keeps those that its run was started with."""
 
     place_pods_max: int = 1_000  # pods per placement and per launch
     admit_pods_max: int = 10_000  # pods per enqueue call
@@ -30,6 +31,11 @@ class Policies:
         """Time to continue as new."""
         is_over = info.get_current_history_length() >= self.history_events_max
         return is_over or info.is_continue_as_new_suggested()
+
+    def updated(self, numbers: Mapping[str, float]) -> Policies:
+        """With those that this version has; whole numbers stay whole."""
+        known = asdict(self)
+        return replace(self, **{name: type(known[name])(value) for name, value in numbers.items() if name in known})
 
 
 class CallOptions(TypedDict, total=False):

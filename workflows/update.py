@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attributes import STATE, UPDATE
     from workflows.calls import WakeTimer, look, stoppable
     from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, Policies
+    from workflows.renewal import Renewal, continue_as_new, fresh_policies
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class UpdateWorkflow:
         self.job_id = input.job_id
         self.policies = input.policies
         self.life = input.life
+        self.renewal = Renewal()
         self.changed_noted = False
         self.wake_timer = WakeTimer()  # the time to look again
         self.progress = UpdateProgress()
@@ -88,7 +90,7 @@ class UpdateWorkflow:
         while not (await self.take_step()).is_finished or self.changed_noted:
             self.prefetch_images()
             await self.wait_for_change()
-            self.continue_as_new_when_long(input)
+            await self.continue_as_new_when_due(input)
         await workflow.wait_condition(workflow.all_handlers_finished)
         done, failed = self.progress.done_count, self.progress.failed_count
         return UpdateResult(self.progress.update_id, self.progress.state.value, done, failed)
@@ -188,6 +190,7 @@ class UpdateWorkflow:
             workflow.upsert_search_attributes([STATE.value_set(state), UPDATE.value_set(update)])
         workflow.set_current_details(update_details(self.progress, self.life.states))
 
-    def continue_as_new_when_long(self, input: UpdateInput) -> None:
-        if self.policies.is_long(workflow.info()):
-            workflow.continue_as_new(replace(input, life=self.life))
+    async def continue_as_new_when_due(self, input: UpdateInput) -> None:
+        if self.renewal.is_due(self.policies):
+            policies = await fresh_policies(self.policies)
+            continue_as_new(replace(input, policies=policies, life=self.life))

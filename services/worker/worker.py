@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig, WorkflowRunner
 
 from activities.admission import AdmissionActivities
 from activities.images import ImageActivities
 from activities.launch import LaunchActivities
 from activities.maintenance import MaintenanceActivities
 from activities.placement import PlacementActivities
+from activities.policies import PolicyActivities
 from activities.records import RecordsActivities
 from peloton.ports import (
     HostKeepers,
@@ -30,18 +34,20 @@ from peloton.ports import (
     UpdateRecords,
 )
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
+from services.worker.build import build_id
+from services.worker_versions import DEPLOYMENT, VersionClaim
 from workflows.gang import GangWorkflow
 from workflows.job import JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.update import UpdateWorkflow
+
+log = logging.getLogger(__name__)
 
 STICKY_TIMEOUT = timedelta(seconds=10)
 """How long the jobs of a worker that died wait before another one takes them. A worker that only has much to do must be
 quicker: a workflow that is taken from it is replayed from its first event, which makes more to do."""
 NEW_SHARE = 0.6
 """Of the polls, those for jobs that no worker has begun: when many wait, new ones start before old ones are counted."""
-BUILD_ID = "peloton"
-"""Workers are not versioned. Without a name the SDK reads and hashes every module of the process at its start."""
 SLOTS = {BATCH_QUEUE: 16, SERVICE_QUEUE: 10, MAINTENANCE_QUEUE: 4}
 """Of each queue: workflow tasks, activities and local activities at a time. Workflow tasks that wait in the server cost
 nothing; what waits here is taken away after 5 s, too. Activities wait for storage and RPCs; more threads only queue
@@ -59,6 +65,7 @@ class WorkerPorts:
     keepers: HostKeepers
     maintenance: MaintenanceRecords
     images: ImagePrefetcher
+    policies: Mapping[str, float] = field(default_factory=dict)  # of the installation, by name
 
 
 def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
@@ -69,6 +76,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     launch = LaunchActivities(ports.hosts)
     hosts = MaintenanceActivities(ports.keepers, ports.maintenance)
     images = ImageActivities(ports.updates, ports.images)
+    policies = PolicyActivities(ports.policies)
     return [
         records.create_pods,
         records.settle,
@@ -92,18 +100,40 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         hosts.bring_up,
         hosts.cancel,
         images.prefetch,
+        policies.policies,
     ]
 
 
-def build_workers(client: Client, ports: WorkerPorts) -> list[Worker]:
+@asynccontextmanager
+async def working(client: Client, ports: WorkerPorts) -> AsyncIterator[None]:
+    """Workers of this version of the code, which make it the current one when it should be."""
+    async with AsyncExitStack() as stack:
+        for worker in build_workers(client, ports, build_id()):
+            await stack.enter_async_context(worker)
+        stack.push_async_callback(VersionClaim(client, build_id()).close)
+        server = client.service_client.config.target_host
+        log.info("worker of version %s polls %s at %s", build_id(), ", ".join(SLOTS), server)
+        yield
+
+
+def build_workers(client: Client, ports: WorkerPorts, build: str = "") -> list[Worker]:
     """One for each task queue, so that a crowd in one takes no slot of another."""
-    return [build_worker(client, ports, queue, slots) for queue, slots in SLOTS.items()]
+    return [build_worker(client, ports, queue, slots, build=build) for queue, slots in SLOTS.items()]
 
 
 def build_worker(
-    client: Client, ports: WorkerPorts, task_queue: str, slots: int = 16, runner: WorkflowRunner | None = None
+    client: Client,
+    ports: WorkerPorts,
+    task_queue: str,
+    slots: int = 16,
+    runner: WorkflowRunner | None = None,
+    build: str = "",
 ) -> Worker:
-    """Workflows run as they are: that they are deterministic is shown by tests, which run them in its sandbox."""
+    """Workflows run as they are: that they are deterministic is shown by tests, which run them in its sandbox.
+
+    ``build`` is the version of the code, to which runs are pinned; a worker without one takes what is not versioned."""
+    version = WorkerDeploymentVersion(DEPLOYMENT if build else "", build or "unversioned")
+    pinned = VersioningBehavior.PINNED if build else VersioningBehavior.UNSPECIFIED
     return Worker(
         client,
         task_queue=task_queue,
@@ -116,5 +146,5 @@ def build_worker(
         max_concurrent_local_activities=slots,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         nonsticky_to_sticky_poll_ratio=NEW_SHARE,
-        build_id=BUILD_ID,
+        deployment_config=WorkerDeploymentConfig(version, bool(build), pinned),
     )

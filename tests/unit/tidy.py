@@ -70,6 +70,9 @@ MAY: dict[str, May] = {
     ),
     "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
     "services.revival": May(("peloton.model", "services.temporal", "workflows.policies"), ("temporalio",)),
+    "services.worker_versions": May(
+        ("peloton.lifecycle", "services.temporal", "services.temporal_connection"), ("google", "temporalio")
+    ),
     "services.temporal_connection": May(("peloton.errors", "services.payloads"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
     "services.api": May(
@@ -97,7 +100,9 @@ MAY: dict[str, May] = {
         (*_INSIDE, "services.hostmgr.driver"),
         ("google", "httptools", "orjson", "pymesos"),
     ),
-    "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),
+    "services.worker": May(
+        ("peloton.ports", "workflows", "activities", "services.temporal", "services.worker_versions"), ("temporalio",)
+    ),
     "services.minicluster": May((), ("click", "orjson", "yaml")),
     "services.minicluster.http": May((), ("httptools", "orjson")),
     "services.minicluster.simulation": May(("services.minicluster.hosts", "services.minicluster.yaml_rows")),

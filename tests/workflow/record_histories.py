@@ -14,20 +14,27 @@ import gzip
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from peloton.lifecycle import rollout
+from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.model.ids import JobId, PodId, gang_workflow_id, job_workflow_id, update_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
+from services.worker.worker import build_worker
+from services.worker_versions import set_current
 from tests.workflow import maintenance_stories
 from tests.workflow.recorded import FOLDER, NEXT, story_of
-from tests.workflow.server import TEMPORAL, children_in, histories_of, server_story, wait_until
+from tests.workflow.sandbox import workflow_runner
+from tests.workflow.server import PATIENCE_S, TEMPORAL, children_in, histories_of, server_story, wait_until
+from tests.workflow.stories import ports_on
 from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.policies import Policies
 
@@ -266,6 +273,35 @@ async def update_cancelled(client: Client) -> JobId:
     return job
 
 
+async def job_on_three_versions(client: Client) -> JobId:
+    """Begun by a worker without a version, moved to one whose worker replays it, and from there to the next one."""
+    async with server_story(client, run_s=60.0) as story, AsyncExitStack() as workers:
+        job = await story.submit(3)
+        await story.pods(job, "RUNNING", 3)
+        await story.stop_worker()
+        for version in ("r1", "r2"):
+            ports, runner = ports_on(story.cluster), workflow_runner()
+            worker = build_worker(client, ports, story.task_queue, runner=runner, build=version)
+            await workers.enter_async_context(worker)
+            await make_current(client, version)
+            looks = story.cluster.calls["settle"]
+            await story.handle(job).signal("changed")
+            await wait_until(lambda looks=looks: story.cluster.calls["settle"] > looks, "a look")  # type: ignore[misc]
+        story.cluster.kill(job)
+        await story.result(job)
+    await make_current(client, UNVERSIONED)
+    return job
+
+
+async def make_current(client: Client, version: str) -> None:
+    """As soon as the server has heard of it."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with suppress(RPCError):
+                return await set_current(client, version)
+            await asyncio.sleep(0.5)
+
+
 RECIPES: tuple[Recipe, ...] = (
     *maintenance_stories.RECIPES,
     job_succeeded,
@@ -287,6 +323,7 @@ RECIPES: tuple[Recipe, ...] = (
     job_with_storage_away,
     gang_cancelled,
     update_cancelled,
+    job_on_three_versions,
 )
 
 

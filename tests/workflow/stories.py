@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from peloton.model.ids import JobId, job_workflow_id
@@ -20,7 +21,9 @@ from workflows.update import UpdateWorkflow
 JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 
 
-def ports_on(cluster: Cluster, host: MaintainedHost | None = None) -> WorkerPorts:
+def ports_on(
+    cluster: Cluster, host: MaintainedHost | None = None, policies: Mapping[str, float] | None = None
+) -> WorkerPorts:
     host = host or MaintainedHost(cluster.clock)
     records = FakeRecords(cluster)
     return WorkerPorts(
@@ -33,16 +36,19 @@ def ports_on(cluster: Cluster, host: MaintainedHost | None = None) -> WorkerPort
         host,
         host,
         FakePrefetcher(cluster),
+        policies or {},
     )
 
 
 class Story:
     """One job, one cluster, one workflow, one clock."""
 
-    def __init__(self, *, local_s: float = LOCAL_S, **cluster: Any) -> None:
+    def __init__(
+        self, *, local_s: float = LOCAL_S, policies: Mapping[str, float] | None = None, **cluster: Any
+    ) -> None:
         self.clock = VirtualClock()
         self.cluster = Cluster(self.clock, **cluster)
-        activities = activities_on(ports_on(self.cluster), self.clock.now_ns)
+        activities = activities_on(ports_on(self.cluster, policies=policies), self.clock.now_ns)
         self.workflow = Virtual(
             self.clock,
             JobWorkflow,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from activities.maintenance import MaintenanceActivities
+from activities.policies import PolicyActivities
 from peloton.model.maintenance import MaintenanceAct
 from tests.workflow.maintained import CLUSTER, HOST, MaintainedHost
 from tests.workflow.virtual import Fault, Virtual, VirtualClock
@@ -23,7 +24,7 @@ class Story:
         self.host = MaintainedHost(self.clock, pods=pods, turn=turn)
         activities = MaintenanceActivities(self.host, self.host)
         bound = [activities.look, activities.cordon, activities.drain, activities.take_down, activities.bring_up]
-        bound += [activities.cancel]
+        bound += [activities.cancel, PolicyActivities({}).policies]
         self.workflow = Virtual(self.clock, HostMaintenanceWorkflow, bound, signal="changed")
         self.host.request()
         self.host.tell = lambda: self.workflow.jobs_changed([])

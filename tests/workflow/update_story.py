@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from activities.images import ImageActivities
 from activities.launch import LaunchActivities
+from activities.policies import PolicyActivities
 from activities.records import RecordsActivities
 from peloton.model.ids import job_workflow_id, update_workflow_id
 from tests.workflow.cluster import Cluster
@@ -33,6 +34,7 @@ class Story:
             activities.abort_update,
             LaunchActivities(FakeHostManager(cluster)).kill_running,
             ImageActivities(records, FakePrefetcher(cluster)).prefetch,
+            PolicyActivities({}).policies,
         ]
         workflow_id = update_workflow_id(JOB)
         self.workflow = Virtual(self.clock, UpdateWorkflow, steps, signal="changed", workflow_id=workflow_id)

@@ -1,16 +1,15 @@
 """Runs the real workflow code in virtual time, without a server: one workflow, and the children that it starts.
 
-The only file that touches internals of the SDK: activations and commands are the protos that its core exchanges with
-Python. It keeps the core's rules that matter here: one workflow task at a time, signals wait while a task is open,
-retries of activities leave no event, local activities run inside the task. When a run ends, everything that it was told
-is told to a second instance, which must answer with the same commands.
+This file and ``instances.py`` alone touch internals of the SDK: activations and commands are the protos that its core
+exchanges with Python. It keeps the core's rules that matter here: one workflow task at a time, signals wait while a
+task is open, retries of activities leave no event, local activities run inside the task. When a run ends, everything
+that it was told is told to a second instance, which must answer with the same commands.
 
 ``Virtual.events`` counts the events that a server would have written.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,16 +23,16 @@ from temporalio.api.failure.v1 import ActivityFailureInfo, Failure
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
-from temporalio.common import Priority, RetryPolicy, TypedSearchAttributes
+from temporalio.common import RetryPolicy
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance
-from temporalio.worker._workflow_instance import WorkflowInstanceDetails
+from temporalio.worker import WorkflowInstance
 
 from peloton.model.ids import JobId
 from tests.workflow.children import Children
 from tests.workflow.clock import VirtualClock
+from tests.workflow.instances import new_instance
 
 CONVERTER = DataConverter.default
 TASK_S, ACTIVITY_S, LOCAL_S = 0.005, 0.01, 0.002
@@ -60,6 +59,8 @@ class Run:
     told: list[tuple[bytes, list[bytes]]] = field(default_factory=list)  # activation, commands
     inbox: list[WorkflowActivationJob] = field(default_factory=list)
     timers: set[int] = field(default_factory=set)
+    patches: set[str] = field(default_factory=set)
+    version: str = ""  # of the workers that it is pinned to
     local_open: int = 0
     task_due: bool = False
     ended: bool = False
@@ -87,6 +88,7 @@ class Virtual(Children):
         self.clock, self._defn = clock, workflow._Definition.must_from_class(kind)
         self._activities = {activity._Definition.must_from_callable(a).name: a for a in activities}
         self._signal, self._signal_delay_s, self._local_s = signal, signal_delay_s, local_s
+        self.version = "v1"  # of the workers, the current one
         self.signals_lost = False
         self.signal_copies = 1
         self._signal_due = False
@@ -144,6 +146,12 @@ class Virtual(Children):
         job.cancel_workflow.reason = "by a person"
         self._tell(self.runs[-1], job, events=1)
 
+    def upgrade(self, version: str = "v2", *, moved: bool = False) -> None:
+        """The workers have another version now; ``moved``: those of the run's own version are gone."""
+        self.version = version
+        if moved:
+            self.runs[-1].version = self.version
+
     def query(self, name: str, kind: type = dict) -> Any:
         run = self.runs[-1]
         job = WorkflowActivationJob()
@@ -165,7 +173,7 @@ class Virtual(Children):
 
     def _start_run(self, arguments: Iterable[Payload]) -> None:
         run_id = f"run{len(self.runs) + 1}"
-        run = Run(run_id, self._new_instance(run_id))
+        run = Run(run_id, self._new_instance(run_id), version=self.version)
         self.runs.append(run)
         job = WorkflowActivationJob()
         job.initialize_workflow.workflow_type = self._defn.name or ""
@@ -176,33 +184,7 @@ class Virtual(Children):
 
     def _new_instance(self, run_id: str) -> WorkflowInstance:
         started = datetime.fromtimestamp(self.clock.now_ns() / 1e9, UTC)
-        info = workflow.Info(
-            attempt=1, continued_run_id=None, cron_schedule=None, execution_timeout=None, first_execution_run_id="run1",
-            headers={}, namespace="virtual", original_execution_run_id=run_id, parent=None, root=None,
-            priority=Priority.default, raw_memo={}, retry_policy=None, run_id=run_id, run_timeout=None,
-            search_attributes={}, start_time=started, task_queue="virtual", task_timeout=timedelta(seconds=5),
-            typed_search_attributes=TypedSearchAttributes([]), workflow_id=self.workflow_id,
-            workflow_start_time=started, workflow_type=self._defn.name or "",
-        )  # fmt: skip
-        details = WorkflowInstanceDetails(
-            payload_converter_factory=CONVERTER.payload_converter_class,
-            failure_converter_class=CONVERTER.failure_converter_class,
-            interceptor_classes=[],
-            defn=self._defn,
-            info=info,
-            randomness_seed=1,
-            extern_functions={"__temporal_assert_local_activity_valid": self._assert_known},
-            disable_eager_activity_execution=True,
-            worker_level_failure_exception_types=[],
-            patch_activation_callback=None,
-            last_completion_result=CONVERTER.payload_converter.to_payloads_wrapper([]),
-            last_failure=None,
-        )
-
-        async def create() -> WorkflowInstance:  # wants a running loop, and leaves nothing on it
-            return UnsandboxedWorkflowRunner().create_instance(details)
-
-        return asyncio.run(create())
+        return new_instance(self._defn, self.workflow_id, run_id, started, CONVERTER, self._assert_known)
 
     def _assert_known(self, name: str) -> None:
         assert name in self._activities, f"no such activity: {name}"
@@ -241,6 +223,9 @@ class Virtual(Children):
     def _activation(self, run: Run, jobs: list[WorkflowActivationJob]) -> WorkflowActivation:
         told = WorkflowActivation(run_id=run.run_id, history_length=run.events, jobs=jobs)
         told.timestamp.FromNanoseconds(self.clock.now_ns())
+        told.deployment_version_for_current_task.deployment_name = "peloton" if run.version else ""
+        told.deployment_version_for_current_task.build_id = run.version
+        told.target_worker_deployment_version_changed = run.version != self.version
         return told
 
     # Commands.
@@ -269,6 +254,10 @@ class Virtual(Children):
         self.shown_states.append(CONVERTER.payload_converter.from_payloads([fields["PelotonState"]])[0])
         run.events += 1
 
+    def _do_set_patch_marker(self, run: Run, command: WorkflowCommand) -> None:
+        run.patches.add(command.set_patch_marker.patch_id)
+        run.events += 2  # its marker, and the search attribute that names it
+
     def _do_schedule_activity(self, run: Run, command: WorkflowCommand) -> None:
         asked = command.schedule_activity
         index = self._note_call(asked.activity_type)
@@ -296,11 +285,13 @@ class Virtual(Children):
         self._end(run)
 
     def _do_continue_as_new_workflow_execution(self, run: Run, command: WorkflowCommand) -> None:
+        asked = command.continue_as_new_workflow_execution
+        assert asked.initial_versioning_behavior == workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
         left, run.inbox = run.inbox, []
         tell, self._on_end = self._on_end, []
         self._end(run)
         self._on_end = tell
-        self._start_run(command.continue_as_new_workflow_execution.arguments)
+        self._start_run(asked.arguments)
         for job in left:
             if job.HasField("signal_workflow"):
                 self._tell(self.runs[-1], job, events=1)
@@ -317,9 +308,13 @@ class Virtual(Children):
     def _tell_again(self, run: Run) -> None:
         """Replay: the same activations, the same commands."""
         instance = self._new_instance(run.run_id)
+        patched = [WorkflowActivationJob() for _ in run.patches]
+        for job, patch in zip(patched, sorted(run.patches), strict=True):
+            job.notify_has_patch.patch_id = patch
         for told, expected in run.told:
             activation = WorkflowActivation.FromString(told)
             activation.is_replaying = True
+            activation.jobs.extend(patched)
             commands = instance.activate(activation).successful.commands
             assert expected == [c.SerializeToString(deterministic=True) for c in commands]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from temporalio.client import Client
@@ -14,8 +15,9 @@ from tests.workflow.server import TEMPORAL
 from workflows.attributes import SEARCH_ATTRIBUTES
 
 
-@pytest.fixture(scope="session")
-def temporal_address() -> Iterator[str]:
+@contextmanager
+def dev_server() -> Iterator[str]:
+    """Its address."""
     environment = asyncio.run(
         WorkflowEnvironment.start_local(
             dev_server_existing_path=str(TEMPORAL),
@@ -26,6 +28,12 @@ def temporal_address() -> Iterator[str]:
     )
     yield environment.client.service_client.config.target_host
     asyncio.run(environment.shutdown())
+
+
+@pytest.fixture(scope="session")
+def temporal_address() -> Iterator[str]:
+    with dev_server() as address:
+        yield address
 
 
 @pytest.fixture

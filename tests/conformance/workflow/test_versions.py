@@ -1,0 +1,177 @@
+"""Versions of workers on a real server: which is current, and where workflows go whose version has no workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from temporalio.client import Client
+
+from peloton.lifecycle.worker_versions import UNVERSIONED
+from peloton.model.ids import JobId, job_workflow_id
+from services import worker_versions
+from services.temporal import BATCH_QUEUE
+from services.temporal_connection import connect, connect_config
+from services.worker.worker import build_worker
+from services.worker_versions import VersionClaim, VersionKeeper, look
+from tests.conformance.workflow.conftest import dev_server
+from tests.workflow.server import PATIENCE_S, ServerStory, histories_of, server_story, wait_until
+from tests.workflow.stories import ports_on
+from workflows.policies import Policies
+
+QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=600.0)
+"""Workflows that do not look by themselves while a test runs."""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of a server of its own: which version is current holds for all workers of a server."""
+    with dev_server() as found:
+        yield found
+
+
+@pytest.fixture
+async def client(address: str, monkeypatch: pytest.MonkeyPatch) -> Client:
+    monkeypatch.setattr(worker_versions, "PERIOD_S", 0.2)
+    return await connect(connect_config(address), "worker", is_lazy=False)
+
+
+@asynccontextmanager
+async def worker(client: Client, story: ServerStory, version: str) -> AsyncIterator[None]:
+    """A worker that makes its version the current one."""
+    async with build_worker(client, ports_on(story.cluster), BATCH_QUEUE, build=version):
+        claim = VersionClaim(client, version)
+        try:
+            yield
+        finally:
+            await claim.close()
+
+
+@asynccontextmanager
+async def quiet_job(client: Client) -> AsyncIterator[tuple[ServerStory, JobId]]:
+    """A job of three pods that run, on a worker without a version."""
+    keeper = VersionKeeper(client)
+    try:
+        async with server_story(client, task_queue=BATCH_QUEUE, run_s=600.0) as story:
+            await current(client, UNVERSIONED)
+            job = await story.submit(3, policies=QUIET)
+            await story.pods(job, "RUNNING", 3)
+            yield story, job
+    finally:
+        await keeper.close()
+
+
+async def seen(fact: Callable[[], Awaitable[bool]], what: str) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not await fact():
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"not seen: {what}") from None
+
+
+async def current(client: Client, version: str) -> None:
+    async def is_current() -> bool:
+        return (await look(client)).current == version
+
+    await seen(is_current, f"version {version or 'none'} as the current one")
+
+
+async def wake(story: ServerStory, job: JobId) -> list[str]:
+    """A look at the job, wherever that is; returns on which version each of its runs was at last."""
+    looks = story.cluster.calls["settle"]
+    await story.handle(job).signal("changed")
+
+    async def is_done() -> bool:
+        return story.cluster.calls["settle"] > looks
+
+    await seen(is_done, "another look at the job")
+    return await versions_of(story, job)
+
+
+async def versions_of(story: ServerStory, job: JobId) -> list[str]:
+    found = []
+    for history in await histories_of(story.client, job_workflow_id(job)):
+        tasks = [
+            event.workflow_task_completed_event_attributes.deployment_version.build_id
+            for event in history.events
+            if event.HasField("workflow_task_completed_event_attributes")
+        ]
+        found.append(tasks[-1] if tasks else "")
+    return found
+
+
+async def moves_of(story: ServerStory, job: JobId) -> int:
+    """How often its runs were given to another version."""
+    events = [event for history in await histories_of(story.client, job_workflow_id(job)) for event in history.events]
+    return sum(event.HasField("workflow_execution_options_updated_event_attributes") for event in events)
+
+
+async def test_a_job_goes_from_version_to_version(client: Client) -> None:
+    """From a worker without a version to one that has one, to the next version when it wakes, and back again when that
+    is gone. Its pods run on."""
+    async with quiet_job(client) as (story, job):
+        await story.stop_worker()
+        async with worker(client, story, "a1"):
+            await current(client, "a1")
+            assert ["a1", "a1"] == await wake(story, job)  # the first run was moved, and continued as new
+            async with worker(client, story, "a2"):
+                await current(client, "a2")
+                assert ["a1", "a1", "a2"] == await wake(story, job)
+            await current(client, "a1")
+            assert ["a1", "a1", "a1", "a1"] == await wake(story, job)  # the third run was moved
+            story.cluster.kill(job)
+            assert ("KILLED", {"KILLED": 3}) == await story.result(job)
+        assert 3 == len(story.cluster.launched)
+
+
+async def test_a_job_whose_version_has_no_worker_is_moved(client: Client) -> None:
+    """The last worker of its version has gone before the job woke: it goes on with the next version all the same."""
+    async with quiet_job(client) as (story, job):
+        await story.stop_worker()
+        async with worker(client, story, "b1"):
+            await current(client, "b1")
+            await wake(story, job)
+        async with worker(client, story, "b2"):
+            await current(client, "b2")
+
+            assert ["b1", "b2", "b2"] == await wake(story, job)
+            assert 1 == await moves_of(story, job)
+            story.cluster.kill(job)
+            assert ("KILLED", {"KILLED": 3}) == await story.result(job)
+
+
+async def test_an_activity_of_a_version_without_workers_is_moved(client: Client) -> None:
+    """It failed until the last worker was gone, and succeeds on one of the next version."""
+    async with quiet_job(client) as (story, first):
+        await story.stop_worker()
+        async with worker(client, story, "d1"):
+            await current(client, "d1")
+            outages = story.cluster.outages
+            outages.update(create=1_000)
+            job = await story.submit(200, policies=QUIET)
+            await wait_until(lambda: outages["create"] < 999, "an activity that fails again")
+        outages.clear()
+        async with worker(client, story, "d2"):
+            await story.pods(job, "RUNNING", 9)
+            for each in (first, job):
+                story.cluster.kill(each)
+                await story.result(each)
+
+
+async def test_a_rollback_to_workers_without_versions(client: Client) -> None:
+    """No worker claims anything for them: who is pinned elsewhere is moved, and new jobs begin there."""
+    async with quiet_job(client) as (story, job):
+        async with worker(client, story, "c1"):
+            await current(client, "c1")
+            assert "c1" == (await wake(story, job))[-1]
+        await current(client, UNVERSIONED)
+
+        assert "" == (await wake(story, job))[-1]
+        other = await story.submit(1)
+        await story.pods(other, "RUNNING", 1)
+        for each in (job, other):
+            story.cluster.kill(each)
+            await story.result(each)

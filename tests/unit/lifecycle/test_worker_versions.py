@@ -1,0 +1,59 @@
+"""Which version of the workers is current, and which ones nobody serves."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.lifecycle.worker_versions import UNVERSIONED, WorkerVersions
+
+CREATED_S = {"old": 10.0, "new": 20.0}
+
+
+def seen(current: str, *at_work: str) -> WorkerVersions:
+    return WorkerVersions(current, set(at_work))
+
+
+@pytest.mark.parametrize(
+    ("who", "versions", "claims"),
+    [
+        ("new", seen(UNVERSIONED, UNVERSIONED, "new"), True),  # the first upgrade from workers without a version
+        ("new", seen("old", "old", "new"), True),  # an upgrade
+        ("new", seen("new", "new"), False),
+        ("old", seen("new", "old", "new"), False),  # an old worker restarts beside new ones
+        ("old", seen("new", "old"), True),  # a rollback, when the last new one has gone
+        ("new", seen("old", "new"), True),
+    ],
+)
+def test_a_worker_claims_that_its_version_be_current(who: str, versions: WorkerVersions, claims: bool) -> None:
+    """The newest version that has workers is the current one."""
+    assert claims == versions.is_claimed_by(who, CREATED_S)
+
+
+@pytest.mark.parametrize(
+    ("versions", "is_rolled_back"),
+    [
+        (seen("new", UNVERSIONED), True),
+        (seen("new", UNVERSIONED, "new"), False),
+        (seen("new", UNVERSIONED, "old"), False),  # which claims it
+        (seen("new"), False),  # all workers are away
+        (seen(UNVERSIONED, UNVERSIONED), False),
+    ],
+)
+def test_a_rollback_to_workers_without_versions_is_seen(versions: WorkerVersions, is_rolled_back: bool) -> None:
+    """When only such workers are left."""
+    assert is_rolled_back == versions.is_rolled_back
+
+
+@pytest.mark.parametrize(
+    ("versions", "can_take_over"),
+    [
+        (seen("new", "new"), True),
+        (seen("new", "old"), False),
+        (seen("new"), False),
+        (seen(UNVERSIONED, UNVERSIONED), True),
+        (seen(UNVERSIONED, "new"), False),
+    ],
+)
+def test_the_current_version_takes_over(versions: WorkerVersions, can_take_over: bool) -> None:
+    """When it has workers."""
+    assert can_take_over == versions.can_take_over

@@ -1,0 +1,57 @@
+"""When and how a workflow continues as new.
+
+It does when its history is long, and when it is to run on another version of the workers: its run is pinned to the
+version that began it, and the next run begins on the current one. So the code of one version rarely reads the history
+of another, which only happens to runs whose version has no worker any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from activities.policies import PolicyActivities
+    from workflows.policies import AT_ONCE_CALL, Policies
+
+FRESH_POLICIES = "202611-fresh-policies"
+"""May go when no workflow that release 0.1 began can run any more."""
+
+
+class Renewal:
+    """Of one run."""
+
+    def __init__(self) -> None:
+        self._begun_on = workflow.info().get_current_deployment_version()
+
+    def is_due(self, policies: Policies) -> bool:
+        info = workflow.info()
+        return policies.is_long(info) or info.is_target_worker_deployment_version_changed() or self._was_moved(info)
+
+    def _was_moved(self, info: workflow.Info) -> bool:
+        """Workers without a version run code that does not look here, and what they did must replay."""
+        current = info.get_current_deployment_version()
+        return current is not None and bool(current.deployment_name) and current != self._begun_on
+
+
+async def fresh_policies(policies: Policies) -> Policies:
+    """Those of the installation as it is now; ``policies`` when they cannot be read."""
+    if not workflow.patched(FRESH_POLICIES):
+        return policies
+    try:
+        fresh: dict[str, float] = await workflow.execute_local_activity_method(
+            PolicyActivities.policies, summary="read the policies of the installation", **AT_ONCE_CALL
+        )
+    except FailureError as error:
+        if is_cancelled_exception(error):
+            raise
+        return policies
+    return policies.updated(fresh)
+
+
+def continue_as_new(input: Any) -> NoReturn:
+    """On the current version of the workers."""
+    current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+    workflow.continue_as_new(input, initial_versioning_behavior=current)
