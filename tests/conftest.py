@@ -45,17 +45,7 @@ def _close_loop_without_connections(loop: Any) -> None:
 asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignore[method-assign]
 
 
-LONGEST_FIRST = (
-    "services",
-    "batch",
-    "faults",
-    "maintenance",
-    "gangs",
-    "clusters",
-    "preemption",
-    "random-life",
-    "pressure",
-)
+LONGEST_FIRST = ("services", "batch", "faults", "gangs", "pressure", "maintenance", "preemption", "clusters")
 """Groups of tests (``xdist_group``) that take minutes: they start first, and the many short tests fill the gaps."""
 
 
