@@ -19,6 +19,7 @@ from peloton.lifecycle.pod_terms import (
     ADOPTS,
     ALIVE,
     ANOTHER_RUN,
+    ASKED_TO_END,
     BORN,
     COUNTED_ON,
     DIFFERS,
@@ -86,7 +87,6 @@ from peloton.lifecycle.pod_terms import (
     UPDATE_STARTED,
     UPDATE_STOPPED,
     VANISHES,
-    WAS_TOLD,
     WHY,
     WORDS,
 )
@@ -239,7 +239,7 @@ TABLE: Mapping[Event, Rule] = {
     ),
     Event.REPORT_SUCCEEDED: _rule(
         {_HOSTMGR},
-        Row(HOSTED & WAS_TOLD, _S.SUCCEEDED, RUN_ENDED),  # why we asked says more than the host does
+        Row(HOSTED & ASKED_TO_END, _S.SUCCEEDED, RUN_ENDED),  # why we asked says more than the host does
         Row(HOSTED, _S.SUCCEEDED, RUN_ENDED, reason=""),
     ),
     Event.REPORT_FAILED: _rule(
@@ -253,7 +253,7 @@ TABLE: Mapping[Event, Rule] = {
     ),
     Event.REPORT_KILLED: _rule(
         {_HOSTMGR},
-        Row(HOSTED & WAS_TOLD, _S.KILLED, RUN_ENDED),
+        Row(HOSTED & ASKED_TO_END, _S.KILLED, RUN_ENDED),
         Row(HOSTED & Said("sent_away"), _S.KILLED, RUN_ENDED | SENT_AWAY_AS, message=SENT_AWAY, reason=REASON),
         Row(HOSTED, _S.KILLED, RUN_ENDED, reason=""),
     ),

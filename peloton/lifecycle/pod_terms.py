@@ -39,7 +39,6 @@ NOT_RUNNING_YET = state(_S.LAUNCHED, _S.STARTING, _S.PREEMPTING)  # a host may r
 LEAVING = state(_S.KILLING, _S.PREEMPTING)
 KILLING = state(_S.KILLING)
 HOSTED = In("state", ON_HOST)
-UNTOLD = In("state", ON_HOST - {_S.KILLING})  # its host was not told to end it
 ENDED = In("state", TERMINAL - {_S.DELETED})
 
 ENDS = In("goal", ENDING_GOALS)  # it is to end, and to stay so
@@ -56,7 +55,7 @@ LATER = Exceeds("due_ns", Parameter("now_ns"))
 UNPLACED = Unset("queue_seq")  # it has no place in a queue
 HAS_PLACE = ~UNPLACED
 UNTERMINATED = Unset("termination")
-WAS_TOLD = ~UNTERMINATED  # we asked its run to end
+ASKED_TO_END = ~UNTERMINATED  # a row of this table asked its run to end
 UNSTARTED = Unset("started_ns")
 HOMELESS = Unset("desired_host")
 HEALTHY = In("health", HEALTHY_ENOUGH)
@@ -64,7 +63,7 @@ HEALTHY = In("health", HEALTHY_ENOUGH)
 LAUNCHABLE = READY & STAYS & ~STALE  # once launched with an old configuration, nothing would replace it
 UNQUEUED_END = INITIALIZED & ENDS & ~VANISHES
 GONE = VANISHES & (ENDED | INITIALIZED)
-UNWANTED = UNTOLD & (ENDS | NEWER)
+UNWANTED = In("state", ON_HOST - {_S.KILLING}) & (ENDS | NEWER)  # its host is still to be asked to kill it
 STAYING = state(_S.LAUNCHED, _S.STARTING, _S.RUNNING) & STAYS & ~NEWER
 TIMED = RUNNING & STAYS
 DUE = ENDED & ~RESTS & ~LATER
@@ -184,7 +183,7 @@ RUN_ENDED: Sets = {
     "desired_host": Pick(Said("sent_away"), "", Column("desired_host")),  # its host takes none any more
     **NO_NEXT_RUN,
 }
-SENT_AWAY_AS: Sets = {"termination": Pick(WAS_TOLD, Column("termination"), Parameter("sent_away_as"))}
+SENT_AWAY_AS: Sets = {"termination": Pick(ASKED_TO_END, Column("termination"), Parameter("sent_away_as"))}
 ADOPTS: Sets = {
     "desired_config_version": VERSION,
     "message": MESSAGE,

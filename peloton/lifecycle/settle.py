@@ -136,29 +136,6 @@ def kind_of(pod: PodRecord, gang_size: int, now_ns: int) -> Kind:
     return Kind(pod.state, pod.instance_id < gang_size > 1, flags)
 
 
-def count_pods(job: JobRecord, pods: Iterable[PodRecord], now_ns: int) -> PodCounts:
-    """What storage counts by one statement, from records."""
-    alike: dict[Kind, list[PodRecord]] = {}
-    controller = None
-    for pod in pods:
-        alike.setdefault(kind_of(pod, job.gang_size, now_ns), []).append(pod)
-        if job.has_controller and pod.instance_id == 0:
-            controller = pod.state
-    return PodCounts.of((_counted(kind, mine) for kind, mine in alike.items()), controller)
-
-
-def _counted(kind: Kind, pods: list[PodRecord]) -> Counted:
-    return Counted(
-        kind,
-        len(pods),
-        _first(pod.started_ns for pod in pods),
-        max(pod.completed_ns for pod in pods),
-        min(pod.due_ns for pod in pods),
-        sum(pod.run_seconds for pod in pods),
-        max(pod.run_id if pod.instance_id == 0 else 0 for pod in pods),
-    )
-
-
 class UpdateView(NamedTuple):
     """What the job's workflow has to know of the update that is under way."""
 

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from peloton.lifecycle.gang import Step, judge
-from peloton.lifecycle.settle import count_pods
 from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JOB_TERMINAL, JobState
@@ -37,6 +36,7 @@ from tests.conformance.storage.builders import (
 )
 from tests.conformance.storage.mirror import Mirrored
 from tests.reasons import PREEMPTED, REQUEUED
+from tests.unit.lifecycle.counting import count_pods
 
 COUNT = 5
 STEPS_MAX = 30

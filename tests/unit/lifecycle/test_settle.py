@@ -9,10 +9,11 @@ import pytest
 
 from peloton.lifecycle import settle
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.settle import PodAction, SettlePlan, SettleView, UpdateView, count_pods, find_work, plan_settle
+from peloton.lifecycle.settle import PodAction, SettlePlan, SettleView, UpdateView, find_work, plan_settle
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import NextRun, PodRecord, PodState
+from tests.unit.lifecycle.counting import count_pods
 
 NOW = 1_700_000_000 * 10**9
 SECOND = 10**9
