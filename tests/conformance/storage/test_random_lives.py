@@ -84,6 +84,7 @@ class Life:
         assert job is not None
         self.gang_size = job.gang_size
         self.now_ns = NOW
+        self.queue_seq = 0
         self.pending: set[int] = set()
         self.allocated: set[int] = set()
         self.cursor = storage.admission.snapshot().log_cursor
@@ -112,7 +113,8 @@ class Life:
 
     def queue(self, limit: int) -> None:
         ranges = self.storage.admission.queueable(self.job_id, limit)
-        for _, start, count in self.storage.admission.mark_pending(self.job_id, ranges, 1):
+        self.queue_seq += 1
+        for _, start, count in self.storage.admission.mark_pending(self.job_id, ranges, self.queue_seq):
             self.pending |= set(range(start, start + count))
 
     def admit(self, where: tuple[int, int]) -> None:
