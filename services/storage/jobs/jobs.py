@@ -228,7 +228,7 @@ class Jobs:
     # -- deletion
 
     def delete(self, job_id: JobId) -> None:
-        """Forget an ended job and all that belongs to it. Raises InvalidArgument when it has not ended."""
+        """Forget an ended job and all that belongs to it. Raises Aborted when it has not ended."""
 
         def mark(conn: sa.Connection) -> int:
             row = lock_job(conn, job_id)
