@@ -22,7 +22,7 @@ from services.storage.storage import Storage
 from tests.simulation.clock import Clock
 
 
-class Nobody:
+class NoListener:
     """Whom the host manager wakes: here everybody looks by himself."""
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
@@ -35,14 +35,14 @@ class Nobody:
 
 
 class QueueOfAll:
-    """The part of the resource manager that placement needs: everybody who is queued is admitted soon."""
+    """The part of the resource manager that placement needs; every queued pod is admitted soon."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self.requeued_count = 0
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
-        """Nobody asks why; nobody is held back."""
+        """Reasons are not kept, and no pod is held back."""
         return 0
 
     def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
@@ -60,7 +60,7 @@ class SimulatedDriver(MemoryDriver):
 
 class SimulatedHostManager(HostManagerCore):
     def __init__(self, storage: Storage, cluster: MemoryCluster) -> None:
-        super().__init__(HostManagerSettings(), storage, Nobody(), SimulatedDriver(cluster))
+        super().__init__(HostManagerSettings(), storage, NoListener(), SimulatedDriver(cluster))
         self.cluster = cluster
         for pods in storage.host_pods.labelled("local"):
             self.pool.pod_labels.add(pods)
@@ -96,14 +96,14 @@ class SimulatedHostManager(HostManagerCore):
 
 class SimulatedMaintainer(HostMaintainer):
     def __init__(self, core: SimulatedHostManager, storage: Storage, clock: Clock) -> None:
-        watch = DrainWatch(Nobody(), Nobody(), clock.monotonic)
+        watch = DrainWatch(NoListener(), NoListener(), clock.monotonic)
         super().__init__(
             core,
             storage.maintenance,
             storage.host_pods,
             storage.disruptions,
-            Nobody(),
-            Nobody(),
+            NoListener(),
+            NoListener(),
             watch,
             cluster="local",
             share=0.25,

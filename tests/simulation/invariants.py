@@ -69,7 +69,7 @@ OVERTAKEN_MAX = 20
 
 
 def check_order(state: ResmgrState, records: Records, admission: Admission) -> None:
-    """In each queue, who was admitted stood before the first who waits, could ever fit and is not held back."""
+    """In each queue, admitted runs stood before the first that waits, could ever fit and is not held back."""
     last: dict[tuple[int, int], tuple[int, int, int]] = {}
     for chosen in admission.admitted:
         key, order = (chosen.pool, chosen.run.queue), _place(records, chosen.run)
@@ -83,7 +83,7 @@ def check_order(state: ResmgrState, records: Records, admission: Admission) -> N
 
 
 def check_held_back(records: Records, admission: Admission) -> None:
-    """Before the rows are written: nobody is to be admitted who is held back."""
+    """Before the rows are written: no run is to be admitted that is held back."""
     for chosen in admission.admitted:
         if _is_held_back(records, chosen.run):
             raise Broken(f"{chosen.run.job_id} was admitted from {chosen.run.start} on while it is held back")
@@ -102,7 +102,7 @@ def _place(records: Records, run: GangRun) -> tuple[int, int, int]:
 
 
 def check_falls_only(old: Ints, new: Ints) -> None:
-    """Between two admissions nobody gets more."""
+    """Between two admissions no pool gets more."""
     held = slice(NON_SLACK, CONTROLLER + 1)
     if (new[:, held] > old[:, held]).any():
         raise Broken("a pool holds more than after the last admission")

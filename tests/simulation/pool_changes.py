@@ -1,4 +1,4 @@
-"""Changes of pools that somebody asks for during the day, as configurations that the real rules judge."""
+"""Changes of pools during the day, as configurations that the real rules judge."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Services through a random life in virtual time, from one seed, step by step.
 
 Real: storage, updates and their steps, SLA, maintenance, the host manager with its leases, holds and labels, placement.
-Simulated: Mesos with its hosts, time, the resource manager (who admits everybody), and the workflows, whose turns are
+Simulated: Mesos with its hosts, time, the resource manager (which admits every pod), and the workflows, whose turns are
 taken one at a time, and not always to their end.
 """
 
@@ -117,7 +117,7 @@ class ServiceLife:
                 self.clock.pass_s(self.random.choice([0, 0.01, 0.1, 1]))
 
     def end(self) -> None:
-        """Nobody meddles any more."""
+        """No more people and failures interfere."""
         with self._told():
             for host in HOSTS:
                 if (row := self.storage.maintenance.get("local", host)) is None or row.state is not HostState.DOWN:

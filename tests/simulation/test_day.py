@@ -48,7 +48,7 @@ def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_admission_of_what_is_held_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When nobody remembers it, some step says so."""
+    """When the ledger forgets holds, some step says so."""
     monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
     monkeypatch.setattr(JobLedger, "hold_back", lambda *_: None)
     with pytest.raises(AssertionError, match="while it is held back"):

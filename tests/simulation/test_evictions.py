@@ -24,7 +24,7 @@ ROUNDS_AT_REST = 60
 
 
 class StandingDay(Day):
-    """From STANDS_AT_S on nobody comes, ends or breaks, and nothing changes: the demand is constant."""
+    """From STANDS_AT_S on no job comes, no pod ends, no host breaks: the demand is constant."""
 
     evicted_at_s: list[int]
 
@@ -104,7 +104,7 @@ def _spoil(monkeypatch: pytest.MonkeyPatch, spoiled: Any) -> str:
 
 
 def test_needless_evictions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever evicts everybody that may be is told that nobody waits for that much."""
+    """Evictions of all pods that may be evicted break an invariant: the queues do not wait for that much."""
 
     def storm(now: Any, plan: Plan) -> Plan:
         if not plan.evictions:

@@ -21,7 +21,7 @@ CYCLES = 160
 @given(clusters())
 @settings(max_examples=60, deadline=None)
 def test_comes_to_rest(cluster: Cluster) -> None:
-    """At constant demand evictions stop within half of the cycles, and nobody is evicted again and again."""
+    """At constant demand evictions stop within half of the cycles, and no gang is evicted again and again."""
     before = Counter(cluster.evicted)
     for _ in range(CYCLES):
         cluster.cycle()
@@ -44,7 +44,7 @@ def test_nobody_waits_for_what_is_lent(cluster: Cluster) -> None:
 
 
 def test_a_deficit_evicts_once() -> None:
-    """While the evicted are on their way out nobody else is evicted for the same gangs."""
+    """While evicted pods leave, no others are evicted for the same gangs."""
     tree = build_tree([pool("/a", "6", "12"), pool("/b", "6", "12")])
     stage = Stage(tree, np.array([12_000, 0, 0, 0], np.int64))
     stage.held = [

@@ -33,7 +33,7 @@ class RolledService:
         self.acts = 0  # of people
         self.broken_versions: set[int] = set()  # whose pods fail
         self.images: dict[int, str] = {}  # by version; "" for others
-        self.ending: dict[int, int] = {}  # instance, the version it is brought to: nobody has told it to end yet
+        self.ending: dict[int, int] = {}  # instance, the version it is brought to: its host is not asked to end it yet
         self.looks_ns: list[int] = []
         self.away_most = 0
         running = PodRecord(
@@ -79,7 +79,7 @@ class RolledService:
         self.pods[instance] = replace(self.pods[instance], state=PodState.LOST)
 
     def find(self, instance: int) -> None:
-        """Nobody tells."""
+        """No workflow is woken."""
         self.pods[instance] = replace(self.pods[instance], state=PodState.RUNNING)
 
     @property

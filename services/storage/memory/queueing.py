@@ -141,7 +141,7 @@ def held(job: MemoryJob) -> list[HeldRange]:
 
 
 def is_evicted(pod: PodRecord) -> bool:
-    """Of a pod on a host: it was told to leave for somebody else."""
+    """Of a pod on a host: it was preempted, and is to end."""
     why = pod.termination.reason if pod.termination is not None else None
     return why is TerminationReason.PREEMPTED_RESOURCES and (ENDS | NEWER).holds(pod, {})
 
