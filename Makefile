@@ -54,9 +54,9 @@ wait $$types && exit $$tests
 endef
 
 check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
-	$(call checked,-n 2 --dist worksteal tests/unit tests/workflow)
+	$(call checked,-n 3 --dist worksteal tests/unit tests/workflow)
 
-# Tests of whole clusters wait more than they work; the others use the cores meanwhile.
+# Tests of whole clusters wait about as long as they work; the others use the cores meanwhile.
 test: $(VENV)/dev.stamp ## everything: make check, conformance, end to end, faults, simulation
 	$(call checked,-n 3 --dist loadgroup --no-loadscope-reorder tests/e2e tests/simulation tests/conformance tests/workflow tests/unit)
 
