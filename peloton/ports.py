@@ -191,7 +191,7 @@ class HostManager(Protocol):
         cluster: str = "",
     ) -> HostLease:
         """Lease hosts of a cluster that can take some of ``(shape, pod count)``. With none free the lease is empty, and
-        the job's workflow is told when that changes. A job has two leases there at most, one of them for its gang.
+        the job's workflow gets a signal when that changes. A job has two leases at most, one of them for its gang.
         ``desired``: of the wanted pods those that come back to a host."""
         ...
 
@@ -219,7 +219,7 @@ class HostKeeper(Protocol):
         ...
 
     def drain(self, hostname: str) -> None:
-        """One round: ask who has not been told to leave; the host is DRAINED once nothing is left."""
+        """One round: ask the pods that have not been asked yet to leave; the host is DRAINED once nothing is left."""
         ...
 
     def take_down(self, hostname: str) -> None: ...
@@ -248,7 +248,7 @@ class Lifecycles(Protocol):
 
 class PodLifecycles(Lifecycles, Protocol):
     def pods_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
-        """Pods of these jobs are in another state. A workflow that has nothing to do but to show it is told later."""
+        """Pods of these jobs are in another state. A workflow that has only to show it gets its signal later."""
         ...
 
 

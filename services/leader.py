@@ -108,13 +108,13 @@ class LeaderElection:
         return renewal.result()
 
     async def _leads_still(self) -> bool:
-        """Whether nobody has taken the place. Storage may answer that while it has no room for a renewal; and when it
-        does not answer at all, somebody else may hear from it."""
+        """Whether no other process has taken the place. Storage may answer that while it has no room for a renewal; and when it
+        does not answer at all, another process may still reach it."""
         loop = asyncio.get_running_loop()
         asked = loop.run_in_executor(self._asking, self._leases.holds, self._role, self._owner)
         if await self._is_answered(asked) and not asked.exception():
             if asked.result():
-                log.warning("%s: lease not renewed yet; nobody else leads", self._role)
+                log.warning("%s: lease not renewed yet; no other process leads", self._role)
             return asked.result()
         asked.cancel()
         log.warning("%s: storage does not say who leads", self._role)
@@ -142,7 +142,7 @@ class LeaderElection:
         self._asking.shutdown(wait=False)
 
     def _safe_s(self) -> float:
-        """Seconds for which nobody else can lead, with a margin."""
+        """Seconds for which no other process can lead, with a margin."""
         return self._renewed_s + self._ttl_s * (1 - 1 / RENEWALS_PER_TTL) - self._clock()
 
     def _question_due_s(self, asked_s: float) -> float:

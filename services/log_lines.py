@@ -1,4 +1,4 @@
-"""Lines of logs that a person and a terminal can bear, whatever somebody has put into them."""
+"""Makes lines of logs safe for a person and a terminal, whatever they hold."""
 
 from __future__ import annotations
 

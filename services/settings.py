@@ -123,7 +123,7 @@ class Settings:
     )
     jobs_waiting_max: int = field(
         default=10_000,
-        metadata={"help": "jobs not yet begun at which no more are taken; clients are told to come back"},
+        metadata={"help": "jobs not yet begun at which no more are taken; clients shall come back later"},
     )
     jobs_active_max: int = field(
         default=100_000, metadata={"help": "jobs that have not ended at which no more are taken"}
@@ -135,7 +135,7 @@ class Settings:
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
 
     def require_database(self) -> str:
-        """Raises InvalidArgument: a role that makes one up would work on a store that nobody else looks at."""
+        """Raises InvalidArgument: a role that makes one up would work on a store that no other role reads."""
         if not self.database:
             raise InvalidArgument(
                 "PELOTON_DATABASE is not set: want sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"

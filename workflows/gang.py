@@ -69,7 +69,7 @@ class GangWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.renewal = Renewal()
-        self.changed_noted = False
+        self.wakeup_pending = False
         self.verdict = Verdict(Step.PLACE)
         self.placement: PlacementReason = ()
         self.pause_s = 0.0
@@ -97,7 +97,7 @@ class GangWorkflow:
     @workflow.signal
     def changed(self) -> None:
         """Something about the job changed: its pods, their goals, or the hosts that it waited for."""
-        self.changed_noted = True
+        self.wakeup_pending = True
 
     @workflow.query
     def status(self) -> dict[str, str]:
@@ -106,7 +106,7 @@ class GangWorkflow:
     # Steps, in the order of the story.
 
     async def look(self) -> Verdict:
-        self.changed_noted = False
+        self.wakeup_pending = False
         seen = await look(RecordsActivities.look_at_gang, self.job_id, summary="look at the gang")
         step = judge(seen).step
         if step.value != self.life.step:
@@ -137,7 +137,7 @@ class GangWorkflow:
             LaunchActivities.launch, batch, summary=f"launch all {batch.placed_count} pods", **LAUNCH_CALL
         )
         # Nothing moved: the lease was lost, or an earlier attempt did it and its answer was lost.
-        self.changed_noted = launch.launched_count + launch.failed_count > 0
+        self.wakeup_pending = launch.launched_count + launch.failed_count > 0
 
     async def requeue(self) -> None:
         await workflow.execute_activity_method(
@@ -149,7 +149,7 @@ class GangWorkflow:
 
     async def wait_for_change(self) -> None:
         """Longer each time, but not beyond the time of the step."""
-        if self.changed_noted:
+        if self.wakeup_pending:
             return
         self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
         is_placing = self.life.step == Step.PLACE
@@ -158,11 +158,11 @@ class GangWorkflow:
         waits_for = placement_text(self.placement)
         summary = f"look again: waits for {waits_for}"[:SUMMARY_MAX] if waits_for else "look again"
         with suppress(TimeoutError):  # the time to look again has come
-            await workflow.wait_condition(lambda: self.changed_noted, timeout=patience, timeout_summary=summary)
+            await workflow.wait_condition(lambda: self.wakeup_pending, timeout=patience, timeout_summary=summary)
 
     async def stop(self) -> None:
         """The launch is given up; the gang is queued again."""
-        self.is_cancelled = self.changed_noted = True
+        self.is_cancelled = self.wakeup_pending = True
 
     # Platform chores.
 

@@ -83,7 +83,7 @@ class JobWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.renewal = Renewal()
-        self.changed_noted = False
+        self.wakeup_pending = False
         self.wake_timer = WakeTimer()  # the time to look again
         self.progress = JobProgress(JobState.INITIALIZED)
         self.waiting_for = "creation of its pods"
@@ -111,7 +111,7 @@ class JobWorkflow:
     @workflow.signal
     def changed(self) -> None:
         """Something about the job changed: its goal, its spec, its pods, or what it waited for."""
-        self.changed_noted = True
+        self.wakeup_pending = True
 
     @workflow.query
     def status(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class JobWorkflow:
     # Steps, in the order of the story.
 
     async def settle(self) -> JobProgress:
-        self.changed_noted = False
+        self.wakeup_pending = False
         self.last_retry_s, self.retry_s = self.retry_s, 0.0
         created_max = self.policies.at_once_pods_max
         self.progress = await look(RecordsActivities.settle, self.job_id, created_max, summary="settle the job")
@@ -182,7 +182,7 @@ class JobWorkflow:
         if is_rest and not told and not ended:
             self.look_again_soon()
         elif is_rest or ended:
-            self.changed_noted = True  # what was killed in a queue has ended already
+            self.wakeup_pending = True  # what was killed in a queue has ended already
 
     async def kill_running(self, count: int) -> int:
         if not count:
@@ -206,7 +206,7 @@ class JobWorkflow:
         if not queued.count:
             self.look_again_soon()
         elif limit < self.progress.admit_count:
-            self.changed_noted = True
+            self.wakeup_pending = True
         elif queued.admitted_count < queued.count:
             self.retry_s = self.policies.count_s  # nobody tells us of those that wait
 
@@ -250,7 +250,7 @@ class JobWorkflow:
         """Look again if it did something. When it failed or was terminated the next look, whenever that is, starts
         another."""
         if not gang.cancelled() and gang.exception() is None:
-            self.changed_noted |= gang.result().outcome != Step.SUPERSEDED
+            self.wakeup_pending |= gang.result().outcome != Step.SUPERSEDED
 
     async def place_and_launch(self) -> None:
         """Of pods that stand alone: one batch per turn, so that what ends meanwhile is settled before the next."""
@@ -267,18 +267,18 @@ class JobWorkflow:
             self.waiting_for = placement_text(launch.why)
             self.look_again_soon()
         elif moved < self.progress.ready_count:
-            self.changed_noted = True
+            self.wakeup_pending = True
 
     async def wait_for_change(self) -> None:
         self.show_details()
-        if self.changed_noted or self.progress.settle_again or self.progress.is_finished:
+        if self.wakeup_pending or self.progress.settle_again or self.progress.is_finished:
             return
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
         patience_s = min(seconds for seconds in waits if seconds > 0)
         self.wake_timer.set(
             patience_s, f"look again: waits for {self.waiting_for}" if self.waiting_for else "look again"
         )
-        await workflow.wait_condition(lambda: self.changed_noted or self.wake_timer.fired)
+        await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
 
     async def forget(self) -> None:
         """Whoever has created another job under its id since then has found this workflow running."""
@@ -299,7 +299,7 @@ class JobWorkflow:
         await workflow.execute_activity_method(
             RecordsActivities.stop_job, self.job_id, summary=f"stop the job: {why}", **KILL_CALL
         )
-        self.changed_noted = True
+        self.wakeup_pending = True
 
     # Platform chores.
 

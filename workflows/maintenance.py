@@ -65,7 +65,7 @@ class HostMaintenanceWorkflow:
         self.life = input.life
         self.host = HostMaintenance(input.cluster, Hostname(input.hostname), HostState.UP, HostState.DOWN)
         self.renewal = Renewal()
-        self.changed_noted = False
+        self.wakeup_pending = False
         self.refusal = ""  # why a cancellation was
         self.retry_s = 0.0  # until the next round of a drain; 0 = it is not drained
 
@@ -74,7 +74,7 @@ class HostMaintenanceWorkflow:
         return await stoppable(self.live(input), self.stop)
 
     async def live(self, input: MaintenanceInput) -> MaintenanceResult:
-        while not (await self.look()).is_over or self.changed_noted:
+        while not (await self.look()).is_over or self.wakeup_pending:
             await self.cordon()
             await self.drain()
             await self.take_down()
@@ -87,7 +87,7 @@ class HostMaintenanceWorkflow:
     @workflow.signal
     def changed(self) -> None:
         """Something changed: what operators want, or pods that the drain waits for."""
-        self.changed_noted = True
+        self.wakeup_pending = True
 
     @workflow.query
     def status(self) -> dict[str, str]:
@@ -96,7 +96,7 @@ class HostMaintenanceWorkflow:
     # Steps, in the order of the story.
 
     async def look(self) -> HostMaintenance:
-        self.changed_noted = False
+        self.wakeup_pending = False
         self.note(
             await look(MaintenanceActivities.look, *self.key, summary="look at the host"),
         )
@@ -143,14 +143,14 @@ class HostMaintenanceWorkflow:
             )
 
     async def wait_for_change(self) -> None:
-        if self.changed_noted or self.host.is_over:
+        if self.wakeup_pending or self.host.is_over:
             return
         patience_s = self.retry_s if next_step(self.host) is Step.DRAIN else self.policies.look_again_s
         waits = self.host.progress.waiting_for
         summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
         with suppress(TimeoutError):  # the time to look again has come
             await workflow.wait_condition(
-                lambda: self.changed_noted, timeout=timedelta(seconds=patience_s), timeout_summary=summary
+                lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
             )
 
     async def stop(self) -> None:
@@ -161,7 +161,7 @@ class HostMaintenanceWorkflow:
             summary="cancel the maintenance: the workflow was cancelled",
             **HOSTMGR_CALL,
         )
-        self.changed_noted = True
+        self.wakeup_pending = True
 
     # Platform chores.
 

@@ -76,7 +76,7 @@ class UpdateWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.renewal = Renewal()
-        self.changed_noted = False
+        self.wakeup_pending = False
         self.wake_timer = WakeTimer()  # the time to look again
         self.progress = UpdateProgress()
         self.is_fetching = False
@@ -87,7 +87,7 @@ class UpdateWorkflow:
         return await stoppable(self.live(input), self.stop)
 
     async def live(self, input: UpdateInput) -> UpdateResult:
-        while not (await self.take_step()).is_finished or self.changed_noted:
+        while not (await self.take_step()).is_finished or self.wakeup_pending:
             self.prefetch_images()
             await self.wait_for_change()
             await self.continue_as_new_when_due(input)
@@ -98,7 +98,7 @@ class UpdateWorkflow:
     @workflow.signal
     def changed(self) -> None:
         """Something about the job changed: its update, its pods, their health."""
-        self.changed_noted = True
+        self.wakeup_pending = True
 
     @workflow.query
     def status(self) -> dict[str, str]:
@@ -107,7 +107,7 @@ class UpdateWorkflow:
     # Steps, in the order of the story.
 
     async def take_step(self) -> UpdateProgress:
-        self.changed_noted = False
+        self.wakeup_pending = False
         self.progress = await look(RecordsActivities.advance_update, self.job_id, summary="take the next step")
         self.show()
         if self.progress.milestone != self.life.told:
@@ -161,7 +161,7 @@ class UpdateWorkflow:
         self.prefetch_images()
 
     async def wait_for_change(self) -> None:
-        if self.changed_noted:
+        if self.wakeup_pending:
             return
         patience_s = self.policies.look_again_s
         if self.progress.look_again:
@@ -169,7 +169,7 @@ class UpdateWorkflow:
             patience_s = self.pause_s
         waits = self.progress.waiting_for
         self.wake_timer.set(patience_s, f"look again: waits for {waits}" if waits else "look again")
-        await workflow.wait_condition(lambda: self.changed_noted or self.wake_timer.fired)
+        await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
 
     async def stop(self) -> None:
         await workflow.execute_activity_method(
@@ -178,7 +178,7 @@ class UpdateWorkflow:
             summary="abort the update: the workflow was cancelled",
             **RECORDS_CALL,
         )
-        self.changed_noted = True
+        self.wakeup_pending = True
 
     # Platform chores.
 

@@ -1,4 +1,4 @@
-"""Which version of the workers runs new workflows, and which versions nobody serves any more.
+"""Which version of the workers runs new workflows, and which versions have no workers any more.
 
 A version is known by the build id of its workers; "" stands for workers that have none, as releases up to 0.1 had them.
 """

@@ -16,7 +16,7 @@ class PodState(StrEnum):
     INITIALIZED = "INITIALIZED"  # created, not yet in a queue
     PENDING = "PENDING"  # in its pool's queue
     READY = "READY"  # admitted: its resources count against the pool
-    LAUNCHED = "LAUNCHED"  # committed to a host; Mesos is being told or has been told
+    LAUNCHED = "LAUNCHED"  # committed to a host; the launch is on its way to Mesos, or has arrived
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"

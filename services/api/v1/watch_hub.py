@@ -239,7 +239,7 @@ class WatchHub:
                     self._position = batch.upto
                 if batch.is_last:
                     await asyncio.sleep(self._poll_s)
-        except Exception as error:  # of any kind: the watchers are told to resume
+        except Exception as error:  # of any kind: the watchers resume
             log.exception("the log of changes cannot be followed")
             for watcher in list(self._joined.values()):
                 watcher.finish(Unavailable(f"changes cannot be read ({type(error).__name__}): resume"))

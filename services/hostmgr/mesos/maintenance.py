@@ -38,7 +38,7 @@ class MaintenanceSchedule:
             self._announce(machines)
 
     def take_down(self, machine: Json) -> None:
-        """The agent is removed and told to end; what still runs there is lost."""
+        """Removes the agent, which ends; what still runs there is lost."""
         with self._lock:
             if _key(machine) not in self._down():
                 self._announce([machine])
