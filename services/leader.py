@@ -108,8 +108,8 @@ class LeaderElection:
         return renewal.result()
 
     async def _leads_still(self) -> bool:
-        """Whether no other process has taken the place. Storage may answer that while it has no room for a renewal; and when it
-        does not answer at all, another process may still reach it."""
+        """Whether no other process has taken the place. Storage may answer that while it has no room for a renewal;
+        and when it does not answer at all, another process may still reach it."""
         loop = asyncio.get_running_loop()
         asked = loop.run_in_executor(self._asking, self._leases.holds, self._role, self._owner)
         if await self._is_answered(asked) and not asked.exception():
