@@ -170,8 +170,10 @@ class JobOutput:
     unread: set[int] = field(default_factory=set)
 
     def print_once(self) -> int:
-        waiting = 0
-        for instance, info in self.tasks():
+        waiting, tasks = 0, self.tasks()
+        if not tasks:
+            click.echo("the instances are being created", err=True)
+        for instance, info in tasks:
             run = self.run_of(instance, info)
             if not info.runtime.host:
                 waiting += 1
@@ -242,6 +244,8 @@ class JobOutput:
         chosen = range_message((begin, min(end, begin + INSTANCES_MAX + 1)))
         request = v0.task.ListRequest(jobId=v0.peloton.JobID(value=self.job_id), range=chosen)
         response = self.settings.client.tasks.List(request)
+        if response.HasField("notFound") and self.has_no_pods_yet(begin):
+            return []
         raise_if_refused(self.settings, response, {"notFound": "Job {id} was not found: {message}"}, id=self.job_id)
         found = sorted(response.result.value.items())
         if len(found) > INSTANCES_MAX and not self.runs:
@@ -252,10 +256,18 @@ class JobOutput:
             click.echo(text, err=True)
         return found[:INSTANCES_MAX]
 
+    def has_no_pods_yet(self, begin: int) -> bool:
+        """Whether the job was created just now, with instances from ``begin`` on: its workflow adds the pods."""
+        job = self.job().jobInfo
+        return begin < job.config.instanceCount and v0.job.JobState.Name(job.runtime.state) not in JOB_TERMINAL
+
     def job_has_ended(self) -> bool:
-        response = self.settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=self.job_id)))
+        response = self.job()
         raise_if_refused(self.settings, response, {}, id=self.job_id)
         return v0.job.JobState.Name(response.jobInfo.runtime.state) in JOB_TERMINAL
+
+    def job(self) -> v0.job.GetResponse:
+        return self.settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=self.job_id)))
 
 
 def is_terminal(info: v0.task.TaskInfo) -> bool:

@@ -53,7 +53,7 @@ def test_a_bad_hosts_file_is_told_at_once(tmp_path: Path) -> None:
     refused = up("--hosts", str(hosts))
 
     assert 1 == refused.returncode
-    assert "host 'a': cpus must be a number from 0, got -2" in refused.stderr
+    assert "host 'a': cpus: must be a number from 0 to 1e+12, got -2" in refused.stderr
     assert "internal error" not in refused.stderr
 
 

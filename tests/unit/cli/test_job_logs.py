@@ -32,8 +32,9 @@ def tasks(*rows: tuple[int, str, int], host: str = "host-1") -> task_pb2.ListRes
     return response
 
 
-def job_in(state: str) -> job_pb2.GetResponse:
+def job_in(state: str, instance_count: int = 0) -> job_pb2.GetResponse:
     response = job_pb2.GetResponse()
+    response.jobInfo.config.instanceCount = instance_count
     response.jobInfo.runtime.state = job_pb2.JobState.Value(state)
     return response
 
@@ -175,11 +176,40 @@ def test_follow_prints_later_lines_and_later_runs_until_the_job_has_ended(
     assert (0, "".join(f" 0 out | {line}\n" for line in lines)) == (result.exit_code, result.stdout)
 
 
-def test_logs_of_an_unknown_job(run: Run, api: FakeApi) -> None:
-    """The job is named."""
+def no_tasks() -> task_pb2.ListResponse:
     response = task_pb2.ListResponse()
     response.notFound.id.CopyFrom(peloton_pb2.JobID(value=JOB))
     response.notFound.message = "no such job"
-    api.answers["tasks.List"] = [response]
+    return response
+
+
+def test_follow_waits_for_the_pods_of_a_job_that_was_created_just_now(
+    run: Run, api: FakeApi, sandboxes: FakeAgent
+) -> None:
+    """Its workflow adds them after the job was acknowledged."""
+    sandboxes.files = {f"{folder(0, 1)}/stdout": b"here\n"}
+    api.answers["tasks.List"] = [no_tasks(), tasks((0, "SUCCEEDED", 1))]
+    api.answers["jobs.Get"] = [job_in("INITIALIZED", 1), job_in("INITIALIZED", 1), job_in("SUCCEEDED", 1)]
+
+    result = run(f"job logs {JOB} -f")
+
+    assert (0, " 0 out | here\n", "") == (result.exit_code, result.stdout, result.stderr)
+
+
+def test_logs_of_a_job_without_pods_yet(run: Run, api: FakeApi) -> None:
+    """Nothing is printed but that; instances that the job does not have are refused."""
+    api.answers["tasks.List"] = [no_tasks()]
+    api.answers["jobs.Get"] = [job_in("INITIALIZED", 2)]
+
+    made, missing = run(f"job logs {JOB}"), run(f"job logs {JOB} -r 2:3")
+
+    assert (0, "the instances are being created\n") == (made.exit_code, made.stderr)
+    assert (1, f"Job {JOB} was not found: no such job\n") == (missing.exit_code, missing.stderr)
+
+
+def test_logs_of_an_unknown_job(run: Run, api: FakeApi) -> None:
+    """The job is named."""
+    api.answers["tasks.List"] = [no_tasks()]
+    api.answers["jobs.Get"] = [job_pb2.GetResponse()]
     result = run(f"job logs {JOB}")
     assert (1, f"Job {JOB} was not found: no such job\n") == (result.exit_code, result.stderr)
