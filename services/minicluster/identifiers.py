@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 ID_MAX = 255
+_INVALID = re.compile(r"[/\\\x00-\x1f\x7f]")
 _BLANKS = frozenset("\x08\t\n\x0b\x0c\r ")
 
 
@@ -13,7 +16,7 @@ def id_fault(id_: str) -> str | None:
         return f"ID must not be greater than {ID_MAX} characters"
     if id_ in (".", ".."):
         return f"'{id_}' is disallowed"
-    if any(char == "/" or char == "\\" or ord(char) < 32 or ord(char) == 127 for char in id_):
+    if _INVALID.search(id_):
         return f"'{id_}' contains invalid characters"
     return None
 

@@ -147,14 +147,20 @@ _MESSAGES = {
 }
 
 
+_PLAIN: dict[str, type] = {"string": str, "bool": bool, "int": int, "double": float}
+
+
 class Field:
-    __slots__ = ("enum", "kind", "message", "name", "repeated")
+    """``plain``: the JSON type of a value that needs no further check."""
+
+    __slots__ = ("enum", "kind", "message", "name", "plain", "repeated")
 
     def __init__(self, name: str, kind: str, repeated: bool) -> None:
         self.name = name
         self.repeated = repeated
         self.enum = frozenset(_ENUMS[kind[1:]].split()) if kind.startswith("@") else None
         self.kind = "enum" if self.enum is not None else kind
+        self.plain = _PLAIN.get(self.kind)
         self.message: Message | None = None
 
 
@@ -163,7 +169,7 @@ class Message:
 
     def __init__(self) -> None:
         self.fields: dict[str, Field] = {}
-        self.required: tuple[str, ...] = ()
+        self.required: dict[str, None] = {}  # in the order of the message
 
 
 def _compile() -> dict[str, Message]:
@@ -182,7 +188,7 @@ def _compile() -> dict[str, Message]:
                 field.kind = "message"
                 field.message = messages[kind]
             messages[name].fields[field_name] = field
-        messages[name].required = tuple(required)
+        messages[name].required = dict.fromkeys(required)
     return messages
 
 
@@ -231,17 +237,19 @@ def _walk(value: Json, message: Message, path: str, missing: list[str]) -> None:
                     _walk(entry, field.message, f"{path}{name}[{index}].", missing)
             else:
                 for entry in item:
-                    _scalar(entry, field)
+                    if type(entry) is not field.plain:
+                        _scalar(entry, field)
         elif field.message is not None:
             if not isinstance(item, dict):
                 raise _unexpected(item, name)
             _walk(item, field.message, f"{path}{name}.", missing)
-        elif not _scalar(item, field):
+        elif type(item) is not field.plain and not _scalar(item, field):
             dropped = [name] if dropped is None else [*dropped, name]
     if dropped is not None:
         for name in dropped:
             del value[name]
-    missing.extend(path + name for name in message.required if name not in value)
+    if not value.keys() >= message.required.keys():
+        missing.extend(path + name for name in message.required if name not in value)
 
 
 def _scalar(item: Any, field: Field) -> bool:

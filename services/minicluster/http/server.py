@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Callable
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 import httptools
@@ -34,6 +35,7 @@ REASONS = {
 }
 TEXT = "text/plain; charset=utf-8"
 BODY_BYTES_MAX = 256 * 1024 * 1024
+HEADER_NAMES_MAX = 256
 STREAM_BYTES_MAX = 512 * 1024 * 1024
 """What a subscriber may leave unread before its connection is dropped."""
 
@@ -200,6 +202,11 @@ class EventStream:
                 self.on_close()
 
 
+@lru_cache(maxsize=HEADER_NAMES_MAX)
+def _header_name(name: bytes) -> str:
+    return name.decode("latin-1").lower()
+
+
 class Connection(asyncio.Protocol):
     """One client connection; requests are answered in order because handlers are synchronous."""
 
@@ -269,7 +276,7 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self._headers[_header_name(name)] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         server = self._server

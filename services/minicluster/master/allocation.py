@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from services.minicluster.hosts import HostSpec
 from services.minicluster.model import Filter, Framework
-from services.minicluster.resources import Json, Resources, contains, scalars
+from services.minicluster.resources import Json, Resources, contains
 
 MIN_CPUS = 10  # thousandths; either is enough (--min_allocatable_resources=cpus:0.01|mem:32)
 MIN_MEM = 32_000
@@ -94,16 +94,18 @@ class Sorter:
 
     def allocated(self, client: str, resources: Resources) -> None:
         mine = self._allocated.setdefault(client, {})
-        for name, value in scalars(resources).items():
-            mine[name] = mine.get(name, 0) + value
+        for kind, value in resources.items():
+            if isinstance(value, int):
+                mine[kind.name] = mine.get(kind.name, 0) + value
         self._counts[client] = self._counts.get(client, 0) + 1
 
     def released(self, client: str, resources: Resources) -> None:
         mine = self._allocated.get(client)
         if mine is None:
             return
-        for name, value in scalars(resources).items():
-            mine[name] = mine.get(name, 0) - value
+        for kind, value in resources.items():
+            if isinstance(value, int):
+                mine[kind.name] = mine.get(kind.name, 0) - value
 
     def remove(self, client: str) -> None:
         self._allocated.pop(client, None)
