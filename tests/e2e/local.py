@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from google.protobuf.json_format import ParseDict
 
 from peloton.api.client import Client
@@ -33,6 +35,33 @@ PATIENCE_S = 180.0
 LOOK_S, LOOK_MAX_S, LOOKS_PER_WAIT = 0.05, 0.2, 20
 """Between looks a wait pauses for a twentieth of what it has taken so far: a long one leaves the cores to others."""
 JOB_END = {"SUCCEEDED", "FAILED", "KILLED"}
+
+
+@contextmanager
+def between_writes(database: str) -> Iterator[None]:
+    """Keeps the turn of the writers of an SQLite file meanwhile: a process that stopped while it had the turn would
+    stop all others with it."""
+    path = sa.make_url(database).database
+    with open(f"{path}-gate", "ab") as gate, open(f"{path}-turn", "ab") as turn:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
+
+
+def stand_still(pids: Iterable[int]) -> None:
+    """Until all threads of the processes have stopped."""
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            while not has_stopped(thread):
+                time.sleep(LOOK_S)
+
+
+def has_stopped(thread: Path) -> bool:
+    """Or has ended."""
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "TZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 class Cluster:
@@ -99,8 +128,10 @@ class Cluster:
         """These processes, or all of them, stand still, as when their machine sleeps."""
         stopped = [self.local.part(name) for name in parts or self.local.parts]
         running = [part.process for part in stopped if part.process and part.is_running]
-        for process in running:
-            process.send_signal(signal.SIGSTOP)
+        with between_writes(self.local.database):
+            for process in running:
+                process.send_signal(signal.SIGSTOP)
+            stand_still(process.pid for process in running)
         try:
             yield
         finally:
