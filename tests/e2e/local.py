@@ -42,7 +42,7 @@ def between_writes(database: str) -> Iterator[None]:
     """Keeps the turn of the writers of an SQLite file meanwhile: a process that stopped while it had the turn would
     stop all others with it."""
     path = sa.make_url(database).database
-    with open(f"{path}-gate", "ab") as gate, open(f"{path}-turn", "ab") as turn:
+    with open(f"{path}-gate", "rb") as gate, open(f"{path}-turn", "rb") as turn:
         fcntl.flock(gate, fcntl.LOCK_EX)
         fcntl.flock(turn, fcntl.LOCK_EX)
         yield

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from peloton.api import convert
@@ -34,6 +35,7 @@ MAX_FAILURES_MAX = 100
 VERSION_MAX = 2**31 - 1
 _OVERRIDES_PER_INSERT = 1_000
 _SHARED_FACTS_MAX = 1_000
+MessageT = TypeVar("MessageT", bound=Message)
 OverrideRow = dict[str, Any]
 """The columns of a row of ``job_config_override``."""
 _SPANS_PER_QUERY = 500
@@ -280,34 +282,36 @@ class OverrideRows:
         return {**self._key, "instance_id": instance_id, "facts": facts, "config": blob}
 
     def _rest(self, override: task_pb2.TaskConfig) -> str:
-        part = _part_in_facts(override)
+        part = _without(override, _NOT_IN_FACTS)
         key = part.SerializeToString()
         text = self._known.get(key)
         if text is None:
             has_default = self._config.HasField("defaultConfig")
-            merged = merged_config(_part_in_facts(self._config.defaultConfig), part) if has_default else part
+            merged = merged_config(_without(self._config.defaultConfig, _NOT_IN_FACTS), part) if has_default else part
             text = facts_without_name(instance_facts(self._config, merged))
             if len(self._known) < _SHARED_FACTS_MAX:
                 self._known[key] = text
         return text
 
 
-_LEFT_OUT = frozenset({"name", "command"})
+_NOT_IN_FACTS = frozenset({"name", "command"})
+"""Large fields that the facts of an instance do not contain."""
+_INSTANCES = frozenset({"instanceConfig"})
 
 
-def _part_in_facts(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
-    """Without large fields that the facts do not contain."""
-    part = task_pb2.TaskConfig()
-    for field, value in task.ListFields():
-        if field.name in _LEFT_OUT:
+def _without(message: MessageT, names: Container[str]) -> MessageT:
+    """A copy of the other fields; ``message`` has no map but among ``names``."""
+    rest = type(message)()
+    for field, value in message.ListFields():
+        if field.name in names:
             continue
         if field.is_repeated:
-            getattr(part, field.name).extend(value)
+            getattr(rest, field.name).extend(value)
         elif field.message_type is not None:
-            getattr(part, field.name).CopyFrom(value)
+            getattr(rest, field.name).CopyFrom(value)
         else:
-            setattr(part, field.name, value)
-    return part
+            setattr(rest, field.name, value)
+    return rest
 
 
 def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now_ns: int) -> None:
@@ -349,20 +353,11 @@ def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> Inst
 
 
 def without_instances(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
+    if not len(UnknownFieldSet(config)):
+        return _without(config, _INSTANCES)
     bare = job_pb2.JobConfig()
-    if len(UnknownFieldSet(config)):
-        bare.CopyFrom(config)  # the only way to keep fields we do not know; it copies the instances, too
-        bare.ClearField("instanceConfig")
-        return bare
-    for field, value in config.ListFields():
-        if field.name == "instanceConfig":
-            continue
-        if field.is_repeated:
-            getattr(bare, field.name).extend(value)
-        elif field.message_type is not None:
-            getattr(bare, field.name).CopyFrom(value)
-        else:
-            setattr(bare, field.name, value)
+    bare.CopyFrom(config)  # the only way to keep fields we do not know; it copies the instances, too
+    bare.ClearField("instanceConfig")
     return bare
 
 

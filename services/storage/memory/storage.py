@@ -235,8 +235,8 @@ class MemoryHostPods(_Repository):
         there = set().union(*(job.pods.in_state[state] for state in ON_HOST))
         found = job.pods.those(UNWANTED | KILLING if again else UNWANTED, there)
         chosen = [pod for pod in found if pod.cluster == cluster][:limit]
-        told = [pod.instance_id for pod in chosen if pod.state is not PodState.KILLING]
-        job.pods.fire(told, Event.KILL, self._rows.clock_ns())
+        leaving = [pod.instance_id for pod in chosen if pod.state is not PodState.KILLING]
+        job.pods.fire(leaving, Event.KILL, self._rows.clock_ns())
         return [(pod.pod_id, pod.host, pod.agent_id, job.facts_of(pod.instance_id).grace_s) for pod in chosen]
 
 
