@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import yaml
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
@@ -27,9 +28,26 @@ HEALTH = {"enabled": True, "type": "HEALTH_CHECK_TYPE_COMMAND", "initialInterval
 Make = Callable[..., Service]
 
 
+HOSTS = [{"name": f"h{n}", "cpus": 4, "mem": 2048, "disk": 4096} for n in range(5)]
+"""Without two of them there is room for six instances, three to a host."""
+WEB = {"key": "service", "value": "web"}
+THREE_PER_HOST = {
+    "type": "CONSTRAINT_TYPE_LABEL",
+    "labelConstraint": {
+        "kind": "LABEL_CONSTRAINT_KIND_POD",
+        "condition": "LABEL_CONSTRAINT_CONDITION_LESS_THAN",
+        "label": WEB,
+        "requirement": 3,
+    },
+}
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("services"))) as running:
+    folder = tmp_path_factory.mktemp("services")
+    hosts = folder / "hosts.yaml"
+    hosts.write_text(yaml.safe_dump(HOSTS))
+    with Cluster(temporary(folder / "data", hosts_file=hosts)) as running:
         yield running
 
 
@@ -347,7 +365,7 @@ def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Ma
 def test_maintenance_keeps_to_the_sla(cluster: Cluster, make: Make) -> None:
     """At most one instance may be unavailable, and never is another one, also when a call allows more hosts at a time:
     the hosts go DOWN, their pods run elsewhere."""
-    service = make(6, sla={"maximumUnavailableInstances": 1})
+    service = make(6, sla={"maximumUnavailableInstances": 1}, pod={"labels": [WEB], "constraint": THREE_PER_HOST})
     hosts, maintenance = hosts_of(service)[:2], cluster.client.maintenance
     assert len(hosts) == 2
 
