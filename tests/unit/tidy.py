@@ -100,6 +100,7 @@ MAY: dict[str, May] = {
         (*_INSIDE, "services.hostmgr.driver"),
         ("google", "httptools", "orjson", "pymesos"),
     ),
+    "services.hostmgr.kubernetes": May((*_INSIDE, "services.hostmgr.driver"), ("httptools", "orjson", "yaml")),
     "services.worker": May(
         ("peloton.ports", "workflows", "activities", "services.temporal", "services.worker_versions"), ("temporalio",)
     ),
@@ -158,7 +159,7 @@ CLUSTER_WORDS_ALLOWED = {
     "mesos_master_hostname": "a field of a message",
     "mesos_master_port": "a field of a message",
 }
-CLUSTER_DRIVERS = ("services.hostmgr.memory", "services.hostmgr.mesos")
+CLUSTER_DRIVERS = ("services.hostmgr.kubernetes", "services.hostmgr.memory", "services.hostmgr.mesos")
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 # Written in two pieces, so that this file does not break its own rule.
 MACHINE_PATH = re.compile(r"(?<![\w.})/])/(?:" + "work|" + "root" + r")/\w|/home/\w+/(?!\.)|/" + "Users/")

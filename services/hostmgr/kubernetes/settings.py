@@ -1,0 +1,70 @@
+"""Settings of one Kubernetes cluster."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from peloton.errors import InvalidArgument
+from services.hostmgr.driver import Ports
+
+IN_CLUSTER = "in-cluster"
+"""Value of ``access`` for a host manager that is a pod of the cluster: its service account is used."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True)
+class KubernetesSettings:
+    """Raises InvalidArgument naming the setting and its rule."""
+
+    access: str  # path of a kubeconfig, or IN_CLUSTER
+    context: str = ""  # of the kubeconfig; empty: its current one
+    cluster: str = "local"
+    namespace: str = "peloton"  # of our pods
+    node_selector: tuple[tuple[str, str], ...] = ()  # labels of the nodes that we use; empty: all nodes
+    taint: str = "peloton.io/dedicated"  # key of a taint that our pods tolerate
+    priority_class: str = "peloton"
+    log_retention_s: float = 600.0  # for which an ended pod is kept after its end is stored: its log can be read
+    image_timeout_s: float = 900.0  # in which the images of a pod must have come
+    lost_node_s: float = 60.0  # after which pods of a node that is unreachable are lost
+    default_image: str = "busybox:stable"  # of pods that name none
+    ports: Ports = ((25_000, 29_999),)  # of hosts, for dynamic ports of pods
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.namespace):
+            raise InvalidArgument(
+                f"PELOTON_KUBERNETES_NAMESPACE={self.namespace!r}: want up to 63 of a-z, 0-9 and -, no - at the ends"
+            )
+        if not _LABEL_KEY.fullmatch(self.taint):
+            raise InvalidArgument(f"PELOTON_KUBERNETES_TAINT={self.taint!r}: want the key of a taint")
+        if not self.default_image:
+            raise InvalidArgument("PELOTON_KUBERNETES_DEFAULT_IMAGE is empty: want an image for pods that name none")
+        for name in ("log_retention_s", "image_timeout_s", "lost_node_s"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise InvalidArgument(f"PELOTON_KUBERNETES_{name.upper()}={value:g}: want at least 0 seconds")
+
+
+def read_node_selector(text: str) -> tuple[tuple[str, str], ...]:
+    """From ``key=value,key=value``. Raises InvalidArgument."""
+    pairs = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, separator, value = part.partition("=")
+        if not (separator and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
+            raise InvalidArgument(f"PELOTON_KUBERNETES_NODE_SELECTOR={text!r}: {part!r} is not KEY=VALUE of a label")
+        pairs.append((key, value))
+    return tuple(pairs)
+
+
+def read_ports(text: str) -> Ports:
+    """From ``first-last``; empty: none. Raises InvalidArgument."""
+    if not text:
+        return ()
+    first, separator, last = text.partition("-")
+    is_range = separator and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= PORT_MAX
+    if not is_range:
+        raise InvalidArgument(f"PELOTON_KUBERNETES_PORTS={text!r}: want FIRST-LAST with 1 <= FIRST <= LAST <= 65535")
+    return ((int(first), int(last)),)

@@ -1,0 +1,49 @@
+"""Settings of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.errors import InvalidArgument
+from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings, read_node_selector, read_ports
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting"),
+    [
+        ({"namespace": "Peloton"}, "NAMESPACE"),
+        ({"namespace": ""}, "NAMESPACE"),
+        ({"taint": "a b"}, "TAINT"),
+        ({"default_image": ""}, "DEFAULT_IMAGE"),
+        ({"log_retention_s": -1.0}, "LOG_RETENTION_S"),
+        ({"image_timeout_s": float("nan")}, "IMAGE_TIMEOUT_S"),
+        ({"lost_node_s": float("inf")}, "LOST_NODE_S"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_setting(wrong: dict[str, Any], setting: str) -> None:
+    """Before anything is asked of the cluster."""
+    with pytest.raises(InvalidArgument, match=f"PELOTON_KUBERNETES_{setting}"):
+        KubernetesSettings(IN_CLUSTER, **wrong)
+
+
+def test_a_node_selector_is_read() -> None:
+    """Pairs of labels; spaces between them do not count."""
+    assert (("pool", "batch"), ("example.com/zone", "")) == read_node_selector("pool=batch, example.com/zone=")
+    assert () == read_node_selector("")
+    with pytest.raises(InvalidArgument, match="'batch' is not KEY=VALUE"):
+        read_node_selector("pool=batch,batch")
+
+
+@pytest.mark.parametrize("text", ["1", "5-4", "0-4", "1-65536", "a-b", "-3"])
+def test_a_range_of_ports_is_checked(text: str) -> None:
+    """Both ends are ports, in their order."""
+    with pytest.raises(InvalidArgument, match="PELOTON_KUBERNETES_PORTS"):
+        read_ports(text)
+
+
+def test_a_range_of_ports_is_read() -> None:
+    """Both ends are included; none may be wanted."""
+    assert ((25_000, 25_001),) == read_ports("25000-25001")
+    assert () == read_ports("")
