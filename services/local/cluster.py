@@ -335,8 +335,8 @@ class LocalCluster:
 
     def _hosts_of_a_cluster(self, emulated: bool = False) -> int:
         """How many never fail, at least one. Raises ValueError."""
-        from services.minicluster.hosts import default_hosts, load_hosts
-        from services.minicluster.simulation.description import load_simulation
+        from services.emulation.hosts import default_hosts, load_hosts
+        from services.emulation.simulation.description import load_simulation
 
         settings = self.settings
         if settings.mesos and not emulated:

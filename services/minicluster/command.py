@@ -12,14 +12,14 @@ from typing import Any
 
 import click
 
-from services.minicluster.hosts import DEFAULT_PORTS, HostSpec, default_hosts, load_hosts
+from services.emulation.hosts import DEFAULT_PORTS, HostSpec, default_hosts, load_hosts
+from services.emulation.simulation.behaviour import TASK_VARIABLES
+from services.emulation.simulation.description import load_simulation
+from services.emulation.simulation.outcomes import Simulation
+from services.emulation.yaml_rows import PORT_MAX, port_range
 from services.minicluster.http.authentication import load_credentials, tls_context
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
-from services.minicluster.simulation.behaviour import TASK_VARIABLES
-from services.minicluster.simulation.description import load_simulation
-from services.minicluster.simulation.outcomes import Simulation
-from services.minicluster.yaml_rows import PORT_MAX, port_range
 
 HELP = """Run an emulated Mesos: a master with its agents, in one process.
 

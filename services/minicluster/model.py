@@ -12,9 +12,9 @@ import orjson
 from services.minicluster.resources import Json, Resources
 
 if TYPE_CHECKING:
-    from services.minicluster.clock import Timer
-    from services.minicluster.hosts import HostSpec
-    from services.minicluster.http.server import EventStream
+    from services.emulation.clock import Timer
+    from services.emulation.hosts import HostSpec
+    from services.emulation.http.server import EventStream
 
 TERMINAL = frozenset(
     (

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from dataclasses import replace
 
+from services.emulation.clock import Clock
+from services.emulation.images import Images
+from services.emulation.processes import Processes
 from services.minicluster.agents.containers import ProcessRuntime
 from services.minicluster.agents.host_failures import FailingHosts
-from services.minicluster.agents.images import Images
-from services.minicluster.agents.processes import Processes
 from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.agents.sessions import Sessions
 from services.minicluster.agents.simulated_tasks import SimulatedRuntime
@@ -17,7 +18,6 @@ from services.minicluster.agents.slack_estimator import Estimator
 from services.minicluster.agents.usage_monitor import UsageMonitor
 from services.minicluster.api.agent_server import AgentServer
 from services.minicluster.api.master_server import MasterServer
-from services.minicluster.clock import Clock
 from services.minicluster.master.failover import AGENTS_BACK_S
 from services.minicluster.master.master import Master
 from services.minicluster.settings import MiniclusterSettings

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.minicluster.hosts import HostSpec, default_hosts
-from services.minicluster.simulation.behaviour import TASK_VARIABLES
-from services.minicluster.simulation.outcomes import Simulation
+from services.emulation.hosts import HostSpec, default_hosts
+from services.emulation.simulation.behaviour import TASK_VARIABLES
+from services.emulation.simulation.outcomes import Simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

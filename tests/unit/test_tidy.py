@@ -67,11 +67,15 @@ def test_the_import_table_has_no_dead_rows() -> None:
     assert [row for row in MAY if not any(is_below(module, row) for module in modules)] == []
 
 
-def test_minicluster_stands_alone() -> None:
-    """It imports nothing else of ours, and does not name it."""
-    rows = [may for owner, may in MAY.items() if is_below(owner, "services.minicluster")]
-    assert [name for may in rows for name in may.ours if not is_below(name, "services.minicluster")] == []
-    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in python_files("services/minicluster")}
+def test_emulated_clusters_stand_alone() -> None:
+    """Each imports nothing of ours but what they share, and does not name Peloton."""
+    shared = "services.emulation"
+    for cluster in (shared, "services.minicluster"):
+        rows = [may for owner, may in MAY.items() if is_below(owner, cluster)]
+        own = [name for may in rows for name in may.ours if not is_below(name, cluster)]
+        assert [name for name in own if not is_below(name, shared)] == []
+    folders = ("services/emulation", "services/minicluster")
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in python_files(*folders)}
     none([f"{path}:1: names Peloton" for path, text in texts.items() if "peloton" in text.lower()])
 
 

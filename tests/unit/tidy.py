@@ -39,8 +39,7 @@ _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
 
 _MINICLUSTER = tuple(
-    f"services.minicluster.{name}"
-    for name in ("clock", "hosts", "http", "identifiers", "model", "resources", "settings", "simulation")
+    f"services.minicluster.{name}" for name in ("http", "identifiers", "model", "nanoseconds", "resources", "settings")
 )
 
 # The longest prefix of a module's name decides. An arrow that is not here is never drawn: see docs/architecture.md.
@@ -104,13 +103,16 @@ MAY: dict[str, May] = {
     "services.worker": May(
         ("peloton.ports", "workflows", "activities", "services.temporal", "services.worker_versions"), ("temporalio",)
     ),
-    "services.minicluster": May((), ("click", "orjson", "yaml")),
-    "services.minicluster.http": May((), ("httptools", "orjson")),
-    "services.minicluster.simulation": May(("services.minicluster.hosts", "services.minicluster.yaml_rows")),
-    "services.minicluster.master": May(_MINICLUSTER, ("orjson",)),
-    "services.minicluster.agents": May((*_MINICLUSTER, "services.minicluster.master")),
+    # What emulated clusters of any kind share: it knows none of them.
+    "services.emulation": May((), ("yaml",)),
+    "services.emulation.http": May((), ("httptools",)),
+    "services.minicluster": May(("services.emulation",), ("click", "orjson")),
+    "services.minicluster.http": May(("services.emulation.http",), ("orjson",)),
+    "services.minicluster.master": May((*_MINICLUSTER, "services.emulation"), ("orjson",)),
+    "services.minicluster.agents": May((*_MINICLUSTER, "services.emulation", "services.minicluster.master")),
     "services.minicluster.api": May(
-        (*_MINICLUSTER, "services.minicluster.master", "services.minicluster.agents"), ("orjson",)
+        (*_MINICLUSTER, "services.emulation", "services.minicluster.master", "services.minicluster.agents"),
+        ("orjson",),
     ),
     "services.local": May(
         (
@@ -118,8 +120,8 @@ MAY: dict[str, May] = {
             "peloton.errors",
             "services.log_lines",
             "services.temporal_connection",
-            "services.minicluster.hosts",
-            "services.minicluster.simulation.description",
+            "services.emulation.hosts",
+            "services.emulation.simulation.description",
             "services.storage.storage",  # which jobs there are, whose files may stay
             "services.storage.migrate",
             "services.storage.sqlite_files",

@@ -8,8 +8,8 @@ import signal
 import subprocess
 from typing import Protocol
 
-from services.minicluster.agents.processes import Command, Processes, kill_group
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
+from services.emulation.processes import Command, Processes, kill_group
 from services.minicluster.model import Task
 from services.minicluster.resources import Json
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.emulation.clock import Clock, Timer
+from services.emulation.images import Images
+from services.emulation.processes import Command, Processes, kill_group
 from services.minicluster.agents import sandboxes
 from services.minicluster.agents.checks import Checks
-from services.minicluster.agents.images import Images
-from services.minicluster.agents.processes import Command, Processes, kill_group
 from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.agents.sessions import Sessions
 from services.minicluster.agents.task_info import argv_of, image_of, variables_of
@@ -29,11 +30,14 @@ from services.minicluster.agents.task_status import (
     exit_message,
 )
 from services.minicluster.agents.usage_monitor import UsageMonitor
-from services.minicluster.clock import NANOS_PER_SECOND, Clock, Timer
 from services.minicluster.master.status_updates import StatusUpdates
 from services.minicluster.model import Task, Usage
+from services.minicluster.nanoseconds import NANOS_PER_SECOND
 from services.minicluster.resources import Json
 from services.minicluster.settings import MiniclusterSettings
+
+EXECUTOR = "minicluster-executor"
+"""What ps shows of the process that represents the executor of a task."""
 
 
 class Container:
@@ -122,7 +126,7 @@ class Container:
                 if task.agent.sick:
                     raise OSError("the host is sick")
                 if task.group is None:  # tasks of a group share an executor, which has no process here
-                    self.executor_pid = runtime.processes.spawn_executor(task.id, self._executor_exited)
+                    self.executor_pid = runtime.processes.spawn_idle(EXECUTOR, task.id, self._executor_exited)
                 self.pid = runtime.processes.spawn(
                     self.command(task.info.get("command", {})),
                     stdout=stdout,

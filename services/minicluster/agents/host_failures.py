@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
+from services.emulation.simulation.outcomes import HostFailures, Simulation
 from services.minicluster.master.agents import Agents
 from services.minicluster.master.maintenance import Maintenance
 from services.minicluster.master.registry import Registry
 from services.minicluster.model import Agent
-from services.minicluster.simulation.outcomes import HostFailures, Simulation
 
 log = logging.getLogger(__name__)
 

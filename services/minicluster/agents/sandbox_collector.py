@@ -16,8 +16,8 @@ from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import NamedTuple
 
+from services.emulation.clock import Clock, Timer
 from services.minicluster.agents.sandboxes import disk_bytes
-from services.minicluster.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 

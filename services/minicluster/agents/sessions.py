@@ -19,9 +19,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from services.minicluster.agents.processes import Command, Processes, kill_group
+from services.emulation.http.server import EventStream
+from services.emulation.processes import Command, Processes, kill_group
 from services.minicluster.http.recordio import encode
-from services.minicluster.http.server import EventStream
 from services.minicluster.resources import Json
 
 SESSIONS_MAX = 16

@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from signal import SIGTERM
 
-from services.minicluster.agents.images import Images
+from services.emulation.clock import Clock, Timer
+from services.emulation.images import Images
+from services.emulation.simulation.behaviour import Behaviour, behaviour, simulated
 from services.minicluster.agents.task_info import image_of, labels_of, text_of, variables_of
 from services.minicluster.agents.task_status import (
     EXECUTOR_TERMINATED,
@@ -15,12 +17,10 @@ from services.minicluster.agents.task_status import (
     container_status,
     exit_message,
 )
-from services.minicluster.clock import Clock, Timer
 from services.minicluster.master.status_updates import StatusUpdates
 from services.minicluster.model import Task, Usage
 from services.minicluster.resources import THOUSAND, Json, scalars
 from services.minicluster.settings import MiniclusterSettings
-from services.minicluster.simulation.behaviour import Behaviour, behaviour, simulated
 
 
 class SimulatedTask:

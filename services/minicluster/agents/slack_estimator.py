@@ -7,7 +7,7 @@ While the last report lies between the estimate and all that is unused it stays,
 
 from __future__ import annotations
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
 from services.minicluster.master.offers import Offers
 from services.minicluster.master.registry import Registry
 from services.minicluster.model import TERMINAL, Agent, Usage

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from services.minicluster.agents.processes import process_table
+from services.emulation.clock import Clock
+from services.emulation.processes import process_table
 from services.minicluster.agents.sandboxes import disk_bytes
-from services.minicluster.clock import Clock
 from services.minicluster.model import Task, Usage
 from services.minicluster.resources import THOUSAND, Resources, scalars
 from services.minicluster.settings import MiniclusterSettings

@@ -7,11 +7,11 @@ from binascii import Error as Base64Error
 
 import orjson
 
+from services.emulation.http.server import EventStream, Request, Response, json_response, not_found, plain
 from services.minicluster.agents.containers import Container, ProcessRuntime
 from services.minicluster.agents.sessions import Refused, Sessions
 from services.minicluster.api.calls import JSON_TYPE, content_fault
 from services.minicluster.http.recordio import RecordError, Records
-from services.minicluster.http.server import EventStream, Request, Response, json_response, not_found, plain
 from services.minicluster.resources import Json
 
 PATH = "/api/v1"

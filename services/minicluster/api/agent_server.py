@@ -7,14 +7,14 @@ from urllib.parse import unquote
 
 import orjson
 
+from services.emulation.http.cross_site import Guard
+from services.emulation.http.server import HttpServer, Request, Response, json_page, not_found, plain
 from services.minicluster.agents.containers import ProcessRuntime
 from services.minicluster.api import agent_statistics, v0_state
 from services.minicluster.api.agent import PATH as AGENT_API_PATH
 from services.minicluster.api.agent import RECORDIO_TYPE, AgentApi, SessionInput
 from services.minicluster.api.files import Files
 from services.minicluster.http.authentication import Authentication, agent_realm
-from services.minicluster.http.cross_site import Guard
-from services.minicluster.http.server import HttpServer, Request, Response, json_page, not_found, plain
 from services.minicluster.master.registry import VERSION, Registry
 from services.minicluster.model import Agent
 from services.minicluster.settings import MiniclusterSettings

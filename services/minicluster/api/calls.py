@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import orjson
 
+from services.emulation.http.server import TEXT, Request, Response, plain
 from services.minicluster.api.schema import ConversionError, convert
-from services.minicluster.http.server import TEXT, Request, Response, plain
 from services.minicluster.resources import Json
 
 JSON_TYPE = "application/json"

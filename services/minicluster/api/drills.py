@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.minicluster.http.server import Connection
+from services.emulation.http.server import Connection
 from services.minicluster.master.agents import Agents
 from services.minicluster.master.failover import AGENTS_BACK_S, Failover
 from services.minicluster.master.maintenance import Maintenance

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from services.minicluster.http.server import TEXT, Request, Response, json_page, plain
+from services.emulation.http.server import TEXT, Request, Response, json_page, plain
 from services.minicluster.resources import Json
 
 # The largest piece one /files/read answers, as in Mesos (16 pages of memory).

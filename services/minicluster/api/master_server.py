@@ -8,7 +8,10 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from services.minicluster.agents.images import Images
+from services.emulation.clock import Clock
+from services.emulation.http.cross_site import Guard
+from services.emulation.http.server import HttpServer, Request, Response, json_page, not_found, plain
+from services.emulation.images import Images
 from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.api import agent_statistics, v0_state, v0_summary
 from services.minicluster.api.calls import method_fault
@@ -17,10 +20,7 @@ from services.minicluster.api.operator import OperatorApi
 from services.minicluster.api.operator_events import OperatorEvents
 from services.minicluster.api.own_pages import PREFIX, OwnPages
 from services.minicluster.api.scheduler import SchedulerApi
-from services.minicluster.clock import Clock
 from services.minicluster.http.authentication import Authentication, agent_realm, master_realm
-from services.minicluster.http.cross_site import Guard
-from services.minicluster.http.server import HttpServer, Request, Response, json_page, not_found, plain
 from services.minicluster.master.master import Master
 from services.minicluster.master.registry import VERSION
 from services.minicluster.settings import MiniclusterSettings

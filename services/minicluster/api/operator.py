@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
+from services.emulation.http.server import TEXT, Request, Response, json_response, plain
 from services.minicluster.api import v0_state, v1_views
 from services.minicluster.api.calls import accepts_json, read_call
 from services.minicluster.api.operator_events import OperatorEvents
-from services.minicluster.http.server import TEXT, Request, Response, json_response, plain
 from services.minicluster.master.master import Master
 from services.minicluster.master.registry import VERSION
 from services.minicluster.model import Agent

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from services.emulation.clock import Clock
+from services.emulation.http.server import EventStream, Request
 from services.minicluster.api import v1_views
 from services.minicluster.api.calls import JSON_TYPE
-from services.minicluster.clock import Clock
 from services.minicluster.http.recordio import encode
-from services.minicluster.http.server import EventStream, Request
 from services.minicluster.master.master import Master
 from services.minicluster.master.scheduler_events import HEARTBEAT, HEARTBEAT_INTERVAL_S
 from services.minicluster.model import Agent, Framework, Task

@@ -8,11 +8,11 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from services.minicluster.agents.images import Images
+from services.emulation.http.cross_site import body_fault
+from services.emulation.http.server import Request, Response, json_response, plain
+from services.emulation.images import Images
 from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.api.drills import VERBS, Drills, Refused
-from services.minicluster.http.cross_site import body_fault
-from services.minicluster.http.server import Request, Response, json_response, plain
 from services.minicluster.master.registry import Registry
 from services.minicluster.resources import Json
 

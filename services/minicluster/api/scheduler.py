@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import orjson
 
+from services.emulation.http.server import EventStream, Request, Response, accepted, plain
 from services.minicluster.api.calls import JSON_TYPE, PROTOBUF_TYPE, accepts_json, read_call
-from services.minicluster.http.server import EventStream, Request, Response, accepted, plain
 from services.minicluster.master.master import Master
 from services.minicluster.model import Framework
 from services.minicluster.resources import Json

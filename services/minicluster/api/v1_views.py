@@ -7,11 +7,11 @@ from functools import lru_cache
 
 import orjson
 
-from services.minicluster.clock import NANOS_PER_SECOND, in_nanoseconds
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.host_resources import total_of
 from services.minicluster.master.registry import VERSION, Registry
 from services.minicluster.model import Agent, Executor, Framework, Offer, Task
+from services.minicluster.nanoseconds import NANOS_PER_SECOND, in_nanoseconds
 from services.minicluster.resources import (
     AMOUNTS_KEPT_MAX,
     PORTS,

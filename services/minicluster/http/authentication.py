@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.minicluster.http.server import TEXT, Request, Response
+from services.emulation.http.server import TEXT, Request, Response
 
 SCHEDULER, READWRITE, AGENT = "mesos-master-scheduler", "mesos-master-readwrite", "mesos-agent-readonly"
 """Realms. Pages of the master that change nothing are open, as in a Mesos without --authenticate_http_readonly."""

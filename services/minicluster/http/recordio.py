@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-LAST_CHUNK = b"0\r\n\r\n"
 LENGTH_DIGITS_MAX = 20
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.minicluster.clock import Clock, in_nanoseconds
-from services.minicluster.hosts import HostSpec
+from services.emulation.clock import Clock
+from services.emulation.hosts import HostSpec
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.frameworks import Frameworks
 from services.minicluster.master.hooks import Hook
@@ -13,6 +13,7 @@ from services.minicluster.master.registry import UNREACHABLE_TASKS_MAX, Registry
 from services.minicluster.master.status_updates import StatusUpdates
 from services.minicluster.master.tasks import Tasks
 from services.minicluster.model import TERMINAL, Agent, Runtime, Task
+from services.minicluster.nanoseconds import in_nanoseconds
 from services.minicluster.resources import Json
 from services.minicluster.settings import MiniclusterSettings
 

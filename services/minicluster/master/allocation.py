@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.minicluster.hosts import HostSpec
+from services.emulation.hosts import HostSpec
 from services.minicluster.model import Filter, Framework
 from services.minicluster.resources import Json, Resources, contains
 

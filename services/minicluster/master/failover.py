@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
 from services.minicluster.master.agents import Agents
 from services.minicluster.master.frameworks import Frameworks
 from services.minicluster.master.maintenance import Maintenance

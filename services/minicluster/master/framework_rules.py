@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.minicluster.identifiers import id_fault, role_fault
+from services.emulation.role_names import role_fault
+from services.minicluster.identifiers import id_fault
 from services.minicluster.resources import Json
 
 # Mesos durations are 64-bit nanoseconds.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.minicluster.clock import Clock
-from services.minicluster.http.server import EventStream
+from services.emulation.clock import Clock
+from services.emulation.http.server import EventStream
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.framework_rules import change_fault, info_fault, suppressed_fault
 from services.minicluster.master.hooks import Hook

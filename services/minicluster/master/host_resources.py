@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.minicluster.hosts import HostSpec
+from services.emulation.hosts import HostSpec
 from services.minicluster.resources import (
     CPUS,
     DISK,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.minicluster.clock import NANOS_PER_SECOND
 from services.minicluster.master.agents import Agents
 from services.minicluster.master.reconciliation import Reconciliation
 from services.minicluster.master.registry import Registry
 from services.minicluster.master.task_groups import TaskGroups
 from services.minicluster.master.tasks import Tasks
 from services.minicluster.model import Framework
+from services.minicluster.nanoseconds import NANOS_PER_SECOND
 from services.minicluster.resources import Json
 
 

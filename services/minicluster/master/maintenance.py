@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from services.minicluster.clock import Clock, in_nanoseconds
+from services.emulation.clock import Clock
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.agents import Agents
 from services.minicluster.master.allocation import refuse_seconds
 from services.minicluster.master.offers import Offers
 from services.minicluster.master.registry import Registry
 from services.minicluster.model import Agent, Framework
+from services.minicluster.nanoseconds import in_nanoseconds
 from services.minicluster.resources import Json
 
 DRAINING, DOWN = "DRAINING", "DOWN"

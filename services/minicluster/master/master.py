@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
 from services.minicluster.master.agents import Agents
 from services.minicluster.master.failover import Failover
 from services.minicluster.master.frameworks import Frameworks

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterable
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.allocation import Sorter, allocatable, blocked_until, offerable, sees
 from services.minicluster.master.hooks import Hook

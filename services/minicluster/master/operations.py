@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.allocation import DEFAULT_REFUSE_S
 from services.minicluster.master.offers import Offers

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.minicluster.clock import in_nanoseconds
 from services.minicluster.master.registry import Registry
 from services.minicluster.master.status_updates import StatusUpdates
 from services.minicluster.model import Framework, Task
+from services.minicluster.nanoseconds import in_nanoseconds
 from services.minicluster.resources import Json
 
 REASON = "REASON_RECONCILIATION"

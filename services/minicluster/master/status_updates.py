@@ -6,7 +6,7 @@ import os
 from binascii import b2a_base64
 from collections.abc import Iterable
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.hooks import Hook
 from services.minicluster.model import TERMINAL, Framework, Task, Update

@@ -6,7 +6,7 @@ import uuid
 
 import orjson
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
 from services.minicluster.identifiers import id_fault
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.offers import Offers

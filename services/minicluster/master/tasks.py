@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
 from services.minicluster.master.hooks import Hook
 from services.minicluster.master.offers import Offers
 from services.minicluster.master.status_updates import StatusUpdates

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from services.minicluster.hosts import HostSpec
+from services.emulation.hosts import HostSpec
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
 from tests.unit.minicluster.scheduler import Scheduler, scalar, task_info

@@ -10,8 +10,8 @@ import pytest
 
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
+from services.emulation.hosts import HostSpec
 from services.hostmgr.mesos import offer_keeper
-from services.minicluster.hosts import HostSpec
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.emulated import Other
 from tests.conformance.hostmgr.world import World, wait

@@ -13,7 +13,7 @@ from peloton.model.host import LaunchResult
 from peloton.model.job import JobState
 from peloton.model.pod import AllOf, HostLabel, PodShape, PodState
 from peloton.model.resources import Resources
-from services.minicluster.hosts import HostSpec
+from services.emulation.hosts import HostSpec
 from tests.conformance.hostmgr.world import World, wait
 from tests.conformance.storage.builders import queue
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from services.minicluster.clock import Clock
+from services.emulation.clock import Clock
 
 # Turns of the event loop after which all that was under way between the cluster and us has arrived.
 QUIET_TURNS = 40

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from services.minicluster.hosts import HostSpec
+from services.emulation.hosts import HostSpec
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
 

@@ -7,8 +7,8 @@ import os
 import time
 from pathlib import Path
 
+from services.emulation.clock import Clock
 from services.minicluster.agents.sandbox_collector import Collector
-from services.minicluster.clock import Clock
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, request, sandbox
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
+from services.emulation.hosts import default_hosts
 from services.minicluster.command import minicluster, settings_of
-from services.minicluster.hosts import default_hosts
 
 ROOT = Path(__file__).resolve().parents[3]
 

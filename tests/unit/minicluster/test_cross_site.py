@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.minicluster.http.cross_site import Guard
+from services.emulation.http.cross_site import Guard
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import request
 

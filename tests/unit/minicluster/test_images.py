@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.minicluster.agents.images import ImageCache, ImageCounts
+from services.emulation.clock import Clock
+from services.emulation.images import ImageCache, ImageCounts
 from services.minicluster.agents.task_info import image_of
 from services.minicluster.api.own_pages import PREFETCH_MAX
-from services.minicluster.clock import Clock
 from services.minicluster.server import Minicluster
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import request

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from services.minicluster.agents.processes import Processes
+from services.emulation.processes import MARK, Processes
 from tests.ports import free_ports
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import (
@@ -336,7 +336,7 @@ def _sessions() -> list[int]:
 
 async def test_sweep_kills_what_a_predecessor_left(tmp_path: Path) -> None:
     """Only processes of that data directory, by the mark in their environment."""
-    environment = {**os.environ, "MINICLUSTER_DATA": str(tmp_path)}
+    environment = {**os.environ, MARK: str(tmp_path)}
     ours = subprocess.Popen(["sleep", "1000"], start_new_session=True, env=environment)
     foreign = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     (tmp_path / "process-groups").write_text(f"+ {ours.pid}\n+ {foreign.pid}\n")

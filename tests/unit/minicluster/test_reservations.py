@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from services.minicluster.hosts import HostSpec, load_hosts
+from services.emulation.hosts import HostSpec, load_hosts
+from services.emulation.yaml_rows import FileFault
 from services.minicluster.server import Minicluster
-from services.minicluster.yaml_rows import FileFault
 from tests.conformance.minicluster.recording import load
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import Scheduler, request, task_info

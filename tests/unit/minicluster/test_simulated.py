@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from services.emulation.simulation.behaviour import behaviour
 from services.minicluster.agents.task_info import text_of, variables_of
-from services.minicluster.simulation.behaviour import behaviour
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, request, scalar, task_info
 

@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.minicluster.agents.host_failures import FailingHosts
-from services.minicluster.agents.task_info import labels_of, text_of, variables_of
-from services.minicluster.hosts import HostSpec
-from services.minicluster.simulation import behaviour
-from services.minicluster.simulation.description import load_simulation
-from services.minicluster.simulation.distributions import Distribution, Exponential, Fixed, Lognormal, Uniform, unit
-from services.minicluster.simulation.outcomes import (
+from services.emulation.hosts import HostSpec
+from services.emulation.simulation import behaviour
+from services.emulation.simulation.description import load_simulation
+from services.emulation.simulation.distributions import Distribution, Exponential, Fixed, Lognormal, Uniform, unit
+from services.emulation.simulation.outcomes import (
     Failure,
     HostClass,
     HostFailures,
@@ -26,7 +24,9 @@ from services.minicluster.simulation.outcomes import (
     When,
     class_sizes,
 )
-from services.minicluster.yaml_rows import FileFault
+from services.emulation.yaml_rows import FileFault
+from services.minicluster.agents.host_failures import FailingHosts
+from services.minicluster.agents.task_info import labels_of, text_of, variables_of
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import task_info
 

@@ -1,4 +1,4 @@
-"""The hosts a minicluster emulates: what each agent reports, the defaults, and the YAML file that overrides them."""
+"""The hosts of an emulated cluster: what each of them has, the defaults, and the YAML file that overrides them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from services.minicluster.identifiers import role_fault
-from services.minicluster.yaml_rows import PORT_MAX, FileFault, Row, is_number, port_range, read_yaml
+from services.emulation.role_names import role_fault
+from services.emulation.yaml_rows import PORT_MAX, FileFault, Row, is_number, port_range, read_yaml
 
 DEFAULT_PORTS = range(31000, 32001)
 """Shared by the hosts that name none: their tasks are processes of one machine, and no two may get the same port."""
@@ -35,7 +35,7 @@ class HostSpec:
     attributes: Mapping[str, str | float] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False)
     # None: as much as the measured slack.
     revocable_cpus: float | None = None
-    # The role for which all of it is reserved, as by an agent's --default_role; empty: it is unreserved.
+    # The role of Mesos for which all of it is reserved, as by an agent's --default_role; empty: it is unreserved.
     role: str = ""
     # MOUNT disks beside `disk`, in MB: each is taken whole or not at all.
     mounts: tuple[float, ...] = ()

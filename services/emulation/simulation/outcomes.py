@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from services.minicluster.hosts import HostSpec, simulated_hosts
-from services.minicluster.simulation.distributions import ONE, Distribution, unit
+from services.emulation.hosts import HostSpec, simulated_hosts
+from services.emulation.simulation.distributions import ONE, Distribution, unit
 
 Labels = Mapping[str, str]
 

@@ -11,13 +11,6 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-NANOS_PER_SECOND = 1_000_000_000
-
-
-def in_nanoseconds(seconds: float) -> dict[str, int]:
-    """A TimeInfo or DurationInfo."""
-    return {"nanoseconds": int(seconds * NANOS_PER_SECOND)}
-
 
 class Timer:
     """A pending call; `cancel` makes the heap skip it."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from services.minicluster.hosts import HostSpec
-from services.minicluster.simulation.outcomes import Labels, Simulation
+from services.emulation.hosts import HostSpec
+from services.emulation.simulation.outcomes import Labels, Simulation
 
 TASK_VARIABLES = "SIMULATE"
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")

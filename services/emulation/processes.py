@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive the minicluster: own session each, parent-death signal, a watchdog, a sweep."""
+"""Child processes that cannot outlive their emulated cluster: own sessions, a parent-death signal, a watchdog, a sweep."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
 _CLOSE_S = 5.0
 TASK_UMASK = 0o022
-"""As on an agent, whatever the umask of minicluster is."""
+"""As on a host, whatever the umask of the emulation is."""
 # Present in every child's environment, so that a sweep never hits a foreign process with a recycled pid.
-MARK = "MINICLUSTER_DATA"
+MARK = "EMULATION_DATA"
 
-# Reads "+ <pgid>" and "- <pgid>"; at end of input, when the minicluster has died, it kills the groups that are left.
+# Reads "+ <pgid>" and "- <pgid>"; at end of input, when the emulation has died, it kills the groups that are left.
 _WATCHDOG = """
 trap '' INT TERM HUP
 groups=' '
@@ -57,11 +57,11 @@ class Command(NamedTuple):
     folder: Path
     environment: Mapping[str, str]
     user: str | None = None
-    """None: as minicluster."""
+    """None: as the emulation."""
 
 
 class Processes:
-    """Starts processes, reports their exit, and kills their groups; one per minicluster."""
+    """Starts processes, reports their exit, and kills their groups; one per emulated cluster."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data = str(data_dir)
@@ -71,7 +71,7 @@ class Processes:
         self._watchdog: subprocess.Popen[str] | None = None
         self._running: dict[int, tuple[subprocess.Popen[bytes], int, Callable[[int], None]]] = {}
         self._closing: asyncio.Event | None = None
-        # Executors read from this pipe. Nothing is written to it; when minicluster dies it closes, and they end.
+        # Idle processes read from this pipe. Nothing is written to it; when the emulation dies it closes, and they end.
         self._lifeline: tuple[int, int] | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -142,11 +142,11 @@ class Processes:
         )
         return self._watch(process, on_exit)
 
-    def spawn_executor(self, task_id: str, on_exit: Callable[[int], None]) -> int:
-        """The process that represents the executor of a task: it does nothing but exist."""
+    def spawn_idle(self, name: str, argument: str, on_exit: Callable[[int], None]) -> int:
+        """A process that does nothing but exist, and shows this name and argument."""
         assert self._lifeline is not None
         process = subprocess.Popen(
-            ["minicluster-executor", "-c", "read _", task_id],
+            [name, "-c", "read _", argument],
             executable="/bin/sh",
             env={MARK: self._data},
             stdin=self._lifeline[0],

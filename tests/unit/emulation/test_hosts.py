@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.minicluster.hosts import (
+from services.emulation.hosts import (
     DEFAULT_PORTS,
     HostSpec,
     dealt_ports,
@@ -16,7 +16,7 @@ from services.minicluster.hosts import (
     load_hosts,
     simulated_hosts,
 )
-from services.minicluster.yaml_rows import FileFault
+from services.emulation.yaml_rows import FileFault
 
 
 def test_default_hosts_are_the_three_of_the_original() -> None:

@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
-from services.minicluster.clock import Clock, Timer
-from services.minicluster.resources import Json
+from services.emulation.clock import Clock, Timer
 
 IMAGES_MAX = 100
 """On one host."""
@@ -80,7 +80,7 @@ class ImageCache:
             self._present.popitem(last=False)
             self._counts.evicted += 1
 
-    def row(self) -> Json:
+    def row(self) -> dict[str, Any]:
         """The least recently used one first."""
         return {"present": list(self._present), "downloading": list(self._downloads)}
 
@@ -112,5 +112,5 @@ class Images:
     def prefetch(self, host: str, image: str) -> str:
         return self._of(host).prefetch(image)
 
-    def page(self) -> Json:
+    def page(self) -> dict[str, Any]:
         return {"counts": asdict(self.counts), "hosts": {host: self._hosts[host].row() for host in sorted(self._hosts)}}

@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from services.minicluster.hosts import MAX_HOSTS, HostSpec, size_of
-from services.minicluster.simulation.distributions import ONE, Distribution, Exponential, Fixed, Lognormal, Uniform
-from services.minicluster.simulation.outcomes import (
+from services.emulation.hosts import MAX_HOSTS, HostSpec, size_of
+from services.emulation.simulation.distributions import ONE, Distribution, Exponential, Fixed, Lognormal, Uniform
+from services.emulation.simulation.outcomes import (
     Failure,
     HostClass,
     HostFailures,
@@ -18,7 +18,7 @@ from services.minicluster.simulation.outcomes import (
     When,
     class_sizes,
 )
-from services.minicluster.yaml_rows import PORT_MAX, FileFault, Row, is_number, port_range, read_yaml
+from services.emulation.yaml_rows import PORT_MAX, FileFault, Row, is_number, port_range, read_yaml
 
 SECONDS_MAX = 1e9
 FACTOR_MAX = 1e6

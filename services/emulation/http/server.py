@@ -13,8 +13,7 @@ from typing import Protocol, TypeAlias
 
 import httptools
 
-from services.minicluster.http.cross_site import Guard
-from services.minicluster.http.recordio import LAST_CHUNK
+from services.emulation.http.cross_site import Guard
 
 REASONS = {
     200: "OK",
@@ -38,6 +37,7 @@ BODY_BYTES_MAX = 256 * 1024 * 1024
 HEADER_NAMES_MAX = 256
 STREAM_BYTES_MAX = 512 * 1024 * 1024
 """What a subscriber may leave unread before its connection is dropped."""
+LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Request:

@@ -1,0 +1,10 @@
+"""Times as the protocol has them."""
+
+from __future__ import annotations
+
+NANOS_PER_SECOND = 1_000_000_000
+
+
+def in_nanoseconds(seconds: float) -> dict[str, int]:
+    """A TimeInfo or DurationInfo."""
+    return {"nanoseconds": int(seconds * NANOS_PER_SECOND)}
