@@ -3,6 +3,9 @@
 A version is the revision of its last migration. Migrations only expand what the release before uses, so that its
 processes go on while those of the next one take their places: ``0012_from_0009`` is the twelfth version, on which
 programs work that need any version from the ninth on.
+
+The version is recorded in the table ``schema_version``. Release 0.1 reads alembic's own ``alembic_version``, and starts
+only if it finds exactly the version that it needs: that table says so for as long as 0.1 works on the schema.
 """
 
 from __future__ import annotations
@@ -26,6 +29,10 @@ log = logging.getLogger(__name__)
 _VERSION = re.compile(r"(?P<number>\d{4})(_from_(?P<oldest>\d{4}))?")
 _UPGRADE_LOCK = 7_305_012
 """Number of the advisory lock under which PostgreSQL is upgraded; any fixed number would do."""
+_VERSION_OF_0_1 = "0009"
+_TABLE_OF_0_1 = "alembic_version"
+_TABLE = "schema_version"
+VERSION_TABLES = (_TABLE, _TABLE_OF_0_1)
 _one_at_a_time = threading.Lock()  # alembic keeps the migration that runs in variables of its modules
 
 
@@ -36,8 +43,11 @@ def upgrade(url: str) -> None:
     def work(conn: sa.Connection) -> None:
         if not db.is_sqlite:
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
-        if not _is_newer(_found(conn)):
+        found = _found(conn)
+        if not _is_newer(found):
+            _context(conn, _TABLE).stamp(_scripts(), found)
             command.upgrade(configuration(conn), "head")
+            _context(conn, _TABLE_OF_0_1).stamp(_scripts(), shown_to_0_1(newest()))
 
     try:
         with _one_at_a_time:
@@ -69,7 +79,7 @@ def check(url: str) -> None:
 
 def newest() -> str:
     """The version that this program makes."""
-    return ScriptDirectory.from_config(configuration()).get_current_head() or ""
+    return _scripts().get_current_head() or ""
 
 
 def works_on(found: str, wanted: str) -> bool:
@@ -81,7 +91,21 @@ def works_on(found: str, wanted: str) -> bool:
 
 
 def _found(conn: sa.Connection) -> str:
-    return MigrationContext.configure(conn).get_current_revision() or ""
+    return _context(conn, _TABLE if sa.inspect(conn).has_table(_TABLE) else _TABLE_OF_0_1).get_current_revision() or ""
+
+
+def shown_to_0_1(version: str) -> str:
+    """What release 0.1 finds: the version that it needs, or another one if it does not work on ``version``."""
+    return _VERSION_OF_0_1 if works_on(version, _VERSION_OF_0_1) else version
+
+
+def _context(conn: sa.Connection, table: str) -> MigrationContext:
+    """Reads and writes the version in a table of alembic's form."""
+    return MigrationContext.configure(conn, opts={"version_table": table})
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(configuration())
 
 
 def _is_newer(found: str) -> bool:
@@ -93,6 +117,7 @@ def configuration(conn: sa.Connection | None = None) -> Config:
     """For alembic's commands, without a file; ``conn`` is the open transaction they are to work in."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["version_table"] = _TABLE
     config.attributes["connection"] = conn
     return config
 
