@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive their emulated cluster: own sessions, a parent-death signal, a watchdog, a sweep."""
+"""Child processes that cannot outlive their emulation: own sessions, a parent-death signal, a watchdog, a sweep."""
 
 from __future__ import annotations
 

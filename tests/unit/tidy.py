@@ -166,20 +166,8 @@ BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 # Written in two pieces, so that this file does not break its own rule.
 MACHINE_PATH = re.compile(r"(?<![\w.})/])/(?:" + "work|" + "root" + r")/\w|/home/\w+/(?!\.)|/" + "Users/")
 TEXT_ENDINGS = {
-    ".py",
-    ".md",
-    ".toml",
-    ".yml",
-    ".yaml",
-    ".txt",
-    ".proto",
-    ".sh",
-    ".ini",
-    ".cfg",
-    ".json",
-    ".mako",
-    ".svg",
-}
+    ".py", ".md", ".toml", ".yml", ".yaml", ".txt", ".proto", ".sh", ".ini", ".cfg", ".json", ".mako", ".svg",
+}  # fmt: skip
 TEXT_NAMES = {"Makefile", "Dockerfile", ".gitignore", ".dockerignore", "run"}
 
 
