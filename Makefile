@@ -20,10 +20,10 @@ ROUGH ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check fmt proto docs bench sim clean
+.PHONY: help demo up test check fmt proto docs bench sim kubernetes clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 # The stamps record for which pins an environment was made.
 $(VENV)/run.stamp: pyproject.toml constraints.txt third_party/http-parser/pyproject.toml
@@ -58,7 +58,10 @@ check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 
 # Tests of whole clusters wait about as long as they work; the others use the cores meanwhile.
 test: $(VENV)/dev.stamp ## everything: make check, conformance, end to end, faults, simulation
-	$(call checked,-n 3 --dist loadgroup --no-loadscope-reorder tests/e2e tests/simulation tests/conformance tests/workflow tests/unit)
+	$(call checked,-n 3 --dist loadgroup --no-loadscope-reorder tests/e2e tests/simulation tests/conformance tests/kubernetes tests/workflow tests/unit)
+
+kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
+	@$(BIN)/python -m tests.kubernetes.build
 
 fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .

@@ -45,7 +45,17 @@ def _close_loop_without_connections(loop: Any) -> None:
 asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignore[method-assign]
 
 
-LONGEST_FIRST = ("services", "batch", "faults", "gangs", "pressure", "maintenance", "preemption", "clusters")
+LONGEST_FIRST = (
+    "services",
+    "batch",
+    "faults",
+    "gangs",
+    "pressure",
+    "maintenance",
+    "preemption",
+    "clusters",
+    "kubernetes",
+)
 """Groups of tests (``xdist_group``) that take minutes: they start first, and the many short tests fill the gaps."""
 
 

@@ -1,0 +1,56 @@
+"""A real Kubernetes for tests: ``from tests.kubernetes.fixtures import kubernetes`` in a conftest.
+
+Tests that use it bear ``REAL_KUBERNETES``: they run in one worker, which starts one control plane for all of them. Each
+keeps to a namespace and nodes of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.build import is_built
+from tests.kubernetes.client import Login, login_of
+from tests.kubernetes.control_plane import ControlPlane
+
+KUBECONFIG = os.environ.get("PELOTON_TEST_KUBERNETES", "")
+"""Anybody's cluster, used instead of one that the tests start."""
+REAL_KUBERNETES = pytest.mark.xdist_group("kubernetes")
+
+
+@contextmanager
+def running_control_plane(*, scheduler: bool = False) -> Iterator[ControlPlane]:
+    """One of one's own, whose parts may be killed; skips the test when the program is not built."""
+    if not is_built():
+        pytest.skip("no real Kubernetes is built: make kubernetes")
+    with (
+        tempfile.TemporaryDirectory(prefix="kubernetes-", ignore_cleanup_errors=True) as folder,
+        ControlPlane(Path(folder), scheduler=scheduler) as plane,
+    ):
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """Shared by all tests of this worker: nobody kills its parts."""
+    with running_control_plane() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def kubernetes(request: pytest.FixtureRequest) -> Path:
+    """An administrator's kubeconfig of a real Kubernetes: that of PELOTON_TEST_KUBERNETES, or of our own."""
+    if KUBECONFIG:
+        return Path(KUBECONFIG)
+    plane: ControlPlane = request.getfixturevalue("control_plane")
+    return plane.kubeconfig
+
+
+@pytest.fixture(scope="session")
+def kubernetes_login(kubernetes: Path) -> Login:
+    return login_of(kubernetes)
