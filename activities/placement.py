@@ -102,7 +102,8 @@ class PlacementActivities:
         found = [reason for batch in tried.values() for reason in batch.why]
         why = tuple(sorted([*passed_over, *found], key=lambda reason: reason.cluster))
         count = max((one.unplaced_count for one in tried.values()), default=0) or sum(len(g.pods) for g in gangs)
-        left = unplaced_in_all(gangs, tried, [reason.cluster for reason in passed_over])
+        unheard = [reason.cluster for reason in passed_over if reason.rule is not ClusterRule.ELSEWHERE]
+        left = unplaced_in_all(gangs, tried, unheard)
         return PlacementBatch(job, "", unplaced_count=count, why=why, unplaced=left)
 
     def _place_in(self, cluster: str, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:

@@ -10,14 +10,14 @@ from cli.output import Table, print_list, rows_wanted, say_more, silent_clusters
 from cli.params import StatesType, limit_option
 from cli.settings import Settings, pass_settings
 from cli.wire import v0
-from peloton.model.host import HostState
+from peloton.model.host import CLUSTER_KIND_LABEL, HostState
 
 HOST_STATE_PREFIX = "HOST_STATE_"
 TABLE = Table(
     ("Hostname", "IP", "State", "HostPool", "CPUs free", "MiB free", "GPUs free", "Slack CPUs", "CPUs used",
-     "MiB used", "Cluster"),
+     "MiB used", "Cluster", "Kind"),
     whole=("Hostname", "IP", "State", "CPUs free", "MiB free", "GPUs free"),
-    spare=("HostPool", "Slack CPUs", "CPUs used", "MiB used", "Cluster", "GPUs free", "IP"),
+    spare=("HostPool", "Slack CPUs", "CPUs used", "MiB used", "Kind", "Cluster", "GPUs free", "IP"),
     nothing="No hosts found",
 )  # fmt: skip
 HOST_STATES = StatesType(HostState, prefix=HOST_STATE_PREFIX)
@@ -58,6 +58,7 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
             info.current_pool,
             *amounts(info),
             info.cluster,
+            next((label.value for label in info.labels if label.key == CLUSTER_KIND_LABEL), ""),
         )
         for info in shown
     ]

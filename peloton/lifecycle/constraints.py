@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel
 
 Labels = Mapping[str, str | Mapping[str, int]]
@@ -19,9 +20,6 @@ PodLabels = Mapping[str, Mapping[str, int]]
 HOSTNAME_LABEL = "hostname"
 EXCLUSIVE_LABEL = "peloton/exclusive"
 """A host with this label takes only pods whose constraint mentions the label."""
-
-CLUSTER_LABEL = "peloton/cluster"
-"""Every host has this label: the name of its cluster."""
 
 COMPARE: dict[str, Callable[[int, int], bool]] = {"<": operator.lt, "=": operator.eq, ">": operator.gt}
 
@@ -90,15 +88,17 @@ def mentions(constraint: Constraint | None, key: str) -> bool:
     return any(isinstance(leaf, HostLabel) and leaf.key == key for leaf in leaves(constraint))
 
 
-def may_hold_in(constraint: Constraint | None, cluster: str) -> bool:
-    """Could a host of this cluster do, whatever its other labels and its pods are?"""
+def may_hold_in(constraint: Constraint | None, cluster: str, kind: str = "") -> bool:
+    """Could a host of this cluster do, whatever its other labels and its pods are? An empty ``kind`` is not known."""
     match constraint:
         case HostLabel(key, value, condition, count) if key == CLUSTER_LABEL:
             return COMPARE[condition](int(value == cluster), count)
+        case HostLabel(key, value, condition, count) if key == CLUSTER_KIND_LABEL and kind:
+            return COMPARE[condition](int(value == kind), count)
         case AllOf(parts):
-            return all(may_hold_in(part, cluster) for part in parts)
+            return all(may_hold_in(part, cluster, kind) for part in parts)
         case AnyOf(parts) if parts:
-            return any(may_hold_in(part, cluster) for part in parts)
+            return any(may_hold_in(part, cluster, kind) for part in parts)
     return True
 
 

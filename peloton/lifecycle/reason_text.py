@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peloton.lifecycle.constraints import CLUSTER_LABEL, EXCLUSIVE_LABEL
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL
+from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL
 from peloton.model.reason import (
     ClusterReason,
     ClusterRule,
@@ -118,7 +119,8 @@ def _cluster_text(reason: ClusterReason) -> str:
         case ClusterRule.SILENT:
             return f"{where}its host manager does not answer"
         case ClusterRule.ELSEWHERE:
-            return f"{where}no pod may go there: label {CLUSTER_LABEL}"
+            kind = f", {CLUSTER_KIND_LABEL}={reason.detail}" if reason.detail else ""
+            return f"{where}no pod may go there: label {CLUSTER_LABEL}={reason.cluster}{kind}"
         case ClusterRule.FAILED:
             return where + reason.detail
         case ClusterRule.NOT_READY:

@@ -11,6 +11,11 @@ from peloton.model.pod import Label, PodShape
 from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, PlacementReason, RefusingHosts
 from peloton.model.resources import Resources
 
+CLUSTER_LABEL = "peloton/cluster"
+"""Every host has this label: the name of its cluster."""
+CLUSTER_KIND_LABEL = "peloton/cluster-kind"
+"""Every host has this label: ``mesos``, ``kubernetes`` or ``memory``."""
+
 
 class HostState(StrEnum):
     UP = "UP"

@@ -149,7 +149,7 @@ class ClusterReason:
     rule: ClusterRule = ClusterRule.NO_HOST
     pods: tuple[NoHost, ...] = ()
     more_count: int = 0
-    detail: str = ""  # what the failed call said
+    detail: str = ""  # what the failed call said; elsewhere: the kind of the cluster
 
     def within(self, cluster: str) -> ClusterReason:
         return replace(self, cluster=cluster)

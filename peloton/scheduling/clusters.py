@@ -20,6 +20,10 @@ class ClusterView:
     name: str
     free: Resources = Resources()  # noqa: RUF009 - frozen
     is_silent: bool = False
+    kind: str = ""  # empty: not known
+
+    def may_take(self, shape: PodShape) -> bool:
+        return may_hold_in(shape.constraint, self.name, self.kind)
 
 
 def order_clusters(
@@ -33,8 +37,8 @@ def order_clusters(
     for cluster in sorted(clusters, key=lambda one: one.name):
         if cluster.is_silent:
             passed.append(ClusterReason(cluster.name, ClusterRule.SILENT))
-        elif not any(may_hold_in(shape.constraint, cluster.name) for shape, _ in wanted):
-            passed.append(ClusterReason(cluster.name, ClusterRule.ELSEWHERE))
+        elif not any(cluster.may_take(shape) for shape, _ in wanted):
+            passed.append(ClusterReason(cluster.name, ClusterRule.ELSEWHERE, detail=cluster.kind))
         else:
             tried.append(cluster)
     tried.sort(key=lambda one: (-homes.get(one.name, 0), -_room(one, wanted), one.name))
@@ -45,7 +49,7 @@ def _room(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:
     """How often all wanted pods that may go there fit into its free resources, in thousandths, whatever its hosts."""
     asked = Resources()
     for shape, count in wanted:
-        if may_hold_in(shape.constraint, cluster.name):
+        if cluster.may_take(shape):
             cpu, *rest = shape.resources * count
             asked += Resources(0 if shape.revocable else cpu, *rest)
     shares = [have * 1000 // need for have, need in zip(cluster.free, asked, strict=True) if need > 0]

@@ -98,11 +98,11 @@ class HostManagerClient:
         registered = answer.registered if answer.HasField("registered") else answer.capacity
         return Capacity(*map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered)))
 
-    def free(self) -> Resources:
-        """Room that is free there and not leased."""
+    def free(self) -> tuple[Resources, str]:
+        """Room that is free there and not leased, and the kind of the cluster."""
         with translate_rpc_errors(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(with_free=True), timeout=FREE_TIMEOUT_S)
-        return messages.resources_from_wire(answer.free)
+        return messages.resources_from_wire(answer.free), answer.kind
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Pods that no host there could take even if it were empty, and why."""

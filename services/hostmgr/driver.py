@@ -31,8 +31,10 @@ NOTHING = Resources()
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What this cluster can do beyond running pods on hosts."""
+    """What this cluster is, and what it can do beyond running pods on hosts."""
 
+    kind: str = ""
+    """Value of the label ``peloton/cluster-kind`` of its hosts."""
     shares_room: bool = False
     """Announced room is withheld from other users of the cluster until we give it back."""
     has_revocable_room: bool = False

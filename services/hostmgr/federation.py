@@ -50,6 +50,7 @@ class HostManagers:
         self._clock = clock
         self._lock = threading.Lock()
         self._free: dict[str, Resources] = {}
+        self._kinds: dict[str, str] = {}  # of clusters that have answered; it never changes
         self._free_asked_s = -FREE_AGE_MAX_S
         self._known: dict[str, Known] = {}
         self._held: dict[str, Known] = {}
@@ -61,8 +62,11 @@ class HostManagers:
         clusters = self._led()
         if len(clusters) == 1:
             return ClusterChoice(tuple(clusters))
-        free = self._free_of(clusters)
-        views = [ClusterView(name, free.get(name, Resources()), not address) for name, address in clusters.items()]
+        free, kinds = self._free_of(clusters), self._kinds
+        views = [
+            ClusterView(name, free.get(name, Resources()), not address, kinds.get(name, ""))
+            for name, address in clusters.items()
+        ]
         return order_clusters(views, wanted, homes)
 
     def acquire_hosts(
@@ -148,7 +152,7 @@ class HostManagers:
         for cluster, address in clusters.items():
             if address:
                 try:
-                    found[cluster] = self._client(cluster).free()
+                    found[cluster], self._kinds[cluster] = self._client(cluster).free()
                 except Unavailable as error:
                     log.info("what is free in cluster %s is not known: %s", cluster, error)
         with self._lock:

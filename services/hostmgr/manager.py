@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from peloton.errors import Unavailable
-from peloton.model.host import Desired, HostLease, LaunchResult, Placement
+from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, Desired, HostLease, LaunchResult, Placement
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodShape, PodStatus
 from peloton.ports import PodLifecycles
@@ -57,7 +57,8 @@ class HostManagerCore:
         self.driver = driver
         self._jobs, self._pods, self._lockdowns = storage.jobs, storage.host_pods, storage.lockdowns
         self._lifecycles = lifecycles
-        self.pool = HostPool(settings.lease_s)
+        labels = {CLUSTER_LABEL: settings.cluster, CLUSTER_KIND_LABEL: driver.capabilities.kind}
+        self.pool = HostPool(settings.lease_s, cluster_labels=labels)
         self._claims = HostnameClaims(storage.hosts, settings.cluster)
         in_flight = InFlight[PodId]()
         self._reconciler = Reconciler(partial(storage.host_pods.on_hosts, settings.cluster), in_flight)

@@ -71,6 +71,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             host_count=count,
             free=messages.resources_to_wire(self._core.pool.free()) if request.with_free else None,
             registered=messages.resources_to_wire(self._core.pool.registered_capacity()),
+            kind=self._core.driver.capabilities.kind,
         )
 
     @abort_on_error

@@ -168,7 +168,7 @@ def test_a_cluster_that_is_away_is_passed_over() -> None:
     why = placed(clusters).why
 
     told = "cluster a: a is away; cluster b: 1 pod without a host (no host offered); cluster c: no pod may go there"
-    assert f"{told}: label peloton/cluster" == placement_text(why)
+    assert f"{told}: label peloton/cluster=c" == placement_text(why)
     assert (1, why) == clusters.unplaced
     clusters.away = {"a", "b"}
     with pytest.raises(ApplicationError, match="a is away"):

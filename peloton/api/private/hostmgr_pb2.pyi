@@ -625,7 +625,10 @@ class ClusterCapacityResponse(_message.Message):
     HOST_COUNT_FIELD_NUMBER: _builtins.int
     FREE_FIELD_NUMBER: _builtins.int
     REGISTERED_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
     host_count: _builtins.int
+    kind: _builtins.str
+    """of the cluster, as in the label peloton/cluster-kind; empty: not known"""
     @_builtins.property
     def capacity(self) -> Global___Resources: ...
     @_builtins.property
@@ -646,10 +649,11 @@ class ClusterCapacityResponse(_message.Message):
         host_count: _builtins.int = ...,
         free: Global___Resources | None = ...,
         registered: Global___Resources | None = ...,
+        kind: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "registered", b"registered", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "host_count", b"host_count", "registered", b"registered", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "host_count", b"host_count", "kind", b"kind", "registered", b"registered", "revocable", b"revocable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

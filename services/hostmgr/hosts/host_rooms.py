@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import takewhile
 
 from peloton.model.ids import Hostname
@@ -12,7 +12,9 @@ from services.hostmgr.hosts.ready_hosts import ReadyHosts
 
 
 class HostRooms:
-    def __init__(self) -> None:
+    def __init__(self, cluster_labels: Mapping[str, str] | None = None) -> None:
+        """``cluster_labels``: of every host, whatever its room says."""
+        self._cluster_labels = cluster_labels or {}
         self._came_count = 0
         self._rooms: dict[str, tuple[Hostname, float]] = {}  # room -> host, since when; the oldest first
         self.hosts: dict[Hostname, HostRoom] = {}
@@ -32,7 +34,7 @@ class HostRooms:
                     self._rooms.pop(stale_id, None)
                 order = host.order if host else self._came_count
                 self._came_count += 1
-                host = HostRoom(hostname, room.host_id, dict(room.labels), order)
+                host = HostRoom(hostname, room.host_id, {**room.labels, **self._cluster_labels}, order)
                 self.hosts[hostname] = host
             host.rooms[room.room_id] = room
             host.recount()

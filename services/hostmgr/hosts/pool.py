@@ -26,6 +26,7 @@ from services.hostmgr.hosts.feasibility_cache import FeasibilityCache
 from services.hostmgr.hosts.host_chooser import HostChooser, hosts_named
 from services.hostmgr.hosts.host_listing import list_hosts
 from services.hostmgr.hosts.host_room import HostRoom, leased_host
+from services.hostmgr.hosts.host_rooms import HostRooms
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.room_holds import ComingBackOf
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
@@ -42,12 +43,15 @@ class HostPool:
         lease_s: float,
         wall_ns: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.monotonic,
+        cluster_labels: Mapping[str, str] | None = None,
     ) -> None:
+        """``cluster_labels``: name and kind of the cluster, which every host has as labels."""
         self._clock = clock
         self._lease_s = lease_s
         self._wall_ns = wall_ns
         self._lock = threading.RLock()
-        self._table = HostTable()
+        self._cluster_labels = cluster_labels or {}
+        self._table = HostTable(HostRooms(cluster_labels))
         self._chooser = HostChooser(self._table, wall_ns)
         self._are_hosts_known = False
         self._feasibility = FeasibilityCache()
@@ -77,6 +81,8 @@ class HostPool:
         """All registered hosts. ``name_taken``: hosts whose name another cluster has -> that cluster."""
         taken = {Hostname(name): cluster for name, cluster in (name_taken or {}).items()}
         ours = [host for host in hosts if host.hostname not in taken]  # outside the lock: it takes a while
+        for host in ours:
+            host.labels.update(self._cluster_labels)
         now = [host for host in ours if not host.withdrawn]
         withdrawn = {host.hostname: host for host in ours if host.withdrawn}
         with self._lock:

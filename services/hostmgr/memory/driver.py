@@ -26,7 +26,7 @@ NO_FILES = "a cluster in memory has no files, and measures nothing"
 class MemoryDriver:
     """Implements ``ClusterDriver``: one session with a ``MemoryCluster``."""
 
-    capabilities = Capabilities(has_revocable_room=True)
+    capabilities = Capabilities(kind="memory", has_revocable_room=True)
     unready = ""
     tend_in_s = 1.0
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from peloton.lifecycle.constraints import CLUSTER_LABEL, HOSTNAME_LABEL
+from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
 from services.hostmgr.driver import RegisteredHost
@@ -32,8 +32,8 @@ class Agent:
     process: str  # its name at the address
 
 
-def labels_of(hostname: str, attributes: Iterable[Json], cluster: str = "") -> dict[str, str]:
-    """Host labels: ``hostname``, the cluster, and every attribute as text (a set's items are joined by commas)."""
+def labels_of(hostname: str, attributes: Iterable[Json]) -> dict[str, str]:
+    """Host labels: ``hostname``, and every attribute as text (a set's items are joined by commas)."""
     labels = {HOSTNAME_LABEL: hostname}
     for attribute in attributes:
         name, kind = attribute["name"], attribute["type"]
@@ -43,12 +43,10 @@ def labels_of(hostname: str, attributes: Iterable[Json], cluster: str = "") -> d
             labels[name] = f"{attribute['scalar']['value']:.6f}"
         elif kind == "SET":
             labels[name] = ",".join(attribute["set"].get("item", []))
-    if cluster:
-        labels[CLUSTER_LABEL] = cluster
     return labels
 
 
-def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Agent | None:
+def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
     """An agent of a GET_AGENTS answer, with what frameworks of these roles may use; None if it is away and not
     withdrawn."""
     state, withdrawn = _withdrawn(entry)
@@ -67,7 +65,7 @@ def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Age
         address.rpartition(":")[0],
         pot.total(revocable=False),
         pot.total(revocable=True),
-        labels_of(hostname, info.get("attributes", ()), cluster),
+        labels_of(hostname, info.get("attributes", ())),
         allocated.total(revocable=True),
         state,
         withdrawn,
@@ -119,8 +117,7 @@ def entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
 class AgentReader:
     """Agents whose entry has not changed since the last look are the same objects."""
 
-    def __init__(self, cluster: str = "", role: str = ANY_ROLE) -> None:
-        self._cluster = cluster
+    def __init__(self, role: str = ANY_ROLE) -> None:
         self._roles = roles_above(role)
         self._known: dict[bytes, Agent | None] = {}
 
@@ -130,7 +127,7 @@ class AgentReader:
         for entry in entries(pieces):
             key = hashlib.blake2b(entry, digest_size=16).digest()
             is_known = key in self._known
-            known[key] = self._known[key] if is_known else agent_of(orjson.loads(entry), self._cluster, self._roles)
+            known[key] = self._known[key] if is_known else agent_of(orjson.loads(entry), self._roles)
         self._known = known
         found: dict[Hostname, Agent] = {}
         for agent in known.values():
@@ -148,13 +145,12 @@ class AgentLooks:
         period_s: float,
         ask: Ask,
         clock: Callable[[], float] = time.monotonic,
-        cluster: str = "",
         role: str = ANY_ROLE,
     ) -> None:
         self._period_s = period_s
         self._ask = ask
         self._clock = clock
-        self._reader = AgentReader(cluster, role)
+        self._reader = AgentReader(role)
         self._is_wanted = True
         self._wanted_from_s = self._due_s = clock()
 

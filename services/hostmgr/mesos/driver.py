@@ -59,11 +59,9 @@ class MesosDriver(Callbacks):
         self._settings = settings
         self._records = records
         self.operator = Operator(settings.access)
-        self._offers = OfferBook(settings.cluster, settings.role)
+        self._offers = OfferBook(settings.role)
         self._term = MasterTerm(settings.agent_reregister_timeout_s)
-        looks = AgentLooks(
-            settings.agents_period_s, self.operator.answer_of, cluster=settings.cluster, role=settings.role
-        )
+        looks = AgentLooks(settings.agents_period_s, self.operator.answer_of, role=settings.role)
         self.agents = AgentWatch(
             looks, lambda hosts: self._events.hosts_registered(hosts), self._master, self._denied, self._term
         )
@@ -75,6 +73,7 @@ class MesosDriver(Callbacks):
         self._subscription: Subscription | None = None
         self._unsaved_framework_id = ""
         self.capabilities = Capabilities(
+            kind="mesos",
             shares_room=True,
             has_revocable_room=True,
             measures_use=True,

@@ -16,8 +16,7 @@ LABELLED_MAX = 100_000
 class OfferBook:
     """The thread of events takes offers in, any thread uses them up."""
 
-    def __init__(self, cluster: str = "", role: str = ANY_ROLE) -> None:
-        self._cluster = cluster
+    def __init__(self, role: str = ANY_ROLE) -> None:
         self._reader = OfferedReader(role)
         self._offers: dict[str, Offered] = {}
         self._labels: dict[str, dict[str, str]] = {}  # by agent id
@@ -33,7 +32,7 @@ class OfferBook:
         if labels is None:
             if len(self._labels) >= LABELLED_MAX:
                 self._labels.clear()
-            labels = self._labels[agent_id] = labels_of(hostname, offer.get("attributes", ()), self._cluster)
+            labels = self._labels[agent_id] = labels_of(hostname, offer.get("attributes", ()))
         goes_ns = max(int(unavailability["start"]["nanoseconds"]), 1) if unavailability else 0
         return Room(offer_id, hostname, agent_id, offered.free, offered.revocable, offered.ports, labels, goes_ns)
 

@@ -213,8 +213,8 @@ def test_delete_says_so(run: Run, api: FakeApi) -> None:
 
 
 HOSTS = """\
-Hostname  IP        State     HostPool  CPUs free  MiB free   GPUs free  Slack CPUs  CPUs used  MiB used  Cluster
-host-1    10.0.0.1  UP        default   1.5/4      512/2048   0/2        0.25/1.5    1.23       900       west
+Hostname  IP        State     HostPool  CPUs free  MiB free   GPUs free  Slack CPUs  CPUs used  MiB used  Cluster  Kind
+host-1    10.0.0.1  UP        default   1.5/4      512/2048   0/2        0.25/1.5    1.23       900       west     mesos
 host-2    10.0.0.2  DRAINING            4/4        2048/2048  0/0        0/0
 host-3    10.0.0.3  DOWN
 """
@@ -232,6 +232,7 @@ def test_host_query(run: Run, api: FakeApi) -> None:
         capacity=host_pb2.HostAmounts(cpu=4, memory_mib=2048, gpu=2),
         free=host_pb2.HostAmounts(cpu=1.5, memory_mib=512),
         slack_cpu=1.5, slack_held_cpu=0.25, used=host_pb2.HostAmounts(cpu=1.234, memory_mib=900), cluster="west",
+        labels=[{"key": "peloton/cluster-kind", "value": "mesos"}],
     )  # fmt: skip
     response.silent_clusters.append("east")
     api.answers["hosts.QueryHosts"] = [response, host_svc_pb2.QueryHostsResponse()]

@@ -9,9 +9,19 @@ from typing import Any
 import pytest
 
 from peloton.errors import Unavailable
-from peloton.model.host import Capacity, HostLease, LaunchResult, LeasedHost, PlacedPod, Placement, Prefetched
+from peloton.model.host import (
+    CLUSTER_KIND_LABEL,
+    Capacity,
+    ClusterChoice,
+    HostLease,
+    LaunchResult,
+    LeasedHost,
+    PlacedPod,
+    Placement,
+    Prefetched,
+)
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import PodShape
+from peloton.model.pod import HostLabel, PodShape
 from peloton.model.reason import ClusterReason, ClusterRule, Infeasible
 from peloton.model.resources import Resources
 from peloton.scheduling.clusters import CAPACITY_KEPT_S
@@ -26,6 +36,7 @@ class HostManager:
 
     def __init__(self, cpu: int) -> None:
         self.cpu, self.is_away = cpu, False
+        self.kind = "mesos"
         self.asked: Counter[str] = Counter()
         self.images: Mapping[str, Sequence[str]] = {}
         self.lease_ids: list[str] = []
@@ -35,9 +46,9 @@ class HostManager:
         if self.is_away:
             raise Unavailable("away")
 
-    def free(self) -> Resources:
+    def free(self) -> tuple[Resources, str]:
         self._note("free")
-        return Resources(self.cpu * 1_000, 1_000)
+        return Resources(self.cpu * 1_000, 1_000), self.kind
 
     def capacity(self) -> Capacity:
         self._note("capacity")
@@ -114,6 +125,17 @@ def test_one_cluster_costs_no_more_calls() -> None:
 
     assert {"a": dict.fromkeys(("acquire", "launch", "kill", "prefetch"), 1)} == world.asked()
     assert ["lease1"] == world.managers["a"].lease_ids
+
+
+def test_pods_bound_to_a_kind_of_cluster_are_tried_in_no_other() -> None:
+    """Not even first: the kind comes with what is free."""
+    world = World(a=9, b=1)
+    world.managers["b"].kind = "kubernetes"
+    bound = PodShape(ONE.resources, constraint=HostLabel(CLUSTER_KIND_LABEL, "kubernetes", "=", 1))
+
+    assert ClusterChoice(
+        ("b",), (ClusterReason("a", ClusterRule.ELSEWHERE, detail="mesos"),)
+    ) == world.all.choose_clusters([(bound, 1)], {})
 
 
 def test_leases_know_their_cluster() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peloton.lifecycle.reason_text import misfit_text
-from peloton.model.host import HostLease
+from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
@@ -53,6 +53,27 @@ def shape(cpu: float = 1.0, **rest: Any) -> PodShape:
 
 def leased(pool: HostPool, wanted: PodShape, count: int, now_s: float = 0.0, job: JobId = JOB) -> list[str]:
     return [h.hostname for h in pool.acquire(job, [(wanted, count)], now_s).hosts]
+
+
+def test_every_host_has_the_labels_of_its_cluster() -> None:
+    """As a host and as room, whatever the cluster itself says under these names; a host that operators of the cluster
+    have withdrawn, too."""
+    labels = {CLUSTER_LABEL: "west", CLUSTER_KIND_LABEL: "mesos"}
+    pool = HostPool(LEASE_S, cluster_labels=labels)
+    amounts = Resources.of(4, 1_000), Resources()
+    said = {CLUSTER_LABEL: "east", "rack": "a"}
+    hosts = [RegisteredHost(f"{name}-S", Hostname(name), "", *amounts, dict(said)) for name in ("h1", "h2")]
+    hosts[1].withdrawn = "drained"
+
+    pool.set_hosts(hosts)
+    pool.add_room([Room("r1", Hostname("h1"), "h1-S", *amounts, (), said)])
+
+    expected = tuple(sorted({"rack": "a", **labels}.items()))
+    assert [expected] * 2 == [host.labels for host in pool.hosts()]
+    assert [expected] == [host.labels for host in pool.acquire(JOB, [(shape(1), 1)], 0.0).hosts]
+    assert {"east": False, "west": True} == {
+        name: not pool.judge([shape(constraint=HostLabel(CLUSTER_LABEL, name, "=", 1))]) for name in ("east", "west")
+    }
 
 
 def test_a_gang_has_a_lease_of_its_own() -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.lifecycle.constraints import CLUSTER_LABEL, may_hold_in
-from peloton.model.host import Capacity, ClusterChoice
+from peloton.lifecycle.constraints import may_hold_in
+from peloton.lifecycle.reason_text import placement_text
+from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, Capacity, ClusterChoice
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodShape
 from peloton.model.reason import ClusterReason, ClusterRule
 from peloton.model.resources import Resources
@@ -86,6 +87,28 @@ def test_constraints_are_read_as_far_as_they_name_clusters() -> None:
     ]
 
     assert [(a, b) for _, a, b in cases] == [(may_hold_in(c, "a"), may_hold_in(c, "b")) for c, *_ in cases]
+
+
+def test_constraints_name_kinds_of_clusters() -> None:
+    """Of a kind that is not known yet everything may be."""
+    on_mesos, not_there = HostLabel(CLUSTER_KIND_LABEL, "mesos", "=", 1), HostLabel(CLUSTER_KIND_LABEL, "mesos", "<", 1)
+
+    found = [[may_hold_in(c, "a", kind) for kind in ("mesos", "kubernetes", "")] for c in (on_mesos, not_there)]
+
+    assert [[True, False, True], [False, True, True]] == found
+
+
+def test_clusters_of_another_kind_are_passed_over() -> None:
+    """The reason names the kind that they are."""
+    views = [replace(view("a", 8), kind="mesos"), replace(view("b", 1), kind="kubernetes")]
+    bound = replace(SMALL, constraint=HostLabel(CLUSTER_KIND_LABEL, "kubernetes", "=", 1))
+
+    choice = order_clusters(views, [(bound, 1)], {})
+
+    assert ("b",) == choice.order
+    assert "cluster a: no pod may go there: label peloton/cluster=a, peloton/cluster-kind=mesos" == placement_text(
+        choice.passed_over
+    )
 
 
 VIEWS = st.lists(

@@ -20,8 +20,8 @@ def offer(offer_id: str, **more: Any) -> dict[str, Any]:
 
 
 def test_an_offer_is_room_on_its_host() -> None:
-    """With the labels of its agent and the name of its cluster."""
-    (room,) = OfferBook("west").take_in([offer("o1")])
+    """With the labels of its agent."""
+    (room,) = OfferBook().take_in([offer("o1")])
 
     assert ("o1", "h1", "h1-S", Resources.of(4), 0) == (
         room.room_id,
@@ -30,7 +30,7 @@ def test_an_offer_is_room_on_its_host() -> None:
         room.free,
         room.goes_ns,
     )
-    assert {"hostname": "h1", "rack": "a", "peloton/cluster": "west"} == dict(room.labels)
+    assert {"hostname": "h1", "rack": "a"} == dict(room.labels)
 
 
 @pytest.mark.parametrize(("start_ns", "goes_ns"), [(5, 5), (0, 1)])
