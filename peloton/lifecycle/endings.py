@@ -54,6 +54,7 @@ RULES: dict[Cause, Rule] = {
     Cause.HOST_DRAINED: Rule(_CLUSTER, _ALWAYS, False, False, _MAINTENANCE),
     Cause.PREEMPTED: Rule(_CLUSTER, _ALWAYS, False, False, _PREEMPTION),
     Cause.FRAMEWORK: Rule(_CLUSTER, _ALWAYS, False, False),
+    Cause.REMOVED: Rule(_CLUSTER, _POLICY, False, False),  # somebody may not want it: only jobs that allow retries
     Cause.NOT_STARTED: Rule(_CLUSTER, _ALWAYS, False, False),
     Cause.ROOM_GONE: Rule(_CLUSTER, _PLATFORM, True, False),
     Cause.INVALID: Rule(_REQUEST, _POLICY, True, False),

@@ -96,6 +96,7 @@ class Cause(StrEnum):
     HOST_DRAINED = "its host is drained"
     PREEMPTED = "its host had no room for it any more"
     FRAMEWORK = "its cluster removed the framework"
+    REMOVED = "it was removed from its cluster"  # by somebody else than us
     NOT_STARTED = "it was killed before it started"
     ROOM_GONE = "the room for it was gone when it was launched"
     INVALID = "its cluster does not take it"

@@ -1,0 +1,325 @@
+"""Configurations of pods as the JSON that an apiserver takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from google.protobuf.json_format import ParseDict
+
+from peloton.api.convert import new_job_record
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.ids import JobId, PodId
+from peloton.model.resources import Resources
+from services.hostmgr.driver import PodLaunch, PodTemplate
+from services.hostmgr.kubernetes import statuses
+from services.hostmgr.kubernetes.manifests import PodManifest
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+Json = dict[str, Any]
+JOB = JobId("00000000-0000-4000-8000-000000000001")
+SETTINGS = KubernetesSettings("in-cluster", cluster="west", default_image="plain:1")
+DOCKER: Json = {"type": "DOCKER", "docker": {"image": "app:7"}}
+MESOS: Json = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": "app:7"}}}}
+
+
+def template(task: Json, revocable: bool = False) -> PodTemplate:
+    job = job_pb2.JobConfig(name="train", owningTeam="maps", type=job_pb2.BATCH, instanceCount=4)
+    job.sla.revocable = revocable
+    return PodTemplate(new_job_record(JOB, job, 1), "/eng/ml", ParseDict(task, task_pb2.TaskConfig()))
+
+
+def manifest(task: Json, ports: tuple[int, ...] = (), revocable: bool = False) -> Json:
+    made = template(task, revocable)
+    body: Json = orjson.loads(PodManifest(made, SETTINGS).body(PodLaunch(PodId(JOB, 3, 2), made, ports), "node-1"))
+    return body
+
+
+def container(task: Json, ports: tuple[int, ...] = (), revocable: bool = False) -> Json:
+    only: Json
+    (only,) = manifest(task, ports, revocable)["spec"]["containers"]
+    return only
+
+
+def environment(task: Json, ports: tuple[int, ...] = ()) -> Json:
+    return {each["name"]: each["value"] for each in container(task, ports)["env"]}
+
+
+def test_a_pod_is_named_after_its_run() -> None:
+    """It is bound to its node, restarts nothing, gets no account and no addresses of others."""
+    made = manifest({"command": {"value": "true"}, "killGracePeriodSeconds": 7})
+
+    assert (f"{JOB}-3-2", "node-1") == (made["metadata"]["name"], made["spec"]["nodeName"])
+    spec = {key: value for key, value in made["spec"].items() if key not in ("containers", "tolerations", "nodeName")}
+    assert spec == {
+        "schedulerName": "peloton",
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 7,
+        "priorityClassName": "peloton",
+    }
+    assert {"key": "peloton.io/dedicated", "operator": "Exists"} in made["spec"]["tolerations"]
+    patience = [each.get("tolerationSeconds") for each in made["spec"]["tolerations"]]
+    assert [60, 60, None] == patience
+
+
+SH = ["/bin/sh", "-c"]
+COMMANDS: list[tuple[Json, Json, Json]] = [
+    #  container, command, what of it the pod has
+    ({}, {"value": "echo $HOME"}, {"command": [*SH, "echo $HOME"]}),
+    (DOCKER, {"value": "a b", "arguments": ["c"]}, {"command": [*SH, "a b"]}),
+    (DOCKER, {"shell": False, "value": "serve", "arguments": ["-v"]}, {"args": ["serve", "-v"]}),
+    (DOCKER, {"shell": False, "arguments": ["-v"]}, {"args": ["-v"]}),
+    (DOCKER, {"shell": False}, {}),
+    (
+        MESOS,
+        {"shell": False, "value": "/bin/app", "arguments": ["app", "-v"]},
+        {"command": ["/bin/app"], "args": ["-v"]},
+    ),
+    (MESOS, {"shell": False, "value": "/bin/app"}, {"command": ["/bin/app"]}),
+    (MESOS, {}, {}),
+    ({}, {"value": "kill $$; echo $(date) $(A)"}, {"command": [*SH, "kill $$$; echo $$(date) $$(A)"]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "command", "expected"), COMMANDS)
+def test_a_command_means_what_it_means_on_mesos(kind: Json, command: Json, expected: Json) -> None:
+    """A line for the shell, a program with its arguments, or what the image runs; the kubelet replaces nothing."""
+    made = container({"command": command} | ({"container": kind} if kind else {}))
+
+    assert expected == {key: made[key] for key in ("command", "args") if key in made}
+
+
+@pytest.mark.parametrize(("kind", "image"), [({}, "plain:1"), (DOCKER, "app:7"), (MESOS, "app:7")])
+def test_an_image(kind: Json, image: str) -> None:
+    """Of either kind of container, or that of the cluster."""
+    made = container({"command": {"value": "true"}} | ({"container": kind} if kind else {}))
+
+    assert (image, None) == (made["image"], made.get("imagePullPolicy"))
+
+
+def test_an_image_that_is_to_be_fetched_each_time() -> None:
+    """As either kind of container says it."""
+    docker = {"type": "DOCKER", "docker": {"image": "app:7", "force_pull_image": True}}
+    mesos = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "cached": False, "docker": {"name": "app:7"}}}}
+
+    assert ["Always", "Always"] == [container({"container": each})["imagePullPolicy"] for each in (docker, mesos)]
+
+
+def test_requests_are_limits() -> None:
+    """Such a pod is Guaranteed; one that asks for nothing takes the least."""
+    asked = {"cpuLimit": 1.5, "memLimitMb": 100.2, "diskLimitMb": 10, "gpuLimit": 2}
+    amounts = {"cpu": "1500m", "memory": "101Mi", "ephemeral-storage": "10Mi", "nvidia.com/gpu": "2"}
+
+    assert {"requests": amounts, "limits": amounts} == container({"resource": asked})["resources"]
+    assert {"requests": {"cpu": "10m"}} == container({})["resources"]
+
+
+def test_a_revocable_pod_requests_no_cpu() -> None:
+    """It borrows it; its memory is its own."""
+    task = {"resource": {"cpuLimit": 1.5, "memLimitMb": 100}}
+    made = manifest(task, revocable=True)
+
+    assert {"requests": {"memory": "100Mi"}, "limits": {"memory": "100Mi"}} == container(task, (), True)["resources"]
+    assert (1_500, 0) == (statuses.revocable_cpu_milli(made), statuses.occupied(made).cpu_milli)
+    assert {} == container({"resource": {"cpuLimit": 1}}, (), True)["resources"]
+
+
+@pytest.mark.parametrize("task", [{"resource": {"cpuLimit": 0.25, "memLimitMb": 64, "gpuLimit": 1}}, {}])
+def test_what_a_pod_takes_is_what_it_was_given(task: Json) -> None:
+    """What the ledger reads from a pod is what was placed."""
+    taken = statuses.occupied(manifest(task))
+
+    assert taken == (template(task).resources if task else Resources(cpu_milli=10))
+
+
+def test_ports_are_those_of_the_node() -> None:
+    """Dynamic ones as they were dealt, in the environment and by name if Kubernetes takes it."""
+    ports = [
+        {"name": "http", "envName": "PORT"},
+        {"name": "Admin_Port", "envName": "ADMIN", "value": 8080},
+        {"name": "a-name-that-is-too-long", "envName": "LONG"},
+    ]
+
+    made = container({"ports": ports}, (31_000, 31_001))
+
+    assert made["ports"] == [
+        {"containerPort": 31_000, "hostPort": 31_000, "name": "http"},
+        {"containerPort": 8080, "hostPort": 8080, "name": "admin-port"},
+        {"containerPort": 31_001, "hostPort": 31_001},
+    ]
+    numbers = environment({"ports": ports}, (31_000, 31_001))
+    assert ("31000", "8080", "31001") == (numbers["PORT"], numbers["ADMIN"], numbers["LONG"])
+    assert {31_000, 31_001, 8080} == statuses.ports(manifest({"ports": ports}, (31_000, 31_001)))
+
+
+def test_the_environment_is_that_of_mesos() -> None:
+    """Its own variables, and ours after them."""
+    variables = [{"name": "A", "value": "$(B) $C"}, {"name": "EMPTY"}]
+
+    assert environment({"command": {"value": "true", "environment": {"variables": variables}}}) == {
+        "A": "$$(B) $C",
+        "EMPTY": "",
+        "PELOTON_JOB_ID": JOB,
+        "PELOTON_INSTANCE_ID": "3",
+        "PELOTON_TASK_ID": f"{JOB}-3",
+    }
+
+
+def test_a_secret_comes_from_the_cluster() -> None:
+    """As a variable, as a file, as a folder of files, and for the registry of the image."""
+    key = {"type": "REFERENCE", "reference": {"name": "db", "key": "password"}}
+    folder = {"type": "REFERENCE", "reference": {"name": "db"}}
+    image = {
+        "type": "DOCKER",
+        "docker": {"name": "app:7", "config": {"type": "REFERENCE", "reference": {"name": "reg"}}},
+    }
+    task = {
+        "command": {"environment": {"variables": [{"name": "PASSWORD", "type": "SECRET", "secret": key}]}},
+        "container": {
+            "type": "MESOS",
+            "mesos": {"image": image},
+            "volumes": [
+                {"mode": "RO", "container_path": f"/run/{name}", "source": {"type": "SECRET", "secret": secret}}
+                for name, secret in (("password", key), ("all", folder))
+            ],
+        },
+    }
+
+    made = manifest(task)
+
+    (only,) = made["spec"]["containers"]
+    assert {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}} == only["env"][0]
+    assert [{"name": "reg"}] == made["spec"]["imagePullSecrets"]
+    assert [{"secretName": "db"}, {"secretName": "db"}] == [volume["secret"] for volume in made["spec"]["volumes"]]
+    assert only["volumeMounts"] == [
+        {"name": "volume-0", "mountPath": "/run/password", "readOnly": True, "subPath": "password"},
+        {"name": "volume-1", "mountPath": "/run/all", "readOnly": True},
+    ]
+
+
+def test_volumes() -> None:
+    """Host paths, and folders that live as long as the pod."""
+    volumes = [
+        {"mode": "RW", "container_path": "/data", "host_path": "/mnt/data"},
+        {"mode": "RO", "container_path": "/etc/x", "source": {"type": "HOST_PATH", "host_path": {"path": "/etc/x"}}},
+        {"mode": "RW", "container_path": "/tmp/s", "source": {"type": "SANDBOX_PATH", "sandbox_path": {"path": "s"}}},
+    ]
+
+    made = manifest({"container": {**MESOS, "volumes": volumes}})
+
+    sources = [{key: value for key, value in each.items() if key != "name"} for each in made["spec"]["volumes"]]
+    assert [{"hostPath": {"path": "/mnt/data"}}, {"hostPath": {"path": "/etc/x"}}, {"emptyDir": {}}] == sources
+    mounts = made["spec"]["containers"][0]["volumeMounts"]
+    assert [("/data", None), ("/etc/x", True), ("/tmp/s", None)] == [
+        (m["mountPath"], m.get("readOnly")) for m in mounts
+    ]
+
+
+def test_a_health_check_decides_life_and_readiness() -> None:
+    """With all its numbers; those that it leaves out are Mesos's."""
+    check = {"initialIntervalSecs": 1, "intervalSecs": 2, "timeoutSecs": 3, "maxConsecutiveFailures": 4}
+    made = container({"healthCheck": {**check, "type": "COMMAND", "commandCheck": {"command": "test -e ok"}}})
+    http = container({"healthCheck": {"type": "HTTP", "httpCheck": {"scheme": "https", "port": 8080, "path": "/up"}}})
+
+    assert made["livenessProbe"] == {
+        "initialDelaySeconds": 1,
+        "periodSeconds": 2,
+        "timeoutSeconds": 3,
+        "failureThreshold": 4,
+        "exec": {"command": [*SH, "test -e ok"]},
+    }
+    assert made["livenessProbe"] == made["readinessProbe"]
+    assert http["readinessProbe"] == {
+        "initialDelaySeconds": 15,
+        "periodSeconds": 10,
+        "timeoutSeconds": 20,
+        "failureThreshold": 3,
+        "httpGet": {"port": 8080, "path": "/up", "scheme": "HTTPS"},
+    }
+
+
+def test_labels() -> None:
+    """What cannot be a label of Kubernetes is an annotation; nobody takes one of ours."""
+    given = {
+        "tier": "gold",
+        "path": "/a/b",
+        "peloton.io/run": "9",
+        "peloton.job_id": "9",
+        "bad key": "x",
+        "kind": "y" * 70,
+    }
+    metadata = manifest({"labels": [{"key": key, "value": value} for key, value in given.items()]})["metadata"]
+
+    assert metadata["labels"] == {
+        "peloton.io/cluster": "west",
+        "peloton.io/job": JOB,
+        "peloton.io/instance": "3",
+        "peloton.io/run": "2",
+        "peloton.io/job-name": "train",
+        "peloton.io/owner": "maps",
+        "peloton.io/job-type": "BATCH",
+        "tier": "gold",
+    }
+    assert metadata["annotations"] == {
+        "peloton.io/pool": "/eng/ml",
+        "path": "/a/b",
+        "peloton.io/label.bad-key": "bad key=x",
+        "kind": "y" * 70,
+    }
+
+
+MESOS_ONLY: dict[str, Json] = {
+    "an executor of its own": {"executor": {"executor_id": {"value": "x"}}},
+    "URIs to fetch": {"command": {"uris": [{"value": "http://a/b"}]}},
+    "parameters of Docker": {
+        "container": {"type": "DOCKER", "docker": {"image": "a", "parameters": [{"key": "a", "value": "b"}]}}
+    },
+    "a user by name": {"command": {"user": "alice"}},
+    "a part of a GPU": {"resource": {"gpuLimit": 0.5}},
+    "a volume at work, in the sandbox": {
+        "container": {**MESOS, "volumes": [{"mode": "RW", "container_path": "work", "host_path": "/a"}]}
+    },
+    "a volume at /work of a host path in the sandbox": {
+        "container": {**MESOS, "volumes": [{"mode": "RW", "container_path": "/work", "host_path": "a"}]}
+    },
+    "a network by name, or none at all": {"container": {**MESOS, "network_infos": [{"name": "blue"}]}},
+}
+
+
+@pytest.mark.parametrize("what", MESOS_ONLY)
+def test_what_only_mesos_can_do_is_refused_by_name(what: str) -> None:
+    """Nothing of a configuration is left out in silence."""
+    with pytest.raises(InvalidArgument) as refusal:
+        manifest(MESOS_ONLY[what])
+
+    assert f"the pod asks for what Kubernetes does not have: {what}" == refusal.value.message
+
+
+@pytest.mark.parametrize(("user", "number"), [("root", 0), ("1000", 1000)])
+def test_a_user_is_a_number(user: str, number: int) -> None:
+    """Or root."""
+    assert {"runAsUser": number} == container({"command": {"user": user}})["securityContext"]
+
+
+def test_pods_of_one_template_differ_in_their_own_words_only() -> None:
+    """What is rendered once does not keep what belongs to one pod."""
+    made = template({"ports": [{"name": "http", "envName": "PORT"}]})
+    rendered = PodManifest(made, SETTINGS)
+
+    one, other = (
+        rendered.body(PodLaunch(PodId(JOB, number, 1), made, (31_000 + number,)), f"node-{number}") for number in (1, 2)
+    )
+
+    assert orjson.loads(other) == orjson.loads(
+        one.replace(f"{JOB}-1-1".encode(), f"{JOB}-2-1".encode())
+        .replace(f"{JOB}-1".encode(), f"{JOB}-2".encode())
+        .replace(b"31001", b"31002")
+        .replace(b"node-1", b"node-2")
+        .replace(b'"peloton.io/instance":"1"', b'"peloton.io/instance":"2"')
+        .replace(b'"PELOTON_INSTANCE_ID","value":"1"', b'"PELOTON_INSTANCE_ID","value":"2"')
+    )

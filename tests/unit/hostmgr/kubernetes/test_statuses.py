@@ -1,0 +1,265 @@
+"""Pods of Kubernetes in our words, by the recordings of a real control plane and kubelet."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from peloton.lifecycle.endings import RULES, Again
+from peloton.lifecycle.pod import parse_termination
+from peloton.model.pod import Cause, PodState, PodStatus
+from peloton.model.resources import Resources
+from services.hostmgr.kubernetes import statuses
+from tests.unit.hostmgr.kubernetes.pods import NAME, Json, last, recorded
+
+LAUNCHED, RUNNING, STARTING = PodState.LAUNCHED, PodState.RUNNING, PodState.STARTING
+SUCCEEDED, FAILED, KILLED, LOST = PodState.SUCCEEDED, PodState.FAILED, PodState.KILLED, PodState.LOST
+
+
+def status_of(pod: Json, deleted: bool = False, kill_asked: bool = False) -> PodStatus:
+    status = statuses.report_of(pod, deleted, kill_asked, "node-uid").status
+    assert status is not None
+    return status
+
+
+ENDS: dict[str, tuple[PodState, Cause, int, str]] = {
+    #           state, cause, exit code, part of reason and message
+    "ok": (SUCCEEDED, Cause.PROGRAM, 0, ""),
+    "cni": (SUCCEEDED, Cause.PROGRAM, 0, ""),
+    "signal": (SUCCEEDED, Cause.PROGRAM, 0, ""),
+    "fail": (FAILED, Cause.PROGRAM, 3, "Error: Command exited with status 3"),
+    "oom": (FAILED, Cause.MEMORY, 137, "OOMKilled: Command exited with status 137 (OOMKilled)"),
+    "nocmd": (FAILED, Cause.CONTAINER, 128, "/no/such/file"),
+    "two": (FAILED, Cause.PROGRAM, 4, "in container side"),
+    "deadline": (FAILED, Cause.TIME, 0, "DeadlineExceeded: Pod was active on the node longer"),
+    "outofcpu": (LOST, Cause.ROOM_GONE, 0, "OutOfcpu: Pod was rejected: Node didn't have enough resource: cpu"),
+    "selector": (LOST, Cause.ROOM_GONE, 0, "NodeAffinity"),
+    "evict": (KILLED, Cause.HOST_DRAINED, 0, "EvictionByEvictionAPI"),
+    "evict-forced": (LOST, Cause.HOST_DRAINED, 0, "EvictionByEvictionAPI"),
+    "node-deleted": (LOST, Cause.HOST_GONE, 0, "DeletionByPodGC"),
+    "node-lost-forced": (LOST, Cause.HOST_LOST, 0, "DeletionByTaintManager"),
+    "force": (LOST, Cause.REMOVED, 0, "without its end being known"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_end_has_its_cause(name: str) -> None:
+    """State, cause, exit code and words of the last event that the recording has of the pod."""
+    kind, pod = recorded(name)[-1]
+
+    status = status_of(pod, deleted=kind == "DELETED")
+
+    exit_code = parse_termination(status.message).exit_code
+    assert ENDS[name][:3] == (status.state, status.cause, exit_code)
+    assert ENDS[name][3] in f"{status.reason}: {status.message}"
+    assert (NAME, pod["spec"]["nodeName"], "node-uid") == (str(status.pod_id), status.host, status.agent_id)
+
+
+@pytest.mark.parametrize("name", ["ok", "fail", "oom", "two", "deadline", "cni"])
+def test_a_life_goes_forward(name: str) -> None:
+    """From the launch over running to one end, as the events come."""
+    states = [statuses.report_of(pod, kind == "DELETED", False).state_text for kind, pod in recorded(name)]
+
+    assert [LAUNCHED, RUNNING, ENDS[name][0]] == list(dict.fromkeys(states))
+
+
+def test_a_pod_that_only_waits_has_nothing_to_store() -> None:
+    """Nor has one whose name is none of ours."""
+    waiting = recorded("ok")[2][1]
+    strange = last("ok") | {"metadata": {"name": "web-0"}}
+
+    assert (None, None) == (
+        statuses.report_of(waiting, False, False).status,
+        statuses.report_of(strange, False, False).status,
+    )
+
+
+@pytest.mark.parametrize("name", ["term-handled", "term-ignored", "force", "evict"])
+def test_what_we_kill_is_killed(name: str) -> None:
+    """However it ended, and also when its last state is all that is seen."""
+    events = [(kind, pod) for kind, pod in recorded(name) if statuses.is_over(pod) or kind == "DELETED"]
+
+    assert {KILLED} == {status_of(pod, kind == "DELETED", kill_asked=True).state for kind, pod in events}
+
+
+@pytest.mark.parametrize("name", ["term-handled", "term-ignored"])
+def test_what_others_kill_was_removed(name: str) -> None:
+    """It does not count as done, even if it answered the signal with 0; nobody pays for it."""
+    ended = [status_of(pod, kind == "DELETED") for kind, pod in recorded(name) if statuses.is_over(pod)]
+
+    assert {(KILLED, Cause.REMOVED)} == {(status.state, status.cause) for status in ended}
+    assert not RULES[Cause.REMOVED].counts
+
+
+def test_what_ended_before_it_was_deleted_ended_by_itself() -> None:
+    """A kill that comes too late changes nothing; in the same second it may have come in time."""
+    pod = last("ok")
+    pod["metadata"] |= {"deletionTimestamp": "2026-11-22T03:32:22Z", "deletionGracePeriodSeconds": 30}
+    assert SUCCEEDED is status_of(pod, kill_asked=True).state
+
+    pod["metadata"]["deletionTimestamp"] = "2026-11-22T03:32:21Z"
+    assert KILLED is status_of(pod, kill_asked=True).state
+
+
+def test_a_pod_that_never_began_may_begin_again() -> None:
+    """Whoever deleted it: it is free."""
+    status = status_of(last("noimage"), deleted=True)
+
+    assert (LOST, Cause.NOT_STARTED) == (status.state, status.cause)
+    assert Again.ALWAYS is RULES[status.cause].again
+
+
+def test_an_init_container_that_failed_is_named() -> None:
+    """Its exit code is that of the pod; what has run of it makes the pod more than launched."""
+    pod = last("initfail")
+    ended = {
+        "exitCode": 5,
+        "reason": "Error",
+        "startedAt": "2026-11-22T03:32:56Z",
+        "finishedAt": "2026-11-22T03:32:56Z",
+    }
+    pod["status"]["initContainerStatuses"] = [{"name": "setup", "state": {"terminated": ended}}]
+
+    assert (FAILED, "Command exited with status 5 in container setup") == (
+        status_of(pod).state,
+        status_of(pod).message,
+    )
+    pod["status"]["phase"] = "Pending"
+    assert STARTING is status_of(pod).state
+
+
+def test_a_signal_is_named() -> None:
+    """Exit codes above 128 are those of signals."""
+    pod = last("fail")
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 139
+
+    ended = parse_termination(status_of(pod).message)
+
+    assert (139, "Segmentation fault") == (ended.exit_code, ended.signal)
+
+
+EVICTED = {
+    "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi.": Cause.PREEMPTED,
+    "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi.": Cause.DISK,
+    'Container main exceeded its local ephemeral storage limit "10Mi".': Cause.DISK,
+    'Usage of EmptyDir volume "scratch" exceeds the limit "10Mi".': Cause.DISK,
+}
+
+
+@pytest.mark.parametrize("message", EVICTED)
+def test_pressure_on_a_node_is_not_the_fault_of_the_pod(message: str) -> None:
+    """Unless it is what the pod itself wrote."""
+    pod = last("fail")
+    pod["status"] |= {"reason": "Evicted", "message": message}
+
+    assert (FAILED, EVICTED[message], message) == (
+        status_of(pod).state,
+        status_of(pod).cause,
+        status_of(pod).message,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "cause"),
+    [
+        ("OutOfnvidia.com/gpu", LOST, Cause.ROOM_GONE),
+        ("UnexpectedAdmissionError", LOST, Cause.ROOM_GONE),
+        ("Terminated", FAILED, Cause.HOST_DRAINED),
+        ("Preempting", FAILED, Cause.PREEMPTED),
+        ("SomethingOfALaterRelease", FAILED, Cause.PROGRAM),
+    ],
+)
+def test_reasons_of_pods(reason: str, state: PodState, cause: Cause) -> None:
+    """What the node refused is lost; what it sent away has failed, at nobody's cost."""
+    pod = last("outofcpu")
+    pod["status"]["reason"] = reason
+
+    assert (state, cause) == (status_of(pod).state, status_of(pod).cause)
+
+
+@pytest.mark.parametrize(
+    ("reason", "waited_s", "is_over"),
+    [
+        ("ErrImageNeverPull", 0, True),
+        ("InvalidImageName", 0, True),
+        ("ImagePullBackOff", 899, False),
+        ("ImagePullBackOff", 900, True),
+        ("CreateContainerConfigError", 59, False),
+        ("CreateContainerConfigError", 60, True),
+        ("ContainerCreating", 100_000, False),  # a large image is on its way
+    ],
+)
+def test_each_wait_has_its_patience(reason: str, waited_s: float, is_over: bool) -> None:
+    """From the time when the node took the pod; then it has failed for its container's sake."""
+    pod = recorded("noimage")[3][1]
+    pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] = reason
+    began_s = statuses._seconds("2026-11-22T03:32:11Z")
+
+    report = statuses.stuck(pod, began_s + waited_s, image_timeout_s=900.0)
+
+    assert is_over == (report is not None)
+    if report is not None:
+        assert report.status is not None
+        assert (FAILED, Cause.CONTAINER, reason) == (report.status.state, report.status.cause, report.status.reason)
+        assert "container main cannot be started: " + reason in report.status.message
+
+
+def probed(ready: str, since: str) -> Json:
+    pod = deepcopy(recorded("ok")[3][1])
+    pod["spec"]["containers"][0]["readinessProbe"] = {}
+    condition = next(each for each in pod["status"]["conditions"] if each["type"] == "Ready")
+    condition |= {"status": ready, "lastTransitionTime": since}
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "healthy"),
+    [
+        (recorded("ok")[3][1], None),
+        (probed("True", "2026-11-22T03:31:50Z"), True),
+        (probed("False", "2026-11-22T03:31:50Z"), None),
+        (probed("False", "2026-11-22T03:31:58Z"), False),
+    ],
+    ids=["without a check", "ready", "not ready yet", "not ready any more"],
+)
+def test_health_is_readiness(pod: Json, healthy: bool | None) -> None:
+    """Of pods with a check; before its first success nothing is known."""
+    assert (RUNNING, healthy) == (status_of(pod).state, status_of(pod).healthy)
+
+
+def test_news_of_health_has_a_token_of_its_own() -> None:
+    """Each is acknowledged, and what repeats is the same."""
+    pods = [probed("True", "2026-11-22T03:31:50Z"), probed("False", "2026-11-22T03:31:58Z")]
+
+    first, second = (statuses.report_of(pod, False, False).token for pod in pods)
+
+    assert first != second
+    assert first == statuses.report_of(pods[0], False, False).token
+
+
+def resources(**amounts: Any) -> Json:
+    return {"resources": {"requests": {key.replace("_", "-"): value for key, value in amounts.items()}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "taken"),
+    [
+        ({"containers": [{}]}, Resources()),
+        ({"containers": [resources(cpu="500m", memory="1Gi"), resources(cpu=1)]}, Resources(1_500, 1_024)),
+        ({"containers": [resources(cpu=1)], "initContainers": [resources(cpu=3), resources(cpu=2)]}, Resources(3_000)),
+        (
+            {"containers": [resources(cpu=1)], "initContainers": [resources(cpu=1) | {"restartPolicy": "Always"}]},
+            Resources(2_000),
+        ),
+        ({"containers": [{"resources": {"limits": {"memory": "100M"}}}]}, Resources(0, 96)),
+        ({"containers": [resources(cpu=1)], "overhead": {"cpu": "250m"}}, Resources(1_250)),
+        ({"containers": [resources(cpu=1)], "resources": {"requests": {"cpu": 3}}}, Resources(3_000)),
+        ({"containers": [resources(ephemeral_storage="1Gi")]}, Resources(0, 0, 1_024)),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}, Resources(0, 0, 0, 2_000)),
+    ],
+)
+def test_what_a_pod_takes(spec: Json, taken: Resources) -> None:
+    """Its containers together or its greatest init container, amounts rounded up."""
+    assert taken == statuses.occupied({"spec": spec})
