@@ -1,0 +1,366 @@
+"""Requests to an apiserver and its answers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.hostmgr.kubernetes import connection, wire
+from services.hostmgr.kubernetes.connection import AnswerReader, lines_of
+from services.hostmgr.kubernetes.kubeconfig import UserEntry
+from services.hostmgr.kubernetes.wire import Answer, ApiServer, Refused, Request, pause_before_repeat_s
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
+from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
+
+PODS = "/api/v1/namespaces/peloton/pods"
+POD = Request("POST", PODS, b'{"kind":"Pod"}')
+
+
+def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
+    """Into pieces, none of them empty."""
+    ends = sorted({place % len(data) for place in places} - {0}) if data else []
+    return [data[begin:end] for begin, end in zip([0, *ends], [*ends, len(data)], strict=True) if begin < end]
+
+
+# Requests and answers.
+
+
+def test_a_request_is_what_an_apiserver_reads() -> None:
+    """Method, path, body and its type, and the credentials; nothing else that costs bytes."""
+    seen: list[Asked] = []
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        seen.append(asked)
+        yield answer(201, {"kind": "Pod", "metadata": {"name": "p"}})
+
+    with scripted(serve) as server, api_of(server, UserEntry(token="t-1")) as api:
+        created, address = api.ask(POD), server.address
+
+    headers = {
+        "host": address,
+        "authorization": "Bearer t-1",
+        "accept": "application/json",
+        "user-agent": "peloton",
+        "content-type": "application/json",
+        "content-length": "14",
+    }
+    assert [Asked("POST", PODS, headers, b'{"kind":"Pod"}')] == seen
+    assert (201, True, {"kind": "Pod", "metadata": {"name": "p"}}) == (created.status, created.is_ok, created.json())
+
+
+def test_a_status_says_why() -> None:
+    """Reason and message of a Status; of any other body only what it says to people."""
+    refused = Answer(409, b'{"kind":"Status","reason":"AlreadyExists","message":"pods \\"p\\" already exists"}')
+
+    assert ("AlreadyExists", 'HTTP 409: pods "p" already exists') == (refused.reason, refused.message)
+    put_off = Answer(429, b"Too many requests\n")
+    assert ("", "HTTP 429: Too many requests") == (put_off.reason, put_off.message)
+    assert ("", "HTTP 500") == (Answer(500).reason, Answer(500).message)
+
+
+def test_answers_come_in_the_order_of_requests() -> None:
+    """Whatever connection carries them, and however many there are."""
+    requests = [Request("GET", f"/{number}") for number in range(300)]
+
+    with scripted(lambda asked: [answer(200, asked.path.encode())]) as server, api_of(server) as api:
+        answers = api.ask_all(requests)
+        connections = server.connections
+        again = api.ask_all(requests)
+
+    assert [request.path.encode() for request in requests] == [a.body for a in answers if isinstance(a, Answer)]
+    assert answers == again
+    assert (True, connections) == (1 <= connections <= wire.CONNECTIONS_MAX, server.connections)
+
+
+def test_bodies_larger_than_any_buffer_pass_both_ways() -> None:
+    """Eight MB there and back on each of several connections."""
+    body = bytes(range(256)) * (1 << 15)
+    requests = [Request("POST", "/echo", body)] * 3
+
+    with scripted(lambda asked: [answer(200, asked.body)]) as server, api_of(server) as api:
+        answers = api.ask_all(requests)
+
+    assert [True] * 3 == [isinstance(a, Answer) and a.body == body for a in answers]
+
+
+@given(
+    bodies=st.lists(st.lists(st.binary(min_size=1, max_size=40), max_size=4), min_size=1, max_size=3),
+    places=st.lists(st.integers(0, 2000), max_size=12),
+)
+def test_answers_may_be_cut_anywhere(bodies: list[list[bytes]], places: list[int]) -> None:
+    """Chunks of HTTP and pieces of TCP have nothing to do with each other."""
+    data = b"".join(chunked() + b"".join(map(chunk, body)) + chunk(b"") for body in bodies)
+    reader = AnswerReader()
+    found = []
+    for piece in cut(data, places):
+        for byte in range(len(piece)):  # one answer is taken before the next one begins
+            reader.feed(piece[byte : byte + 1])
+            if reader.is_complete:
+                found.append((reader.status, b"".join(reader.take())))
+                reader.on_message_begin()
+
+    assert [(200, b"".join(body)) for body in bodies] == found
+
+
+@given(
+    st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=8), st.lists(st.integers(0))
+)
+def test_lines_may_be_cut_anywhere(lines: list[bytes], places: list[int]) -> None:
+    """Every line comes once and whole; a last one without its end does not come."""
+    text = b"".join(line + b"\n" for line in lines)
+
+    assert lines == list(lines_of(cut(text, places)))
+    assert lines == list(lines_of([*cut(text, places), b"no end"]))
+
+
+def test_an_answer_may_end_with_its_connection() -> None:
+    """One without a length, as old proxies send it; the connection is not used again."""
+    without_length = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall"
+
+    with scripted(lambda asked: [without_length, b""]) as server, api_of(server) as api:
+        assert [b"all", b"all"] == [api.ask(Request("GET", "/")).body for _ in range(2)]
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/\u00fc"])
+def test_a_path_must_be_escaped(path: str) -> None:
+    """Else it would end the line of the request."""
+    with scripted(lambda asked: [answer(200)]) as server, api_of(server) as api, pytest.raises(ValueError, match="esc"):
+        api.ask(Request("GET", path))
+
+
+# What goes wrong.
+
+
+def test_a_request_that_is_put_off_is_repeated() -> None:
+    """Priority and fairness answer 429 with plain text and a time."""
+    tries: list[str] = []
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        tries.append(asked.path)
+        if tries.count(asked.path) < 3:
+            yield answer(429, b"Too many requests, please try again later.\n", "Retry-After: 0")
+        else:
+            yield answer(201)
+
+    with scripted(serve) as server, api_of(server) as api:
+        answers = api.ask_all([Request("POST", "/a"), Request("POST", "/b")])
+
+    assert [201, 201] == [a.status for a in answers if isinstance(a, Answer)]
+    assert {"/a": 3, "/b": 3} == {path: tries.count(path) for path in tries}
+
+
+def test_what_is_repeated_and_when() -> None:
+    """After the time that the apiserver states or a growing one, within bounds; never a decision that it made."""
+    budget = Answer(429, b'{"kind":"Status","details":{"causes":[{"reason":"DisruptionBudget"}]}}', 1)
+
+    assert 1.0 == pause_before_repeat_s(Answer(429, retry_after_s=1), 1)
+    assert [0.1, 0.2, 0.4, 0.8, 1.6, None] == [pause_before_repeat_s(Answer(503), n) for n in range(1, 7)]
+    assert wire.BACKOFF_MAX_S == pause_before_repeat_s(Answer(429, retry_after_s=3600), 1)
+    assert [None] * 5 == [pause_before_repeat_s(a, 1) for a in (budget, *map(Answer, (200, 404, 409, 422)))]
+
+
+def test_a_create_whose_connection_broke_is_sent_again() -> None:
+    """Its name makes that safe: the second answer says that it exists."""
+    created: list[bytes] = []
+
+    def lose(asked: Asked) -> Iterator[bytes]:
+        created.append(asked.body)
+        if len(created) == 1:
+            yield b""
+        yield answer(409, status(409, "AlreadyExists"))
+
+    with scripted(lose) as server, api_of(server) as api:
+        assert api.ask(POD).reason == "AlreadyExists"
+    assert [POD.body] * 2 == created
+
+
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 201 Created\r\nContent-Length: 9\r\n\r\n{"])
+def test_a_request_that_must_not_be_repeated_fails(begun: bytes) -> None:
+    """When its connection breaks, before or within the answer, it is not known whether it was done."""
+    asked: list[Asked] = []
+
+    def serve(one: Asked) -> Iterator[bytes]:
+        asked.append(one)
+        if begun:
+            yield begun
+        yield b""
+
+    event = Request("POST", "/api/v1/namespaces/peloton/events", b"{}", may_repeat=False)
+    with scripted(serve) as server, api_of(server) as api, pytest.raises(OSError, match="closed the connection"):
+        api.ask(event)
+    assert len(asked) == 1
+
+
+def test_a_connection_that_was_closed_while_idle_is_not_used() -> None:
+    """Not even for a request that must not be repeated."""
+    closed = threading.Event()
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        yield answer(200)
+        yield b""
+
+    with scripted(serve) as server, api_of(server) as api:
+        assert api.ask(Request("GET", "/")).is_ok
+        held = api.take()
+        while held is not None and held.is_quiet:
+            closed.wait(0.001)
+        if held is not None:
+            api.give_back(held)
+        assert api.ask(Request("POST", "/", may_repeat=False)).is_ok
+        assert server.connections == 2
+
+
+def test_without_an_apiserver_every_request_fails() -> None:
+    """At once."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = closed.getsockname()
+    with scripted(lambda asked: [answer(200)]) as server, api_of(server) as api:
+        api.access.host, api.access.port = address
+        assert [True] * 3 == [isinstance(a, ConnectionRefusedError) for a in api.ask_all([POD] * 3)]
+        with pytest.raises(ConnectionRefusedError):
+            api.stream("/")
+
+
+def test_an_answer_that_does_not_come_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its request alone."""
+    monkeypatch.setattr(wire, "LOOK_S", 0.01)
+    over = threading.Event()
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        if asked.path == "/never":
+            over.wait(PATIENCE_S)
+        yield answer(200)
+
+    with scripted(serve) as server, api_of(server) as api:
+        never, other = api.ask_all([Request("GET", "/never"), Request("GET", "/")], timeout_s=0.2)
+        over.set()
+
+    assert isinstance(never, TimeoutError)
+    assert Answer(200) == other
+
+
+def test_a_token_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    """Once the apiserver refuses the old one; a refusal of the new one stands."""
+    file = tmp_path / "token"
+    file.write_text("old")
+    good = ["Bearer old"]
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        yield answer(200 if asked.headers["authorization"] in good else 401, b"", "X: y")
+
+    with scripted(serve) as server, api_of(server, UserEntry(token_file=str(file))) as api:
+        assert api.ask(Request("GET", "/")).is_ok
+        file.write_text("new\n")
+        good[:] = ["Bearer new"]
+        assert [200] * 4 == [a.status for a in api.ask_all([Request("GET", "/")] * 4) if isinstance(a, Answer)]
+        good.clear()
+        assert api.ask(Request("GET", "/")).status == 401
+        with pytest.raises(Refused):
+            api.stream("/")
+
+
+def test_close_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that waits for its answer fails, and a stream ends."""
+    monkeypatch.setattr(wire, "LOOK_S", 0.01)
+    over, waits = threading.Event(), threading.Event()
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        if asked.path == "/stream":
+            yield chunked() + chunk(b"line\n")
+        else:
+            waits.set()
+        over.wait(PATIENCE_S)
+
+    failures: list[OSError] = []
+
+    def ask(api: ApiServer) -> None:
+        try:
+            api.ask(Request("GET", "/never"))
+        except OSError as error:
+            failures.append(error)
+
+    with scripted(serve) as server, api_of(server) as api, api.stream("/stream", silence_s=None) as stream:
+        lines = iter(stream)
+        assert next(lines) == b"line"
+        thread = threading.Thread(target=ask, args=(api,))
+        thread.start()
+        assert waits.wait(PATIENCE_S)
+        api.close()
+        thread.join()
+        assert list(lines) == []
+        over.set()
+    assert ["the connection to the apiserver was closed here"] == [str(error) for error in failures]
+
+
+# Streams.
+
+
+def test_a_stream_gives_lines_as_they_come() -> None:
+    """Each at once, also one that is longer than what is read at a time."""
+    long = b"x" * (3 * connection.READ_BYTES)
+    go_on = threading.Event()
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        yield chunked() + chunk(b"one\ntw")
+        assert go_on.wait(PATIENCE_S)
+        yield chunk(b"o\n") + chunk(long)
+        yield chunk(b"\n") + chunk(b"")
+
+    with scripted(serve) as server, api_of(server) as api, api.stream("/") as stream:
+        lines = iter(stream)
+        assert next(lines) == b"one"
+        go_on.set()
+        assert [b"two", long] == list(lines)
+
+
+def test_a_stream_that_breaks_off_is_an_error() -> None:
+    """A stream that the apiserver ends is none."""
+    with (
+        scripted(lambda asked: [chunked() + chunk(b"a\n"), b""]) as server,
+        api_of(server) as api,
+        api.stream("/") as stream,
+        pytest.raises(ConnectionError, match="within its answer"),
+    ):
+        list(stream)
+
+
+def test_a_stream_that_is_refused_says_why() -> None:
+    """With the whole answer."""
+    expired = status(410, "Expired", "too old resource version: 1 (5908)")
+
+    with (
+        scripted(lambda asked: [answer(410, expired)]) as server,
+        api_of(server) as api,
+        pytest.raises(Refused, match="too old resource version") as refused,
+    ):
+        api.stream("/")
+    assert (410, "Expired") == (refused.value.answer.status, refused.value.answer.reason)
+
+
+def test_a_line_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no line of JSON does not fill the memory."""
+    monkeypatch.setattr(connection, "LINE_BYTES_MAX", 10)
+
+    with pytest.raises(ConnectionError, match="more than 10 bytes"):
+        list(lines_of([b"\n123456", b"78901"]))
+
+
+def test_a_silent_stream_is_given_up() -> None:
+    """An apiserver sends bookmarks: without anything the connection is dead."""
+    over = threading.Event()
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        yield chunked()
+        over.wait(PATIENCE_S)
+
+    with scripted(serve) as server, api_of(server) as api, api.stream("/", silence_s=0.05) as stream:
+        with pytest.raises(TimeoutError):
+            list(stream)
+        over.set()
