@@ -106,6 +106,7 @@ MAY: dict[str, May] = {
     # What emulated clusters of any kind share: it knows none of them.
     "services.emulation": May((), ("yaml",)),
     "services.emulation.http": May((), ("httptools",)),
+    "services.emulated_kubernetes": May(("services.emulation",), ("click", "orjson", "yaml")),
     "services.minicluster": May(("services.emulation",), ("click", "orjson")),
     "services.minicluster.http": May(("services.emulation.http",), ("orjson",)),
     "services.minicluster.master": May((*_MINICLUSTER, "services.emulation"), ("orjson",)),

@@ -1,0 +1,56 @@
+"""Who may create what: namespaces that are there, priority classes that exist."""
+
+from __future__ import annotations
+
+from services.emulated_kubernetes.errors import forbidden, not_found
+from services.emulated_kubernetes.pods import tolerations
+from services.emulated_kubernetes.resources import NAMESPACES, PODS, Json, Resource
+from services.emulated_kubernetes.store import Store
+
+SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def check_namespace(store: Store, resource: Resource, namespace: str, name: str) -> None:
+    """Raises ApiError 404 for a namespace that is not there, 403 for one that goes away."""
+    entry = store.get("namespaces", "", namespace)
+    if entry is None:
+        raise not_found(NAMESPACES, namespace)
+    if entry.body["metadata"].get("deletionTimestamp"):
+        text = f"unable to create new content in namespace {namespace} because it is being terminated"
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        raise forbidden(resource, name, text, [cause])
+
+
+def admitted_spec(store: Store, name: str, spec: Json) -> Json:
+    """The spec of a new pod with its priority and the tolerations that every pod has. Raises ApiError 403."""
+    priority_class = _priority_class(store, name, spec.get("priorityClassName") or "")
+    value = int(priority_class.get("value", 0))
+    if spec.get("priority") not in (None, value):
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
+            f"controller computed {value} from the given PriorityClass name"
+        )
+        raise forbidden(PODS, name, why)
+    admitted = {
+        **spec,
+        "tolerations": tolerations(spec.get("tolerations") or []),
+        "priority": value,
+        "preemptionPolicy": priority_class.get("preemptionPolicy", "PreemptLowerPriority"),
+    }
+    if priority_class:
+        admitted["priorityClassName"] = priority_class["metadata"]["name"]
+    return admitted
+
+
+def _priority_class(store: Store, pod: str, name: str) -> Json:
+    if name:
+        entry = store.get("priorityclasses", "", name)
+        if entry is None:
+            raise forbidden(PODS, pod, f"no PriorityClass with name {name} was found")
+        return entry.body
+    defaults = [one for one in store.values("priorityclasses") if one.get("globalDefault")]
+    return min(defaults, key=lambda one: int(one["value"]), default={})

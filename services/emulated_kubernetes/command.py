@@ -1,0 +1,71 @@
+"""The command of the emulated Kubernetes: options to settings, and a server that runs until it gets a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from services.emulated_kubernetes.kubeconfig import kept_token
+from services.emulated_kubernetes.server import EmulatedKubernetes
+from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
+from services.emulated_kubernetes.store import EVENTS_MAX
+
+HELP = """Run an emulated Kubernetes: an apiserver with its store, in one process.
+
+It writes a kubeconfig with a token into its data folder. What is in the store outlives the process; after a restart
+watches from an earlier version have to list again, as with a real apiserver.
+"""
+PORT_MAX = 65535
+FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
+
+
+@click.command("emulated-kubernetes", help=HELP, context_settings={"show_default": True, "max_content_width": 110})
+@click.option(
+    "--port", default=0, type=click.IntRange(0, PORT_MAX), metavar="PORT", help="Port to listen on, 0 for any."
+)
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
+@click.option(
+    "--allow-host", multiple=True, metavar="NAME", help="A name that clients may call it by, beside localhost."
+)
+@click.option("--data", default="kubernetes-data", type=FOLDER, help="Folder of the kubeconfig and the store.")
+@click.option(
+    "--events", default=EVENTS_MAX, type=click.IntRange(1), metavar="N", help="Events of a resource that are kept."
+)
+def emulated_kubernetes(**options: Any) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        asyncio.run(_serve(settings_from(options)))
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def settings_from(options: dict[str, Any]) -> EmulatedKubernetesSettings:
+    data_dir: Path = options["data"]
+    return EmulatedKubernetesSettings(
+        data_dir=data_dir,
+        port=options["port"],
+        host=options["host"],
+        token=kept_token(data_dir / "kubeconfig"),
+        allowed_hosts=options["allow_host"],
+        events_max=options["events"],
+    )
+
+
+async def _serve(settings: EmulatedKubernetesSettings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    cluster = EmulatedKubernetes(settings)
+    try:
+        await cluster.start()
+        click.echo(f"emulated Kubernetes: apiserver at {settings.host}:{cluster.port}, {cluster.kubeconfig}")
+        await stop.wait()
+    finally:
+        await cluster.stop()

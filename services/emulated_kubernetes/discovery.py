@@ -1,0 +1,87 @@
+"""What clients ask an apiserver about itself: groups, resources, version."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from services.emulated_kubernetes.resources import SERVED, Json, Resource
+
+MAJOR, MINOR, PATCH = "1", "36", "3"
+GIT_VERSION = f"v{MAJOR}.{MINOR}.{PATCH}"
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_SUBRESOURCES: dict[str, Json] = {
+    "status": {"verbs": ["get", "patch", "update"]},
+    "binding": {"kind": "Binding", "verbs": ["create"]},
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]},
+    "log": {"verbs": ["get"]},
+    "exec": {"kind": "PodExecOptions", "verbs": ["create", "get"]},
+}
+
+
+def page(path: str) -> Json | None:
+    """The object at this path; None if it is none of these."""
+    return _pages().get(path.rstrip("/"))
+
+
+@cache
+def _pages() -> dict[str, Json]:
+    groups = sorted({resource.group for resource in SERVED.values() if resource.group})
+    pages: dict[str, Json] = {
+        "/version": _version(),
+        "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(group) for group in groups]},
+        "/api/v1": _resources("", "v1"),
+    }
+    for group in groups:
+        pages[f"/apis/{group}"] = {"kind": "APIGroup", "apiVersion": "v1", **_group(group)}
+        pages[f"/apis/{group}/v1"] = _resources(group, f"{group}/v1")
+    return pages
+
+
+def _version() -> Json:
+    return {
+        "major": MAJOR,
+        "minor": MINOR,
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "emulated",
+    }
+
+
+def _group(group: str) -> Json:
+    version = {"groupVersion": f"{group}/v1", "version": "v1"}
+    return {"name": group, "versions": [version], "preferredVersion": version}
+
+
+def _resources(group: str, group_version: str) -> Json:
+    served = sorted((one for one in SERVED.values() if one.group == group), key=lambda one: one.plural)
+    rows = [row for resource in served for row in _rows(resource)]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": rows}
+
+
+def _rows(resource: Resource) -> list[Json]:
+    own: Json = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(_VERBS),
+    }
+    if resource.short_names:
+        own["shortNames"] = list(resource.short_names)
+    rows = [own]
+    for name in sorted(resource.subresources):
+        described = {"kind": resource.kind, **_SUBRESOURCES[name]}
+        rows.append(
+            {
+                "name": f"{resource.plural}/{name}",
+                "singularName": "",
+                "namespaced": resource.namespaced,
+                **described,
+            }
+        )
+    return rows

@@ -1,0 +1,36 @@
+"""The file that tells clients where the emulated apiserver is, and the token in it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import yaml
+
+NAME = "peloton-emulated"
+TOKEN_BYTES = 24
+
+
+def kept_token(path: Path) -> str:
+    """That of the kubeconfig of an earlier start, so that clients go on over a restart; else a new one."""
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
+    except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError):
+        return secrets.token_urlsafe(TOKEN_BYTES)
+    return str(found)
+
+
+def write_kubeconfig(path: Path, server: str, token: str) -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": {"server": server}}],
+        "users": [{"name": NAME, "user": {"token": token}}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME}}],
+        "current-context": NAME,
+    }
+    fresh = path.with_suffix(".new")
+    fresh.touch(mode=0o600)
+    fresh.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    os.replace(fresh, path)

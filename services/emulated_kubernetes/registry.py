@@ -1,0 +1,252 @@
+"""Writes as an apiserver does them: defaults, admission, validation, preconditions, and only then the store."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from collections.abc import Callable
+
+import orjson
+
+from services.emulated_kubernetes import admission, validation
+from services.emulated_kubernetes.deletion import DeleteOptions, check_preconditions, marked
+from services.emulated_kubernetes.errors import (
+    already_exists,
+    bad_request,
+    cause,
+    conflict,
+    invalid,
+    not_found,
+    was_modified,
+)
+from services.emulated_kubernetes.pods import CHANGEABLE, first_status, may_become, with_defaults
+from services.emulated_kubernetes.resources import BUDGETS, LEASES, NAMESPACES, NODES, PODS, Json, Resource
+from services.emulated_kubernetes.store import Entry, Store
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+_GENERATED_PREFIX_MAX = 63 - _SUFFIX_LENGTH
+_KEPT_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+# Of a pod that is about to be created; raises ApiError when a quota forbids it.
+Admission = Callable[[str, Json], None]
+
+
+def timestamp(wall_s: float | None = None) -> str:
+    """As metadata has it: UTC, whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_s))
+
+
+class Registry:
+    """What servers and emulated nodes write through. A call either does all or raises ApiError and changes nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.check_quota: Admission | None = None
+
+    # Create
+
+    def create(self, resource: Resource, namespace: str, body: Json, dry_run: bool = False) -> Entry:
+        metadata = self._new_metadata(resource, namespace, body)
+        name = metadata["name"]
+        if resource.namespaced:
+            admission.check_namespace(self.store, resource, namespace, name)
+        new = {**body, "metadata": metadata}
+        if resource is PODS:
+            new = self._new_pod(new)
+        elif resource is NAMESPACES:
+            labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": name}
+            new["metadata"] = {**metadata, "labels": labels}
+            new |= {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+        elif resource is BUDGETS:
+            new.pop("status", None)
+        elif resource is NODES:
+            new = {**new, "spec": new.get("spec") or {}, "status": new.get("status") or {}}
+        faults = validation.faults(resource, new)
+        if faults:
+            raise invalid(resource, name, faults)
+        if resource is PODS and self.check_quota is not None:
+            self.check_quota(namespace, new)
+        if not dry_run:
+            return self.store.create(resource.plural, new)
+        if self.store.get(resource.plural, namespace, name) is not None:
+            raise already_exists(resource, name)
+        return _unsaved(new)
+
+    def _new_metadata(self, resource: Resource, namespace: str, body: Json) -> Json:
+        given = body.get("metadata")
+        if not isinstance(given, dict):
+            given = {}
+        named = given.get("namespace") or ""
+        if named and named != namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        if given.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        metadata = {key: value for key, value in given.items() if value is not None and key not in _KEPT_METADATA}
+        if not metadata.get("name") and metadata.get("generateName"):
+            suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
+            metadata["name"] = metadata["generateName"][:_GENERATED_PREFIX_MAX] + suffix
+        metadata.setdefault("name", "")
+        metadata.pop("managedFields", None)
+        if resource.namespaced:
+            metadata["namespace"] = namespace
+        metadata["uid"] = str(uuid.uuid4())
+        metadata["creationTimestamp"] = timestamp()
+        if resource.has_generation:
+            metadata["generation"] = 1
+        return metadata
+
+    def _new_pod(self, body: Json) -> Json:
+        spec = body.get("spec")
+        spec = spec if isinstance(spec, dict) else {}
+        if text := validation.quantity_fault(spec):
+            raise bad_request(f'Pod in version "v1" cannot be handled as a Pod: {text}')
+        spec = admission.admitted_spec(self.store, body["metadata"]["name"], with_defaults(spec))
+        return {**body, "spec": spec, "status": first_status(spec)}
+
+    # Update
+
+    def update(self, resource: Resource, namespace: str, name: str, body: Json, dry_run: bool = False) -> Entry:
+        """Replaces all but the status."""
+        if resource.creates_on_update and self.store.get(resource.plural, namespace, name) is None:
+            return self.create(resource, namespace, body, dry_run)
+        old = self._found(resource, namespace, name)
+        new = self._checked(resource, name, body, old)
+        if "status" in resource.subresources:
+            new.pop("status", None)
+            if "status" in old:
+                new["status"] = old["status"]
+        if resource is PODS:
+            new["spec"] = self._changed_spec(name, old, new)
+        faults = validation.faults(resource, new)
+        if faults:
+            raise invalid(resource, name, faults)
+        if resource.has_generation and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
+        return self._replace(resource, old, new, dry_run)
+
+    def update_status(self, resource: Resource, namespace: str, name: str, body: Json, dry_run: bool = False) -> Entry:
+        """Replaces the status, and labels and annotations; the spec stays."""
+        old = self._found(resource, namespace, name)
+        new = {**old, "metadata": self._checked(resource, name, body, old)["metadata"]}
+        new["metadata"]["finalizers"] = old["metadata"].get("finalizers")
+        if new["metadata"]["finalizers"] is None:
+            del new["metadata"]["finalizers"]
+        new["status"] = body.get("status") or {}
+        if resource is PODS:
+            new["status"] = {"qosClass": old["status"].get("qosClass"), **new["status"]}
+        return self._replace(resource, old, new, dry_run)
+
+    def set_status(self, resource: Resource, namespace: str, name: str, status: Json, uid: str = "") -> Entry:
+        """Of an object that is of this uid, if one is given."""
+        old = self._found(resource, namespace, name)
+        if uid and uid != old["metadata"]["uid"]:
+            raise conflict(resource, name, f"the object has the uid {old['metadata']['uid']}, not {uid}")
+        return self.store.update(resource.plural, {**old, "status": status})
+
+    def _found(self, resource: Resource, namespace: str, name: str) -> Json:
+        entry = self.store.get(resource.plural, namespace, name)
+        if entry is None:
+            raise not_found(resource, name)
+        return entry.body
+
+    def _checked(self, resource: Resource, name: str, body: Json, old: Json) -> Json:
+        """A new body with the metadata that nobody may set."""
+        given = body.get("metadata")
+        if not isinstance(given, dict) or given.get("name", name) != name:
+            shown = given.get("name") if isinstance(given, dict) else None
+            raise bad_request(f"the name of the object ({shown}) does not match the name on the URL ({name})")
+        kept = old["metadata"]
+        if given.get("uid") and given["uid"] != kept["uid"]:
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: /registry/{resource.plural}/{name}, ResourceVersion: 0, "
+                f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given['uid']}, "
+                f"UID in object meta: {kept['uid']}"
+            )
+            raise conflict(resource, name, why)
+        version = given.get("resourceVersion")
+        if version and version != kept["resourceVersion"]:
+            raise was_modified(resource, name)
+        if not version and resource is LEASES:
+            text = "Invalid value: 0: must be specified for an update"
+            raise invalid(resource, name, [cause("metadata.resourceVersion", validation.INVALID, text)])
+        metadata = {key: value for key, value in given.items() if value is not None and key not in _KEPT_METADATA}
+        metadata.pop("managedFields", None)
+        metadata |= {key: kept[key] for key in _KEPT_METADATA if key in kept}
+        metadata["name"] = name
+        metadata["resourceVersion"] = kept["resourceVersion"]
+        if "namespace" in kept:
+            metadata["namespace"] = kept["namespace"]
+        for field in ("labels", "annotations", "finalizers", "ownerReferences"):
+            if not metadata.get(field):
+                metadata.pop(field, None)
+        return {"kind": resource.kind, "apiVersion": resource.api_version, **body, "metadata": metadata}
+
+    def _changed_spec(self, name: str, old: Json, new: Json) -> Json:
+        spec = with_defaults(new.get("spec") or {})
+        for field in ("priority", "preemptionPolicy", "tolerations"):
+            if field not in spec and field in old["spec"]:
+                spec[field] = old["spec"][field]
+        if spec.get("schedulingGates") == []:
+            del spec["schedulingGates"]
+        if not may_become(old["spec"], spec):
+            text = f"Forbidden: pod updates may not change fields other than {CHANGEABLE}"
+            raise invalid(PODS, name, [cause("spec", validation.FORBIDDEN, text)])
+        return spec
+
+    def _replace(self, resource: Resource, old: Json, new: Json, dry_run: bool) -> Entry:
+        if dry_run:
+            return _unsaved(new)
+        metadata = new["metadata"]
+        if "deletionTimestamp" in metadata and not metadata.get("finalizers") and old["metadata"].get("finalizers"):
+            grace = metadata.get("deletionGracePeriodSeconds", 0)
+            if not grace:
+                # The last event shows the object with its finalizer, the answer without it.
+                self.store.delete(resource.plural, metadata.get("namespace", ""), metadata["name"])
+                return _unsaved(new)
+        return self.store.update(resource.plural, new)
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Json], Json],
+        is_status: bool = False,
+        dry_run: bool = False,
+    ) -> Entry:
+        """``change`` gives the patched object; a version in it has to be the stored one."""
+        old = self._found(resource, namespace, name)
+        new = change(old)
+        if not isinstance(new.get("metadata"), dict):
+            raise bad_request("a patch may not take the metadata away")
+        write = self.update_status if is_status else self.update
+        return write(resource, namespace, name, new, dry_run)
+
+    # Delete
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        options: DeleteOptions = DeleteOptions(),  # noqa: B008
+    ) -> tuple[Entry, bool]:
+        """The object as it was left, and whether it is gone; else it has a deletionTimestamp and waits."""
+        entry = self.store.get(resource.plural, namespace, name)
+        if entry is None:
+            raise not_found(resource, name)
+        check_preconditions(resource, entry.body, options)
+        new, is_over = marked(resource, entry.body, options, time.time())
+        if options.dry_run:
+            return _unsaved(new), is_over
+        if new is not entry.body:
+            entry = self.store.update(resource.plural, new)
+        if is_over:
+            entry = self.store.delete(resource.plural, namespace, name)
+        return entry, is_over
+
+
+def _unsaved(body: Json) -> Entry:
+    return Entry(body, orjson.dumps(body), 0)

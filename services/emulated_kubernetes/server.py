@@ -1,0 +1,85 @@
+"""An emulated apiserver: its store, its port, and what controllers do beside it, in one process on one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from pathlib import Path
+
+from services.emulated_kubernetes.admission import SYSTEM_CLASSES
+from services.emulated_kubernetes.answers import refusal, text_answer
+from services.emulated_kubernetes.errors import unauthorized
+from services.emulated_kubernetes.journal import Journal
+from services.emulated_kubernetes.kubeconfig import write_kubeconfig
+from services.emulated_kubernetes.lists import Lists
+from services.emulated_kubernetes.registry import Registry
+from services.emulated_kubernetes.resources import NAMESPACES, PRIORITY_CLASSES
+from services.emulated_kubernetes.rest import Rest
+from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
+from services.emulated_kubernetes.store import Store
+from services.emulated_kubernetes.watches import Watches
+from services.emulation.http.cross_site import Guard
+from services.emulation.http.server import HttpServer, Request
+
+log = logging.getLogger(__name__)
+
+FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+HEALTH = ("/healthz", "/livez", "/readyz")
+_OPEN = (*HEALTH, "/version")
+"""Who has no token may ask for these, as in a cluster with its first roles."""
+
+
+class EmulatedKubernetes:
+    """`start` returns when the port listens; `stop` leaves nothing behind."""
+
+    def __init__(self, settings: EmulatedKubernetesSettings) -> None:
+        self.settings = settings
+        self.store = Store(Journal(settings.data_dir), settings.events_max)
+        self.registry = Registry(self.store)
+        self.watches = Watches(self.store, settings.bookmark_s)
+        self.rest = Rest(self.registry, Lists(self.store, lambda: self._loop.time()), self.watches)
+        self.http = HttpServer(self._handle, Guard(settings.host, settings.allowed_hosts))
+        self._bearer = f"Bearer {settings.token}"
+        self._loop: asyncio.AbstractEventLoop
+
+    @property
+    def port(self) -> int:
+        return self.http.port
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.settings.data_dir / "kubeconfig"
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._create_first_objects()
+        await self.http.start(self.settings.host, self.settings.port)
+        self.watches.start(self._loop)
+        write_kubeconfig(self.kubeconfig, f"http://{self.settings.host}:{self.port}", self.settings.token)
+        log.info("emulated Kubernetes on port %d", self.port)
+
+    def _create_first_objects(self) -> None:
+        for name in FIRST_NAMESPACES:
+            if self.store.get("namespaces", "", name) is None:
+                self.registry.create(NAMESPACES, "", {"metadata": {"name": name}})
+        for name, value in SYSTEM_CLASSES.items():
+            if self.store.get("priorityclasses", "", name) is None:
+                self.registry.create(PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value})
+
+    async def stop(self) -> None:
+        self.watches.stop()
+        await self.http.stop()
+        self.store.close()
+
+    def _handle(self, request: Request) -> bytes | None:
+        path = request.path
+        if path.startswith(HEALTH):
+            return text_answer(200, "ok")
+        if not self._is_known(request) and path not in _OPEN:
+            return refusal(unauthorized())
+        return self.rest.handle(request)
+
+    def _is_known(self, request: Request) -> bool:
+        given = request.headers.get("authorization", "")
+        return not self.settings.token or hmac.compare_digest(given.encode(), self._bearer.encode())

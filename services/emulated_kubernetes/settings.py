@@ -1,0 +1,22 @@
+"""What an emulated Kubernetes is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.emulated_kubernetes.store import EVENTS_MAX
+from services.emulated_kubernetes.watches import BOOKMARK_S
+
+
+@dataclass(frozen=True)
+class EmulatedKubernetesSettings:
+    data_dir: Path
+    """Holds the kubeconfig and the journal of the store."""
+    port: int = 0
+    host: str = "127.0.0.1"
+    token: str = ""
+    """Bearer token of the only user; empty: everybody may call."""
+    allowed_hosts: tuple[str, ...] = ()
+    events_max: int = EVENTS_MAX
+    bookmark_s: float = BOOKMARK_S

@@ -1,0 +1,44 @@
+"""Other forms of an object than its own: metadata alone."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from services.emulated_kubernetes.resources import Json, Resource
+
+
+class Shape(Protocol):
+    """How a client wants its objects; each list and each watch has one of its own."""
+
+    content_type: str
+
+    def one(self, body: Json) -> Json: ...
+
+    def many(self, bodies: list[Json], metadata: Json) -> Json: ...
+
+
+class MetadataOnly:
+    content_type = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+    def one(self, body: Json) -> Json:
+        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": body["metadata"]}
+
+    def many(self, bodies: list[Json], metadata: Json) -> Json:
+        items = [self.one(body) for body in bodies]
+        return {
+            "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
+        }  # fmt: skip
+
+
+def shape_of(accept: str, resource: Resource) -> Shape | None:
+    """None for objects as they are stored."""
+    if "as=" not in accept:
+        return None
+    for wanted in accept.split(","):
+        if "json" not in wanted:
+            continue
+        if "as=PartialObjectMetadata" in wanted:
+            return MetadataOnly()
+        if "as=" not in wanted:
+            return None
+    return None
