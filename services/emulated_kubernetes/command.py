@@ -12,11 +12,12 @@ from typing import Any
 import click
 
 from services.emulated_kubernetes.kubeconfig import kept_token
+from services.emulated_kubernetes.nodes.options import node_options, nodes_from
 from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulated_kubernetes.store import EVENTS_MAX
 
-HELP = """Run an emulated Kubernetes: an apiserver with its store, in one process.
+HELP = """Run an emulated Kubernetes: an apiserver with its store and its nodes, in one process.
 
 It writes a kubeconfig with a token into its data folder. What is in the store outlives the process; after a restart
 watches from an earlier version have to list again, as with a real apiserver.
@@ -37,6 +38,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
 @click.option(
     "--events", default=EVENTS_MAX, type=click.IntRange(1), metavar="N", help="Events of a resource that are kept."
 )
+@node_options
 def emulated_kubernetes(**options: Any) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
@@ -54,6 +56,7 @@ def settings_from(options: dict[str, Any]) -> EmulatedKubernetesSettings:
         token=kept_token(data_dir / "kubeconfig"),
         allowed_hosts=options["allow_host"],
         events_max=options["events"],
+        nodes=nodes_from(options),
     )
 
 

@@ -13,12 +13,17 @@ from services.emulated_kubernetes.errors import unauthorized
 from services.emulated_kubernetes.journal import Journal
 from services.emulated_kubernetes.kubeconfig import write_kubeconfig
 from services.emulated_kubernetes.lists import Lists
+from services.emulated_kubernetes.nodes.log_requests import LogRequests
+from services.emulated_kubernetes.nodes.nodes import Nodes
+from services.emulated_kubernetes.nodes.runtime import runtime_of
+from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.registry import Registry
 from services.emulated_kubernetes.resources import NAMESPACES, PRIORITY_CLASSES
 from services.emulated_kubernetes.rest import Rest
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulated_kubernetes.store import Store
 from services.emulated_kubernetes.watches import Watches
+from services.emulation.clock import Clock
 from services.emulation.http.cross_site import Guard
 from services.emulation.http.server import HttpServer, Request
 
@@ -41,6 +46,8 @@ class EmulatedKubernetes:
         self.rest = Rest(self.registry, Lists(self.store, lambda: self._loop.time()), self.watches)
         self.http = HttpServer(self._handle, Guard(settings.host, settings.allowed_hosts))
         self._bearer = f"Bearer {settings.token}"
+        self.clock = Clock()
+        self.nodes = self._nodes(settings.nodes) if settings.nodes is not None else None
         self._loop: asyncio.AbstractEventLoop
 
     @property
@@ -51,9 +58,17 @@ class EmulatedKubernetes:
     def kubeconfig(self) -> Path:
         return self.settings.data_dir / "kubeconfig"
 
+    def _nodes(self, settings: NodeSettings) -> Nodes:
+        nodes = Nodes(settings, self.store, self.clock, runtime_of(settings, self.store, self.clock))
+        self.rest.subresources["GET", "log"] = LogRequests(self.store, nodes, self.clock).serve
+        return nodes
+
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._create_first_objects()
+        self.clock.attach(self._loop)
+        if self.nodes is not None:
+            await self.nodes.start()
         await self.http.start(self.settings.host, self.settings.port)
         self.watches.start(self._loop)
         write_kubeconfig(self.kubeconfig, f"http://{self.settings.host}:{self.port}", self.settings.token)
@@ -70,6 +85,9 @@ class EmulatedKubernetes:
     async def stop(self) -> None:
         self.watches.stop()
         await self.http.stop()
+        if self.nodes is not None:
+            await self.nodes.close()
+        self.clock.stop()
         self.store.close()
 
     def _handle(self, request: Request) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.store import EVENTS_MAX
 from services.emulated_kubernetes.watches import BOOKMARK_S
 
@@ -20,3 +21,5 @@ class EmulatedKubernetesSettings:
     allowed_hosts: tuple[str, ...] = ()
     events_max: int = EVENTS_MAX
     bookmark_s: float = BOOKMARK_S
+    nodes: NodeSettings | None = None
+    """None: somebody else looks after the pods."""

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -47,6 +47,19 @@ def _die_with_parent() -> None:
 def _take_terminal() -> None:
     _die_with_parent()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+PASSED = ("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+"""Variables of the emulation's own environment that its children get, beside LC_*. Others may hold its user's
+passwords."""
+
+
+def passed_environment(more: Collection[str] = ()) -> dict[str, str]:
+    """The variables that children get, ``more`` names among them."""
+    names = {*PASSED, *more}
+    found = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}
+    found.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    return found
 
 
 class Command(NamedTuple):

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from services.emulation.processes import passed_environment
 from services.minicluster.agents.task_info import variables_of
 from services.minicluster.model import Task
 from services.minicluster.resources import Json
@@ -60,15 +61,9 @@ def link_volumes(data_dir: Path, task: Task, directory: Path) -> None:
                 target.symlink_to(source, target_is_directory=True)
 
 
-PASSED = ("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
-"""Variables of minicluster's own environment that tasks get, beside LC_*. Others may hold passwords of its user."""
-
-
 def environment(task: Task, directory: Path, address: str, more: Collection[str] = ()) -> dict[str, str]:
     """The variables of minicluster that tasks get, ``more`` names among them; then Mesos's, then the command's."""
-    names = {*PASSED, *more}
-    result = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}
-    result.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    result = passed_environment(more)
     result.update(
         MESOS_SANDBOX=str(directory),
         MESOS_DIRECTORY=str(directory),

@@ -1,0 +1,162 @@
+"""What containers write, line by line with the time, in files of the form that container runtimes use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+PIECE_BYTES = 64 * 1024
+LINE_BYTES_MAX = 16 * 1024
+"""A longer line is kept in pieces, and read back as one."""
+PIECES_MAX = 64
+"""Read in one go: other containers have their turn."""
+WHOLE, PARTIAL = b"F", b"P"
+
+
+class LogFile:
+    """The log of one run of a container, fed from a pipe."""
+
+    def __init__(self, path: Path, now_s: Callable[[], float]) -> None:
+        self.path = path
+        self._now_s = now_s
+        self._file = path.open("ab", buffering=0)
+        self._rest = b""
+        self.is_open = True
+        self.on_written: list[Callable[[], None]] = []
+        """Called after each write, and at the end."""
+
+    def feed(self, data: bytes) -> None:
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        head = b"%s stdout " % nanoseconds(self._now_s()).encode()
+        found = [b"%s%s %s\n" % (head, WHOLE, line) for line in lines]
+        while len(self._rest) > LINE_BYTES_MAX:
+            found.append(b"%s%s %s\n" % (head, PARTIAL, self._rest[:LINE_BYTES_MAX]))
+            self._rest = self._rest[LINE_BYTES_MAX:]
+        self._write(b"".join(found))
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            head = nanoseconds(self._now_s()).encode()
+            # A last line without an end is read back without one.
+            self._write(b"%s stdout %s %s\n" % (head, PARTIAL, self._rest) if self._rest else b"")
+            self._file.close()
+            self._tell()
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            with contextlib.suppress(OSError):  # the disk is full: the container runs on
+                self._file.write(data)
+            self._tell()
+
+    def _tell(self) -> None:
+        for follower in tuple(self.on_written):
+            follower()
+
+    def drain(self, descriptor: int) -> bool:
+        """Take what the pipe holds; False when it has ended."""
+        for _ in range(PIECES_MAX):
+            try:
+                data = os.read(descriptor, PIECE_BYTES)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self.feed(data)
+        return True
+
+
+class Line(NamedTuple):
+    at: str
+    text: bytes
+    """With its end, unless it has none yet."""
+
+
+class LogOptions(NamedTuple):
+    """As the query of a GET of a log has them."""
+
+    tail_lines: int | None = None
+    since: str = ""
+    """Lines of this time and later; empty: all."""
+    limit_bytes: int | None = None
+    has_timestamps: bool = False
+
+
+class LogReader:
+    """Reads a log from where it last stopped."""
+
+    def __init__(self, path: Path, options: LogOptions) -> None:
+        self._path = path
+        self._options = options
+        self._offset = 0
+        self._left = options.limit_bytes
+        self._is_mid_line = False
+        self._is_first = True
+
+    def read(self) -> bytes:
+        """What has come since the last call; nothing for a log that is not there (yet)."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return b""
+        data = data[: data.rfind(b"\n") + 1]
+        self._offset += len(data)
+        lines = list(parsed(data))
+        if self._options.since:
+            since = self._options.since.removesuffix("Z")  # so that whole seconds come before their fractions
+            lines = [line for line in lines if line.at >= since]
+        if self._is_first and self._options.tail_lines is not None:
+            lines = last_lines(lines, self._options.tail_lines)
+        self._is_first = False
+        text = b"".join(self._shown(line) for line in lines)
+        if self._left is not None:
+            text = text[: self._left]
+            self._left -= len(text)
+        return text
+
+    @property
+    def is_full(self) -> bool:
+        return self._left == 0
+
+    def _shown(self, line: Line) -> bytes:
+        starts, self._is_mid_line = not self._is_mid_line, not line.text.endswith(b"\n")
+        return f"{line.at} ".encode() + line.text if self._options.has_timestamps and starts else line.text
+
+
+def parsed(data: bytes) -> Iterator[Line]:
+    for row in data.split(b"\n")[:-1]:
+        at, _, rest = row.partition(b" ")
+        _, _, rest = rest.partition(b" ")
+        kind, _, text = rest.partition(b" ")
+        yield Line(at.decode(), text if kind == PARTIAL else text + b"\n")
+
+
+def last_lines(lines: list[Line], count: int) -> list[Line]:
+    """Pieces of one line count as one."""
+    if count <= 0:
+        return []
+    left = count
+    for index in range(len(lines) - 1, -1, -1):
+        is_start = index == 0 or lines[index - 1].text.endswith(b"\n")
+        if is_start:
+            left -= 1
+            if not left:
+                return lines[index:]
+    return lines
+
+
+def nanoseconds(wall_s: float) -> str:
+    """As logs have times."""
+    moment = datetime.fromtimestamp(wall_s, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}000Z"
+
+
+def earlier(wall_s: float, seconds: float) -> str:
+    return nanoseconds(wall_s - seconds)

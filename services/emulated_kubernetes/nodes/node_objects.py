@@ -1,0 +1,102 @@
+"""Nodes and their leases as a kubelet registers them."""
+
+from __future__ import annotations
+
+from services.emulated_kubernetes.nodes.pod_status import ADDRESS
+from services.emulated_kubernetes.resources import Json
+from services.emulation.hosts import HostSpec
+
+VERSION = "v1.36.3"
+GPU = "nvidia.com/gpu"
+LEASES = "kube-node-lease"
+LEASE_S = 40
+_HEALTH = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def node_body(spec: HostSpec, pods_max: int, now: str, before: Json | None, uid: str) -> Json:
+    """``before``: the node of an earlier start; labels, taints and cordons that others gave it stay."""
+    old: Json = before or {}
+    labels = {
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": spec.name,
+        "kubernetes.io/os": "linux",
+        **{name: label_value(value) for name, value in spec.attributes.items()},
+    }
+    if spec.group:
+        labels["node.kubernetes.io/instance-type"] = spec.group
+    metadata = old.get("metadata", {"name": spec.name, "uid": uid, "creationTimestamp": now})
+    lost = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+    node_spec = dict(old.get("spec", {}))
+    taints = [taint for taint in node_spec.pop("taints", []) if taint["key"] not in lost]
+    return {
+        "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **labels}},
+        "spec": {**node_spec, "taints": taints} if taints else node_spec,
+        "status": _status(spec, pods_max, now, old.get("status", {})),
+    }
+
+
+def _status(spec: HostSpec, pods_max: int, now: str, before: Json) -> Json:
+    resources = {
+        "cpu": _cpus(spec.cpus),
+        "ephemeral-storage": f"{int(spec.disk)}Mi",
+        "memory": f"{int(spec.mem)}Mi",
+        "pods": str(pods_max),
+    }
+    if spec.gpus:
+        resources[GPU] = str(spec.gpus)
+    known = {row["type"]: (row["status"], row["lastTransitionTime"]) for row in before.get("conditions", ())}
+    conditions = []
+    for kind, status, reason, message in _HEALTH:
+        was, since = known.get(kind, ("", now))
+        times = {"lastHeartbeatTime": now, "lastTransitionTime": since if was == status else now}
+        conditions.append({"type": kind, "status": status, **times, "reason": reason, "message": message})
+    return {
+        "capacity": resources,
+        "allocatable": dict(resources),
+        "conditions": conditions,
+        "addresses": [{"type": "InternalIP", "address": ADDRESS}, {"type": "Hostname", "address": spec.name}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "nodeInfo": {
+            "architecture": "amd64",
+            "bootID": "",
+            "containerRuntimeVersion": "emulated://1",
+            "kernelVersion": "",
+            "kubeProxyVersion": "",
+            "kubeletVersion": VERSION,
+            "machineID": "",
+            "operatingSystem": "linux",
+            "osImage": "emulated",
+            "systemUUID": "",
+        },
+    }
+
+
+def _cpus(cpus: float) -> str:
+    return str(int(cpus)) if cpus == int(cpus) else f"{round(cpus * 1000)}m"
+
+
+def label_value(value: str | float) -> str:
+    """An attribute as the value of a label: numbers without a needless fraction."""
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def lease_body(name: str, renewed: str, before: Json | None, uid: str, node_uid: str) -> Json:
+    """``renewed``: with microseconds."""
+    metadata = (before or {}).get("metadata") or {
+        "name": name,
+        "namespace": LEASES,
+        "uid": uid,
+        "creationTimestamp": renewed[:19] + "Z",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}],
+    }
+    return {
+        "metadata": metadata,
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_S, "renewTime": renewed},
+    }

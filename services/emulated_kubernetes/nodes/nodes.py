@@ -1,0 +1,148 @@
+"""All emulated nodes: they register, keep their leases, and run the pods that are bound to them."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from functools import partial
+
+from services.emulated_kubernetes.nodes.node import Node
+from services.emulated_kubernetes.nodes.node_objects import LEASES, lease_body, node_body
+from services.emulated_kubernetes.nodes.pod_status import stamp
+from services.emulated_kubernetes.nodes.pods import NodePod
+from services.emulated_kubernetes.nodes.runtime import Runtime
+from services.emulated_kubernetes.nodes.settings import NodeSettings
+from services.emulated_kubernetes.nodes.stored_pods import StoredPods
+from services.emulated_kubernetes.resources import Json
+from services.emulated_kubernetes.store import DELETED, Event, Store, Subscription
+from services.emulation.clock import Clock
+
+log = logging.getLogger(__name__)
+
+HEARTBEATS_MAX = 250
+"""Leases that are renewed in one go: thousands of nodes take turns."""
+
+
+class UnknownNode(Exception):
+    """No emulated node has this name."""
+
+
+class Nodes:
+    """``start`` once the store is loaded; ``close`` leaves no process behind."""
+
+    def __init__(self, settings: NodeSettings, store: Store, clock: Clock, runtime: Runtime) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._runtime = runtime
+        self._stored = StoredPods(store, clock)
+        self._subscription: Subscription | None = None
+        shared_ports: dict[int, str] = {}
+        self.by_name = {
+            spec.name: Node(spec, clock, self._stored, runtime, {} if settings.simulate else shared_ports)
+            for spec in settings.hosts
+        }
+        self._names = list(self.by_name)
+
+    async def start(self) -> None:
+        await self._runtime.start()
+        for node in self.by_name.values():
+            self._register(node)
+        self._subscription = self._store.watch("pods", self._changed)
+        for body in self._store.values("pods"):
+            if (bound := self._node_of(body)) is not None:
+                bound.resume(body)
+        self._heartbeat(0)
+
+    async def close(self) -> None:
+        if self._subscription is not None:
+            self._subscription.close()
+        for node in self.by_name.values():
+            node.stop()
+        await self._runtime.close()
+
+    def pod(self, node_name: str, uid: str) -> NodePod | None:
+        """None when it does not run on this node."""
+        node = self.by_name.get(node_name)
+        return None if node is None else node.pods.get(uid)
+
+    # Pods
+
+    def _node_of(self, body: Json) -> Node | None:
+        return self.by_name.get(body["spec"].get("nodeName", ""))
+
+    def _changed(self, event: Event) -> None:
+        node = self._node_of(event.body)
+        if node is None:
+            return
+        if event.kind == DELETED:
+            node.gone(event.body["metadata"]["uid"])
+        else:
+            node.saw(event.body)
+
+    # Nodes
+
+    def _register(self, node: Node) -> None:
+        name = node.spec.name
+        entry = self._store.get("nodes", "", name)
+        before = None if entry is None else entry.body
+        body = node_body(node.spec, self._settings.pods_max, self._stored.now(), before, str(uuid.uuid4()))
+        if before is None:
+            self._store.create("nodes", body)
+        else:
+            self._store.update("nodes", {**before, **body})
+        self._renew(name)
+
+    def _renew(self, name: str) -> None:
+        node = self._store.get("nodes", "", name)
+        if node is None:
+            return  # somebody deleted it: a kubelet goes on, and its pods are collected
+        entry = self._store.get("leases", LEASES, name)
+        now_s = self._clock.wall()
+        renewed = f"{stamp(now_s)[:-1]}.{int(now_s % 1 * 1e6):06d}Z"
+        before = None if entry is None else entry.body
+        body = lease_body(name, renewed, before, str(uuid.uuid4()), node.body["metadata"]["uid"])
+        if before is None:
+            self._store.create("leases", body)
+        else:
+            self._store.update("leases", {**before, **body})
+
+    def _heartbeat(self, first: int) -> None:
+        """Renew the leases of the next nodes, and come back for those after them."""
+        names = self._names[first : first + HEARTBEATS_MAX]
+        for name in names:
+            if self.by_name[name].is_up:
+                self._renew(name)
+        following = first + len(names)
+        turns = -(-len(self._names) // HEARTBEATS_MAX)
+        again = partial(self._heartbeat, following if following < len(self._names) else 0)
+        self._clock.call_later(self._settings.heartbeat_s / max(turns, 1), again)
+
+    # Drills
+
+    def find(self, name: str) -> Node:
+        if name not in self.by_name:
+            raise UnknownNode(f"there is no node {name!r}; there are {', '.join(self._names[:10])}")
+        return self.by_name[name]
+
+    def stop(self, name: str) -> None:
+        """The machine goes down: no lease, no status, and its containers have ended."""
+        self.find(name).stop()
+
+    def boot(self, name: str) -> None:
+        """It comes up again, and looks after the pods that are still bound to it."""
+        node = self.find(name)
+        if node.is_up:
+            return
+        node.is_up = True
+        self._register(node)
+        for body in self._store.values("pods"):
+            if self._node_of(body) is node:
+                node.resume(body)
+
+    def table(self) -> list[Json]:
+        """For drills: each node and how many pods it runs."""
+        return [
+            {"name": name, "is_up": node.is_up, "pods": sum(not pod.has_ended for pod in node.pods.values())}
+            for name, node in self.by_name.items()
+        ]

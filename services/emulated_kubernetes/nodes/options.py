@@ -1,0 +1,96 @@
+"""The options of the command that are about nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from services.emulated_kubernetes.nodes.settings import PODS_MAX, NodeSettings
+from services.emulation.hosts import DEFAULT_PORTS, MAX_HOSTS, HostSpec, load_hosts
+from services.emulation.simulation.behaviour import TASK_VARIABLES
+from services.emulation.simulation.description import load_simulation
+from services.emulation.simulation.outcomes import Simulation
+
+F = TypeVar("F", bound=Callable[..., Any])
+FILE = click.Path(dir_okay=False, path_type=Path)
+NODES = 3
+OWN_PODS_MAX = 100_000
+_OPTIONS = (
+    click.option(
+        "--nodes",
+        default=NODES,
+        type=click.IntRange(0, MAX_HOSTS),
+        metavar="N",
+        help="So many nodes whose pods are processes. 0: none, somebody else looks after the pods.",
+    ),
+    click.option("--hosts", type=FILE, help="YAML list of nodes: name, cpus, mem, disk, gpus, attributes (labels)."),
+    click.option("--simulate", type=int, metavar="N", help="N nodes whose pods are no processes."),
+    click.option("--simulation", type=FILE, help="YAML of run times, failures, images and classes of simulated nodes."),
+    click.option(
+        "--task-variables",
+        default=TASK_VARIABLES,
+        metavar="NAME",
+        help="NAME_SECONDS and NAME_SHARE in a pod's environment say how long it is simulated and how much it uses.",
+    ),
+    click.option(
+        "--prefix",
+        default="",
+        show_default=False,
+        help="Beginning of the names of nodes that are not in a file.",
+    ),
+    click.option(
+        "--max-pods", default=PODS_MAX, type=click.IntRange(1, OWN_PODS_MAX), metavar="N", help="Pods on one node."
+    ),
+    click.option(
+        "--image-download",
+        default=0.0,
+        type=click.FloatRange(min=0.0),
+        metavar="SECONDS",
+        help="Seconds until an image is on a node.",
+    ),
+    click.option("--pass-env", multiple=True, metavar="NAME", help="A variable of this environment that pods get too."),
+)
+
+
+def node_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def nodes_from(options: dict[str, Any]) -> NodeSettings | None:
+    """None for no nodes. Raises click.UsageError when options exclude each other or a file is wrong."""
+    if options["simulation"] and options["simulate"] is None:
+        raise click.UsageError("--simulation needs --simulate N")
+    if options["hosts"] and options["simulate"] is not None:
+        raise click.UsageError("--hosts and --simulate exclude each other: simulated nodes come from --simulation")
+    try:
+        file = options["simulation"]
+        simulation = load_simulation(file, options["simulate"]) if file else Simulation()
+        hosts = _hosts(options, simulation)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if not hosts:
+        return None
+    return NodeSettings(
+        data_dir=options["data"],
+        hosts=hosts,
+        simulate=options["simulate"] is not None,
+        simulation=simulation,
+        task_variables=options["task_variables"],
+        image_download_s=options["image_download"],
+        pods_max=options["max_pods"],
+        pass_env=options["pass_env"],
+    )
+
+
+def _hosts(options: dict[str, Any], simulation: Simulation) -> tuple[HostSpec, ...]:
+    prefix = options["prefix"]
+    if options["simulate"] is not None:
+        return simulation.make_hosts(options["simulate"], prefix)
+    if options["hosts"]:
+        return load_hosts(options["hosts"], DEFAULT_PORTS)
+    return tuple(HostSpec(f"{prefix}node-{index}") for index in range(options["nodes"]))

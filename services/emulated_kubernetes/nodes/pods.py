@@ -1,0 +1,192 @@
+"""A pod on a node, whatever runs it: what is written of it, its deadline and its end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from calendar import timegm
+from collections.abc import Mapping
+from time import strptime
+from typing import Protocol
+
+from services.emulated_kubernetes.nodes.amounts import Amounts, requests_of
+from services.emulated_kubernetes.nodes.pod_status import (
+    DEADLINE,
+    ContainerRun,
+    PodRun,
+    Verdict,
+    lost,
+    stamp,
+    status_of,
+)
+from services.emulated_kubernetes.nodes.stored_pods import StoredPods
+from services.emulated_kubernetes.resources import Json
+from services.emulation.clock import Clock, Timer
+from services.emulation.hosts import HostSpec
+
+GRACE_S = 30.0
+BACKOFF_MAX_S = 300.0
+
+
+class NodeOfPods(Protocol):
+    """A node as its pods see it."""
+
+    spec: HostSpec
+    clock: Clock
+    stored: StoredPods
+
+    def ended(self, pod: NodePod) -> None:
+        """None of its containers runs any more."""
+        ...
+
+
+class NodePod(ABC):
+    def __init__(self, node: NodeOfPods, body: Json) -> None:
+        metadata = body["metadata"]
+        self.node = node
+        self.namespace: str = metadata["namespace"]
+        self.name: str = metadata["name"]
+        self.uid: str = metadata["uid"]
+        self.labels: Mapping[str, str] = metadata.get("labels", {})
+        self.body = body
+        self.spec: Json = body["spec"]
+        self.needed: Amounts = requests_of(self.spec)
+        self.run = new_run(body, stamp(node.clock.wall()))
+        self.holds_room = True
+        self.is_deleting = False
+        self.grace_left_s: float | None = None
+        """As its deletion last said; None: it was not asked to end."""
+        self.is_gone = False
+        """Its object was deleted: nothing is written any more."""
+        self._deadline: Timer | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.run.is_over and not self.run.has_sandbox
+
+    @property
+    def grace_s(self) -> float:
+        return float(self.spec.get("terminationGracePeriodSeconds", GRACE_S))
+
+    @abstractmethod
+    def start(self) -> None:
+        """The node has taken it."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """The emulation was started again, and this pod had begun before."""
+
+    @abstractmethod
+    def terminate(self, grace_s: float) -> None:
+        """End its containers: they have this long. May be called again."""
+
+    @abstractmethod
+    def destroy(self) -> None:
+        """End its containers at once; nothing is written."""
+
+    def recall(self) -> None:
+        """What is stored of its containers."""
+        status = self.body.get("status", {})
+        take_over(self.run.init, status.get("initContainerStatuses", []))
+        take_over(self.run.containers, status.get("containerStatuses", []))
+
+    def begin(self) -> None:
+        deadline_s = self.spec.get("activeDeadlineSeconds")
+        if deadline_s is not None:
+            due_s = seconds_of(self.run.start_time) + deadline_s - self.node.clock.wall()
+            self._deadline = self.node.clock.call_later(max(due_s, 0.0), self._expire)
+
+    def _expire(self) -> None:
+        self.end_for(DEADLINE)
+
+    def end_for(self, verdict: Verdict) -> None:
+        """The kubelet ends the pod for a reason of its own."""
+        if not self.run.is_over and self.run.verdict is None:
+            self.run.verdict = verdict
+            self.publish()
+            self.terminate(self.grace_s)
+
+    def delete(self, grace_s: float) -> None:
+        """Its object asks for its end."""
+        if self.has_ended:
+            self.node.stored.remove(self.namespace, self.name, self.uid)
+            return
+        self.is_deleting = True
+        self.grace_left_s = grace_s
+        self.terminate(grace_s)
+
+    def gone(self) -> None:
+        """Its object was deleted, by force when containers still run."""
+        self.is_gone = True
+        self.cancel_deadline()
+        self.destroy()
+
+    def cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def publish(self) -> None:
+        stored = self.node.stored
+        entry = None if self.is_gone else stored.find(self.namespace, self.name, self.uid)
+        if entry is not None:
+            self.body = entry.body
+            stored.write_status(entry, status_of(self.run, entry.body.get("status", {}), stored.now()))
+
+    def finish(self) -> None:
+        """All containers are over: the pod has its last phase, and goes if that was asked for."""
+        self.cancel_deadline()
+        self.run.has_sandbox = False
+        self.publish()
+        self.node.ended(self)
+        if self.is_deleting and not self.is_gone:
+            self.node.stored.remove(self.namespace, self.name, self.uid)
+
+    def is_restarted(self, run: ContainerRun) -> bool:
+        """Whether the container starts again after this end."""
+        policy = self.spec.get("restartPolicy", "Always")
+        if self.is_deleting or self.run.verdict is not None or policy == "Never":
+            return False
+        if run in self.run.init:
+            return run.exit_code != 0
+        return policy == "Always" or run.exit_code != 0
+
+    def give_up_waiting(self) -> None:
+        """Containers that have not begun never will: nobody knows more of them than that."""
+        now = self.node.stored.now()
+        for run in (*self.run.init, *self.run.containers):
+            if run.waiting is not None and not run.is_over:
+                run.waiting, run.ended, run.is_over = None, run.ended or lost(run, now), True
+
+
+def new_run(body: Json, now: str) -> PodRun:
+    spec = body["spec"]
+    init = [ContainerRun(row["name"], row.get("image", "")) for row in spec.get("initContainers", ())]
+    containers = [ContainerRun(row["name"], row.get("image", "")) for row in spec["containers"]]
+    if init:
+        for run in (*init, *containers):
+            run.waiting = {"reason": "PodInitializing"}
+    return PodRun(body.get("status", {}).get("startTime", now), containers, init)
+
+
+def take_over(runs: list[ContainerRun], statuses: list[Json]) -> None:
+    """What is stored of containers that began before the emulation was started again."""
+    by_name = {row["name"]: row for row in statuses}
+    for run in runs:
+        row = by_name.get(run.name)
+        if row is None:
+            continue
+        run.restarts, run.id = row.get("restartCount", 0), row.get("containerID", "")
+        state = row.get("state", {})
+        if "running" in state:
+            run.waiting, run.started_at = None, state["running"]["startedAt"]
+        elif "terminated" in state:
+            run.waiting, run.ended = None, state["terminated"]
+
+
+def backoff_s(restarts: int, first_s: float) -> float:
+    """At once, then after ``first_s``, then twice as long each time."""
+    return 0.0 if restarts == 0 else min(first_s * 2 ** (restarts - 1), BACKOFF_MAX_S)
+
+
+def seconds_of(text: str) -> float:
+    """The time of a stamp."""
+    return float(timegm(strptime(text, "%Y-%m-%dT%H:%M:%SZ")))

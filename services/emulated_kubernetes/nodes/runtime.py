@@ -1,0 +1,92 @@
+"""What runs the pods of all nodes: processes of this machine, or a simulation."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import Protocol
+
+from services.emulated_kubernetes.nodes.containers import Machine
+from services.emulated_kubernetes.nodes.pods import NodeOfPods, NodePod
+from services.emulated_kubernetes.nodes.process_pods import ProcessPod
+from services.emulated_kubernetes.nodes.settings import NodeSettings
+from services.emulated_kubernetes.nodes.simulated_pods import SimulatedPod
+from services.emulated_kubernetes.nodes.usage_monitor import UsageMonitor
+from services.emulated_kubernetes.resources import Json
+from services.emulated_kubernetes.store import Store
+from services.emulation.clock import Clock
+from services.emulation.images import Images
+from services.emulation.processes import Processes
+
+
+class Runtime(Protocol):
+    def pod(self, node: NodeOfPods, body: Json) -> NodePod: ...
+
+    def forget(self, uid: str) -> None:
+        """The object of this pod is gone, and so are its files."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def runtime_of(settings: NodeSettings, store: Store, clock: Clock) -> Runtime:
+    return SimulatedRuntime(settings, clock) if settings.simulate else ProcessRuntime(settings, store, clock)
+
+
+class SimulatedRuntime:
+    def __init__(self, settings: NodeSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._images = _images(settings, clock)
+
+    def pod(self, node: NodeOfPods, body: Json) -> NodePod:
+        return SimulatedPod(node, body, self._settings, self._images)
+
+    def forget(self, uid: str) -> None:
+        """There are no files."""
+
+    async def start(self) -> None:
+        """Nothing to begin."""
+
+    async def close(self) -> None:
+        """Nothing to wait for."""
+
+
+class ProcessRuntime:
+    def __init__(self, settings: NodeSettings, store: Store, clock: Clock) -> None:
+        self._settings = settings
+        self._store = store
+        self._machine = Machine(
+            store,
+            clock,
+            Processes(settings.data_dir),
+            _images(settings, clock),
+            UsageMonitor(clock, settings.usage_interval_s),
+            settings.data_dir,
+            settings.pass_env,
+        )
+
+    def pod(self, node: NodeOfPods, body: Json) -> NodePod:
+        return ProcessPod(node, body, self._machine, self._settings.restart_backoff_s)
+
+    def forget(self, uid: str) -> None:
+        shutil.rmtree(self._machine.data_dir / "pods" / uid, ignore_errors=True)
+
+    async def start(self) -> None:
+        folder = self._machine.data_dir / "pods"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._machine.processes.start(asyncio.get_running_loop())
+        kept = {body["metadata"]["uid"] for body in self._store.values("pods")}
+        for path in folder.iterdir():  # of pods that were deleted while nobody looked
+            if path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    async def close(self) -> None:
+        await self._machine.processes.close()
+
+
+def _images(settings: NodeSettings, clock: Clock) -> Images:
+    specs = {spec.name: spec for spec in settings.hosts}
+    usual_s = settings.image_download_s
+    return Images(clock, lambda node, image: settings.simulation.download_s(specs[node], image, usual_s))

@@ -1,0 +1,31 @@
+"""Settings of the emulated nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.emulation.hosts import HostSpec
+from services.emulation.simulation.behaviour import TASK_VARIABLES
+from services.emulation.simulation.outcomes import Simulation
+
+PODS_MAX = 110
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    data_dir: Path
+    hosts: tuple[HostSpec, ...]
+    simulate: bool = False
+    """Pods are entries in a heap of timers, not processes."""
+    simulation: Simulation = field(default_factory=Simulation)
+    task_variables: str = TASK_VARIABLES
+    image_download_s: float = 0.0
+    pods_max: int = PODS_MAX
+    """On one node."""
+    heartbeat_s: float = 10.0
+    usage_interval_s: float = 1.0
+    """Between two looks at what processes use; who uses more memory than its limit is killed then."""
+    restart_backoff_s: float = 10.0
+    """Before the second restart of a container; each further one waits twice as long."""
+    pass_env: tuple[str, ...] = ()

@@ -1,0 +1,42 @@
+"""Pods as their nodes write them: statuses, and the last step of a graceful deletion."""
+
+from __future__ import annotations
+
+from services.emulated_kubernetes.nodes.pod_status import stamp
+from services.emulated_kubernetes.resources import Json
+from services.emulated_kubernetes.store import Entry, Store
+from services.emulation.clock import Clock
+
+
+class StoredPods:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def now(self) -> str:
+        return stamp(self._clock.wall())
+
+    def find(self, namespace: str, name: str, uid: str) -> Entry | None:
+        """None when the pod is gone, or another one has its name."""
+        entry = self._store.get("pods", namespace, name)
+        return entry if entry is not None and entry.body["metadata"]["uid"] == uid else None
+
+    def node(self, name: str) -> Json:
+        """Empty when it was deleted."""
+        entry = self._store.get("nodes", "", name)
+        return {} if entry is None else entry.body
+
+    def write_status(self, entry: Entry, status: Json) -> None:
+        self._store.update("pods", {**entry.body, "status": status})
+
+    def remove(self, namespace: str, name: str, uid: str) -> None:
+        """Nothing of the pod is left on its node: it goes, or it waits for its finalizers alone."""
+        entry = self.find(namespace, name, uid)
+        if entry is None:
+            return
+        metadata = entry.body["metadata"]
+        if metadata.get("deletionGracePeriodSeconds") != 0:
+            metadata = {**metadata, "deletionTimestamp": self.now(), "deletionGracePeriodSeconds": 0}
+            self._store.update("pods", {**entry.body, "metadata": metadata})
+        if not metadata.get("finalizers"):
+            self._store.delete("pods", namespace, name)

@@ -1,0 +1,42 @@
+"""Volumes of a pod: folders of its own, linked into those of its containers. Absolute paths stay as they are: no
+container has a file system of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from services.emulated_kubernetes.nodes.environment import Missing, texts_of
+from services.emulated_kubernetes.resources import Json
+from services.emulated_kubernetes.store import Store
+
+
+def fill_volumes(pod: Json, folder: Path, store: Store) -> None:
+    """Secrets and configurations that are not there leave an empty folder."""
+    namespace, spec = pod["metadata"]["namespace"], pod["spec"]
+    for volume in spec.get("volumes", ()):
+        path = folder / "volumes" / volume["name"]
+        path.mkdir(parents=True, exist_ok=True)
+        for kind, resource, key in (("secret", "secrets", "secretName"), ("configMap", "configmaps", "name")):
+            if (source := volume.get(kind)) is not None:
+                _fill(path, source, store, resource, namespace, source.get(key, ""))
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        root = folder / "containers" / container["name"]
+        for mount in container.get("volumeMounts", ()):
+            target = root / mount["mountPath"].lstrip("/")
+            source_path = folder / "volumes" / mount["name"] / mount.get("subPath", "")
+            if target.resolve().is_relative_to(root.resolve()) and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(source_path, target_is_directory=True)
+
+
+def _fill(path: Path, source: Json, store: Store, resource: str, namespace: str, name: str) -> None:
+    with contextlib.suppress(Missing):
+        texts = texts_of(store, resource, namespace, {"name": name})
+        wanted = source.get("items") or [{"key": key, "path": key} for key in texts]
+        for item in wanted:
+            target = path / item["path"]
+            if item["key"] in texts and target.resolve().is_relative_to(path.resolve()):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(texts[item["key"]], encoding="utf-8")
+                target.chmod(0o600)
