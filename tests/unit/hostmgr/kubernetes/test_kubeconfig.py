@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.errors import InvalidArgument
@@ -162,6 +162,7 @@ JUNK = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_anything_in_any_field_is_read_or_refused(data: st.DataObject) -> None:
     """A file is an entry, or an InvalidArgument that names it."""
@@ -186,6 +187,7 @@ def test_anything_in_any_field_is_read_or_refused(data: st.DataObject) -> None:
     assert not message or message.startswith(f"{FILE}: ")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
     """What is no kubeconfig is named as such."""
@@ -196,6 +198,7 @@ def test_any_bytes_are_read_or_refused(content: bytes) -> None:
 TEXTS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
 
 
+@settings(deadline=None)
 @given(
     token=TEXTS,
     ca=st.binary(max_size=30),

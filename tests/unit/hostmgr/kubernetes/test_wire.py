@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.hostmgr.kubernetes import connection, wire
@@ -89,6 +89,7 @@ def test_bodies_larger_than_any_buffer_pass_both_ways() -> None:
     assert [True] * 3 == [isinstance(a, Answer) and a.body == body for a in answers]
 
 
+@settings(deadline=None)
 @given(
     bodies=st.lists(st.lists(st.binary(min_size=1, max_size=40), max_size=4), min_size=1, max_size=3),
     places=st.lists(st.integers(0, 2000), max_size=12),

@@ -1,0 +1,136 @@
+"""Which process drives a cluster: the holder of a Lease in the namespace of our pods.
+
+A new process takes the lease over at once, since Peloton has chosen it as leader by other means. The lease does what
+Mesos does by itself: it tells the process before it, wherever that hangs, that it is not the one any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+import orjson
+
+from services.hostmgr.kubernetes.watch import Reflector
+from services.hostmgr.kubernetes.wire import Answer, ApiServer, Json, Refused, Request
+
+log = logging.getLogger(__name__)
+
+TRIES_MAX = 10
+"""To take the lease, while others write to it."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+
+
+def lease_name(cluster: str) -> str:
+    """``peloton-CLUSTER``; what Kubernetes allows in no name is replaced, and a digest keeps such clusters apart."""
+    if _NAME.fullmatch(cluster):
+        return f"peloton-{cluster}"
+    digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
+    return f"peloton-{re.sub('[^a-z0-9]', '-', cluster.lower())}-{digest}"
+
+
+class Session:
+    """Its lease is not renewed: it has no end but the next holder."""
+
+    def __init__(self, api: ApiServer, namespace: str, cluster: str, replaced: Callable[[str], None]) -> None:
+        """``replaced``: called once with the new holder, on a thread of the session."""
+        self._api = api
+        self._name = lease_name(cluster)
+        self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._namespace = namespace
+        self._replaced = replaced
+        self._lock = threading.Lock()
+        self.holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4()}"
+        self._is_ours = False
+        self._reflector: Reflector | None = None
+
+    def begin(self) -> None:
+        """Take the lease over, whoever has it; once. Raises OSError."""
+        for _ in range(TRIES_MAX):
+            if self._write(self._api.ask(Request("GET", f"{self._leases}/{self._name}"))):
+                break
+        else:
+            raise OSError(f"lease {self._name} was not taken over: others wrote to it {TRIES_MAX} times")
+        with self._lock:
+            self._is_ours = True
+        log.info("lease %s in namespace %s taken over by %s", self._name, self._namespace, self.holder)
+        path = f"{self._leases}?fieldSelector=metadata.name%3D{self._name}"
+        self._reflector = Reflector(self._api, path, _Holders(self._seen))
+        self._reflector.start()
+
+    def end(self) -> None:
+        """The lease stays as it is."""
+        if self._reflector is not None:
+            self._reflector.stop()
+
+    @property
+    def is_ours(self) -> bool:
+        """As far as the apiserver has told us."""
+        with self._lock:
+            return self._is_ours
+
+    def check(self) -> bool:
+        """As the apiserver says now. Raises OSError."""
+        if not self.is_ours:
+            return False
+        answer = self._api.ask(Request("GET", f"{self._leases}/{self._name}"))
+        if answer.is_ok:
+            self._seen(answer.json())
+        elif answer.status != 404:  # deleted: no other process has it
+            raise Refused(answer)
+        return self.is_ours
+
+    def _write(self, found: Answer) -> bool:
+        """Whether the lease is ours; else somebody else wrote first. Raises OSError."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+        spec: Json = {"holderIdentity": self.holder, "acquireTime": now, "renewTime": now, "leaseTransitions": 0}
+        body: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
+        if found.status == 404:
+            body["metadata"] = {"name": self._name, "namespace": self._namespace}
+            answer = self._api.ask(Request("POST", self._leases, orjson.dumps(body)))
+        elif found.is_ok:
+            old = found.json()
+            spec["leaseTransitions"] = int(old["spec"].get("leaseTransitions") or 0) + 1
+            body["metadata"] = old["metadata"]
+            answer = self._api.ask(Request("PUT", f"{self._leases}/{self._name}", orjson.dumps(body)))
+        else:
+            raise Refused(found)
+        if answer.status == 409 or (answer.status == 404 and found.is_ok):
+            return False
+        if not answer.is_ok:
+            raise Refused(answer)
+        return True
+
+    def _seen(self, lease: Json) -> None:
+        holder = lease["spec"].get("holderIdentity") or ""
+        with self._lock:
+            if holder == self.holder or not self._is_ours:
+                return
+            self._is_ours = False
+        log.warning("lease %s was taken over by %s: this process drives the cluster no more", self._name, holder)
+        self._replaced(holder)
+
+
+class _Holders:
+    """Of the lease, as a watch shows them."""
+
+    def __init__(self, seen: Callable[[Json], None]) -> None:
+        self._seen = seen
+
+    def replaced(self, objects: Sequence[Json]) -> None:
+        for lease in objects:
+            self._seen(lease)
+
+    def changed(self, kind: str, object: Json) -> None:
+        if kind != "DELETED":
+            self._seen(object)
+
+    def lost(self, why: str) -> None:
+        """The lease is as it was until we see another holder; without an apiserver nobody can launch."""

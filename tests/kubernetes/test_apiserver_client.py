@@ -1,0 +1,135 @@
+"""The driver's client of an apiserver, against a real one."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from services.hostmgr.kubernetes.access import read_access
+from services.hostmgr.kubernetes.session import Session
+from services.hostmgr.kubernetes.watch import Reflector
+from services.hostmgr.kubernetes.wire import Answer, ApiServer, Json, Refused, Request
+from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
+
+pytestmark = REAL_KUBERNETES
+PATIENCE_S = 60.0
+NAMESPACE = "apiserver-client"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+PODS_OF_NO_NODE = 700
+
+
+@pytest.fixture(scope="module")
+def api(kubernetes: Path) -> Iterator[ApiServer]:
+    api = ApiServer(read_access(str(kubernetes)))
+    made = api.ask(Request("POST", "/api/v1/namespaces", orjson.dumps({"metadata": {"name": NAMESPACE}})))
+    assert made.status == 201, made.message
+    yield api
+    api.ask(Request("DELETE", f"/api/v1/namespaces/{NAMESPACE}"))
+    api.close()
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.said: queue.Queue[tuple[str, Any]] = queue.Queue()
+
+    def replaced(self, objects: Sequence[Json]) -> None:
+        self.said.put(("replaced", sorted(one["metadata"]["name"] for one in objects)))
+
+    def changed(self, kind: str, object: Json) -> None:
+        self.said.put((kind, object["metadata"]["name"]))
+
+    def lost(self, why: str) -> None:
+        self.said.put(("lost", why))
+
+    def until(self, kind: str) -> Any:
+        """What is said with the next one of this kind."""
+        while True:
+            found, value = self.said.get(timeout=PATIENCE_S)
+            if found == kind:
+                return value
+
+
+def create(name: str) -> Request:
+    container = {"name": "main", "image": "busybox"}
+    spec = {"schedulerName": "peloton", "containers": [container]}
+    return Request("POST", PODS, orjson.dumps({"metadata": {"name": name}, "spec": spec}))
+
+
+def test_many_creates_then_a_list_in_pages_then_changes(api: ApiServer) -> None:
+    """Every pod is created once, a repeated create is a conflict, and a reflector sees them all, and what follows."""
+    names = [f"pod-{number:04}" for number in range(PODS_OF_NO_NODE)]
+    answers = api.ask_all([create(name) for name in names])
+    assert {201} == {a.status if isinstance(a, Answer) else a for a in answers}
+    again = api.ask(create(names[0]))
+    assert (409, "AlreadyExists") == (again.status, again.reason)
+
+    recorder = Recorder()
+    reflector = Reflector(api, PODS, recorder)
+    reflector.start()
+    try:
+        assert names == recorder.until("replaced")
+        assert api.ask(Request("DELETE", f"{PODS}/{names[0]}")).is_ok
+        assert names[0] == recorder.until("DELETED")
+    finally:
+        reflector.stop()
+
+
+def test_the_last_session_is_the_only_one(api: ApiServer) -> None:
+    """The older one is told who has taken its lease."""
+    told: queue.Queue[str] = queue.Queue()
+    older, newer = (Session(api, NAMESPACE, "local", told.put) for _ in range(2))
+    try:
+        older.begin()
+        assert older.check()
+        newer.begin()
+        assert newer.holder == told.get(timeout=PATIENCE_S)
+        assert [False, True] == [older.check(), newer.check()]
+    finally:
+        older.end()
+        newer.end()
+
+
+def test_refusals_say_why(control_plane: Any, api: ApiServer) -> None:
+    """Without rights, and without an account."""
+    user = ApiServer(read_access(str(control_plane.user_kubeconfig)))
+    try:
+        refused = user.ask(Request("GET", PODS))
+        assert (403, "Forbidden") == (refused.status, refused.reason)
+        with pytest.raises(Refused, match='User "ordinary" cannot watch resource "pods"'):
+            user.stream(f"{PODS}?watch=1")
+    finally:
+        user.close()
+
+
+def test_a_killed_apiserver_and_store_are_survived() -> None:
+    """What happened while both were away is in the list that follows; a session stays ours."""
+    with running_control_plane() as plane:
+        api = ApiServer(read_access(str(plane.kubeconfig)))
+        session = Session(api, "default", "local", pytest.fail)
+        recorder = Recorder()
+        reflector = Reflector(api, "/api/v1/configmaps?labelSelector=test", recorder)
+        try:
+            session.begin()
+            reflector.start()
+            assert [] == recorder.until("replaced")
+            for part in ("kube-apiserver", "etcd"):
+                plane.kill(part)
+            assert recorder.until("lost")
+            with pytest.raises(OSError):  # noqa: PT011 (whatever the system says of a port that nobody has)
+                api.ask(Request("GET", "/readyz"))
+            for part in ("etcd", "kube-apiserver"):
+                plane.start(part)
+            recorder.until("replaced")
+            made = {"metadata": {"name": "later", "labels": {"test": "1"}}}
+            assert api.ask(Request("POST", "/api/v1/namespaces/default/configmaps", orjson.dumps(made))).status == 201
+            assert "later" == recorder.until("ADDED")
+            assert session.check()
+        finally:
+            reflector.stop()
+            session.end()
+            api.close()
