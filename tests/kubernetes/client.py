@@ -21,6 +21,7 @@ import yaml
 Json = dict[str, Any]
 ANSWER_TIMEOUT_S = 90.0
 """Longer than the 60 s after which an apiserver ends a request by itself."""
+JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -98,14 +99,14 @@ class Client:
             self._open.pop().close()
         self._own = threading.local()
 
-    def ask(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Reply:
+    def ask(self, method: str, path: str, body: Any = None, content_type: str = JSON, *, accept: str = JSON) -> Reply:
         """``body`` is sent as JSON unless it is bytes. Raises OSError and HTTPException."""
         connection = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = self._connection(ANSWER_TIMEOUT_S)
             self._open.append(connection)
         try:
-            connection.request(method, path, *self._content(body, content_type))
+            connection.request(method, path, *self._content(body, content_type, accept))
             answer = connection.getresponse()
             headers = {name.lower(): value for name, value in answer.getheaders()}
             return Reply(answer.status, headers, answer.read())
@@ -117,7 +118,7 @@ class Client:
         """``path`` with ``watch=1`` in its query."""
         connection = self._connection(None)
         try:
-            connection.request("GET", path, *self._content(None, ""))
+            connection.request("GET", path, *self._content(None))
             return Watch(connection, connection.getresponse())
         except BaseException:
             connection.close()
@@ -130,8 +131,8 @@ class Client:
             return http.client.HTTPConnection(url.hostname, url.port, timeout=timeout_s)
         return http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout_s, context=self.login.tls)
 
-    def _content(self, body: Any, content_type: str) -> tuple[bytes | None, dict[str, str]]:
-        headers = {"Accept": "application/json"}
+    def _content(self, body: Any, content_type: str = JSON, accept: str = JSON) -> tuple[bytes | None, dict[str, str]]:
+        headers = {"Accept": accept}
         if self.login.token:
             headers["Authorization"] = f"Bearer {self.login.token}"
         if body is None:

@@ -39,7 +39,9 @@ class FakeKubelets:
         allocatable: Mapping[str, str] = ALLOCATABLE,
         labels: Mapping[str, str] | None = None,
         taints: Sequence[Mapping[str, str]] = (),
+        runs_pods: bool = True,
     ) -> None:
+        """Without ``runs_pods`` the nodes are healthy, and what happens to their pods is left to the test."""
         self.nodes = list(nodes)
         self._allocatable, self._labels, self._taints = dict(allocatable), dict(labels or {}), list(taints)
         self._client = Client(login)
@@ -53,7 +55,7 @@ class FakeKubelets:
         self._watch: Watch | None = None
         self._threads = [
             threading.Thread(target=run, name=f"fake kubelets, {run.__name__}", daemon=True)
-            for run in (self._look, self._work, self._beat)
+            for run in ((self._look, self._work, self._beat) if runs_pods else (self._beat,))
         ]
 
     def __enter__(self) -> FakeKubelets:
@@ -61,7 +63,7 @@ class FakeKubelets:
         for node in self.nodes:
             body = {
                 "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node, **self._labels}},
-                "spec": {"taints": self._taints},
+                "spec": {"taints": self._taints} if self._taints else {},
                 "status": self._node_status(node),
             }
             reply = self._client.ask("POST", "/api/v1/nodes", body)

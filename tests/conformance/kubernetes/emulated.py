@@ -1,0 +1,68 @@
+"""The emulated Kubernetes as a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+from services.local.part import die_with_parent
+from tests.kubernetes.client import Client, Login, login_of
+from tests.ports import free_ports
+
+START_TIMEOUT_S = 60.0
+
+
+class EmulatedKubernetes:
+    """Without nodes but those that tests make."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        [self._port] = free_ports(1)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> EmulatedKubernetes:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._process is not None:
+            self.kill()
+
+    @property
+    def login(self) -> Login:
+        return login_of(self._folder / "kubeconfig")
+
+    def kill(self) -> None:
+        assert self._process is not None, "it does not run"
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "services.emulated_kubernetes", "--port", str(self._port)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--data", str(self._folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        until_s = time.monotonic() + START_TIMEOUT_S
+        while not self._is_ready():
+            log_text = (self._folder / "log").read_text(encoding="utf-8")
+            assert self._process.poll() is None, log_text
+            assert time.monotonic() < until_s, log_text
+            time.sleep(0.05)
+
+    def _is_ready(self) -> bool:
+        try:
+            with Client(self.login) as client:
+                return client.ask("GET", "/readyz").status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False

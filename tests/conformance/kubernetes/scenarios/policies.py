@@ -1,0 +1,116 @@
+"""What limits and ranks pods: quotas, priority classes; and nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.kubernetes.lab import Lab, pod
+from tests.kubernetes.client import MERGE, STRATEGIC
+
+
+def quota(lab: Lab) -> None:
+    quotas = lab.path("resourcequotas")
+    with lab.node() as node:
+        hard = {"pods": "2", "requests.cpu": "1"}
+        lab.ask("a quota", "POST", quotas, {"metadata": {"name": "rq"}, "spec": {"hard": hard}})
+        lab.until("it is counted", f"{quotas}/rq", lambda body: "used" in body.get("status", {}))
+        for i in range(2):
+            lab.must("POST", lab.pods, _asks(f"q{i}", node))
+        lab.ask("one too many", "POST", lab.pods, _asks("q2", node))
+        lab.ask("without requests", "POST", lab.pods, pod("q9", node))
+        lab.until("both count", f"{quotas}/rq", lambda body: _used(body) == "2")
+        lab.must("PATCH", f"{lab.pods}/q0/status", {"status": {"phase": "Succeeded"}}, STRATEGIC)
+        lab.until("one that is over does not", f"{quotas}/rq", lambda body: _used(body) == "1")
+        lab.ask("then there is room", "POST", lab.pods, _asks("q3", node), show=lambda body: body["metadata"]["name"])
+
+
+def priority(lab: Lab) -> None:
+    classes, name = "/apis/scheduling.k8s.io/v1/priorityclasses", lab.named("urgent")
+    with lab.node() as node:
+        lab.ask("a class", "POST", classes, {"metadata": {"name": name}, "value": 1000, "preemptionPolicy": "Never"})
+        lab.ask("another value", "PATCH", f"{classes}/{name}", {"value": 7}, MERGE, show=_reason)
+        lab.ask("gives its value", "POST", lab.pods, pod("p1", node, priorityClassName=name), show=_priority)
+        lab.ask("a value of one's own", "POST", lab.pods, pod("p2", node, priorityClassName=name, priority=5))
+        lab.ask(
+            "the same value", "POST", lab.pods, pod("p3", node, priorityClassName=name, priority=1000), show=_priority
+        )
+        lab.ask("a value without a class", "POST", lab.pods, pod("p4", node, priority=5), show=_reason)
+        lab.ask("none", "POST", lab.pods, pod("p5", node), show=_priority)
+        lab.ask(
+            "too large", "POST", classes, {"metadata": {"name": lab.named("x")}, "value": 2_000_000_000}, show=_reason
+        )
+        lab.ask("delete", "DELETE", f"{classes}/{name}")
+
+
+def nodes(lab: Lab) -> None:
+    with lab.node() as node:
+        one = f"/api/v1/nodes/{node}"
+        lab.ask("again", "POST", "/api/v1/nodes", {"metadata": {"name": node}})
+        lab.ask("read", "GET", one, show=_node)
+        lab.ask("cordon", "PATCH", one, {"spec": {"unschedulable": True}}, MERGE, show=_unschedulable)
+        lab.ask("a pod comes all the same", "POST", lab.pods, pod("n1", node), show=lambda body: body["status"])
+        lab.ask("uncordon", "PATCH", one, {"spec": {"unschedulable": None}}, STRATEGIC, show=_unschedulable)
+        taint = {"spec": {"taints": [{"key": "peloton.io/dedicated", "value": "yes", "effect": "NoSchedule"}]}}
+        lab.ask("taint", "PATCH", one, taint, STRATEGIC, show=_unschedulable)
+        lab.ask(
+            "a bad effect",
+            "PATCH",
+            one,
+            {"spec": {"taints": [{"key": "x", "effect": "Never"}]}},
+            STRATEGIC,
+            show=_reason,
+        )
+        lab.ask(
+            "label",
+            "PATCH",
+            one,
+            {"metadata": {"labels": {"zone": "a"}}},
+            MERGE,
+            show=lambda body: body["metadata"]["labels"],
+        )
+        status = {"status": {"allocatable": {"cpu": "3"}, "capacity": {"cpu": "8"}}}
+        lab.ask("status", "PATCH", f"{one}/status", status, STRATEGIC, show=lambda body: body["status"]["allocatable"])
+        lab.ask("delete", "DELETE", one, show=lambda body: body["kind"])
+        lab.ask("its pod stays a while", "GET", f"{lab.pods}/n1", show=lambda body: body["status"]["phase"])
+        lab.ask("delete again", "DELETE", one)
+
+
+def _asks(name: str, node: str) -> Any:
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "500m"}}}
+    return pod(name, node, containers=[container])
+
+
+def _used(body: Any) -> Any:
+    return body.get("status", {}).get("used", {}).get("pods")
+
+
+def _priority(body: Any) -> Any:
+    return {key: body["spec"].get(key) for key in ("priority", "priorityClassName", "preemptionPolicy")}
+
+
+def _node(body: Any) -> Any:
+    status = body["status"]
+    conditions = {condition["type"]: condition["status"] for condition in status["conditions"]}
+    kept = {key: status[key] for key in ("allocatable", "capacity", "addresses")}
+    return {
+        "kind": body["kind"],
+        "labels": body["metadata"]["labels"],
+        "spec": body["spec"],
+        **kept,
+        "conditions": conditions,
+    }
+
+
+def _unschedulable(body: Any) -> Any:
+    """Without taints of controllers, which follow, and without times."""
+    keys = ("key", "value", "effect")
+    own = [taint for taint in body["spec"].get("taints", []) if not taint["key"].startswith("node.kubernetes.io/")]
+    taints = [{key: taint.get(key) for key in keys} for taint in own]
+    return {"unschedulable": body["spec"].get("unschedulable"), "taints": taints}
+
+
+def _reason(body: Any) -> Any:
+    return {key: body.get(key) for key in ("kind", "status", "reason", "code")}
+
+
+SCENARIOS = (quota, priority, nodes)
