@@ -1,0 +1,115 @@
+"""Logs of pods by way of the apiserver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import parse_qs
+
+import pytest
+
+from peloton.errors import NotFound
+from services.hostmgr.kubernetes import logs
+from services.hostmgr.kubernetes.logs import PodLogs
+from services.hostmgr.kubernetes.wire import Json, Refused
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
+from tests.unit.hostmgr.mesos.sockets import chunk
+
+PODS = "/api/v1/namespaces/peloton/pods"
+RUNNING = {"running": {}}
+
+
+def ended(code: int) -> Json:
+    return {"terminated": {"exitCode": code}}
+
+
+def pod(init: Json | None = None, **states: Json) -> Json:
+    """With a container ``main`` and one ``side``."""
+    return {
+        "spec": {"containers": [{"name": "main"}, {"name": "side"}], "initContainers": [{"name": "init"}]},
+        "status": {
+            "containerStatuses": [{"name": name, "state": state} for name, state in sorted(states.items())[::-1]],
+            "initContainerStatuses": [{"name": "init", "state": init}] if init else [],
+        },
+    }
+
+
+class Cluster:
+    """Serves one pod and its log."""
+
+    def __init__(self, pod: Json, *log: bytes) -> None:
+        self.pod = pod
+        self.log = log
+        self.asked: list[dict[str, str]] = []
+
+    def serve(self, asked: Asked) -> Iterator[bytes]:
+        path, _, query = asked.path.partition("?")
+        if path == f"{PODS}/p/log":
+            self.asked.append({key: values[0] for key, values in parse_qs(query).items()})
+            yield chunked() + b"".join(map(chunk, self.log)) + chunk(b"")
+        elif path == f"{PODS}/p":
+            yield answer(200, self.pod)
+        else:
+            yield answer(404, status(404, "NotFound"))
+
+
+def test_files_are_logs_of_containers_that_have_begun() -> None:
+    """That of the first one is stdout; the others are in a folder of their name."""
+    cluster = Cluster(pod(init=ended(0), main=RUNNING, side={"waiting": {}}))
+    with scripted(cluster.serve) as server, api_of(server) as api:
+        assert ("stdout", "init/stdout") == PodLogs(api, "peloton").files("p")
+        cluster.pod = pod(init=ended(0), main=RUNNING, side=ended(1))
+        assert ("stdout", "side/stdout", "init/stdout") == PodLogs(api, "peloton").files("p")
+
+
+def test_a_log_is_read_or_followed() -> None:
+    """Piece by piece, of the container that the file names."""
+    cluster = Cluster(pod(main=RUNNING), b"one\n", b"two")
+    with scripted(cluster.serve) as server, api_of(server) as api:
+        for file, follow in (("stdout", False), ("side/stdout", True)):
+            with PodLogs(api, "peloton").open("p", file, follow) as stream:
+                assert b"one\ntwo" == b"".join(stream.pieces())
+    assert [{"container": "main"}, {"container": "side", "follow": "true"}] == cluster.asked
+
+
+@pytest.mark.parametrize(
+    ("found", "container"),
+    [
+        (pod(main=ended(0), side=ended(3)), "side"),
+        (pod(init=ended(5), main={"waiting": {}}), "init"),
+        (pod(main=RUNNING), "main"),
+    ],
+)
+def test_the_tail_is_of_the_container_that_failed(found: Json, container: str) -> None:
+    """Or of the first one, when none has."""
+    cluster = Cluster(found, b"first\n", b"last\n")
+    with scripted(cluster.serve) as server, api_of(server) as api:
+        assert b"t\nlast\n" == PodLogs(api, "peloton").tail("p", 7)
+    assert [{"container": container, "tailLines": "100"}] == cluster.asked
+
+
+def test_a_tail_of_long_lines_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is returned is then the end of what was read."""
+    monkeypatch.setattr(logs, "TAIL_BYTES_MAX", 10)
+    cluster = Cluster(pod(main=RUNNING), *[b"%02d" % number for number in range(50)])
+    with scripted(cluster.serve) as server, api_of(server) as api:
+        assert b"0405" == PodLogs(api, "peloton").tail("p", 4)
+
+
+def test_a_log_that_is_not_there() -> None:
+    """A pod that was deleted, a file that Kubernetes does not keep, and a refusal, are told apart."""
+    cluster = Cluster(pod(main=RUNNING))
+    with scripted(cluster.serve) as server, api_of(server) as api:
+        pods = PodLogs(api, "peloton")
+        with pytest.raises(NotFound, match="pod gone is not in the cluster any more"):
+            pods.files("gone")
+        with pytest.raises(NotFound, match="pod gone is not in the cluster any more"):
+            pods.open("gone", "side/stdout")
+        with pytest.raises(NotFound, match="pod p has no file stderr: Kubernetes keeps only"):
+            pods.open("p", "stderr")
+    forbidden = answer(403, status(403, "Forbidden", "no pods/log for you"))
+    with (
+        scripted(lambda asked: [forbidden]) as server,
+        api_of(server) as api,
+        pytest.raises(Refused, match="no pods/log for you"),
+    ):
+        PodLogs(api, "peloton").tail("p", 10)
