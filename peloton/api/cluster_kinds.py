@@ -3,35 +3,81 @@ docs/kubernetes/differences.md as code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.pod_parts import Part, all_parts
 from peloton.api.v0.task import task_pb2
+from peloton.model.host import CLUSTER_KIND_LABEL
+from peloton.model.pod import HostLabel
 
 _Docker = mesos_pb2.ContainerInfo.DockerInfo
 _Source = mesos_pb2.Volume.Source
-Asks = Callable[[task_pb2.TaskConfig], bool]
+KUBERNETES = "kubernetes"
+NOT_KUBERNETES = HostLabel(CLUSTER_KIND_LABEL, KUBERNETES, "<", 1)
+"""Holds also for hosts of a host manager that names no kind."""
+ON_KUBERNETES = HostLabel(CLUSTER_KIND_LABEL, KUBERNETES, "=", 1)
 
 
-def mesos_only(config: task_pb2.TaskConfig) -> list[str]:
+MANY_CONTAINERS = "configuration of more than one container per pod is not supported"
+INIT_CONTAINERS = "init containers are not supported"
+
+
+def kubernetes_only(task: task_pb2.TaskConfig) -> list[str]:
+    """What of it only Kubernetes can do."""
+    found = {"several containers": task.otherContainers, "init containers": task.initContainers}
+    return [what for what, containers in found.items() if containers]
+
+
+def mesos_only(task: task_pb2.TaskConfig) -> list[str]:
     """What of it only Mesos can do."""
-    return [*(what for what, asks in _MESOS_ONLY.items() if asks(config)), *_volumes(config.container)]
+    asked: dict[str, None] = {}
+    for part in all_parts(task):
+        asked |= dict.fromkeys(what for what, asks in _OF_CONTAINERS.items() if asks(part))
+        asked |= dict.fromkeys(_volumes(part.container))
+    return [*(["an executor of its own"] if task.HasField("executor") else ()), *asked]
 
 
-def _has_network(config: task_pb2.TaskConfig) -> bool:
+def kind_constraint(task: task_pb2.TaskConfig) -> HostLabel | None:
+    """On hosts of which clusters it can run; None: on all."""
+    if kubernetes_only(task):
+        return ON_KUBERNETES
+    return NOT_KUBERNETES if mesos_only(task) else None
+
+
+def kind_fault(task: task_pb2.TaskConfig) -> str:
+    """Why no cluster of any kind can run it, or ""."""
+    here, there = kubernetes_only(task), mesos_only(task)
+    if not (here and there):
+        return ""
+    return f"{' and '.join(here)} run on Kubernetes only, and {', '.join(there)} on Mesos only"
+
+
+def kind_refusal(task: task_pb2.TaskConfig, kinds: Collection[str]) -> str:
+    """Why none of these clusters can run it, or ""."""
+    if not kinds:
+        return ""
+    if KUBERNETES not in kinds and kubernetes_only(task):
+        text = MANY_CONTAINERS if task.otherContainers else INIT_CONTAINERS
+        return f"{text}: it needs a cluster of kind {KUBERNETES}, and there are {', '.join(sorted(kinds))}"
+    if set(kinds) == {KUBERNETES} and (asked := mesos_only(task)):
+        return f"{', '.join(asked)}: no cluster of kind {KUBERNETES} has that, and there is no other"
+    return ""
+
+
+def _has_network(config: Part) -> bool:
     container = config.container
     return container.docker.network in (_Docker.USER, _Docker.NONE) or any(
         info.name or info.ip_addresses or info.port_mappings for info in container.network_infos
     )
 
 
-def _has_user_name(config: task_pb2.TaskConfig) -> bool:
+def _has_user_name(config: Part) -> bool:
     user = config.command.user
     return bool(user) and user != "root" and not (user.isascii() and user.isdigit())
 
 
-_MESOS_ONLY: dict[str, Asks] = {
-    "an executor of its own": lambda config: config.HasField("executor"),
+_OF_CONTAINERS: dict[str, Callable[[Part], bool]] = {
     "URIs to fetch": lambda config: len(config.command.uris) > 0,
     "parameters of Docker": lambda config: len(config.container.docker.parameters) > 0,
     "port mappings of Docker": lambda config: len(config.container.docker.port_mappings) > 0,

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from peloton.api.cluster_kinds import kind_constraint
 from peloton.api.convert_time import rfc3339, rfc3339_seconds
+from peloton.api.pod_parts import Part, limits, pod_resources, ports
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
@@ -28,7 +30,6 @@ from peloton.model.pod import (
     Strategy,
     TerminationReason,
 )
-from peloton.model.resources import Resources
 
 _TERMINATION_PREFIX = "TERMINATION_STATUS_REASON_"
 
@@ -102,10 +103,6 @@ def _has_controller(config: job_pb2.JobConfig) -> bool:
     return first.controller
 
 
-def resources(config: task_pb2.ResourceConfig) -> Resources:
-    return Resources.of(config.cpuLimit, config.memLimitMb, config.diskLimitMb, config.gpuLimit)
-
-
 def pod_shape(
     task: task_pb2.TaskConfig,
     sla: job_pb2.SlaConfig,
@@ -118,14 +115,23 @@ def pod_shape(
         preemptible = policy == task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE
     spread = strategy == job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB
     return PodShape(
-        resources=resources(task.resource),
-        port_count=sum(port.value == 0 for port in task.ports),
+        resources=pod_resources(task),
+        port_count=sum(port.value == 0 for port in ports(task)),
         revocable=task.revocable or sla.revocable,
         preemptible=preemptible,
         controller=task.controller,
         strategy=Strategy.SPREAD_JOB if spread else Strategy.PACK_HOST,
-        constraint=constraint(task.constraint) if task.HasField("constraint") else None,
+        constraint=_whole_constraint(task),
     )
+
+
+def _whole_constraint(task: task_pb2.TaskConfig) -> Constraint | None:
+    """Its own, and the kind of cluster that it needs."""
+    own = constraint(task.constraint) if task.HasField("constraint") else None
+    kind = kind_constraint(task)
+    if kind is None or own is None:
+        return own or kind
+    return AllOf((kind, own))
 
 
 KILL_GRACE_DEFAULT_S = 30
@@ -136,8 +142,8 @@ def kill_grace_s(config: task_pb2.TaskConfig) -> int:
     return config.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S
 
 
-def image_of(config: task_pb2.TaskConfig) -> str:
-    """What a host has to fetch before the pod starts; empty when it names none."""
+def image_of(config: Part) -> str:
+    """What a host has to fetch before the container starts; empty when it names none."""
     mesos = config.container.mesos.image
     return config.container.docker.image or mesos.docker.name or mesos.appc.name
 
@@ -249,8 +255,8 @@ def resource_usage(limits: task_pb2.ResourceConfig, seconds: float) -> dict[str,
 
 def task_info(pod: PodRecord, config: task_pb2.TaskConfig | None, *, with_usage: bool = True) -> task_pb2.TaskInfo:
     """``with_usage``: the job is a batch job, for which usage is reported."""
-    limits = config.resource if config is not None and with_usage else None
-    info = task_pb2.TaskInfo(instanceId=pod.instance_id, config=config, runtime=pod_runtime(pod, limits))
+    its_limits = limits(config) if config is not None and with_usage else None
+    info = task_pb2.TaskInfo(instanceId=pod.instance_id, config=config, runtime=pod_runtime(pod, its_limits))
     info.jobId.value = pod.job_id
     return info
 
@@ -309,8 +315,8 @@ def job_runtime(
 
 
 def job_info(job: JobRecord, config: job_pb2.JobConfig) -> job_pb2.JobInfo:
-    limits = config.defaultConfig.resource if job.type is JobType.BATCH else None
-    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, limits))
+    its_limits = limits(config.defaultConfig) if job.type is JobType.BATCH else None
+    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, its_limits))
     info.id.value = job.job_id
     return info
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.pod_parts import Part
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
@@ -24,8 +25,8 @@ _Network = mesos_pb2.ContainerInfo.DockerInfo.Network
 # -- inward --------------------------------------------------------------------------------------------------------
 
 
-def add_mesos_messages(task: task_pb2.TaskConfig, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
-    """Sets ``container``, ``command`` and ``executor`` of the task, each only where something asks for it.
+def add_mesos_messages(task: Part, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
+    """Sets ``container`` and ``command`` of the task, each only where something asks for it.
 
     An entrypoint that is there but empty leaves what to run to the image.
     """
@@ -37,6 +38,9 @@ def add_mesos_messages(task: task_pb2.TaskConfig, pod: pod_pb2.PodSpec, containe
         task.command.CopyFrom(container.command)
     elif container.HasField("entrypoint") or container.environment or pod.mesos_spec.uris or pod.mesos_spec.shell:
         _build_command(task.command, pod, container)
+
+
+def add_executor(task: task_pb2.TaskConfig, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
     if container.HasField("executor"):
         task.executor.CopyFrom(container.executor)
     elif pod.mesos_spec.HasField("executor_spec"):
@@ -79,6 +83,21 @@ def _build_container(info: mesos_pb2.ContainerInfo, pod: pod_pb2.PodSpec, contai
             )
 
 
+def add_folders(task: Part, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
+    """Volumes that begin empty, for which Mesos has no message."""
+    empty = volume_pb2.VolumeSpec.VOLUME_TYPE_EMPTY_DIR
+    folders = {volume.name: volume.empty_dir for volume in pod.volumes if volume.type == empty}
+    for mount in container.volume_mounts:
+        if mount.name in folders:
+            task.emptyDirs.add(
+                name=mount.name,
+                containerPath=mount.mount_path,
+                readOnly=mount.read_only,
+                medium=folders[mount.name].medium,
+                sizeMB=folders[mount.name].size_in_mb,
+            )
+
+
 def _build_command(command: mesos_pb2.CommandInfo, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
     command.SetInParent()
     if container.entrypoint.value:
@@ -107,15 +126,16 @@ def _build_executor(info: mesos_pb2.ExecutorInfo, spec: apachemesos_pb2.PodSpec.
 # -- outward -------------------------------------------------------------------------------------------------------
 
 
-def add_both_forms(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
+def add_both_forms(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: Part) -> None:
     """Both forms of the task's Mesos messages: as they are, and converted to the fields of v1alpha."""
-    for field in ("container", "command", "executor"):
-        if task.HasField(field):
-            getattr(container, field).CopyFrom(getattr(task, field))
+    if task.HasField("container"):
+        container.container.CopyFrom(task.container)
+    if task.HasField("command"):
+        container.command.CopyFrom(task.command)
     complete(pod, container, task)
 
 
-def complete(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
+def complete(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: Part) -> None:
     """Adds the form that a client left out: fields of v1alpha from a Mesos message, or the
     message from ``task``. What the client wrote stays."""
     if container.HasField("container"):
@@ -126,6 +146,9 @@ def complete(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_
         _describe_command(pod, container, container.command)
     elif task.HasField("command"):
         container.command.CopyFrom(task.command)
+
+
+def complete_executor(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
     if container.HasField("executor"):
         _describe_executor(pod.mesos_spec.executor_spec, container.executor)
     elif task.HasField("executor"):
@@ -157,6 +180,16 @@ def _describe_container(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, 
         container.volume_mounts.add(
             name=name, read_only=volume.mode == mesos_pb2.Volume.RO, mount_path=volume.container_path
         )
+
+
+def describe_folders(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: Part) -> None:
+    named = {volume.name for volume in pod.volumes}
+    for folder in task.emptyDirs:
+        if folder.name not in named:
+            volume = pod.volumes.add(name=folder.name, type=volume_pb2.VolumeSpec.VOLUME_TYPE_EMPTY_DIR)
+            volume.empty_dir.medium, volume.empty_dir.size_in_mb = folder.medium, folder.sizeMB
+            named.add(folder.name)
+        container.volume_mounts.add(name=folder.name, read_only=folder.readOnly, mount_path=folder.containerPath)
 
 
 def _describe_command(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, command: mesos_pb2.CommandInfo) -> None:

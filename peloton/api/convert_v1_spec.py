@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from peloton.api.convert_v1_mesos import add_both_forms, add_mesos_messages, complete
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from peloton.api.convert_v1_mesos import (
+    add_both_forms,
+    add_executor,
+    add_folders,
+    add_mesos_messages,
+    complete,
+    complete_executor,
+    describe_folders,
+)
+from peloton.api.pod_parts import Part
 from peloton.api.respell import respell
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
-from peloton.errors import Unimplemented
-
-MANY_CONTAINERS = "configuration of more than one container per pod is not supported"
-INIT_CONTAINERS = "init containers are not supported"
-
 
 # -- inward --------------------------------------------------------------------------------------------------------
 
 
 def job_config(spec: stateless_pb2.JobSpec) -> job_pb2.JobConfig:
-    """What is stored and scheduled. Raises Unimplemented for pods of several containers."""
+    """What is stored and scheduled. Raises InvalidArgument."""
     config = job_pb2.JobConfig(type=job_pb2.SERVICE)
     respell(spec, config)
     if spec.HasField("default_spec"):
@@ -32,23 +40,43 @@ def job_config(spec: stateless_pb2.JobSpec) -> job_pb2.JobConfig:
 
 
 def task_config(pod: pod_pb2.PodSpec) -> task_pb2.TaskConfig:
-    """Raises Unimplemented. Readiness checks, host ports and empty directories have no counterpart."""
-    if len(pod.containers) > 1:
-        raise Unimplemented(MANY_CONTAINERS)
-    if pod.init_containers:
-        raise Unimplemented(INIT_CONTAINERS)
+    """Host ports have no counterpart. Raises InvalidArgument."""
     task = task_pb2.TaskConfig(name=pod.pod_name.value)
     respell(pod, task)
+    task.ClearField("initContainers")
     if pod.HasField("preemption_policy"):
         policy = task.preemptionPolicy
         policy.type = policy.TYPE_PREEMPTIBLE if policy.killOnPreempt else policy.TYPE_NON_PREEMPTIBLE
-    for container in pod.containers:
-        respell(container, task, ("resource", "ports"))
-        if container.HasField("liveness_check"):
-            task.healthCheck.SetInParent()
-            respell(container.liveness_check, task.healthCheck)
-        add_mesos_messages(task, pod, container)
+    if pod.containers:
+        first = pod.containers[0]
+        task.containerName = first.name
+        _fill(task, pod, first)
+        add_executor(task, pod, first)
+    for container in pod.containers[1:]:
+        _fill(task.otherContainers.add(name=container.name), pod, container)
+    for container in pod.init_containers:
+        _fill(task.initContainers.add(name=container.name), pod, container)
     return task
+
+
+def _fill(part: Part, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
+    respell(container, part, ("resource", "ports"))
+    if container.HasField("liveness_check"):
+        _fill_check(part.healthCheck, container.liveness_check)
+    if container.HasField("readiness_check"):
+        _fill_check(part.readinessCheck, container.readiness_check)
+    add_mesos_messages(part, pod, container)
+    add_folders(part, pod, container)
+
+
+def _fill_check(check: task_pb2.HealthCheckConfig, spec: pod_pb2.HealthCheckSpec) -> None:
+    """A check has two forms in v1alpha, too; the older one wins."""
+    check.SetInParent()
+    respell(spec, check)
+    if spec.HasField("http_get") and not spec.HasField("http_check"):
+        respell(spec.http_get, check.httpCheck)
+    if spec.HasField("command") and not spec.HasField("command_check"):
+        check.commandCheck.command = shlex.join([spec.command.value, *spec.command.arguments])
 
 
 # -- outward -------------------------------------------------------------------------------------------------------
@@ -76,19 +104,57 @@ def job_spec(config: job_pb2.JobConfig, sent: bytes = b"") -> stateless_pb2.JobS
 
 
 def _complete(pod: pod_pb2.PodSpec) -> None:
+    task = task_config(pod)
     if pod.containers:
-        complete(pod, pod.containers[0], task_config(pod))
+        complete(pod, pod.containers[0], task)
+        complete_executor(pod, pod.containers[0], task)
+    others = zip(pod.containers[1:], task.otherContainers, strict=True)
+    for container, part in (*others, *zip(pod.init_containers, task.initContainers, strict=True)):
+        with _own_volumes(pod, container) as scratch:
+            complete(scratch, container, part)
 
 
 def pod_spec(task: task_pb2.TaskConfig) -> pod_pb2.PodSpec:
     pod = pod_pb2.PodSpec()
     respell(task, pod)
+    pod.ClearField("init_containers")
     if task.name:
         pod.pod_name.value = task.name
-    container = pod.containers.add()
-    respell(task, container, ("resource", "ports"))
-    if task.HasField("healthCheck"):
-        container.liveness_check.SetInParent()
-        respell(task.healthCheck, container.liveness_check)
-    add_both_forms(pod, container, task)
+    first = pod.containers.add(name=task.containerName)
+    add_both_forms(pod, first, task)
+    if task.HasField("executor"):
+        first.executor.CopyFrom(task.executor)
+        complete_executor(pod, first, task)
+    _describe(pod, first, task)
+    for parts, containers in ((task.otherContainers, pod.containers), (task.initContainers, pod.init_containers)):
+        for part in parts:
+            container = containers.add(name=part.name)
+            with _own_volumes(pod, container) as scratch:
+                add_both_forms(scratch, container, part)
+            _describe(pod, container, part)
     return pod
+
+
+def _describe(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, part: Part) -> None:
+    respell(part, container, ("resource", "ports"))
+    if part.HasField("healthCheck"):
+        container.liveness_check.SetInParent()
+        respell(part.healthCheck, container.liveness_check)
+    if part.HasField("readinessCheck"):
+        container.readiness_check.SetInParent()
+        respell(part.readinessCheck, container.readiness_check)
+    describe_folders(pod, container, part)
+
+
+@contextmanager
+def _own_volumes(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> Iterator[pod_pb2.PodSpec]:
+    """A spec that takes what only the first container may say of its pod; volumes go to the pod under names of their
+    own."""
+    scratch = pod_pb2.PodSpec()
+    yield scratch
+    names = {volume.name: f"{container.name}-{volume.name}" for volume in scratch.volumes}
+    for volume in scratch.volumes:
+        volume.name = names[volume.name]
+        pod.volumes.append(volume)
+    for mount in container.volume_mounts:
+        mount.name = names.get(mount.name, mount.name)

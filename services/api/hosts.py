@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 import grpc
@@ -29,6 +30,10 @@ class Hosts(Protocol):
         """Sum over the hosts of all clusters, up or in maintenance; None while one does not answer or none is up."""
         ...
 
+    async def kinds(self) -> frozenset[str]:
+        """Of all clusters; empty while one of them is not known."""
+        ...
+
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
         """Files of a run's sandbox; raises PelotonError."""
         ...
@@ -40,26 +45,34 @@ class RemoteHosts:
     def __init__(self, channels: LeaderChannels) -> None:
         self._channels = channels
         self._capacity: Resources | None = None
+        self._kinds: frozenset[str] = frozenset()
         self._asked_at_s = -CAPACITY_AGE_MAX_S
 
     async def capacity(self) -> Resources | None:
-        now_s = time.monotonic()
-        if now_s - self._asked_at_s >= CAPACITY_AGE_MAX_S:
-            self._asked_at_s = now_s  # before the call: others use the old value meanwhile
-            self._capacity = await self._ask_capacity()
+        await self._look()
         return self._capacity
 
-    async def _ask_capacity(self) -> Resources | None:
+    async def kinds(self) -> frozenset[str]:
+        await self._look()
+        return self._kinds
+
+    async def _look(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._asked_at_s >= CAPACITY_AGE_MAX_S:
+            self._asked_at_s = now_s  # before the call: others use the old values meanwhile
+            answers = await self._ask()
+            self._capacity = _total(answers)
+            kinds = frozenset(answer.kind for answer in answers)
+            self._kinds = frozenset() if "" in kinds else kinds
+
+    async def _ask(self) -> list[hostmgr_pb2.ClusterCapacityResponse]:
+        """Nothing while a cluster does not answer."""
         try:
             clusters = await self._channels.clusters()
-            answers = await asyncio.gather(*map(self._capacity_of, clusters or [""]))
+            return await asyncio.gather(*map(self._capacity_of, clusters or [""]))
         except (Unavailable, grpc.aio.AioRpcError) as error:
             log.warning("the capacity of all clusters is not known: %s", error)
-            return None
-        if not any(answer.host_count for answer in answers):
-            return None
-        amounts = [answer.registered if answer.HasField("registered") else answer.capacity for answer in answers]
-        return sum((Resources(a.cpu_milli, a.memory_mib, a.disk_mib, a.gpu_milli) for a in amounts), Resources())
+            return []
 
     async def _capacity_of(self, cluster: str) -> hostmgr_pb2.ClusterCapacityResponse:
         stub = hostmgr_pb2_grpc.HostsStub(await self._channels.to_cluster(cluster))
@@ -83,3 +96,10 @@ class RemoteHosts:
                     fault = found
         assert fault is not None
         raise fault
+
+
+def _total(answers: Sequence[hostmgr_pb2.ClusterCapacityResponse]) -> Resources | None:
+    if not any(answer.host_count for answer in answers):
+        return None
+    amounts = [answer.registered if answer.HasField("registered") else answer.capacity for answer in answers]
+    return sum((Resources(a.cpu_milli, a.memory_mib, a.disk_mib, a.gpu_milli) for a in amounts), Resources())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from peloton.api.convert import resources
+from peloton.api.pod_parts import has_amounts, pod_resources
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import ROOT_POOL_ID
@@ -28,12 +28,14 @@ class PoolBounds:
 
     All tuples are in the order of RESOURCE_KINDS, amounts in the small units of ``Resources``. ``reservations`` are the
     pool's own, at ``path``: what cannot be preempted must fit in there. Unlimited where there is no pool to ask.
+    ``kinds``: of the clusters below all pools; empty: not known.
     """
 
     limits: tuple[int, ...]
     paths: tuple[str, ...]
     reservations: tuple[int, ...] = (UNLIMITED,) * len(RESOURCE_KINDS)
     path: str = ""
+    kinds: frozenset[str] = frozenset()
 
 
 def pool_fault(respool_id: str, pools: Sequence[PoolSpec]) -> str:
@@ -51,8 +53,11 @@ def pool_fault(respool_id: str, pools: Sequence[PoolSpec]) -> str:
     return "" if is_known else "resource pool not found"
 
 
-def pool_bounds(respool_id: str, pools: Sequence[PoolSpec], capacity: Resources | None) -> PoolBounds:
-    """Limits along the path of a pool. The root's limit is the cluster's ``capacity``; None: not known, no bound."""
+def pool_bounds(
+    respool_id: str, pools: Sequence[PoolSpec], capacity: Resources | None, kinds: frozenset[str] = frozenset()
+) -> PoolBounds:
+    """Limits along the path of a pool. The root's limit is the ``capacity`` of all clusters; None: not known, no
+    bound."""
     path = _upwards(respool_id, pools)
     candidates = [(tuple(r.limit for r in pool.resources), _path_text(path[depth:])) for depth, pool in enumerate(path)]
     if capacity is not None:
@@ -67,8 +72,9 @@ def pool_bounds(respool_id: str, pools: Sequence[PoolSpec], capacity: Resources 
         limits.append(limit)
         paths.append(path_of_limit)
     if not path:
-        return PoolBounds(tuple(limits), tuple(paths))
-    return PoolBounds(tuple(limits), tuple(paths), tuple(r.reservation for r in path[0].resources), candidates[0][1])
+        return PoolBounds(tuple(limits), tuple(paths), kinds=kinds)
+    reservations = tuple(r.reservation for r in path[0].resources)
+    return PoolBounds(tuple(limits), tuple(paths), reservations, candidates[0][1], kinds)
 
 
 def _upwards(respool_id: str, pools: Iterable[PoolSpec]) -> list[PoolSpec]:
@@ -97,8 +103,8 @@ class PoolJudge:
         self._default_members = 0 if config.defaultConfig.revocable else self._gang_size
 
     def add(self, instance: int, override: task_pb2.TaskConfig) -> Iterator[str]:
-        has_own = override.HasField("resource")
-        asked = resources(override.resource) if has_own else Resources()
+        has_own = has_amounts(override)
+        asked = pod_resources(override, self._config.defaultConfig) if has_own else Resources()
         if instance < self._gang_size:
             has_defaults = not override.revocable and not has_own
             self._default_members += int(has_defaults) - int(not self._config.defaultConfig.revocable)
@@ -110,7 +116,7 @@ class PoolJudge:
     def plain(self, instance: int | None, override: task_pb2.TaskConfig | None) -> Iterator[str]:
         """The first instance that runs on the default's amounts, and its override; None when there is none."""
         if instance is not None:
-            asked = resources(self._config.defaultConfig.resource)
+            asked = pod_resources(self._config.defaultConfig)
             yield from self._pod(instance, asked, override or self._config.defaultConfig)
 
     def gang(self) -> Iterator[str]:
@@ -120,7 +126,7 @@ class PoolJudge:
             return
         total = self._gang_total
         if self._default_members:  # else no instance runs on the default's amounts, which may be unsound
-            total += resources(default.resource) * self._default_members
+            total += pod_resources(default) * self._default_members
         subject = f"the gang of instances 0-{size - 1}"
         if size > GANG_PODS_MAX:
             yield f"{subject} has {size} members, at most {GANG_PODS_MAX} can start together"

@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from peloton.api.pod_parts import limits as limits_of
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import ResourceExhausted
@@ -84,7 +85,7 @@ def _read(configs: Configs, job_id: JobId, version: int) -> StoredConfig | None:
         return None
     config.changeLog.version = version  # a restart stores an old configuration anew
     limits = task_pb2.ResourceConfig()
-    limits.CopyFrom(config.defaultConfig.resource)
+    limits.CopyFrom(limits_of(config.defaultConfig))
     return StoredConfig(config.SerializeToString(), limits, len(config.instanceConfig))
 
 

@@ -6,10 +6,13 @@ A rule sees one config, default or override, that carries the field, and yields 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from peloton.api import convert
+from peloton.api.cluster_kinds import kind_fault
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.pod_parts import Part, has_several, main_name, ports
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
@@ -17,6 +20,8 @@ from peloton.errors import InvalidArgument
 PORT_MAX = 65_535
 COMMAND_BYTES_MAX = 128 * 1024 - 1
 """Linux refuses a longer argument of a program."""
+CONTAINERS_MAX = 20
+CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 CONSTRAINT_DEPTH_MAX = 20
 """Protobuf reads messages to a depth of 100, and answers nest a constraint deeper than the request did."""
 AMOUNTS_MAX = {"cpuLimit": 2.0**30, "memLimitMb": 2.0**40, "diskLimitMb": 2.0**40, "gpuLimit": 2.0**30}
@@ -46,7 +51,7 @@ def number(value: float) -> str:
     return f"{value:.15g}"
 
 
-def _resource(pod: task_pb2.TaskConfig) -> Iterator[str]:
+def _resource(pod: Part) -> Iterator[str]:
     for name, most in AMOUNTS_MAX.items():
         value: float = getattr(pod.resource, name)
         if not math.isfinite(value):
@@ -58,10 +63,15 @@ def _resource(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 
 def _ports(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    if not pod.otherContainers:  # else they are judged together
+        yield from _ports_of(pod.ports)
+
+
+def _ports_of(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
     users: dict[int, str] = {}
     names: set[str] = set()
     env_names: dict[str, str] = {}
-    for port in pod.ports:
+    for port in ports:
         if port.value > PORT_MAX:
             yield f"port {port.name!r} has value {port.value}, the greatest port is {PORT_MAX}"
         elif port.value and port.value in users:
@@ -75,7 +85,7 @@ def _ports(pod: task_pb2.TaskConfig) -> Iterator[str]:
         env_names.setdefault(port.envName, port.name)
 
 
-def _command(pod: task_pb2.TaskConfig) -> Iterator[str]:
+def _command(pod: Part) -> Iterator[str]:
     length = len(pod.command.value.encode())
     if length > COMMAND_BYTES_MAX:
         yield f"command has {length} bytes, a host takes at most {COMMAND_BYTES_MAX}"
@@ -103,6 +113,40 @@ def _constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
         yield fault.message
 
 
+def _containers(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    """Of a pod with more than one container; what is wrong with one is told with its name."""
+    count = 1 + len(pod.otherContainers) + len(pod.initContainers)
+    if count > CONTAINERS_MAX:
+        yield f"the pod has {count} containers, at most {CONTAINERS_MAX} are allowed"
+        return
+    if text := kind_fault(pod):
+        yield text
+    names = [main_name(pod), *(part.name for part in (*pod.otherContainers, *pod.initContainers))]
+    for name in dict.fromkeys(names):
+        if not CONTAINER_NAME.fullmatch(name):
+            yield f"container name {name!r}: want 1 to 63 of a-z, 0-9 and -, no - at the ends"
+        elif names.count(name) > 1:
+            yield f"container name {name!r} is used {names.count(name)} times"
+    yield from _ports_of(list(ports(pod)))
+    for part in (*pod.otherContainers, *pod.initContainers):
+        for text in _container(part):
+            yield f"container {part.name}: {text}"
+    for first in pod.initContainers:
+        if first.ports or first.HasField("healthCheck") or first.HasField("readinessCheck"):
+            yield f"init container {first.name} has ports or checks, which none may have"
+
+
+def _container(part: task_pb2.ContainerConfig) -> Iterator[str]:
+    if not part.HasField("command") and not convert.image_of(part):
+        yield "it has neither a command nor an image"
+    yield from port_name_fault(part.ports)
+    yield from dynamic_port_fault(part.ports)
+    yield from _resource(part)
+    yield from _command(part)
+    for check, name in ((part.healthCheck, "health check"), (part.readinessCheck, "readiness check")):
+        yield from _check(check, name)
+
+
 def _batch_health_check(_: task_pb2.TaskConfig) -> Iterator[str]:
     yield "Batch job task should not set health check "
 
@@ -124,20 +168,27 @@ def _service_executor(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 
 def _service_health_check(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    yield from _check(pod.healthCheck, "health check")
+
+
+def _readiness(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    yield from _check(pod.readinessCheck, "readiness check")
+
+
+def _check(check: task_pb2.HealthCheckConfig, name: str) -> Iterator[str]:
     """A check that cannot run would leave its pods without health for ever."""
-    check = pod.healthCheck
     if not check.enabled:
         return
     if check.type == task_pb2.HealthCheckConfig.COMMAND:
         if not check.commandCheck.command:
-            yield "health check of type COMMAND has no command"
+            yield f"{name} of type COMMAND has no command"
     elif check.type == task_pb2.HealthCheckConfig.HTTP:
         if not 0 < check.httpCheck.port <= PORT_MAX:
-            yield f"health check of type HTTP has port {check.httpCheck.port}, want 1 to {PORT_MAX}"
+            yield f"{name} of type HTTP has port {check.httpCheck.port}, want 1 to {PORT_MAX}"
     else:
         known = check.type in task_pb2.HealthCheckConfig.Type.values()
-        name = task_pb2.HealthCheckConfig.Type.Name(check.type) if known else str(check.type)
-        yield f"health check has type {name}, want COMMAND or HTTP"
+        kind = task_pb2.HealthCheckConfig.Type.Name(check.type) if known else str(check.type)
+        yield f"{name} has type {kind}, want COMMAND or HTTP"
 
 
 Carries = Callable[[task_pb2.TaskConfig], bool]
@@ -149,6 +200,8 @@ _OF_EVERY_TYPE: tuple[tuple[Carries, Rule], ...] = (
     (lambda pod: len(pod.ports) > 0, _ports),
     (lambda pod: pod.HasField("command"), _command),
     (lambda pod: pod.HasField("constraint"), _constraint),
+    (has_several, _containers),
+    (lambda pod: pod.HasField("readinessCheck"), _readiness),
 )
 RULES: dict[int, tuple[tuple[Carries, Rule], ...]] = {
     job_pb2.BATCH: (

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum, auto
 
+from peloton.api.cluster_kinds import kind_refusal
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.pod_parts import has_amounts
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.wire_faults import missing
@@ -130,6 +132,7 @@ class JobJudge:
         self._of_instances = Faults()
         self._of_pool = Faults()
         self._pool = PoolJudge(config, bounds) if bounds is not None else None
+        self._kinds = bounds.kinds if bounds is not None else frozenset()
         blocking = _form_fault(config)
         self.is_blocked = bool(blocking)
         """What follows would be judged on a wrong footing, or cost without bound."""
@@ -188,6 +191,8 @@ class JobJudge:
             reached = reach.first(carries) if texts else None
             if reached is not None:
                 _tell_pod_faults(faults, reached, texts)
+        if reach.plain is not None and (text := kind_refusal(default, self._kinds)):
+            _tell_pod_faults(faults, reach.plain, [text])
         if default.controller and reach.plain_but_0 is not None:
             faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
         if self._clashes_with_gang(default):
@@ -207,6 +212,8 @@ class JobJudge:
         for carries, rule in self._rules:
             if carries(override):
                 _tell_pod_faults(faults, instance, rule(override))
+        if text := kind_refusal(override, self._kinds):
+            _tell_pod_faults(faults, instance, [text])
         if override.controller and instance > 0:
             faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
         if instance in self._job_gang and self._clashes_with_gang(override):
@@ -303,7 +310,7 @@ def _carries_command(pod: task_pb2.TaskConfig) -> bool:
 
 
 def _carries_resource(pod: task_pb2.TaskConfig) -> bool:
-    return pod.HasField("resource")
+    return has_amounts(pod)
 
 
 def _carries_preemption(pod: task_pb2.TaskConfig) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from peloton.api.pod_parts import pod_resources
+from peloton.api.pod_parts import ports as pod_ports
 from peloton.api.v0.task import task_pb2
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId, PodId
@@ -171,15 +173,10 @@ class PodTemplate:
         self.job = job
         self.pool_path = pool_path
         self.config = config
-        self.resources = Resources.of(
-            config.resource.cpuLimit,
-            config.resource.memLimitMb,
-            config.resource.diskLimitMb,
-            config.resource.gpuLimit,
-        )
+        self.resources = pod_resources(config)
         self.revocable = config.revocable or job.sla.revocable
         self.labels: tuple[Label, ...] = tuple((label.key, label.value) for label in config.labels)
-        self.dynamic_ports = [(port.name, port.envName) for port in config.ports if port.value == 0]
+        self.dynamic_ports = [(port.name, port.envName) for port in pod_ports(config) if port.value == 0]
 
     def ports(self, dealt: Sequence[int]) -> dict[str, int]:
         """Dynamic port names with the numbers dealt to a pod, in the order of the config."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from peloton.api import convert, convert_v1_spec
+from peloton.api.cluster_kinds import kind_refusal
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, Unimplemented
 from peloton.model.job import JobRecord
 from peloton.model.respool import PoolSpec
 from services.api.calls import Calls
@@ -33,8 +34,11 @@ class Specs:
 
     async def pool_bounds(self, respool_id: str) -> PoolBounds | str:
         """Or why no job can be submitted to the pool."""
-        pools = await self._pools()
-        return pool_fault(respool_id, pools) or pool_bounds(respool_id, pools, await self._hosts.capacity())
+        return pool_fault(respool_id, await self._pools()) or await self._bounds(respool_id)
+
+    async def _bounds(self, respool_id: str) -> PoolBounds:
+        pools, capacity, kinds = await self._pools(), await self._hosts.capacity(), await self._hosts.kinds()
+        return pool_bounds(respool_id, pools, capacity, kinds)
 
     async def refusal(self, config: job_pb2.JobConfig, first_instance: int = 0) -> str:
         """Why the config cannot be stored, or ""; of a job that grows only its new instances are judged."""
@@ -51,6 +55,8 @@ class Specs:
         """Raises Unimplemented and InvalidArgument."""
         with prefix_error("failed to convert job spec"):
             config = await self._calls.run(convert_v1_spec.job_config, spec)
+            if refusal := kind_refusals(config, await self._hosts.kinds()):
+                raise Unimplemented(refusal)
         with prefix_error("input cannot contain secret volume"):
             if fault := secret_fault(config, has_secrets=False):
                 raise InvalidArgument(fault)
@@ -62,10 +68,16 @@ class Specs:
     async def check(self, config: job_pb2.JobConfig) -> None:
         """Raises InvalidArgument with all that is wrong; too many retries are cut down."""
         await self._calls.run(clamp_max_failures, config)
-        bounds = pool_bounds(config.respoolID.value, await self._pools(), await self._hosts.capacity())
+        bounds = await self._bounds(config.respoolID.value)
         faults: Faults = await self._calls.run(job_faults, config, bounds)
         if faults:
             raise InvalidArgument(faults.message())
+
+
+def kind_refusals(config: job_pb2.JobConfig, kinds: frozenset[str]) -> str:
+    """Why some pod of the job can run in none of the clusters, or ""."""
+    pods = (config.defaultConfig, *config.instanceConfig.values())
+    return next((text for pod in pods if (text := kind_refusal(pod, kinds))), "")
 
 
 def check_immutable(record: JobRecord, config: job_pb2.JobConfig) -> None:

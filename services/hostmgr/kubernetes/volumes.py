@@ -1,40 +1,65 @@
-"""Volumes of Mesos's containers as those of a Kubernetes pod."""
+"""Volumes of containers as those of a Kubernetes pod."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from peloton.api.cluster_kinds import host_path
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.pod_parts import Part
+from peloton.api.v0.task import task_pb2
 
 Json = dict[str, Any]
 _Source = mesos_pb2.Volume.Source
 
 
-class Volumes(NamedTuple):
-    volumes: list[Json]  # of the pod
-    mounts: list[Json]  # of the container
+class PodVolumes:
+    """Of the kinds that Kubernetes has, see ``mesos_only``. Containers share what is the same."""
+
+    def __init__(self) -> None:
+        self.all: list[Json] = []
+        self._names: dict[str, str] = {}  # by what the volume is
+
+    def mounts_of(self, part: Part) -> list[Json]:
+        """Those of one container."""
+        mounts: list[Json] = []
+        for volume in part.container.volumes:
+            key, source, place = _source(volume)
+            is_read_only = volume.mode == mesos_pb2.Volume.RO
+            mounts.append(_mount(self._name(key, source), volume.container_path, is_read_only) | place)
+        for folder in part.emptyDirs:
+            name = self._name(f"folder {folder.name}", {"emptyDir": _empty_dir(folder)})
+            mounts.append(_mount(name, folder.containerPath, folder.readOnly))
+        return mounts
+
+    def _name(self, key: str, source: Json) -> str:
+        if key not in self._names:
+            self._names[key] = f"volume-{len(self._names)}"
+            self.all.append({"name": self._names[key], **source})
+        return self._names[key]
 
 
-def volumes_of(container: mesos_pb2.ContainerInfo) -> Volumes:
-    """Of the kinds that both clusters have, see ``mesos_only``."""
-    found = Volumes([], [])
-    for number, volume in enumerate(container.volumes):
-        name = f"volume-{number}"
-        mount: Json = {"name": name, "mountPath": volume.container_path}
-        if volume.mode == mesos_pb2.Volume.RO:
-            mount["readOnly"] = True
-        found.volumes.append({"name": name, **_source(volume, mount)})
-        found.mounts.append(mount)
-    return found
+def _mount(name: str, path: str, is_read_only: bool) -> Json:
+    mount: Json = {"name": name, "mountPath": path}
+    return mount | {"readOnly": True} if is_read_only else mount
 
 
-def _source(volume: mesos_pb2.Volume, mount: Json) -> Json:
+def _source(volume: mesos_pb2.Volume) -> tuple[str, Json, Json]:
+    """What tells it from others, what it is, and what the mount says of it."""
     if volume.source.type == _Source.SANDBOX_PATH:
-        return {"emptyDir": {}}
+        return f"folder {volume.source.sandbox_path.path}", {"emptyDir": {}}, {}
     if volume.source.type == _Source.SECRET:
         reference = volume.source.secret.reference
-        if reference.key:  # one file; without a key the volume is a folder of all of them
-            mount["subPath"] = reference.key
-        return {"secret": {"secretName": reference.name}}
-    return {"hostPath": {"path": host_path(volume)}}
+        place = {"subPath": reference.key} if reference.key else {}  # without a key it is a folder of all of them
+        return f"secret {reference.name}", {"secret": {"secretName": reference.name}}, place
+    path = host_path(volume)
+    return f"host {path}", {"hostPath": {"path": path}}, {}
+
+
+def _empty_dir(folder: task_pb2.EmptyDirConfig) -> Json:
+    found: Json = {}
+    if folder.medium:
+        found["medium"] = folder.medium
+    if folder.sizeMB:
+        found["sizeLimit"] = f"{folder.sizeMB}Mi"
+    return found

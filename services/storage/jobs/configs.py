@@ -13,6 +13,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from peloton.api import convert
 from peloton.api.merge import effective_task_config, merged_config
+from peloton.api.pod_parts import is_checked
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
@@ -344,7 +345,7 @@ def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> Inst
         name=task.name,
         shape=shape,
         max_failures=min(task.restartPolicy.maxFailures, MAX_FAILURES_MAX),
-        health=HealthState.HEALTH_UNKNOWN if task.healthCheck.enabled else HealthState.DISABLED,
+        health=HealthState.HEALTH_UNKNOWN if is_checked(task) else HealthState.DISABLED,
         grace_s=convert.kill_grace_s(task),
         kill_on_preempt=task.preemptionPolicy.killOnPreempt,
         labels=tuple((label.key, label.value) for label in task.labels),

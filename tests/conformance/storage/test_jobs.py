@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from peloton.api.cluster_kinds import ON_KUBERNETES
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobState, JobType
@@ -111,6 +112,19 @@ def test_a_configuration_is_stored_in_pieces_and_read_whole(storage: Storage) ->
     assert config.defaultConfig == bare.defaultConfig
     assert {} == dict(bare.instanceConfig)
     assert storage.configs.job_config(job_id, version=2) is None
+
+
+def test_all_containers_of_a_pod_are_stored(storage: Storage) -> None:
+    """They are read back as they were, count for the shape, and say where the pod may run."""
+    config = a_config(2)
+    config.defaultConfig.otherContainers.add(name="proxy").resource.cpuLimit = 2
+    config.instanceConfig[1].initContainers.add(name="setup").resource.cpuLimit = 9
+    job_id = create(storage, config)
+
+    assert config == storage.configs.job_config(job_id, overrides=True)
+    shapes = [r.shape for r in storage.configs.shapes_of([(job_id, 1, 0, 2)])[0]]
+    assert [3_500, 9_000] == [shape.resources.cpu_milli for shape in shapes]
+    assert [ON_KUBERNETES] * 2 == [shape.constraint for shape in shapes]
 
 
 def test_configurations_of_many_jobs_at_once(storage: Storage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.api import convert
+from peloton.api import convert, pod_parts
 from peloton.api.convert_time import rfc3339, rfc3339_seconds
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -57,7 +57,7 @@ def test_amounts_are_rounded_up() -> None:
     """A request never gets less than it asked for."""
     limits = task_pb2.ResourceConfig(cpuLimit=0.1234, memLimitMb=1.2, diskLimitMb=0.1 * 3, gpuLimit=0.5)
 
-    assert Resources(124, 2, 1, 500) == convert.resources(limits)
+    assert Resources(124, 2, 1, 500) == pod_parts.resources(limits)
 
 
 def test_the_shape_of_a_plain_task() -> None:

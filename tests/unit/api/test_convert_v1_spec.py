@@ -16,7 +16,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
 from peloton.api.v1alpha.volume import volume_pb2
-from peloton.errors import InvalidArgument, Unimplemented
+from peloton.errors import InvalidArgument
 from tests.unit.api.v1_specs import pod_specs, task_configs
 
 
@@ -119,28 +119,72 @@ def test_the_sla_overrules_the_pods(has_sla: bool, has_default: bool, revocable:
     assert config.defaultConfig.revocable is (overruled if has_default else False)
 
 
-@pytest.mark.parametrize(
-    ("pod", "text"),
-    [
-        (
-            pod_pb2.PodSpec(containers=[pod_pb2.ContainerSpec(), pod_pb2.ContainerSpec()]),
-            "configuration of more than one container per pod is not supported",
-        ),
-        (
-            pod_pb2.PodSpec(init_containers=[pod_pb2.ContainerSpec()], containers=[pod_pb2.ContainerSpec()]),
-            "init containers are not supported",
-        ),
-    ],
-)
-@pytest.mark.parametrize("where", ["default", "instance"])
-def test_pods_of_several_containers_are_refused(pod: pod_pb2.PodSpec, text: str, where: str) -> None:
-    """Wherever they are asked for."""
-    spec = stateless_pb2.JobSpec()
-    (spec.default_spec if where == "default" else spec.instance_spec[3]).CopyFrom(pod)
-    with pytest.raises(Unimplemented) as caught:
-        convert.job_config(spec)
+def several() -> pod_pb2.PodSpec:
+    """A pod whose containers share a folder, told in v1alpha's own words."""
+    pod = pod_pb2.PodSpec()
+    pod.volumes.add(name="shared", type=volume_pb2.VolumeSpec.VOLUME_TYPE_EMPTY_DIR).empty_dir.size_in_mb = 8
+    host = pod.volumes.add(name="host", type=volume_pb2.VolumeSpec.VOLUME_TYPE_HOST_PATH)
+    host.host_path.path = "/data"
+    for number, name in enumerate(("web", "proxy")):
+        container = pod.containers.add(name=name, image=f"{name}:1")
+        container.resource.cpu_limit = 1 + number
+        container.entrypoint.value = name
+        container.environment.add(name="A", value=name)
+        container.ports.add(name=f"{name}-port", env_name=name.upper())
+        container.volume_mounts.add(name="shared", mount_path="/shared", read_only=number == 1)
+        container.volume_mounts.add(name="host", mount_path="/host")
+        check = container.readiness_check
+        check.enabled, check.type = True, pod_pb2.HealthCheckSpec.HEALTH_CHECK_TYPE_HTTP
+        check.http_get.port, check.http_get.path, check.http_get.scheme = 80 + number, "/ready", "http"
+    pod.init_containers.add(name="setup", image="setup:1").entrypoint.value = "make"
+    return pod
 
-    assert (caught.value.code, caught.value.message) == ("UNIMPLEMENTED", text)
+
+def test_each_container_is_stored() -> None:
+    """The first as the task, the others beside it; each has its image, amounts, ports, folders and checks."""
+    task = convert.task_config(several())
+
+    (proxy,), (setup,) = task.otherContainers, task.initContainers
+    assert ("web", "proxy", "setup") == (task.containerName, proxy.name, setup.name)
+    assert ["web:1", "proxy:1", "setup:1"] == [
+        part.container.mesos.image.docker.name
+        for part in (task, proxy, setup)  # type: ignore[attr-defined]
+    ]
+    assert (1, 2) == (task.resource.cpuLimit, proxy.resource.cpuLimit)
+    assert ("WEB", "PROXY") == (task.ports[0].envName, proxy.ports[0].envName)
+    assert ("web", "proxy", "make") == (task.command.value, proxy.command.value, setup.command.value)
+    assert [(False, 8), (True, 8)] == [(part.emptyDirs[0].readOnly, part.emptyDirs[0].sizeMB) for part in (task, proxy)]
+    assert [80, 81] == [part.readinessCheck.httpCheck.port for part in (task, proxy)]
+    assert ["/data", "/data"] == [part.container.volumes[0].host_path for part in (task, proxy)]
+
+
+def test_a_spec_of_several_containers_read_back_means_the_same() -> None:
+    """As its client sent it, and as it is told of a configuration of v0."""
+    config = convert.job_config(stateless_pb2.JobSpec(default_spec=several()))
+
+    sent = convert.job_spec(config, stateless_pb2.JobSpec(default_spec=several()).SerializeToString())
+    told = convert.job_spec(config)
+
+    assert [config, config] == [convert.job_config(spec) for spec in (sent, told)]
+    assert convert.task_config(convert.pod_spec(config.defaultConfig)) == config.defaultConfig
+    assert list(several().containers) == [stripped(container) for container in sent.default_spec.containers]
+
+
+def stripped(container: pod_pb2.ContainerSpec) -> pod_pb2.ContainerSpec:
+    """In v1alpha's own words only."""
+    for field in ("container", "command", "executor"):
+        container.ClearField(field)  # type: ignore[arg-type]
+    return container
+
+
+def test_a_check_by_command_may_come_in_words() -> None:
+    """As a shell reads it."""
+    pod = pod_pb2.PodSpec(containers=[pod_pb2.ContainerSpec()])
+    check = pod.containers[0].liveness_check
+    check.command.value = "test"
+    check.command.arguments.extend(["-e", "a b"])
+
+    assert "test -e 'a b'" == convert.task_config(pod).healthCheck.commandCheck.command
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,15 @@ class OneSandbox:
 
     def __init__(self) -> None:
         self.total: Resources | None = None
+        self.cluster_kinds = frozenset({"mesos"})
         self.asked: list[tuple[PodId, str, str]] = []
         self.is_down = False
 
     async def capacity(self) -> Resources | None:
         return self.total
+
+    async def kinds(self) -> frozenset[str]:
+        return self.cluster_kinds
 
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
         if self.is_down:

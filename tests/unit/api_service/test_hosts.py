@@ -25,12 +25,13 @@ class Hosts(hostmgr_pb2_grpc.HostsServicer):
         self.host_count = 2
         self.registered: hostmgr_pb2.Resources | None = None
         self.capacity_calls = 0
+        self.kind = "mesos"
 
     async def ClusterCapacity(self, request: Any, context: Any) -> Any:  # type: ignore[override]
         self.capacity_calls += 1
         amounts = hostmgr_pb2.Resources(cpu_milli=8_000, memory_mib=1_024, disk_mib=10, gpu_milli=500)
         return hostmgr_pb2.ClusterCapacityResponse(
-            capacity=amounts, host_count=self.host_count, registered=self.registered
+            capacity=amounts, host_count=self.host_count, registered=self.registered, kind=self.kind
         )
 
     async def BrowseSandbox(self, request: Any, context: Any) -> Any:  # type: ignore[override]
@@ -69,6 +70,21 @@ async def test_hosts_in_maintenance_count(remote: RemoteHosts, servicer: Hosts) 
     servicer.registered = hostmgr_pb2.Resources(cpu_milli=12_000)
 
     assert await remote.capacity() == Resources(12_000)
+
+
+async def test_kinds_are_those_of_all_clusters(remote: RemoteHosts, servicer: Hosts) -> None:
+    """They come with the capacity."""
+    await remote.capacity()
+
+    assert await remote.kinds() == {"mesos"}
+    assert servicer.capacity_calls == 1
+
+
+async def test_kinds_are_not_known_while_one_is_not(remote: RemoteHosts, servicer: Hosts) -> None:
+    """A host manager of an earlier release names none."""
+    servicer.kind = ""
+
+    assert await remote.kinds() == frozenset()
 
 
 async def test_capacity_grows_old(remote: RemoteHosts, servicer: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:

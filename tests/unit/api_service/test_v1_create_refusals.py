@@ -27,6 +27,7 @@ def secret_volume(wanted: stateless_pb2.JobSpec) -> None:
     volume.source.type = mesos_pb2.Volume.Source.SECRET
 
 
+NEEDS = ": it needs a cluster of kind kubernetes, and there are mesos"
 INVALID = "invalid job spec: code:invalid-argument message:"
 CREATIONS: dict[str, tuple[svc.CreateJobRequest, grpc.StatusCode, str]] = {
     "no UUID": (
@@ -60,12 +61,12 @@ CREATIONS: dict[str, tuple[svc.CreateJobRequest, grpc.StatusCode, str]] = {
         svc.CreateJobRequest(spec=spec_with(lambda s: s.default_spec.containers.add())),
         Status.UNIMPLEMENTED,
         "failed to convert job spec: "
-        + CHAIN("unimplemented", "configuration of more than one container per pod is not supported"),
+        + CHAIN("unimplemented", "configuration of more than one container per pod is not supported" + NEEDS),
     ),
     "an init container": (
         svc.CreateJobRequest(spec=spec_with(lambda s: s.instance_spec[0].init_containers.add())),
         Status.UNIMPLEMENTED,
-        "failed to convert job spec: " + CHAIN("unimplemented", "init containers are not supported"),
+        "failed to convert job spec: " + CHAIN("unimplemented", "init containers are not supported" + NEEDS),
     ),
     "a secret volume": (
         svc.CreateJobRequest(spec=spec_with(secret_volume)),

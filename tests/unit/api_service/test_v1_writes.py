@@ -15,7 +15,7 @@ from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec, UpdateState, UpdateType
 from services.storage.storage import Storage
 from tests.conformance.storage.services import turn
-from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.services import ID, create, evolve, ranges, service_config, spec, version
 from tests.unit.api_service.story import JOB, refused
 from tests.unit.api_service.story import create as create_v0
@@ -56,6 +56,25 @@ async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     assert (update.state, update.opaque_data, update.added) == (UpdateState.PAUSED, "mine", frozenset({0, 1, 2}))
     assert wakes.started == [JOB]
     assert storage.configs.job_spec(JOB) == spec().SerializeToString()
+
+
+async def test_create_a_pod_of_several_containers(v1: Any, storage: Storage, hosts: OneSandbox) -> None:
+    """Where Kubernetes is: it is stored, and read back in both forms."""
+    hosts.cluster_kinds = frozenset({"kubernetes", "mesos"})
+    wanted = spec()
+    wanted.default_spec.containers.add(name="proxy", image="proxy:1").entrypoint.value = "proxy"
+    wanted.default_spec.init_containers.add(name="setup", image="setup:1").entrypoint.value = "make"
+
+    await create(v1, wanted)
+
+    answer = await v1.GetJob(svc.GetJobRequest(job_id=peloton_pb2.JobID(value=JOB)))
+    told = answer.job_info.spec.default_spec
+    assert ["", "proxy"] == [container.name for container in told.containers]
+    assert "proxy:1" == told.containers[1].container.mesos.image.docker.name
+    assert "make" == told.init_containers[0].command.value
+    config = storage.configs.job_config(JOB)
+    assert config is not None
+    assert ["proxy"] == [other.name for other in config.defaultConfig.otherContainers]
 
 
 async def test_create_chooses_an_id(v1: Any) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from peloton.api.convert import resources
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.pod_parts import resources
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2

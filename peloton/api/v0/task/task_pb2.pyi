@@ -496,6 +496,90 @@ class PersistentVolumeConfig(_message.Message):
 Global___PersistentVolumeConfig: _TypeAlias = PersistentVolumeConfig  # noqa: Y015
 
 @_typing.final
+class EmptyDirConfig(_message.Message):
+    """Ours: a folder that begins empty and lives as long as the pod; containers that name the same one share it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    CONTAINERPATH_FIELD_NUMBER: _builtins.int
+    READONLY_FIELD_NUMBER: _builtins.int
+    MEDIUM_FIELD_NUMBER: _builtins.int
+    SIZEMB_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    containerPath: _builtins.str
+    readOnly: _builtins.bool
+    medium: _builtins.str
+    """Memory: it lies in memory, and counts as such."""
+    sizeMB: _builtins.int
+    """0: as large as the disk lets it be."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        containerPath: _builtins.str = ...,
+        readOnly: _builtins.bool = ...,
+        medium: _builtins.str = ...,
+        sizeMB: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containerPath", b"containerPath", "medium", b"medium", "name", b"name", "readOnly", b"readOnly", "sizeMB", b"sizeMB"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EmptyDirConfig: _TypeAlias = EmptyDirConfig  # noqa: Y015
+
+@_typing.final
+class ContainerConfig(_message.Message):
+    """Ours: another container of a pod. The fields mean what they mean in TaskConfig."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    COMMAND_FIELD_NUMBER: _builtins.int
+    HEALTHCHECK_FIELD_NUMBER: _builtins.int
+    PORTS_FIELD_NUMBER: _builtins.int
+    READINESSCHECK_FIELD_NUMBER: _builtins.int
+    EMPTYDIRS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def resource(self) -> Global___ResourceConfig: ...
+    @_builtins.property
+    def container(self) -> _mesos_pb2.ContainerInfo: ...
+    @_builtins.property
+    def command(self) -> _mesos_pb2.CommandInfo: ...
+    @_builtins.property
+    def healthCheck(self) -> Global___HealthCheckConfig: ...
+    @_builtins.property
+    def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___PortConfig]: ...
+    @_builtins.property
+    def readinessCheck(self) -> Global___HealthCheckConfig: ...
+    @_builtins.property
+    def emptyDirs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EmptyDirConfig]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        resource: Global___ResourceConfig | None = ...,
+        container: _mesos_pb2.ContainerInfo | None = ...,
+        command: _mesos_pb2.CommandInfo | None = ...,
+        healthCheck: Global___HealthCheckConfig | None = ...,
+        ports: _abc.Iterable[Global___PortConfig] | None = ...,
+        readinessCheck: Global___HealthCheckConfig | None = ...,
+        emptyDirs: _abc.Iterable[Global___EmptyDirConfig] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "container", b"container", "healthCheck", b"healthCheck", "readinessCheck", b"readinessCheck", "resource", b"resource"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "container", b"container", "emptyDirs", b"emptyDirs", "healthCheck", b"healthCheck", "name", b"name", "ports", b"ports", "readinessCheck", b"readinessCheck", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContainerConfig: _TypeAlias = ContainerConfig  # noqa: Y015
+
+@_typing.final
 class TaskConfig(_message.Message):
     """Everything needed to start one instance."""
 
@@ -516,12 +600,19 @@ class TaskConfig(_message.Message):
     CONTROLLER_FIELD_NUMBER: _builtins.int
     KILLGRACEPERIODSECONDS_FIELD_NUMBER: _builtins.int
     REVOCABLE_FIELD_NUMBER: _builtins.int
+    CONTAINERNAME_FIELD_NUMBER: _builtins.int
+    OTHERCONTAINERS_FIELD_NUMBER: _builtins.int
+    INITCONTAINERS_FIELD_NUMBER: _builtins.int
+    READINESSCHECK_FIELD_NUMBER: _builtins.int
+    EMPTYDIRS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     controller: _builtins.bool
     """Coordinates the other instances and is counted against the controller limit of its pool."""
     killGracePeriodSeconds: _builtins.int
     revocable: _builtins.bool
     """May run on resources that others hold without using them."""
+    containerName: _builtins.str
+    """Ours: name of the container that the fields above describe; empty: main."""
     @_builtins.property
     def labels(self) -> _containers.RepeatedCompositeFieldContainer[_peloton_pb2.Label]: ...
     @_builtins.property
@@ -544,6 +635,22 @@ class TaskConfig(_message.Message):
     def volume(self) -> Global___PersistentVolumeConfig: ...
     @_builtins.property
     def preemptionPolicy(self) -> Global___PreemptionPolicy: ...
+    @_builtins.property
+    def otherContainers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerConfig]:
+        """Ours: containers that run beside it, on Kubernetes only. The pod ends when all of them have."""
+
+    @_builtins.property
+    def initContainers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerConfig]:
+        """Ours: containers that run to their end before it, one after the other, on Kubernetes only."""
+
+    @_builtins.property
+    def readinessCheck(self) -> Global___HealthCheckConfig:
+        """Ours: whether it can serve, on Kubernetes only; without one the health check says so."""
+
+    @_builtins.property
+    def emptyDirs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EmptyDirConfig]:
+        """Ours: on Kubernetes only."""
+
     def __init__(
         self,
         *,
@@ -562,10 +669,15 @@ class TaskConfig(_message.Message):
         controller: _builtins.bool = ...,
         killGracePeriodSeconds: _builtins.int = ...,
         revocable: _builtins.bool = ...,
+        containerName: _builtins.str = ...,
+        otherContainers: _abc.Iterable[Global___ContainerConfig] | None = ...,
+        initContainers: _abc.Iterable[Global___ContainerConfig] | None = ...,
+        readinessCheck: Global___HealthCheckConfig | None = ...,
+        emptyDirs: _abc.Iterable[Global___EmptyDirConfig] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "constraint", b"constraint", "container", b"container", "executor", b"executor", "healthCheck", b"healthCheck", "preemptionPolicy", b"preemptionPolicy", "resource", b"resource", "restartPolicy", b"restartPolicy", "volume", b"volume"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "constraint", b"constraint", "container", b"container", "executor", b"executor", "healthCheck", b"healthCheck", "preemptionPolicy", b"preemptionPolicy", "readinessCheck", b"readinessCheck", "resource", b"resource", "restartPolicy", b"restartPolicy", "volume", b"volume"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "constraint", b"constraint", "container", b"container", "controller", b"controller", "executor", b"executor", "healthCheck", b"healthCheck", "killGracePeriodSeconds", b"killGracePeriodSeconds", "labels", b"labels", "name", b"name", "ports", b"ports", "preemptionPolicy", b"preemptionPolicy", "resource", b"resource", "restartPolicy", b"restartPolicy", "revocable", b"revocable", "volume", b"volume"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "constraint", b"constraint", "container", b"container", "containerName", b"containerName", "controller", b"controller", "emptyDirs", b"emptyDirs", "executor", b"executor", "healthCheck", b"healthCheck", "initContainers", b"initContainers", "killGracePeriodSeconds", b"killGracePeriodSeconds", "labels", b"labels", "name", b"name", "otherContainers", b"otherContainers", "ports", b"ports", "preemptionPolicy", b"preemptionPolicy", "readinessCheck", b"readinessCheck", "resource", b"resource", "restartPolicy", b"restartPolicy", "revocable", b"revocable", "volume", b"volume"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -195,10 +195,10 @@ def test_a_secret_comes_from_the_cluster() -> None:
     (only,) = made["spec"]["containers"]
     assert {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}} == only["env"][0]
     assert [{"name": "reg"}] == made["spec"]["imagePullSecrets"]
-    assert [{"secretName": "db"}, {"secretName": "db"}] == [volume["secret"] for volume in made["spec"]["volumes"]]
+    assert [{"name": "volume-0", "secret": {"secretName": "db"}}] == made["spec"]["volumes"]
     assert only["volumeMounts"] == [
         {"name": "volume-0", "mountPath": "/run/password", "readOnly": True, "subPath": "password"},
-        {"name": "volume-1", "mountPath": "/run/all", "readOnly": True},
+        {"name": "volume-0", "mountPath": "/run/all", "readOnly": True},
     ]
 
 
@@ -241,6 +241,54 @@ def test_a_health_check_decides_life_and_readiness() -> None:
         "failureThreshold": 3,
         "httpGet": {"port": 8080, "path": "/up", "scheme": "HTTPS"},
     }
+
+
+SEVERAL: Json = {
+    "containerName": "web",
+    "resource": {"cpuLimit": 1, "memLimitMb": 100},
+    "ports": [{"name": "http", "envName": "PORT"}],
+    "emptyDirs": [{"name": "shared", "containerPath": "/shared", "medium": "Memory", "sizeMB": 8}],
+    "otherContainers": [
+        {
+            "name": "proxy",
+            "container": DOCKER,
+            "resource": {"cpuLimit": 0.5, "memLimitMb": 50},
+            "ports": [{"name": "admin", "envName": "ADMIN"}, {"name": "fixed", "envName": "FIXED", "value": 9000}],
+            "readinessCheck": {"type": "COMMAND", "commandCheck": {"command": "test -e /shared/$$"}},
+            "emptyDirs": [
+                {"name": "shared", "containerPath": "/in", "readOnly": True, "medium": "Memory", "sizeMB": 8}
+            ],
+        }
+    ],
+    "initContainers": [{"name": "setup", "command": {"value": "make"}, "resource": {"cpuLimit": 2, "memLimitMb": 10}}],
+}
+
+
+def test_several_containers() -> None:
+    """Each has its own image, amounts, ports and checks; all know the ports of all, and share folders by name."""
+    spec = manifest(SEVERAL, (31_000, 31_001))["spec"]
+    web, proxy = spec["containers"]
+    (setup,) = spec["initContainers"]
+
+    assert ["web", "proxy", "setup"] == [each["name"] for each in (web, proxy, setup)]
+    assert ["plain:1", "app:7", "plain:1"] == [each["image"] for each in (web, proxy, setup)]
+    assert [("31000", "31001", "9000")] * 3 == [
+        tuple({each["name"]: each["value"] for each in one["env"]}[name] for name in ("PORT", "ADMIN", "FIXED"))
+        for one in (web, proxy, setup)
+    ]
+    assert [[31_000], [31_001, 9000]] == [[port["hostPort"] for port in one["ports"]] for one in (web, proxy)]
+    assert [{"name": "volume-0", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}] == spec["volumes"]
+    assert [{"name": "volume-0", "mountPath": "/in", "readOnly": True}] == proxy["volumeMounts"]
+    assert "livenessProbe" not in proxy
+    assert [*SH, "test -e /shared/$$$"] == proxy["readinessProbe"]["exec"]["command"]
+
+
+def test_several_containers_take_what_was_placed() -> None:
+    """Those side by side together, or the greatest before them."""
+    made = template(SEVERAL)
+
+    assert Resources(2_000, 150) == made.resources == statuses.occupied(manifest(SEVERAL, (31_000, 31_001)))
+    assert [("http", "PORT"), ("admin", "ADMIN")] == made.dynamic_ports
 
 
 def test_labels() -> None:
