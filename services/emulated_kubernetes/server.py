@@ -9,14 +9,18 @@ from pathlib import Path
 
 from services.emulated_kubernetes.admission import SYSTEM_CLASSES
 from services.emulated_kubernetes.answers import refusal, text_answer
-from services.emulated_kubernetes.errors import unauthorized
+from services.emulated_kubernetes.errors import ApiError, unauthorized
 from services.emulated_kubernetes.journal import Journal
 from services.emulated_kubernetes.kubeconfig import write_kubeconfig
 from services.emulated_kubernetes.lists import Lists
+from services.emulated_kubernetes.nodes.drills import PATH as DRILLS
+from services.emulated_kubernetes.nodes.drills import NodeDrills
 from services.emulated_kubernetes.nodes.log_requests import LogRequests
 from services.emulated_kubernetes.nodes.nodes import Nodes
 from services.emulated_kubernetes.nodes.runtime import runtime_of
 from services.emulated_kubernetes.nodes.settings import NodeSettings
+from services.emulated_kubernetes.nodes.stats import PATH as STATS
+from services.emulated_kubernetes.nodes.stats import NodeStats
 from services.emulated_kubernetes.registry import Registry
 from services.emulated_kubernetes.resources import NAMESPACES, PRIORITY_CLASSES
 from services.emulated_kubernetes.rest import Rest
@@ -96,6 +100,14 @@ class EmulatedKubernetes:
             return text_answer(200, "ok")
         if not self._is_known(request) and path not in _OPEN:
             return refusal(unauthorized())
+        if self.nodes is not None:
+            try:
+                if path.startswith(DRILLS):
+                    return NodeDrills(self.nodes).handle(request)
+                if found := STATS.fullmatch(path):
+                    return NodeStats(self.nodes).handle(request, found[1])
+            except ApiError as error:
+                return refusal(error)
         return self.rest.handle(request)
 
     def _is_known(self, request: Request) -> bool:

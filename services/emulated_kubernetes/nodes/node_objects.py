@@ -10,6 +10,8 @@ VERSION = "v1.36.3"
 GPU = "nvidia.com/gpu"
 LEASES = "kube-node-lease"
 LEASE_S = 40
+PORTS = "peloton.io/ports"
+"""Annotation of a node: the ports that pods may have of it."""
 _HEALTH = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -18,8 +20,11 @@ _HEALTH = (
 )
 
 
-def node_body(spec: HostSpec, pods_max: int, now: str, before: Json | None, uid: str) -> Json:
-    """``before``: the node of an earlier start; labels, taints and cordons that others gave it stay."""
+def node_body(
+    spec: HostSpec, pods_max: int, now: str, before: Json | None, uid: str, has_own_ports: bool = False
+) -> Json:
+    """``before``: the node of an earlier start; labels, taints and cordons that others gave it stay. ``has_own_ports``:
+    it shares those of its machine with other nodes."""
     old: Json = before or {}
     labels = {
         "beta.kubernetes.io/arch": "amd64",
@@ -31,12 +36,14 @@ def node_body(spec: HostSpec, pods_max: int, now: str, before: Json | None, uid:
     }
     if spec.group:
         labels["node.kubernetes.io/instance-type"] = spec.group
+    ports = ",".join(f"{first}-{last}" for first, last in spec.ports) if has_own_ports else ""
     metadata = old.get("metadata", {"name": spec.name, "uid": uid, "creationTimestamp": now})
+    annotations = {"annotations": {**metadata.get("annotations", {}), PORTS: ports}} if ports else {}
     lost = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
     node_spec = dict(old.get("spec", {}))
     taints = [taint for taint in node_spec.pop("taints", []) if taint["key"] not in lost]
     return {
-        "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **labels}},
+        "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **labels}, **annotations},
         "spec": {**node_spec, "taints": taints} if taints else node_spec,
         "status": _status(spec, pods_max, now, old.get("status", {})),
     }

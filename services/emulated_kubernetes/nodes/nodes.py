@@ -86,7 +86,9 @@ class Nodes:
         name = node.spec.name
         entry = self._store.get("nodes", "", name)
         before = None if entry is None else entry.body
-        body = node_body(node.spec, self._settings.pods_max, self._stored.now(), before, str(uuid.uuid4()))
+        new_uid, shares_machine = str(uuid.uuid4()), not self._settings.simulate
+        now = self._stored.now()
+        body = node_body(node.spec, self._settings.pods_max, now, before, new_uid, shares_machine)
         if before is None:
             self._store.create("nodes", body)
         else:

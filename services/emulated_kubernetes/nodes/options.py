@@ -9,15 +9,25 @@ from typing import Any, TypeVar
 import click
 
 from services.emulated_kubernetes.nodes.settings import PODS_MAX, NodeSettings
-from services.emulation.hosts import DEFAULT_PORTS, MAX_HOSTS, HostSpec, load_hosts
+from services.emulation.hosts import DEFAULT_PORTS, MAX_HOSTS, HostSpec, dealt_ports, load_hosts
 from services.emulation.simulation.behaviour import TASK_VARIABLES
 from services.emulation.simulation.description import load_simulation
 from services.emulation.simulation.outcomes import Simulation
+from services.emulation.yaml_rows import PORT_MAX, port_range
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
 NODES = 3
 OWN_PODS_MAX = 100_000
+
+
+def _ports(context: click.Context, parameter: click.Parameter, text: str) -> range:
+    found = port_range(text)
+    if found is None:
+        raise click.BadParameter(f"want A-B with 1 <= A <= B <= {PORT_MAX}, got {text!r}")
+    return range(found[0], found[1] + 1)
+
+
 _OPTIONS = (
     click.option(
         "--nodes",
@@ -50,6 +60,13 @@ _OPTIONS = (
         type=click.FloatRange(min=0.0),
         metavar="SECONDS",
         help="Seconds until an image is on a node.",
+    ),
+    click.option(
+        "--task-ports",
+        default=f"{DEFAULT_PORTS.start}-{DEFAULT_PORTS.stop - 1}",
+        metavar="A-B",
+        callback=_ports,
+        help="Ports for pods that are processes, in equal shares for nodes that name none.",
     ),
     click.option("--pass-env", multiple=True, metavar="NAME", help="A variable of this environment that pods get too."),
 )
@@ -92,5 +109,6 @@ def _hosts(options: dict[str, Any], simulation: Simulation) -> tuple[HostSpec, .
     if options["simulate"] is not None:
         return simulation.make_hosts(options["simulate"], prefix)
     if options["hosts"]:
-        return load_hosts(options["hosts"], DEFAULT_PORTS)
-    return tuple(HostSpec(f"{prefix}node-{index}") for index in range(options["nodes"]))
+        return load_hosts(options["hosts"], options["task_ports"])
+    shares = dealt_ports(options["nodes"], among=options["task_ports"])
+    return tuple(HostSpec(f"{prefix}node-{index}", ports=ports) for index, ports in enumerate(shares))

@@ -89,6 +89,10 @@ class NodePod(ABC):
         take_over(self.run.init, status.get("initContainerStatuses", []))
         take_over(self.run.containers, status.get("containerStatuses", []))
 
+    @abstractmethod
+    def usage(self) -> tuple[float, int]:
+        """Cpu seconds since the start and bytes of memory."""
+
     def begin(self) -> None:
         deadline_s = self.spec.get("activeDeadlineSeconds")
         if deadline_s is not None:

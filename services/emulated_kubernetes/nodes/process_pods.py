@@ -130,6 +130,5 @@ class ProcessPod(NodePod):
             container.destroy()
 
     def usage(self) -> tuple[float, int]:
-        """Cpu seconds since the start and bytes of memory."""
         found = [container.usage for container in self.containers.values() if container.usage is not None]
         return sum(usage.cpu_s for usage in found), sum(usage.memory for usage in found)

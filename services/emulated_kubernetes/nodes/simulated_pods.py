@@ -137,7 +137,7 @@ class SimulatedPod(NodePod):
             self._timer = None
 
     def usage(self) -> tuple[float, int]:
-        """Cpu seconds since the start and bytes of memory: the steady use of its share."""
+        """A steady use of its share of what it asked for."""
         if not self.run.containers[0].started_at or self.run.is_over:
             return 0.0, 0
         share = self._plan(self.spec["containers"][0]).share

@@ -1,0 +1,35 @@
+"""Drills over HTTP: nodes that go down and come back."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from services.emulated_kubernetes.answers import json_answer
+from services.emulated_kubernetes.errors import ApiError, method_not_allowed
+from services.emulated_kubernetes.nodes.nodes import Nodes, UnknownNode
+from services.emulation.http.server import Request
+
+PATH = "/emulation/nodes"
+
+
+class NodeDrills:
+    """GET of all nodes, POST of NAME/stop and NAME/start."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    def handle(self, request: Request) -> bytes:
+        """Raises ApiError."""
+        parts = [unquote(part) for part in request.path.removeprefix(PATH).strip("/").split("/") if part]
+        if request.method == "GET" and not parts:
+            return json_answer(200, {"nodes": self._nodes.table()})
+        if request.method != "POST" or len(parts) != 2 or parts[1] not in ("stop", "start"):
+            raise method_not_allowed()
+        try:
+            if parts[1] == "stop":
+                self._nodes.stop(parts[0])
+            else:
+                self._nodes.boot(parts[0])
+        except UnknownNode as error:
+            raise ApiError(404, "NotFound", str(error)) from None
+        return json_answer(200, {"name": parts[0], "is_up": self._nodes.find(parts[0]).is_up})
