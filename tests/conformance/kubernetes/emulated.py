@@ -17,10 +17,9 @@ START_TIMEOUT_S = 60.0
 
 
 class EmulatedKubernetes:
-    """Without nodes but those that tests make."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, nodes: int = 0) -> None:
+        """Without ``nodes`` it has those that tests make, and nobody runs their pods."""
+        self._folder, self._nodes = folder, nodes
         [self._port] = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -46,7 +45,7 @@ class EmulatedKubernetes:
         command = [sys.executable, "-m", "services.emulated_kubernetes", "--port", str(self._port)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--data", str(self._folder)],
+                [*command, "--data", str(self._folder), "--nodes", str(self._nodes)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
