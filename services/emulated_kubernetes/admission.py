@@ -7,8 +7,6 @@ from services.emulated_kubernetes.pods import tolerations
 from services.emulated_kubernetes.resources import NAMESPACES, PODS, Json, Resource
 from services.emulated_kubernetes.store import Store
 
-SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-
 
 def check_namespace(store: Store, resource: Resource, namespace: str, name: str) -> None:
     """Raises ApiError 404 for a namespace that is not there, 403 for one that goes away."""

@@ -110,14 +110,14 @@ def _covers(toleration: Json, key: str) -> bool:
     return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
 
 
-def first_status(spec: Json) -> Json:
+def first_status(spec: Json, now: str) -> Json:
     status: Json = {"phase": "Pending", "qosClass": quality(spec)}
     if spec.get("schedulingGates"):
         gated = {
             "type": "PodScheduled",
             "status": "False",
             "lastProbeTime": None,
-            "lastTransitionTime": None,
+            "lastTransitionTime": now,
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }

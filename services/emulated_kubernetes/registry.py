@@ -20,14 +20,35 @@ from services.emulated_kubernetes.errors import (
     not_found,
     was_modified,
 )
-from services.emulated_kubernetes.pods import CHANGEABLE, first_status, may_become, with_defaults
-from services.emulated_kubernetes.resources import BUDGETS, LEASES, NAMESPACES, NODES, PODS, Json, Resource
+from services.emulated_kubernetes.pods import (
+    CHANGEABLE,
+    NOT_READY,
+    first_status,
+    may_become,
+    with_condition,
+    with_defaults,
+)
+from services.emulated_kubernetes.resources import (
+    BUDGETS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    QUOTAS,
+    Json,
+    Resource,
+)
 from services.emulated_kubernetes.store import Entry, Store
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _GENERATED_PREFIX_MAX = 63 - _SUFFIX_LENGTH
 _KEPT_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+FIRST_STATUSES: dict[str, Json] = {
+    BUDGETS.plural: {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
+    QUOTAS.plural: {},
+}
 
 # Of a pod that is about to be created; raises ApiError when a quota forbids it.
 Admission = Callable[[str, Json], None]
@@ -59,10 +80,17 @@ class Registry:
             labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": name}
             new["metadata"] = {**metadata, "labels": labels}
             new |= {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-        elif resource is BUDGETS:
-            new.pop("status", None)
+        elif resource.plural in FIRST_STATUSES:
+            new["status"] = FIRST_STATUSES[resource.plural]
+        elif resource is PRIORITY_CLASSES:
+            new = {"preemptionPolicy": "PreemptLowerPriority", **new}
         elif resource is NODES:
             new = {**new, "spec": new.get("spec") or {}, "status": new.get("status") or {}}
+            # Until the node says that it is ready, as admission has it.
+            taints = new["spec"].get("taints") or []
+            if not any(one["key"] == NOT_READY and one["effect"] == "NoSchedule" for one in taints):
+                taints = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
+            new["spec"] = {**new["spec"], "taints": taints}
         faults = validation.faults(resource, new)
         if faults:
             raise invalid(resource, name, faults)
@@ -103,7 +131,7 @@ class Registry:
         if text := validation.quantity_fault(spec):
             raise bad_request(f'Pod in version "v1" cannot be handled as a Pod: {text}')
         spec = admission.admitted_spec(self.store, body["metadata"]["name"], with_defaults(spec))
-        return {**body, "spec": spec, "status": first_status(spec)}
+        return {**body, "spec": spec, "status": first_status(spec, timestamp())}
 
     # Update
 
@@ -120,6 +148,8 @@ class Registry:
         if resource is PODS:
             new["spec"] = self._changed_spec(name, old, new)
         faults = validation.faults(resource, new)
+        if resource is PRIORITY_CLASSES:
+            faults += validation.priority_class_changes(old, new)
         if faults:
             raise invalid(resource, name, faults)
         if resource.has_generation and new.get("spec") != old.get("spec"):
@@ -141,8 +171,7 @@ class Registry:
     def set_status(self, resource: Resource, namespace: str, name: str, status: Json, uid: str = "") -> Entry:
         """Of an object that is of this uid, if one is given."""
         old = self._found(resource, namespace, name)
-        if uid and uid != old["metadata"]["uid"]:
-            raise conflict(resource, name, f"the object has the uid {old['metadata']['uid']}, not {uid}")
+        check_uid(resource, old, uid)
         return self.store.update(resource.plural, {**old, "status": status})
 
     def _found(self, resource: Resource, namespace: str, name: str) -> Json:
@@ -158,13 +187,7 @@ class Registry:
             shown = given.get("name") if isinstance(given, dict) else None
             raise bad_request(f"the name of the object ({shown}) does not match the name on the URL ({name})")
         kept = old["metadata"]
-        if given.get("uid") and given["uid"] != kept["uid"]:
-            why = (
-                f"StorageError: invalid object, Code: 4, Key: /registry/{resource.plural}/{name}, ResourceVersion: 0, "
-                f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given['uid']}, "
-                f"UID in object meta: {kept['uid']}"
-            )
-            raise conflict(resource, name, why)
+        check_uid(resource, old, given.get("uid") or "")
         version = given.get("resourceVersion")
         if version and version != kept["resourceVersion"]:
             raise was_modified(resource, name)
@@ -207,6 +230,19 @@ class Registry:
                 return _unsaved(new)
         return self.store.update(resource.plural, new)
 
+    def disrupt(self, pod: Json, reason: str, message: str, phase: str = "") -> None:
+        """Notes on a pod why it is about to be deleted, and its last phase if it gets one."""
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": timestamp(),
+            "reason": reason,
+            "message": message,
+        }
+        status = with_condition(pod["status"], condition)
+        self.store.update("pods", {**pod, "status": {**status, "phase": phase} if phase else status})
+
     def patch(
         self,
         resource: Resource,
@@ -246,6 +282,18 @@ class Registry:
         if is_over:
             entry = self.store.delete(resource.plural, namespace, name)
         return entry, is_over
+
+
+def check_uid(resource: Resource, stored: Json, wanted: str) -> None:
+    """Raises ApiError 409 when another object has the name now."""
+    metadata = stored["metadata"]
+    if wanted and wanted != metadata["uid"]:
+        place = "/".join(filter(None, (resource.plural, metadata.get("namespace"), metadata["name"])))
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {metadata['uid']}"
+        )
+        raise conflict(resource, metadata["name"], why)
 
 
 def _unsaved(body: Json) -> Entry:

@@ -127,7 +127,11 @@ def described_as(body: Json, resource: Resource) -> Json:
 
 def delete_options(body: bytes, content_type: str, query: dict[str, str]) -> DeleteOptions:
     """From body or query. Raises ApiError 400."""
-    given = object_of(body, content_type) if body else {}
+    return options_of(object_of(body, content_type) if body else {}, query)
+
+
+def options_of(given: Json, query: dict[str, str]) -> DeleteOptions:
+    """Of a DeleteOptions object, and of the query where it says nothing. Raises ApiError 400."""
     wanted = given.get("preconditions") or {}
     grace_s = given.get("gracePeriodSeconds")
     if grace_s is None and query.get("gracePeriodSeconds"):

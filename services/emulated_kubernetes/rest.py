@@ -8,7 +8,7 @@ from collections.abc import Callable
 import orjson
 
 from services.emulated_kubernetes import discovery, patches
-from services.emulated_kubernetes.answers import answer, json_answer, refusal, success
+from services.emulated_kubernetes.answers import answer, json_answer, refusal, success, text_answer
 from services.emulated_kubernetes.errors import ApiError, method_not_allowed, no_such_path, not_found
 from services.emulated_kubernetes.lists import Lists
 from services.emulated_kubernetes.registry import Registry
@@ -55,6 +55,8 @@ class Rest:
             page = discovery.page(request.path)
             if page is not None:
                 return json_answer(200, page)
+            if not request.path.startswith(("/api/", "/apis/")):
+                return text_answer(404, "404 page not found\n")
             return self._handle_objects(request)
         except ApiError as error:
             return refusal(error)

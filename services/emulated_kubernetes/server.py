@@ -7,8 +7,8 @@ import hmac
 import logging
 from pathlib import Path
 
-from services.emulated_kubernetes.admission import SYSTEM_CLASSES
 from services.emulated_kubernetes.answers import refusal, text_answer
+from services.emulated_kubernetes.controllers.manager import ControllerManager
 from services.emulated_kubernetes.errors import ApiError, unauthorized
 from services.emulated_kubernetes.journal import Journal
 from services.emulated_kubernetes.kubeconfig import write_kubeconfig
@@ -21,11 +21,13 @@ from services.emulated_kubernetes.nodes.runtime import runtime_of
 from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.nodes.stats import PATH as STATS
 from services.emulated_kubernetes.nodes.stats import NodeStats
+from services.emulated_kubernetes.pod_requests import PodRequests
 from services.emulated_kubernetes.registry import Registry
 from services.emulated_kubernetes.resources import NAMESPACES, PRIORITY_CLASSES
 from services.emulated_kubernetes.rest import Rest
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulated_kubernetes.store import Store
+from services.emulated_kubernetes.validation import SYSTEM_CLASSES
 from services.emulated_kubernetes.watches import Watches
 from services.emulation.clock import Clock
 from services.emulation.http.cross_site import Guard
@@ -46,13 +48,16 @@ class EmulatedKubernetes:
         self.settings = settings
         self.store = Store(Journal(settings.data_dir), settings.events_max)
         self.registry = Registry(self.store)
+        self.clock = Clock()
         self.watches = Watches(self.store, settings.bookmark_s)
-        self.rest = Rest(self.registry, Lists(self.store, lambda: self._loop.time()), self.watches)
+        self.lists = Lists(self.store, self.clock.now)
+        self.rest = Rest(self.registry, self.lists, self.watches)
+        self.controllers = ControllerManager(self.registry, self.clock, settings.controllers)
+        pods = PodRequests(self.registry, self.controllers.budgets)
+        self.rest.subresources |= {("POST", "binding"): pods.bind, ("POST", "eviction"): pods.evict}
         self.http = HttpServer(self._handle, Guard(settings.host, settings.allowed_hosts))
         self._bearer = f"Bearer {settings.token}"
-        self.clock = Clock()
         self.nodes = self._nodes(settings.nodes) if settings.nodes is not None else None
-        self._loop: asyncio.AbstractEventLoop
 
     @property
     def port(self) -> int:
@@ -68,13 +73,14 @@ class EmulatedKubernetes:
         return nodes
 
     async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        self.clock.attach(loop)
         self._create_first_objects()
-        self.clock.attach(self._loop)
+        self.controllers.start(loop)
         if self.nodes is not None:
             await self.nodes.start()
         await self.http.start(self.settings.host, self.settings.port)
-        self.watches.start(self._loop)
+        self.watches.start(loop)
         write_kubeconfig(self.kubeconfig, f"http://{self.settings.host}:{self.port}", self.settings.token)
         log.info("emulated Kubernetes on port %d", self.port)
 

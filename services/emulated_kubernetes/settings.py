@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.emulated_kubernetes.controllers.settings import ControllerSettings
 from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.store import EVENTS_MAX
 from services.emulated_kubernetes.watches import BOOKMARK_S
@@ -23,3 +24,4 @@ class EmulatedKubernetesSettings:
     bookmark_s: float = BOOKMARK_S
     nodes: NodeSettings | None = None
     """None: somebody else looks after the pods."""
+    controllers: ControllerSettings = field(default_factory=ControllerSettings)

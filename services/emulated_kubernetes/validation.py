@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from services.emulated_kubernetes.errors import cause
 from services.emulated_kubernetes.pods import all_containers
 from services.emulated_kubernetes.quantities import amount
-from services.emulated_kubernetes.resources import PODS, Json, Resource
+from services.emulated_kubernetes.resources import PODS, PRIORITY_CLASSES, Json, Resource
 
 NAME_MAX = 253
+PRIORITY_MAX = 1_000_000_000
+SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 LABEL_MAX = 63
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -152,8 +154,26 @@ def quantity_fault(spec: Json) -> str:
     return ""
 
 
+def priority_class_faults(body: Json) -> Iterator[Json]:
+    name, value = body["metadata"].get("name") or "", body.get("value", 0)
+    if name not in SYSTEM_CLASSES and value > PRIORITY_MAX:
+        text = f"Forbidden: maximum allowed value of a user defined priority is {PRIORITY_MAX}"
+        yield cause("value", FORBIDDEN, text)
+    policy = body.get("preemptionPolicy", "PreemptLowerPriority")
+    if policy not in ("Never", "PreemptLowerPriority"):
+        text = f'Unsupported value: "{policy}": supported values: "Never", "PreemptLowerPriority"'
+        yield cause("preemptionPolicy", UNSUPPORTED, text)
+
+
+def priority_class_changes(old: Json, new: Json) -> list[Json]:
+    changed = [field for field in ("value", "preemptionPolicy") if old.get(field) != new.get(field)]
+    return [cause(field, FORBIDDEN, "Forbidden: may not be changed in an update.") for field in changed]
+
+
 def faults(resource: Resource, body: Json) -> list[Json]:
     found = list(metadata_faults(resource, body["metadata"]))
+    if resource is PRIORITY_CLASSES:
+        found += priority_class_faults(body)
     if resource is PODS:
         found += pod_faults(body["spec"])
     return found

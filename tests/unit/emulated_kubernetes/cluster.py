@@ -6,7 +6,8 @@ import asyncio
 import http.client
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -84,6 +85,13 @@ class Cluster:
 
     def create(self, path: str, body: Any) -> Answer:
         return self.ask("POST", path, body)
+
+    def wait(self, path: str, is_so: Callable[[Answer], object]) -> Answer:
+        """For the answer to a GET of which something is true."""
+        until_s = time.monotonic() + PATIENCE_S
+        while not is_so(answer := self.get(path)):
+            assert time.monotonic() < until_s, answer
+        return answer
 
     def patch(self, path: str, body: Any, kind: str = "merge") -> Answer:
         return self.ask("PATCH", path, body, {"Content-Type": TYPES.get(kind, kind)})

@@ -130,12 +130,12 @@ def test_bookmarks_come_without_events(tmp_path: Path) -> None:
         cluster.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1") as watch,
     ):
         watch.next()
-        version = cluster.create("/api/v1/nodes", {"metadata": {"name": "n"}}).json["metadata"]["resourceVersion"]
-        seen = ""
-        while seen != version:
+        made = cluster.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}}).json
+        version, seen = int(made["metadata"]["resourceVersion"]), 0
+        while seen < version:
             kind, body = watch.next()
             assert kind == "BOOKMARK"
-            seen = body["metadata"]["resourceVersion"]
+            seen = int(body["metadata"]["resourceVersion"])
 
 
 def test_one_namespace_and_one_name_can_be_watched(cluster: Cluster) -> None:
