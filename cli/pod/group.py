@@ -15,7 +15,7 @@ from cli.settings import Settings, pass_settings
 from cli.stateless.read import list_pods
 from cli.task.exec import CONTEXT, run_session, session_options
 from cli.task.group import EVENT_RUNS_DEFAULT, SORT_FIELDS, health_words, print_events
-from cli.task.logs import LogsCommand, print_logs
+from cli.task.logs import LogsCommand, container_file, container_option, print_logs
 from cli.times import seconds_text
 from cli.wire import v1
 from peloton.model.ids import PodName
@@ -109,8 +109,9 @@ def cache(settings: Settings, pod: PodName) -> None:
 @click.option("--filename", metavar="FILE", default="stdout", show_default=True,
               help="The file in the sandbox. Also -f FILE.")  # fmt: skip
 @click.option("--podID", "-p", "pod_id", default="", metavar="POD-ID", help="An earlier run; the current if absent.")
+@container_option
 @pass_settings
-def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: str) -> None:
+def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: str, container: str) -> None:
     """Print the output of a pod, or another file of its sandbox.
 
     `-f` alone follows; `-f FILE` names the file, as it always did.
@@ -119,8 +120,9 @@ def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: 
     Examples:
       peloton pod logs JOB 0
       peloton pod logs JOB 0 -F --filename stderr
+      peloton pod logs JOB 0 --container proxy
     """
-    print_logs(settings, pod.job_id, pod.instance_id, pod_id, filename, follow)
+    print_logs(settings, pod, pod_id, container_file(settings, pod, container, filename), follow)
 
 
 @pod.command("exec", context_settings=CONTEXT)

@@ -23,12 +23,22 @@ from cli.wire import v0
 from peloton.model.ids import PodName
 from peloton.model.pod import TERMINAL
 
+MAIN_CONTAINER = "main"
+"""Of a pod that does not name it."""
 CHUNK_BYTES = 64 * 1024
 FOLLOW_INTERVAL_S = 0.5
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 # What cannot be the name of a log file, and so is not the value of the original's ``-f FILE``.
 POSITIONAL = re.compile(rf"{UUID}(-\d+)*|\d+|-.*")
+
+GET_TEXTS = {
+    "notFound": "Job {id} was not found: {message}",
+    "outOfRange": NO_INSTANCE,
+}
+container_option = click.option(
+    "--container", "-c", default="", metavar="NAME", help="A container of the pod, if it has several."
+)
 
 
 class LogsCommand(Command):
@@ -70,8 +80,9 @@ def has_job(words: Sequence[str]) -> bool:
 @click.option("--follow", "-F", is_flag=True, help="Go on until the task has ended and all is printed. Also -f.")
 @click.option("--filename", metavar="FILE", default="stdout", show_default=True,
               help="The file in the sandbox. Also -f FILE.")  # fmt: skip
+@container_option
 @pass_settings
-def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: str) -> None:
+def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: str, container: str) -> None:
     """Print the output of a task, or another file of its sandbox.
 
     TASK-ID is an earlier run, as JOB-INSTANCE-RUN; the current run if absent. `-f` alone, or before a job's id,
@@ -83,13 +94,30 @@ def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: s
       peloton task logs JOB 0 -f
       peloton task logs JOB 0 --filename stderr --follow
       peloton task logs JOB 0 JOB-0-1
+      peloton task logs JOB 0 --container proxy
     """
     name, task_id = pod
-    print_logs(settings, name.job_id, name.instance_id, task_id, filename, follow)
+    print_logs(settings, name, task_id, container_file(settings, name, container, filename), follow)
 
 
-def print_logs(settings: Settings, job_id: str, instance: int, task_id: str, filename: str, follow: bool) -> None:
-    source = Sandbox(settings, job_id, instance, task_id)
+def container_file(settings: Settings, pod: PodName, container: str, filename: str) -> str:
+    """The file of a container of the pod: those of others than the main one are in folders of their names."""
+    if not container:
+        return filename
+    request = v0.task.GetRequest(jobId=v0.peloton.JobID(value=pod.job_id), instanceId=pod.instance_id)
+    response = settings.client.tasks.Get(request)
+    raise_if_refused(settings, response, GET_TEXTS, id=pod.job_id)
+    config = response.result.config
+    main = config.containerName or MAIN_CONTAINER
+    others = [other.name for other in (*config.otherContainers, *config.initContainers)]
+    if container not in (main, *others):
+        names = ", ".join((main, *others))
+        raise Failed(f"pod {pod} has no container {container}: want {names}")
+    return filename if container == main else f"{container}/{filename}"
+
+
+def print_logs(settings: Settings, pod: PodName, task_id: str, filename: str, follow: bool) -> None:
+    source = Sandbox(settings, pod.job_id, pod.instance_id, task_id)
     chunks = source.follow(filename) if follow else source.download(filename)
     for chunk in chunks:
         click.echo(chunk, nl=False)
@@ -162,11 +190,7 @@ class Sandbox:
         """Whether the run is over; the first call for the current run fixes which one that is."""
         request = v0.task.GetRequest(jobId=v0.peloton.JobID(value=self.job_id), instanceId=self.instance)
         response = self.settings.client.tasks.Get(request)
-        texts = {
-            "notFound": "Job {id} was not found: {message}",
-            "outOfRange": NO_INSTANCE,
-        }
-        raise_if_refused(self.settings, response, texts, id=self.job_id)
+        raise_if_refused(self.settings, response, GET_TEXTS, id=self.job_id)
         runtime = response.result.runtime
         self.task_id = self.task_id or runtime.mesosTaskId.value
         is_older = bool(runtime.mesosTaskId.value) and runtime.mesosTaskId.value != self.task_id
