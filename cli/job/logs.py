@@ -149,7 +149,7 @@ class Run:
     def open(self, names: Sequence[str], start: Start) -> None:
         listing = self.source.browse()
         for name in names:
-            path = find_path(listing.paths, name)
+            path = find_path(listing, name)
             if path is not None and (offset := start.offset(self.source, listing, path)) is not None:
                 self.files.append(LogFile(self.source, listing, name, path, offset))
         self.is_open = True
@@ -219,6 +219,7 @@ class JobOutput:
     ) -> int:
         """Print what is new; returns how many bytes that was. An agent that cannot be read is named once."""
         before = sum(file.offset for file in run.files)
+        run.source.is_live = limit_bytes is not None
         try:
             if not run.is_open:
                 run.open(self.names, start)

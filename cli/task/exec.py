@@ -23,7 +23,7 @@ from cli.command import Command
 from cli.errors import Failed
 from cli.names import instance_argument
 from cli.settings import Settings, pass_settings
-from cli.task.logs import Sandbox
+from cli.task.logs import Sandbox, is_served
 from peloton.model.ids import PodName
 
 SHELL = ("/bin/sh",)
@@ -71,6 +71,8 @@ def run_session(settings: Settings, pod: PodName, words: Sequence[str], stdin: b
     if tty and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failed("--tty needs a terminal for input and output: leave it out")
     listing = Sandbox(settings, pod.job_id, pod.instance_id).browse()
+    if not is_served(listing):
+        raise Failed(f"pod {pod} is on Kubernetes, where exec is not possible yet: use kubectl exec")
     if not listing.containerId:
         raise Failed(f"pod {pod} does not run: it has no container for a session")
     session = Session(listing.hostname, listing.port, listing.containerId, list(words or SHELL), stdin, tty)

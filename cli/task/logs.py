@@ -6,7 +6,7 @@ import http.client
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from cli.errors import Failed
 from cli.names import instance_argument
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
-from cli.wire import v0
+from cli.wire import v0, v1
 from peloton.model.ids import PodName
 from peloton.model.pod import TERMINAL
 
@@ -125,22 +125,28 @@ def print_logs(settings: Settings, pod: PodName, task_id: str, filename: str, fo
 
 @dataclass
 class Sandbox:
-    """The files of one run of a task, on the agent that ran it."""
+    """The files of one run of a task: on the agent that ran it, or read by the api on Kubernetes."""
 
     settings: Settings
     job_id: str
     instance: int
     task_id: str = ""  # empty: the current run
     sleep: Callable[[float], None] = time.sleep
+    is_live: bool = False
+    """Files that no agent serves are kept open between two reads, as they grow."""
 
     def download(self, filename: str) -> Iterator[bytes]:
         listing = self.browse()
         path = self.path_in(listing, filename)
-        yield from self.get(listing, download_url(path))
+        if is_served(listing):
+            yield from self.get(listing, download_url(path))
+        else:
+            yield from self.pieces(path)
 
     def follow(self, filename: str) -> Iterator[bytes]:
         """What is in the file and what is added to it, until its run has ended and all of it is read."""
         listing, path = self.wait_for_file(filename)
+        self.is_live = not is_served(listing)
         offset = 0
         while True:
             has_ended = self.has_ended()  # asked before reading: what comes later is read in the next round
@@ -148,6 +154,8 @@ class Sandbox:
             if chunk:
                 offset += len(chunk)
                 yield chunk
+            elif has_ended and self.is_live:
+                self.is_live = False  # what is still on its way to whoever keeps the file open is read from the file
             elif has_ended:
                 return
             else:
@@ -171,7 +179,7 @@ class Sandbox:
             has_ended = self.has_ended()
             listing = self.ask_for_listing()
             is_waiting = listing.error.HasField("notRunning") or listing.error.HasField("failure")
-            path = find_path(listing.paths, filename)
+            path = find_path(listing, filename)
             if path is not None or has_ended or (listing.HasField("error") and not is_waiting):
                 listing = self.browse() if path is None else listing
                 return listing, path or self.path_in(listing, filename)
@@ -197,7 +205,9 @@ class Sandbox:
         return is_older or v0.task.TaskState.Name(runtime.state) in TERMINAL
 
     def read(self, listing: v0.task.BrowseSandboxResponse, path: str, offset: int) -> bytes:
-        """At most CHUNK_BYTES from ``offset``; empty at the end of the file."""
+        """Some bytes from ``offset``; empty at the end of the file."""
+        if not is_served(listing):
+            return self.piece(path, offset).data
         url = f"/files/read?path={quote(path, safe='')}&offset={offset}&length={CHUNK_BYTES}"
         body = b"".join(self.get(listing, url))
         try:
@@ -212,14 +222,36 @@ class Sandbox:
 
     def size(self, listing: v0.task.BrowseSandboxResponse, path: str) -> int:
         """Of a file, in bytes."""
+        if not is_served(listing):
+            return sum(map(len, self.pieces(path)))
         answer = self.get_json(listing, f"/files/read?path={quote(path, safe='')}&offset=-1")
         return int(answer["offset"])
 
     def written_at(self, listing: v0.task.BrowseSandboxResponse, path: str) -> float:
-        """When a file was last written, in seconds since the epoch."""
+        """When a file was last written, in seconds since the epoch; for ever in the future when that is not known."""
+        if not is_served(listing):
+            return float("inf")
         folder = path.rpartition("/")[0]
         rows = self.get_json(listing, f"/files/browse?path={quote(folder, safe='')}")
         return next((float(row["mtime"]) for row in rows if row["path"] == path), 0.0)
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """A file that no agent serves, to where it ends now."""
+        offset, is_end = 0, False
+        while not is_end:
+            piece = self.piece(path, offset)
+            offset, is_end = offset + len(piece.data), piece.is_end
+            yield piece.data
+
+    def piece(self, path: str, offset: int) -> v1.pod_svc.GetPodFileResponse:
+        request = v1.pod_svc.GetPodFileRequest(
+            pod_name=v1.peloton.PodName(value=f"{self.job_id}-{self.instance}"),
+            pod_id=v1.peloton.PodID(value=self.task_id),
+            path=path,
+            offset=offset,
+            follow=self.is_live,
+        )
+        return self.settings.client.pods.GetPodFile(request)
 
     def get_json(self, listing: v0.task.BrowseSandboxResponse, url: str) -> Any:
         try:
@@ -243,7 +275,7 @@ class Sandbox:
             connection.close()
 
     def path_in(self, listing: v0.task.BrowseSandboxResponse, filename: str) -> str:
-        path = find_path(listing.paths, filename)
+        path = find_path(listing, filename)
         if path is None:
             raise Failed(f"filename:{filename} not found in sandbox files: [{' '.join(listing.paths)}]")
         return path
@@ -253,11 +285,19 @@ class Sandbox:
         return self.task_id or f"{self.job_id}-{self.instance}"
 
 
+def is_served(listing: v0.task.BrowseSandboxResponse) -> bool:
+    """By an agent of Mesos; otherwise the api reads the files."""
+    return bool(listing.hostname)
+
+
 def download_url(path: str) -> str:
     return f"/files/download?path={quote(path, safe='')}"
 
 
-def find_path(paths: Iterable[str], filename: str) -> str | None:
-    """The path whose last parts are ``filename``."""
+def find_path(listing: v0.task.BrowseSandboxResponse, filename: str) -> str | None:
+    """The path whose last parts are ``filename``. What the api reads has one name, since a pod has a log for each
+    container."""
+    if not is_served(listing):
+        return filename if filename in listing.paths else None
     wanted = "/" + filename.lstrip("/")
-    return next((path for path in paths if f"/{path}".endswith(wanted)), None)
+    return next((path for path in listing.paths if f"/{path}".endswith(wanted)), None)

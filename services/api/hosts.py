@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -18,11 +18,14 @@ from peloton.model.resources import Resources
 from services.api.channels import LeaderChannels
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 CAPACITY_TIMEOUT_S = 1.0
 CAPACITY_AGE_MAX_S = 5.0
 """How long a capacity, or the failure to get it, is reused."""
 BROWSE_TIMEOUT_S = 15.0
+READ_TIMEOUT_S = 60.0
+"""A log may have to be read up to the byte that is wanted."""
 
 
 class Hosts(Protocol):
@@ -36,6 +39,12 @@ class Hosts(Protocol):
 
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
         """Files of a run's sandbox; raises PelotonError."""
+        ...
+
+    async def read_file(
+        self, pod_id: PodId, host: str, agent_id: str, path: str, offset: int, follow: bool
+    ) -> hostmgr_pb2.ReadFileResponse:
+        """A piece of such a file that no host serves; raises PelotonError."""
         ...
 
 
@@ -81,11 +90,23 @@ class RemoteHosts:
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
         """Of the cluster that knows the host."""
         request = hostmgr_pb2.BrowseSandboxRequest(pod_id=str(pod_id), hostname=host, agent_id=agent_id)
+        return await self._first(lambda stub: stub.BrowseSandbox(request, timeout=BROWSE_TIMEOUT_S))
+
+    async def read_file(
+        self, pod_id: PodId, host: str, agent_id: str, path: str, offset: int, follow: bool
+    ) -> hostmgr_pb2.ReadFileResponse:
+        """Of the cluster that knows the pod."""
+        request = hostmgr_pb2.ReadFileRequest(
+            pod_id=str(pod_id), hostname=host, agent_id=agent_id, path=path, offset=offset, follow=follow
+        )
+        return await self._first(lambda stub: stub.ReadFile(request, timeout=READ_TIMEOUT_S))
+
+    async def _first(self, ask: Callable[[Any], Awaitable[T]]) -> T:
+        """The answer of the first cluster that finds what is asked for, by its stub. Raises PelotonError."""
         fault: PelotonError | None = None
         for cluster in await self._channels.clusters() or [""]:
             try:
-                stub = hostmgr_pb2_grpc.HostsStub(await self._channels.to_cluster(cluster))
-                return await stub.BrowseSandbox(request, timeout=BROWSE_TIMEOUT_S)
+                return await ask(hostmgr_pb2_grpc.HostsStub(await self._channels.to_cluster(cluster)))
             except Unavailable as error:
                 fault = error
             except grpc.aio.AioRpcError as error:

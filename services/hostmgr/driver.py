@@ -116,10 +116,15 @@ class UseSample(NamedTuple):
 class Sandbox:
     """Files of a pod, and the addresses that serve them."""
 
-    address: str  # host:port
+    address: str  # host:port; empty: ``read_file`` reads them
     paths: tuple[str, ...]
     control_plane: str  # host:port
     container_id: str
+
+
+class FilePiece(NamedTuple):
+    data: bytes
+    is_end: bool  # the file ends behind it
 
 
 class DriverEvents(Protocol):
@@ -290,6 +295,11 @@ class ClusterDriver(Protocol):
 
     def sandbox(self, pod: PodOnHost) -> Sandbox:
         """Raises NotFound, OSError."""
+        ...
+
+    def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
+        """Of a sandbox without address, from this byte on. ``follow``: it is read on as it grows, and empty while there
+        is no more; otherwise the file ends where it ends now. Raises NotFound, OSError."""
         ...
 
     # Chores.

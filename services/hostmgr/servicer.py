@@ -89,12 +89,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     def BrowseSandbox(
         self, request: pb.BrowseSandboxRequest, context: grpc.ServicerContext
     ) -> pb.BrowseSandboxResponse:
-        try:
-            pod = PodOnHost(PodId.parse(request.pod_id), request.hostname, request.agent_id)
-        except ValueError as error:
-            raise InvalidArgument(str(error)) from error
-        if not self._core.driver.capabilities.serves_files:
-            raise Unimplemented("the cluster does not serve files of pods")
+        pod = self._pod_with_files(request)
         try:
             found = self._core.driver.sandbox(pod)
         except OSError as error:
@@ -109,6 +104,24 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             mesos_master_port=control_plane_port,
             container_id=found.container_id,
         )
+
+    @abort_on_error
+    def ReadFile(self, request: pb.ReadFileRequest, context: grpc.ServicerContext) -> pb.ReadFileResponse:
+        pod = self._pod_with_files(request)
+        try:
+            piece = self._core.driver.read_file(pod, request.path, request.offset, request.follow)
+        except OSError as error:
+            raise Unavailable(f"file {request.path} of pod {pod.pod_id} cannot be read: {error}") from error
+        return pb.ReadFileResponse(data=piece.data, is_end=piece.is_end)
+
+    def _pod_with_files(self, request: pb.BrowseSandboxRequest | pb.ReadFileRequest) -> PodOnHost:
+        try:
+            pod = PodOnHost(PodId.parse(request.pod_id), request.hostname, request.agent_id)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from error
+        if not self._core.driver.capabilities.serves_files:
+            raise Unimplemented("the cluster does not serve files of pods")
+        return pod
 
     @abort_on_error
     def PrefetchImages(

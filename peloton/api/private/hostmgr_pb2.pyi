@@ -760,6 +760,7 @@ class BrowseSandboxResponse(_message.Message):
     MESOS_MASTER_PORT_FIELD_NUMBER: _builtins.int
     CONTAINER_ID_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
+    """empty: ReadFile reads the files"""
     port: _builtins.str
     mesos_master_hostname: _builtins.str
     mesos_master_port: _builtins.str
@@ -784,6 +785,66 @@ class BrowseSandboxResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrowseSandboxResponse: _TypeAlias = BrowseSandboxResponse  # noqa: Y015
+
+@_typing.final
+class ReadFileRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_ID_FIELD_NUMBER: _builtins.int
+    HOSTNAME_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    FOLLOW_FIELD_NUMBER: _builtins.int
+    pod_id: _builtins.str
+    hostname: _builtins.str
+    agent_id: _builtins.str
+    path: _builtins.str
+    offset: _builtins.int
+    """of the first byte"""
+    follow: _builtins.bool
+    """it is read on; otherwise it ends where it ends now"""
+    def __init__(
+        self,
+        *,
+        pod_id: _builtins.str = ...,
+        hostname: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        path: _builtins.str = ...,
+        offset: _builtins.int = ...,
+        follow: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "follow", b"follow", "hostname", b"hostname", "offset", b"offset", "path", b"path", "pod_id", b"pod_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadFileRequest: _TypeAlias = ReadFileRequest  # noqa: Y015
+
+@_typing.final
+class ReadFileResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    IS_END_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """with follow empty while there is no more"""
+    is_end: _builtins.bool
+    """the file ends behind the data"""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+        is_end: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "is_end", b"is_end"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadFileResponse: _TypeAlias = ReadFileResponse  # noqa: Y015
 
 @_typing.final
 class ImageOnHosts(_message.Message):

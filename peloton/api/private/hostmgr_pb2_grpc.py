@@ -69,6 +69,11 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxResponse.FromString,
                 _registered_method=True)
+        self.ReadFile = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/ReadFile',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileResponse.FromString,
+                _registered_method=True)
         self.PrefetchImages = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/PrefetchImages',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesRequest.SerializeToString,
@@ -149,6 +154,13 @@ class HostsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadFile(self, request, context):
+        """A piece of a file of a run, where BrowseSandbox names no address that serves it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PrefetchImages(self, request, context):
         """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call.
         """
@@ -218,6 +230,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.BrowseSandbox,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxResponse.SerializeToString,
+            ),
+            'ReadFile': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadFile,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileResponse.SerializeToString,
             ),
             'PrefetchImages': grpc.unary_unary_rpc_method_handler(
                     servicer.PrefetchImages,
@@ -434,6 +451,33 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/BrowseSandbox',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/ReadFile',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileResponse.FromString,
             options,
             channel_credentials,
             insecure,

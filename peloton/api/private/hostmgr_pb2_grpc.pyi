@@ -47,6 +47,8 @@ class HostsStub:
     """
     BrowseSandbox: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]
     """Where the sandbox of a run is, and which files it holds."""
+    ReadFile: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ReadFileRequest, _hostmgr_pb2.ReadFileResponse]
+    """A piece of a file of a run, where BrowseSandbox names no address that serves it."""
     PrefetchImages: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]
     """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
     CordonHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
@@ -74,6 +76,8 @@ class HostsAsyncStub(HostsStub):
     """
     BrowseSandbox: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]  # type: ignore[assignment]
     """Where the sandbox of a run is, and which files it holds."""
+    ReadFile: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ReadFileRequest, _hostmgr_pb2.ReadFileResponse]  # type: ignore[assignment]
+    """A piece of a file of a run, where BrowseSandbox names no address that serves it."""
     PrefetchImages: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]  # type: ignore[assignment]
     """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
     CordonHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
@@ -140,6 +144,14 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.BrowseSandboxResponse, _abc.Awaitable[_hostmgr_pb2.BrowseSandboxResponse]]:
         """Where the sandbox of a run is, and which files it holds."""
+
+    @_abc_1.abstractmethod
+    def ReadFile(
+        self,
+        request: _hostmgr_pb2.ReadFileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.ReadFileResponse, _abc.Awaitable[_hostmgr_pb2.ReadFileResponse]]:
+        """A piece of a file of a run, where BrowseSandbox names no address that serves it."""
 
     @_abc_1.abstractmethod
     def PrefetchImages(

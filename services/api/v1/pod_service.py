@@ -164,6 +164,17 @@ class PodService(Servicer):
         respell(sandbox, response)
         return response
 
+    async def GetPodFile(self, request: svc.GetPodFileRequest, context: Any) -> svc.GetPodFileResponse:
+        name = pod_name_of(request.pod_name)
+        run_id = run_of(request.pod_id, name) if request.pod_id.value else None
+        events = await self._calls.run(self._records.pods.events, name.job_id, name.instance_id, run_id, 1)
+        ran = next((event for event in events if event.host and event.agent_id), None)
+        if ran is None:
+            raise Aborted("pod has not been run")
+        run = PodId(name.job_id, name.instance_id, ran.run_id)
+        piece = await self._hosts.read_file(run, ran.host, ran.agent_id, request.path, request.offset, request.follow)
+        return svc.GetPodFileResponse(data=piece.data, is_end=piece.is_end)
+
     # -- storage
 
     async def _job_of(self, name: PodName) -> JobRecord:

@@ -175,6 +175,7 @@ class Stream:
         for so long; None: never. Raises OSError."""
         self._sock, self.context = connect(access)
         self.is_closed = False
+        self._rest = b""  # beyond the last limit
         self._answer = AnswerReader()
         try:
             self._sock.settimeout(HEAD_TIMEOUT_S)
@@ -218,6 +219,26 @@ class Stream:
             except OSError:
                 if not self.is_closed:
                     raise
+
+    @property
+    def is_over(self) -> bool:
+        """``read`` has returned all of it."""
+        return self._answer.is_complete and not self._answer.bytes_held and not self._rest
+
+    def read(self, limit_bytes: int, wait_s: float) -> bytes:
+        """What has come, no more than this; waits only for the first of it. Raises OSError."""
+        data = self._rest
+        while len(data) < limit_bytes:
+            data += b"".join(self._answer.take())
+            if self._answer.is_complete:
+                break
+            self._sock.settimeout(0.0 if data else wait_s)
+            try:
+                self._receive()
+            except (TimeoutError, *NO_DATA_YET):
+                break
+        self._rest = data[limit_bytes:]
+        return data[:limit_bytes]
 
     def __iter__(self) -> Iterator[bytes]:
         """Its lines. Raises OSError."""

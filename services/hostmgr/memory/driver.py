@@ -9,6 +9,7 @@ from peloton.model.pod import PodShape
 from services.hostmgr.driver import (
     Capabilities,
     DriverEvents,
+    FilePiece,
     Holder,
     HostAddress,
     HostLaunch,
@@ -103,6 +104,9 @@ class MemoryDriver:
         raise OSError(NO_FILES)
 
     def sandbox(self, pod: PodOnHost) -> Sandbox:
+        raise OSError(NO_FILES)
+
+    def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
         raise OSError(NO_FILES)
 
     def tend(self) -> None:

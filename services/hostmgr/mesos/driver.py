@@ -6,12 +6,14 @@ import logging
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
+from peloton.errors import NotFound
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import PodShape
 from peloton.ports import FrameworkRecords
 from services.hostmgr.driver import (
     Capabilities,
     DriverEvents,
+    FilePiece,
     Holder,
     HostAddress,
     HostLaunch,
@@ -286,6 +288,9 @@ class MesosDriver(Callbacks):
 
     def sandbox(self, pod: PodOnHost) -> Sandbox:
         return self._sandboxes.of(pod, self.subscription.framework_id or "", self.subscription.master or "")
+
+    def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
+        raise NotFound(f"no file {path} of pod {pod.pod_id} here: agents of Mesos serve files themselves")
 
     # Chores.
 

@@ -53,3 +53,9 @@ class OneSandbox:
             mesos_master_hostname="10.0.0.9",
             mesos_master_port="5050",
         )
+
+    async def read_file(
+        self, pod_id: PodId, host: str, agent_id: str, path: str, offset: int, follow: bool
+    ) -> hostmgr_pb2.ReadFileResponse:
+        self.asked.append((pod_id, host, agent_id))
+        return hostmgr_pb2.ReadFileResponse(data=f"{path} from {offset}".encode(), is_end=not follow)

@@ -39,6 +39,12 @@ class Hosts(hostmgr_pb2_grpc.HostsServicer):
             await context.abort(grpc.StatusCode.NOT_FOUND, "no agent on host gone")
         return hostmgr_pb2.BrowseSandboxResponse(paths=[request.pod_id, request.hostname, request.agent_id])
 
+    async def ReadFile(self, request: Any, context: Any) -> Any:  # type: ignore[override]
+        if request.path != "stdout":
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no file {request.path}")
+        said = f"{request.pod_id} {request.offset} {request.follow}"
+        return hostmgr_pb2.ReadFileResponse(data=said.encode(), is_end=True)
+
 
 @pytest.fixture
 def servicer() -> Hosts:
@@ -121,3 +127,11 @@ async def test_browse_errors(remote: RemoteHosts) -> None:
         await remote.browse_sandbox(POD, "gone", "agent-1")
     with pytest.raises(Unavailable, match="no host manager"):
         await RemoteHosts(LeaderChannels(lambda _: None)).browse_sandbox(POD, "h1", "agent-1")
+
+
+async def test_a_piece_of_a_file(remote: RemoteHosts) -> None:
+    """The host manager gets the byte to begin with; what it refuses keeps its code."""
+    piece = await remote.read_file(POD, "h1", "a1", "stdout", 12, True)
+    assert (piece.data, piece.is_end) == (f"{POD} 12 True".encode(), True)
+    with pytest.raises(NotFound, match="no file core"):
+        await remote.read_file(POD, "h1", "a1", "core", 0, False)

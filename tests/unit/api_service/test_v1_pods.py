@@ -152,6 +152,19 @@ async def test_browse(pods: Any, storage: Storage, hosts: OneSandbox, service: N
     assert hosts.asked == [(PodId(JOB, 0, 1), running.host, running.agent_id)]
 
 
+async def test_a_piece_of_a_file(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
+    """It is read where the run was; a run that never was on a host has no files."""
+    running = storage.pods.page(JOB)[0]
+    request = svc.GetPodFileRequest(pod_name=pod(0), path="stdout", offset=7)
+    response = await pods.GetPodFile(request)
+
+    assert (response.data, response.is_end) == (b"stdout from 7", True)
+    assert hosts.asked == [(PodId(JOB, 0, 1), running.host, running.agent_id)]
+    request.pod_id.value = f"{JOB}-0-9"
+    with pytest.raises(grpc.aio.AioRpcError, match="pod has not been run"):
+        await pods.GetPodFile(request)
+
+
 async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:
     """The job has the instance, but its update has not made the pod: the caller is asked to try again."""
     await create(v1, spec())

@@ -9,6 +9,7 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeAgent, FakeApi
 
@@ -332,6 +333,58 @@ def test_follow_ends_with_its_run(run: Run, api: FakeApi, agent: FakeAgent) -> N
     )
     api.answers["tasks.Get"] = [newer]
     assert "first run\n" == run(f"task logs {JOB} 0 {JOB}-0-1 -F").stdout
+
+
+class PodFile:
+    """A file that the api reads: ``written`` grows, and those who follow it get pieces of at most ten bytes."""
+
+    def __init__(self, written: bytes) -> None:
+        self.written = written
+
+    def read(self, request: pod_svc_pb2.GetPodFileRequest) -> pod_svc_pb2.GetPodFileResponse:
+        assert (f"{JOB}-0", "stdout") == (request.pod_name.value, request.path)
+        data = self.written[request.offset : request.offset + 10]
+        is_end = not request.follow and request.offset + len(data) == len(self.written)
+        return pod_svc_pb2.GetPodFileResponse(data=data, is_end=is_end)
+
+
+def test_logs_that_the_api_reads(run: Run, api: FakeApi) -> None:
+    """A pod on Kubernetes has no agent: its log comes in pieces, and a container beside it has a log of its own."""
+    file = PodFile(b"a line of thirty two bytes, or so\n")
+    api.answers["tasks.BrowseSandbox"] = [task_pb2.BrowseSandboxResponse(paths=["side/stdout", "stdout"])]
+    api.answers["pods.GetPodFile"] = [file.read]
+    assert file.written == run(f"task logs {JOB} 0").stdout_bytes
+    assert [0, 10, 20, 30] == [request.offset for request in api.requests("pods.GetPodFile")]
+    result = run(f"task logs {JOB} 0 --filename stderr")
+    assert (1, "filename:stderr not found in sandbox files: [side/stdout stdout]\n") == (
+        result.exit_code,
+        result.stderr,
+    )
+
+
+def test_logs_that_the_api_reads_are_followed(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the task has ended; then what the followed file has not brought yet is read from it."""
+    monkeypatch.setattr("cli.task.logs.FOLLOW_INTERVAL_S", 0.0)
+    file = PodFile(b"first line\n")
+    states = iter(["RUNNING", "RUNNING", "RUNNING"])
+
+    def read(request: pod_svc_pb2.GetPodFileRequest) -> pod_svc_pb2.GetPodFileResponse:
+        if request.follow:
+            return pod_svc_pb2.GetPodFileResponse(data=b"first line\n"[request.offset :])
+        return file.read(request)
+
+    def get(_: task_pb2.GetRequest) -> task_pb2.GetResponse:
+        state = next(states, "SUCCEEDED")
+        if state == "SUCCEEDED":
+            file.written = b"first line\nand the last one\n"
+        return task_pb2.GetResponse(result=task_info(state=state))
+
+    api.answers["tasks.BrowseSandbox"] = [task_pb2.BrowseSandboxResponse(paths=["stdout"])]
+    api.answers["tasks.Get"] = [get]
+    api.answers["pods.GetPodFile"] = [read]
+    assert file.written != b"first line\nand the last one\n"
+    assert b"first line\nand the last one\n" == run(f"task logs -f {JOB} 0").stdout_bytes
+    assert f"{JOB}-0-1" == api.requests("pods.GetPodFile")[0].pod_id.value
 
 
 def test_follow_an_unknown_job(run: Run, api: FakeApi) -> None:

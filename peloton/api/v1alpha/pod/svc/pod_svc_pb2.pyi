@@ -280,6 +280,70 @@ class BrowsePodSandboxResponse(_message.Message):
 Global___BrowsePodSandboxResponse: _TypeAlias = BrowsePodSandboxResponse  # noqa: Y015
 
 @_typing.final
+class GetPodFileRequest(_message.Message):
+    """A piece of a file of a run, where BrowsePodSandbox names no host that serves it: of pods on Kubernetes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_NAME_FIELD_NUMBER: _builtins.int
+    POD_ID_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    FOLLOW_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """As BrowsePodSandbox names it."""
+    offset: _builtins.int
+    """Of the first byte."""
+    follow: _builtins.bool
+    """It is read on as it grows; otherwise it ends where it ends now."""
+    @_builtins.property
+    def pod_name(self) -> _peloton_pb2.PodName: ...
+    @_builtins.property
+    def pod_id(self) -> _peloton_pb2.PodID:
+        """The current run if absent."""
+
+    def __init__(
+        self,
+        *,
+        pod_name: _peloton_pb2.PodName | None = ...,
+        pod_id: _peloton_pb2.PodID | None = ...,
+        path: _builtins.str = ...,
+        offset: _builtins.int = ...,
+        follow: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pod_id", b"pod_id", "pod_name", b"pod_name"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "offset", b"offset", "path", b"path", "pod_id", b"pod_id", "pod_name", b"pod_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPodFileRequest: _TypeAlias = GetPodFileRequest  # noqa: Y015
+
+@_typing.final
+class GetPodFileResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    IS_END_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """With follow empty while there is no more. A repeated call may return more or less of the same."""
+    is_end: _builtins.bool
+    """The file ends behind the data."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+        is_end: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "is_end", b"is_end"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPodFileResponse: _TypeAlias = GetPodFileResponse  # noqa: Y015
+
+@_typing.final
 class RefreshPodRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

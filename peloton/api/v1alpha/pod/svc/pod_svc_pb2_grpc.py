@@ -64,6 +64,11 @@ class PodServiceStub:
                 request_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.BrowsePodSandboxRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.BrowsePodSandboxResponse.FromString,
                 _registered_method=True)
+        self.GetPodFile = channel.unary_unary(
+                '/peloton.api.v1alpha.pod.svc.PodService/GetPodFile',
+                request_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileResponse.FromString,
+                _registered_method=True)
         self.RefreshPod = channel.unary_unary(
                 '/peloton.api.v1alpha.pod.svc.PodService/RefreshPod',
                 request_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.RefreshPodRequest.SerializeToString,
@@ -120,6 +125,12 @@ class PodServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPodFile(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RefreshPod(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -170,6 +181,11 @@ def add_PodServiceServicer_to_server(servicer, server):
                     servicer.BrowsePodSandbox,
                     request_deserializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.BrowsePodSandboxRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.BrowsePodSandboxResponse.SerializeToString,
+            ),
+            'GetPodFile': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPodFile,
+                    request_deserializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileResponse.SerializeToString,
             ),
             'RefreshPod': grpc.unary_unary_rpc_method_handler(
                     servicer.RefreshPod,
@@ -349,6 +365,33 @@ class PodService:
             '/peloton.api.v1alpha.pod.svc.PodService/BrowsePodSandbox',
             peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.BrowsePodSandboxRequest.SerializeToString,
             peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.BrowsePodSandboxResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPodFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v1alpha.pod.svc.PodService/GetPodFile',
+            peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileRequest.SerializeToString,
+            peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileResponse.FromString,
             options,
             channel_credentials,
             insecure,

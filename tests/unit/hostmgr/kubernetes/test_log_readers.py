@@ -1,0 +1,130 @@
+"""Logs read piece by piece."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+
+import pytest
+
+from services.hostmgr.kubernetes import log_readers
+from services.hostmgr.kubernetes.log_readers import LogReaders
+from services.hostmgr.kubernetes.logs import PodLogs
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted
+from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
+
+FILE = "main/stdout"
+
+
+class Log:
+    """That grows by what it is told, until it is told that it ends."""
+
+    def __init__(self) -> None:
+        self.text = b""
+        self.is_over = False
+        self.opened = 0
+        self.more: queue.Queue[bytes | None] = queue.Queue()
+
+    def serve(self, asked: Asked) -> Iterator[bytes]:
+        if "/log?" not in asked.path:
+            yield answer(404)
+            return
+        self.opened += 1
+        yield chunked()
+        if self.text:
+            yield chunk(self.text)
+        while not self.is_over:
+            more = self.more.get(timeout=PATIENCE_S)
+            if more is None:
+                self.is_over = True
+            else:
+                self.text += more
+                yield chunk(more)
+        yield chunk(b"")
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+def readers(log: Log) -> Iterator[LogReaders]:
+    with scripted(log.serve) as server, api_of(server) as api:
+        readers = LogReaders(PodLogs(api, "peloton"))
+        yield readers
+        readers.close()
+        log.more.put(None)
+
+
+def read_to(readers: LogReaders, offset: int, byte: int) -> bytes:
+    """In as many calls as it takes."""
+    data = b""
+    while offset + len(data) < byte:
+        data += readers.read("p", FILE, offset + len(data), follow=True).data
+    return data
+
+
+def test_a_log_is_followed_over_one_stream(log: Log, readers: LogReaders) -> None:
+    """Each call begins where the one before has stopped; the end is said once the container has ended."""
+    log.text = b"one\n"
+    assert (b"one\n", False) == readers.read("p", FILE, 0, True)
+    assert (b"", False) == readers.read("p", FILE, 4, True)
+    log.more.put(b"two\n")
+    assert b"two\n" == read_to(readers, 4, 8)
+    log.more.put(None)
+    while not (piece := readers.read("p", FILE, 8, True)).is_end:
+        assert piece.data == b""
+    assert log.opened == 1
+
+
+def test_a_log_may_be_read_from_any_byte(log: Log, readers: LogReaders) -> None:
+    """After a failover of the host manager, or by somebody who knows what came before."""
+    log.text, log.is_over = bytes(range(256)) * 40, True
+    assert log.text[5000:] == read_to(readers, 5000, len(log.text))
+    assert (b"", True) == readers.read("p", FILE, len(log.text) + 5, False)
+
+
+def test_pieces_have_a_bound(log: Log, readers: LogReaders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long log comes in several, and nothing of it twice or never."""
+    monkeypatch.setattr(log_readers, "PIECE_BYTES", 1000)
+    log.text, log.is_over = bytes(range(256)) * 10, True
+    data = b""
+    while not (piece := readers.read("p", FILE, len(data), False)).is_end:
+        assert len(piece.data) <= 1000
+        data += piece.data
+    assert log.text == data + piece.data
+    assert log.opened == 1
+
+
+def test_readers_that_are_not_used_are_closed(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while, or when there are too many; then a log is opened anew."""
+    now_s = 0.0
+    monkeypatch.setattr(log_readers, "READERS_MAX", 1)
+    monkeypatch.setattr(log_readers, "NEXT_WAIT_S", 0.001)
+    log.text = b"text"
+    with scripted(log.serve) as server, api_of(server) as api:
+        readers = LogReaders(PodLogs(api, "peloton"), lambda: now_s)
+        readers.read("p", FILE, 0, True)
+        readers.read("q", FILE, 0, True)
+        assert (b"", False) == readers.read("q", FILE, 4, True)
+        assert log.opened == 2
+        readers.read("p", FILE, 2, True)
+        assert log.opened == 3
+        now_s += log_readers.IDLE_S + 1
+        readers.read("p", FILE, 0, True)
+        readers.close()
+        for _ in range(log.opened):
+            log.more.put(None)
+    assert log.opened == 4
+
+
+def test_only_so_many_read_at_once(log: Log, readers: LogReaders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that do not answer hold up no more calls than that."""
+    monkeypatch.setattr(log_readers, "TURN_S", 0.001)
+    for _ in range(log_readers.AT_ONCE_MAX):
+        readers._turns.acquire()
+    with pytest.raises(OSError, match="8 logs are being read at once"):
+        readers.read("p", FILE, 0, True)
+    for _ in range(log_readers.AT_ONCE_MAX):
+        readers._turns.release()
