@@ -1,4 +1,5 @@
-"""The composition root: from settings to running roles. The only place that knows which adapter serves which port."""
+"""The composition root: from settings to running roles. Beside ``cluster_drivers``, the only place that knows which
+adapter serves which port."""
 
 from __future__ import annotations
 
@@ -30,7 +31,6 @@ from services.workflow_labels import PoolPaths
 from workflows.policies import Policies
 
 if TYPE_CHECKING:
-    from peloton.api.mesos_access import MesosAccess
     from services.hostmgr.federation import HostManagers
     from services.hostmgr.qos import QosSettings
 
@@ -174,12 +174,11 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
+    from services.cluster_drivers import cluster_driver_of
     from services.hostmgr.drain_watch import DrainWatch
     from services.hostmgr.image_prefetch import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
-    from services.hostmgr.mesos.driver import MesosDriver
-    from services.hostmgr.mesos.framework import MesosSettings
     from services.hostmgr.qos import QosController
     from services.hostmgr.servicer import serve
     from services.resmgr.client import ResourceManagerClient
@@ -189,24 +188,14 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     qos_settings, images = _qos_settings(settings), prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
     core_settings = HostManagerSettings(settings.cluster, settings.host_lease_s)
-    mesos = MesosSettings(
-        settings.mesos,
-        settings.cluster,
-        settings.mesos_role,
-        settings.mesos_user,
-        settings.agents_period_s,
-        mesos_access(settings),
-        settings.agent_reregister_timeout_s,
-        settings.offer_hold_s,
-    )
+    new_driver = cluster_driver_of(settings, storage.hosts)
     loop = asyncio.get_running_loop()
     async with _waker(shared) as jobs, _maintenance_waker(shared) as hosts:
 
         async def lead() -> Leading:
             watch = DrainWatch(jobs, hosts)
             failed: asyncio.Future[None] = loop.create_future()
-            driver = MesosDriver(mesos, storage.hosts)
-            core = HostManagerCore(core_settings, storage, watch, driver, lambda why: _fail(loop, failed, why))
+            core = HostManagerCore(core_settings, storage, watch, new_driver(), lambda why: _fail(loop, failed, why))
             share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
             records = (storage.maintenance, storage.host_pods, storage.disruptions)
             maintainer = HostMaintainer(core, *records, jobs, hosts, watch, cluster=settings.cluster, share=share)
@@ -236,21 +225,6 @@ def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: st
             failed.set_exception(Unavailable(why))
 
     loop.call_soon_threadsafe(fail)
-
-
-def mesos_access(settings: Settings) -> MesosAccess:
-    """Raises InvalidArgument naming the setting."""
-    from peloton.api.mesos_access import TlsFiles, read_access
-
-    scheme = settings.mesos.partition("://")[0] if "://" in settings.mesos else ""
-    if scheme not in ("", "zk"):
-        raise InvalidArgument(
-            f"PELOTON_MESOS={settings.mesos}: want HOST:PORT or zk://HOSTS/PATH; for TLS set PELOTON_MESOS_TLS=true"
-        )
-    files = TlsFiles(
-        settings.mesos_tls_ca_file, settings.mesos_tls_cert_file, settings.mesos_tls_key_file, settings.mesos_tls_names
-    )
-    return read_access(settings.mesos_principal, settings.mesos_secret_file, settings.mesos_tls, files)
 
 
 def _host_managers(shared: Shared) -> HostManagers:

@@ -53,6 +53,37 @@ class Settings:
     mesos_tls_names: bool = field(
         default=True, metadata={"help": "whether certificates must name the host that shows them: true or false"}
     )
+    kubernetes: str = field(
+        default="",
+        metadata={
+            "help": "kubeconfig of a Kubernetes cluster that this host manager runs instead of Mesos; in-cluster: that "
+            "of its own pod; empty: Mesos"
+        },
+    )
+    kubernetes_context: str = field(default="", metadata={"help": "context of the kubeconfig; empty: its current one"})
+    kubernetes_namespace: str = field(default="peloton", metadata={"help": "namespace of the pods"})
+    kubernetes_node_selector: str = field(
+        default="", metadata={"help": "labels of the nodes to use, KEY=VALUE,KEY=VALUE; empty: all nodes"}
+    )
+    kubernetes_taint: str = field(
+        default="peloton.io/dedicated", metadata={"help": "key of the taint of dedicated nodes, which pods tolerate"}
+    )
+    kubernetes_priority_class: str = field(
+        default="peloton", metadata={"help": "priority class of the pods; empty: that of the cluster"}
+    )
+    kubernetes_default_image: str = field(default="busybox:stable", metadata={"help": "image of pods that name none"})
+    kubernetes_ports: str = field(
+        default="25000-29999", metadata={"help": "ports of nodes that pods get, FIRST-LAST; empty: none"}
+    )
+    kubernetes_log_retention_s: float = field(
+        default=600.0, metadata={"help": "seconds for which ended pods are kept, so that their logs can be read"}
+    )
+    kubernetes_image_timeout_s: float = field(
+        default=900.0, metadata={"help": "seconds in which the images of a pod must have come"}
+    )
+    kubernetes_lost_node_s: float = field(
+        default=60.0, metadata={"help": "seconds after which the pods of a node that is not ready are lost"}
+    )
     host: str = field(default="127.0.0.1", metadata={"help": "address to listen on"})
     advertise: str = field(default="", metadata={"help": "host that other roles reach this one by; default: host"})
     port: int = field(default=5397, metadata={"help": "port of the public API"})

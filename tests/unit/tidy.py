@@ -129,6 +129,7 @@ MAY: dict[str, May] = {
         ),
         ("grpc",),
     ),
+    "services.cluster_drivers": May((*_INSIDE, "services.hostmgr", "services.settings")),
     "services.runtime": May(
         (*_INSIDE, "peloton.scheduling.placement", "peloton.scheduling.qos", "workflows.policies", "services"),
         ("temporalio",),

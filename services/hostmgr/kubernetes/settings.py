@@ -34,6 +34,10 @@ class KubernetesSettings:
     ports: Ports = ((25_000, 29_999),)  # of hosts, for dynamic ports of pods
 
     def __post_init__(self) -> None:
+        if not _LABEL_VALUE.fullmatch(self.cluster) or not self.cluster:
+            raise InvalidArgument(
+                f"PELOTON_CLUSTER={self.cluster!r}: on Kubernetes it ends with a letter or digit, too"
+            )
         if not _NAME.fullmatch(self.namespace):
             raise InvalidArgument(
                 f"PELOTON_KUBERNETES_NAMESPACE={self.namespace!r}: want up to 63 of a-z, 0-9 and -, no - at the ends"

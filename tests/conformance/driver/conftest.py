@@ -17,9 +17,13 @@ from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
+from tests.conformance.driver.kubernetes import EmulatedPlane, Kubernetes, SharedPlane
 from tests.conformance.driver.lab import Lab
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
+from tests.kubernetes.fixtures import REAL_KUBERNETES, control_plane, kubernetes
+
+__all__ = ["control_plane", "kubernetes"]
 
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 OFFER_HOLD_S = 0.4
@@ -100,16 +104,26 @@ class Mesos:
             self._emulated.close()
 
 
-@pytest.fixture(params=["memory", "simulated", "processes", "mesos"])
+PARAMS = [
+    *("memory", "simulated", "processes", "mesos", "kubernetes"),
+    pytest.param("apiserver", marks=REAL_KUBERNETES),
+]
+
+
+@pytest.fixture(params=PARAMS)
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     if request.param == "mesos" and not MESOS:
         pytest.skip("PELOTON_TEST_MESOS names no Mesos master")
-    cluster: InMemory | Mesos
+    cluster: InMemory | Mesos | Kubernetes
     if request.param == "memory":
         cluster = InMemory()
     elif request.param == "mesos":
         host, _, port = MESOS.rpartition(":")
         cluster = Mesos(None, (host, int(port)))
+    elif request.param == "kubernetes":
+        cluster = Kubernetes(EmulatedPlane(tmp_path / "kubernetes"))
+    elif request.param == "apiserver":
+        cluster = Kubernetes(SharedPlane(request.getfixturevalue("kubernetes")))
     else:
         emulated = Emulated(tmp_path / "minicluster", simulate=request.param == "simulated")
         cluster = Mesos(emulated, emulated.target)

@@ -13,18 +13,19 @@ from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings,
 @pytest.mark.parametrize(
     ("wrong", "setting"),
     [
-        ({"namespace": "Peloton"}, "NAMESPACE"),
-        ({"namespace": ""}, "NAMESPACE"),
-        ({"taint": "a b"}, "TAINT"),
-        ({"default_image": ""}, "DEFAULT_IMAGE"),
-        ({"log_retention_s": -1.0}, "LOG_RETENTION_S"),
-        ({"image_timeout_s": float("nan")}, "IMAGE_TIMEOUT_S"),
-        ({"lost_node_s": float("inf")}, "LOST_NODE_S"),
+        ({"cluster": "east-"}, "CLUSTER"),
+        ({"namespace": "Peloton"}, "KUBERNETES_NAMESPACE"),
+        ({"namespace": ""}, "KUBERNETES_NAMESPACE"),
+        ({"taint": "a b"}, "KUBERNETES_TAINT"),
+        ({"default_image": ""}, "KUBERNETES_DEFAULT_IMAGE"),
+        ({"log_retention_s": -1.0}, "KUBERNETES_LOG_RETENTION_S"),
+        ({"image_timeout_s": float("nan")}, "KUBERNETES_IMAGE_TIMEOUT_S"),
+        ({"lost_node_s": float("inf")}, "KUBERNETES_LOST_NODE_S"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_setting(wrong: dict[str, Any], setting: str) -> None:
     """Before anything is asked of the cluster."""
-    with pytest.raises(InvalidArgument, match=f"PELOTON_KUBERNETES_{setting}"):
+    with pytest.raises(InvalidArgument, match=f"PELOTON_{setting}"):
         KubernetesSettings(IN_CLUSTER, **wrong)
 
 

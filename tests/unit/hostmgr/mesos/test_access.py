@@ -11,11 +11,11 @@ import pytest
 
 from peloton.api.mesos_access import OPEN, TlsFiles, read_access
 from peloton.errors import InvalidArgument
+from services.cluster_drivers import mesos_access
 from services.hostmgr.mesos.agent_watch import AgentWatch
 from services.hostmgr.mesos.agents import AgentLooks
 from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.operator import Denied
-from services.runtime import mesos_access
 from services.settings import load
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
 

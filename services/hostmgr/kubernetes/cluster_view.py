@@ -1,0 +1,183 @@
+"""What a Kubernetes cluster is like by the last news: its nodes, the pods on them, and ours among these.
+
+The two watches fill it, each on its thread; the driver reads and changes it. One lock guards all of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from peloton.model.pod import Cause, PodState
+from services.hostmgr.driver import PodReport
+from services.hostmgr.kubernetes.launches import demand_of
+from services.hostmgr.kubernetes.ledger import Ledger
+from services.hostmgr.kubernetes.nodes import DOWN, node_of
+from services.hostmgr.kubernetes.pod_book import OwnPod, PodBook
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.statuses import is_over
+
+Json = dict[str, Any]
+log = logging.getLogger(__name__)
+
+
+class ClusterView:
+    def __init__(
+        self, settings: KubernetesSettings, tell: Callable[[Sequence[PodReport]], None], wake: Callable[[], None]
+    ) -> None:
+        """``tell`` is called with news of our pods, ``wake`` when room may have changed."""
+        self._settings = settings
+        self._tell, self._wake = tell, wake
+        self.lock = threading.RLock()
+        self.ledger = Ledger(settings.ports)
+        self.book = PodBook()
+        self._is_new_term = False
+        self.unconfirmed: set[str] = set()  # of ours: launched, and nobody knows whether they are there
+        self.posting: set[str] = set()  # of ours: their creation is under way
+        self._node_names: set[str] = set()  # of all, selected or not
+        self._unready_since: dict[str, float] = {}
+        self._are_nodes_known = False
+
+    def take_new_term(self) -> bool:
+        """Whether pods were listed anew since the last call: anything may have happened meanwhile."""
+        with self.lock:
+            is_new, self._is_new_term = self._is_new_term, False
+            return is_new
+
+    def key(self, name: str) -> str:
+        """Of a pod of ours in the ledger."""
+        return f"{self._settings.namespace}/{name}"
+
+    def is_ours(self, pod: Json) -> bool:
+        meta = pod["metadata"]
+        labels = meta.get("labels") or {}
+        return (
+            meta.get("namespace") == self._settings.namespace
+            and labels.get("peloton.io/cluster") == self._settings.cluster
+            and "peloton.io/job" in labels
+        )
+
+    # Pods.
+
+    def pods_replaced(self, pods: Sequence[Json]) -> None:
+        with self.lock:
+            self.ledger.void_rooms()
+            absent = self.ledger.keep_pods({_key(pod) for pod in pods})
+            prefix = self.key("")
+            self.unconfirmed |= {key.removeprefix(prefix) for key in absent}
+            told = self.book.keep({pod["metadata"]["name"] for pod in pods if self.is_ours(pod)})
+            for pod in pods:
+                told += self._take(pod, is_deleted=False)
+            self._is_new_term = True
+        self._tell(told)
+        self._wake()
+
+    def pod_changed(self, pod: Json, is_deleted: bool) -> None:
+        with self.lock:
+            told = self._take(pod, is_deleted)
+            is_dirty = self.ledger.is_dirty
+        if told:
+            self._tell(told)
+        if is_dirty:
+            self._wake()
+
+    def _take(self, pod: Json, is_deleted: bool) -> list[PodReport]:
+        node = pod.get("spec", {}).get("nodeName", "")
+        if is_deleted or is_over(pod):
+            self.ledger.drop_pod(_key(pod))
+        elif node:
+            self.ledger.put_pod(_key(pod), node, demand_of(pod))
+        if not node or not self.is_ours(pod):
+            return []
+        self.unconfirmed.discard(pod["metadata"]["name"])
+        known = self.ledger.node(node)
+        report = self.book.seen(pod, known.uid if known is not None else "", is_deleted)
+        return [report] if report is not None else []
+
+    # Nodes.
+
+    def nodes_replaced(self, nodes: Sequence[Json]) -> None:
+        with self.lock:
+            self._node_names = {node["metadata"]["name"] for node in nodes}
+            for node in nodes:
+                self._put_node(node)
+            self.ledger.keep_nodes(self._node_names)
+            self._unready_since = {k: since for k, since in self._unready_since.items() if k in self._node_names}
+            self._are_nodes_known = True
+        self._wake()
+
+    def node_changed(self, node: Json, is_deleted: bool) -> None:
+        name = node["metadata"]["name"]
+        with self.lock:
+            if is_deleted:
+                self._node_names.discard(name)
+                self._unready_since.pop(name, None)
+                self.ledger.drop_node(name)
+            else:
+                self._node_names.add(name)
+                self._put_node(node)
+            is_dirty = self.ledger.is_dirty
+        if is_dirty:
+            self._wake()
+
+    def _put_node(self, node: Json) -> None:
+        name = node["metadata"]["name"]
+        try:
+            found = node_of(node, self._settings)
+        except ValueError as error:
+            log.warning("node %s is left out: %s", name, error)
+            found = None
+        if found is None:
+            self._unready_since.pop(name, None)
+            self.ledger.drop_node(name)
+            return
+        self.ledger.put_node(found)
+        if found.is_ready:
+            self._unready_since.pop(name, None)
+        else:
+            self._unready_since.setdefault(name, time.monotonic())
+
+    def judge(self, now_s: float, wall_s: float) -> list[PodReport]:
+        """Ends of pods that no news tells of: with their nodes, or because their containers cannot be started. Returns
+        what is to be told; the lock is held."""
+        told = self.book.stuck(wall_s, self._settings.image_timeout_s)
+        if not self._are_nodes_known:
+            return told
+        patience_s = self._settings.lost_node_s
+        for name, since_s in self._unready_since.items():
+            if now_s - since_s >= patience_s:
+                self.ledger.lose_node(name)
+        for name in self.book.nodes():
+            if (loss := self._loss(name)) is None:
+                continue
+            cause, reason, message = loss
+            for own in self.book.on_node(name):
+                report = self.book.end(own.name, PodState.LOST, cause, reason, message, int(wall_s * 1e9))
+                told += [report] if report is not None else []
+        return told
+
+    def _loss(self, name: str) -> tuple[Cause, str, str] | None:
+        """Why the pods of the node are lost."""
+        if name not in self._node_names:
+            return Cause.HOST_GONE, "NodeGone", f"node {name} was taken out of the cluster"
+        node = self.ledger.node(name)
+        if node is not None and node.maintenance == DOWN:
+            return Cause.HOST_GONE, "NodeDown", f"node {name} was taken down for maintenance"
+        if self.ledger.is_lost(name):
+            seconds = self._settings.lost_node_s
+            return Cause.HOST_LOST, "NodeLost", f"node {name} was not ready for {seconds:g} s"
+        return None
+
+    def is_node_there(self, name: str) -> bool:
+        return name in self._node_names
+
+    def own(self, name: str) -> OwnPod | None:
+        return self.book.pods.get(name)
+
+
+def _key(pod: Json) -> str:
+    meta = pod["metadata"]
+    return f"{meta.get('namespace', '')}/{meta['name']}"

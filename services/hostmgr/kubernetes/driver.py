@@ -1,0 +1,308 @@
+"""Kubernetes as a ``ClusterDriver``: room is a ledger of its nodes, and a pod is created on the node it is for."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from peloton.errors import InvalidArgument
+from peloton.model.ids import Hostname, PodId
+from peloton.model.pod import PodShape
+from services.hostmgr.driver import (
+    Capabilities,
+    DriverEvents,
+    Holder,
+    HostAddress,
+    HostLaunch,
+    PodOnHost,
+    PodReport,
+    RoomWish,
+    Sandbox,
+    Token,
+    UseSample,
+)
+from services.hostmgr.kubernetes.access import read_access
+from services.hostmgr.kubernetes.cluster_view import ClusterView
+from services.hostmgr.kubernetes.cordons import Cordons
+from services.hostmgr.kubernetes.creation import Creation
+from services.hostmgr.kubernetes.deletions import Deletions
+from services.hostmgr.kubernetes.nodes import DOWN
+from services.hostmgr.kubernetes.preparation import prepare
+from services.hostmgr.kubernetes.session import Session
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.watch import Reflector
+from services.hostmgr.kubernetes.wire import ApiServer
+
+Json = dict[str, Any]
+log = logging.getLogger(__name__)
+
+PODS = "/api/v1/pods?fieldSelector=spec.nodeName!%3D"
+"""Of everybody, on whatever node."""
+NODES = "/api/v1/nodes"
+GATHER_S = 0.02
+"""News that come together are announced together."""
+JUDGE_PERIOD_S = 0.25
+"""Between looks for nodes and pods that have been waited for too long."""
+HOSTS_PERIOD_S = 1.0
+"""Between lists of all hosts."""
+REPEAT_S = 3.0
+"""After which unacknowledged reports come again."""
+BEGIN_RETRY_S = 1.0
+TEND_S = 0.2
+OVER = "the session with the cluster is over"
+
+
+class KubernetesDriver:
+    """Implements ``ClusterDriver``."""
+
+    def __init__(self, settings: KubernetesSettings) -> None:
+        """Raises InvalidArgument for an access that cannot be read."""
+        self._settings = settings
+        self.api = ApiServer(read_access(settings.access, settings.context))
+        self.view = ClusterView(settings, self._tell, self._wake)
+        self._deletions = Deletions(self.api, settings, self.view, self._tell)
+        self._creation = Creation(self.api, settings, self.view, self._deletions, self._tell)
+        self._cordons = Cordons(self.api)
+        self._session = Session(self.api, settings.namespace, settings.cluster, lambda holder: self._wake())
+        self._pods = Reflector(self.api, PODS, _PodNews(self.view, self._wake))
+        self._nodes = Reflector(self.api, NODES, _NodeNews(self.view, self._wake))
+        self._events: DriverEvents | None = None
+        self._is_serving = False
+        self._nodes_version = -1  # of the hosts that were listed last
+        self._hosts_at_s = self._judged_at_s = self._repeated_at_s = float("-inf")
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
+        self.capabilities = Capabilities(kind="kubernetes")
+
+    # Life.
+
+    def start(self, events: DriverEvents) -> None:
+        self._events = events
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._woken.set()
+        self._stop_watching()
+        self.api.close()  # ends what waits for an answer
+        self._thread.join()
+
+    def _stop_watching(self) -> None:
+        self._pods.stop()
+        self._nodes.stop()
+        self._session.end()
+
+    @property
+    def is_connected(self) -> bool:
+        return self._is_serving and self._session.is_ours
+
+    unready = ""
+
+    def _check(self) -> None:
+        if not self.is_connected:
+            raise ConnectionError(OVER)
+
+    def _wake(self) -> None:
+        self._woken.set()
+
+    def _tell(self, reports: Sequence[PodReport]) -> None:
+        if self._events is None or not self._is_serving:
+            return  # the reports come again in the session
+        for report in reports:
+            self._events.reported(report)
+
+    # On the thread of the driver.
+
+    def _run(self) -> None:
+        while not self._begin():
+            if self._stopping.wait(BEGIN_RETRY_S):
+                return
+        self._pods.start()
+        self._nodes.start()
+        while not self._stopping.is_set():
+            try:
+                self._tick()
+            except Exception as error:  # storage is away, or the host manager did not take the hosts in
+                log.warning("hosts and room are announced again soon: %s", error)
+                self._stopping.wait(BEGIN_RETRY_S)
+            self._woken.wait(JUDGE_PERIOD_S)
+            self._stopping.wait(GATHER_S)
+            self._woken.clear()
+        self._stop_watching()
+
+    def _begin(self) -> bool:
+        try:
+            prepare(self.api, self._settings)
+            self._session.begin()
+            return True
+        except InvalidArgument as error:
+            log.error("%s", error)
+            self._told().refused(str(error))
+        except OSError as error:
+            log.info("no session with Kubernetes yet: %s", error)
+        return False
+
+    def _told(self) -> DriverEvents:
+        assert self._events is not None, "the driver has not been started"
+        return self._events
+
+    def _tick(self) -> None:
+        now_s = time.monotonic()
+        self._look_at_session()
+        if not self._is_serving:
+            return
+        if now_s - self._judged_at_s >= JUDGE_PERIOD_S:
+            self._judged_at_s = now_s
+            with self.view.lock:
+                told = self.view.judge(now_s, time.time())
+            self._tell(told)
+        self._announce(now_s)
+        if now_s - self._repeated_at_s >= REPEAT_S:
+            self._repeated_at_s = now_s
+            with self.view.lock:
+                told = self.view.book.unacknowledged()
+            self._tell(told)
+
+    def _look_at_session(self) -> None:
+        """After a gap in what the watches say anything may have changed: that is another session."""
+        is_current = self._session.is_ours and self._pods.is_current and self._nodes.is_current
+        is_new = self.view.take_new_term() if is_current else False
+        if self._is_serving and (is_new or not is_current):
+            self._end_session()
+        if is_current and not self._is_serving:
+            self._is_serving = True
+            self._hosts_at_s = self._repeated_at_s = float("-inf")
+            self._told().connected()
+
+    def _end_session(self) -> None:
+        self._is_serving = False
+        with self.view.lock:
+            self.view.ledger.void_rooms()
+        self._told().disconnected()
+
+    def _announce(self, now_s: float) -> None:
+        """Hosts before their room."""
+        version = self.view.ledger.nodes_version
+        if version != self._nodes_version or now_s - self._hosts_at_s >= HOSTS_PERIOD_S:
+            with self.view.lock:
+                hosts = self.view.ledger.hosts()
+            self._told().hosts_registered(hosts)
+            self._nodes_version, self._hosts_at_s = version, now_s
+        with self.view.lock:
+            withdrawn, announced = self.view.ledger.changes()
+        if withdrawn:
+            self._told().room_withdrawn(withdrawn)
+        if announced:
+            self._told().room_announced(announced)
+
+    # Room: all of it is announced.
+
+    def want_room(self, wish: RoomWish) -> bool:
+        return False
+
+    def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
+        """Leases that found too little are not remembered."""
+
+    def return_room(self, room_ids: Sequence[str]) -> None:
+        with self.view.lock:
+            self.view.ledger.give_back(room_ids)
+        self._wake()
+
+    # Pods.
+
+    def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
+        if not self.is_connected:
+            return [(pod.pod_id, OVER) for each in launches for pod in each.pods]
+        try:
+            return self._creation.launch(launches)
+        finally:
+            self._wake()  # what is left of the room is announced anew
+
+    def kill(self, pods: Sequence[PodOnHost]) -> None:
+        self._check()
+        self._deletions.kill(pods)
+
+    def acknowledge(self, tokens: Sequence[Token]) -> None:
+        self._deletions.acknowledge(tokens)
+
+    def reconcile(self, pods: Sequence[PodOnHost]) -> None:
+        self._check()
+        self._deletions.reconcile(pods)
+
+    # Hosts.
+
+    def drain(self, hosts: Sequence[HostAddress]) -> None:
+        self._check()
+        for host in hosts:
+            with self.view.lock:
+                node = self.view.ledger.node(host.hostname)
+            if node is not None and not (node.maintenance and node.is_cordoned):
+                self._cordons.drain(host.hostname)
+
+    def take_down(self, host: HostAddress) -> None:
+        self._check()
+        with self.view.lock:
+            node = self.view.ledger.node(host.hostname)
+        if node is None or node.maintenance != DOWN:
+            self._cordons.take_down(host.hostname)
+
+    def bring_up(self, host: HostAddress) -> None:
+        self._check()
+        self._cordons.bring_up(host.hostname)
+
+    # Output and use of pods.
+
+    def samples_of(self, hostname: Hostname) -> list[UseSample]:
+        raise OSError("this cluster measures nothing")
+
+    def output_tail(self, pod: PodOnHost, limit_bytes: int) -> bytes:
+        raise OSError("this cluster serves no files")
+
+    def sandbox(self, pod: PodOnHost) -> Sandbox:
+        raise OSError("this cluster serves no files")
+
+    # Chores.
+
+    def tend(self) -> None:
+        self._check()
+        self._deletions.tend()
+
+    @property
+    def tend_in_s(self) -> float:
+        return min(max(self._deletions.due_in_s, TEND_S), HOSTS_PERIOD_S)
+
+
+class _PodNews:
+    """Implements ``Watched``."""
+
+    def __init__(self, view: ClusterView, wake: Callable[[], None]) -> None:
+        self._view, self._wake = view, wake
+
+    def replaced(self, objects: Sequence[Json]) -> None:
+        self._view.pods_replaced(objects)
+
+    def changed(self, kind: str, object: Json) -> None:
+        self._view.pod_changed(object, kind == "DELETED")
+
+    def lost(self, why: str) -> None:
+        self._wake()
+
+
+class _NodeNews:
+    """Implements ``Watched``."""
+
+    def __init__(self, view: ClusterView, wake: Callable[[], None]) -> None:
+        self._view, self._wake = view, wake
+
+    def replaced(self, objects: Sequence[Json]) -> None:
+        self._view.nodes_replaced(objects)
+
+    def changed(self, kind: str, object: Json) -> None:
+        self._view.node_changed(object, kind == "DELETED")
+
+    def lost(self, why: str) -> None:
+        self._wake()

@@ -1,0 +1,257 @@
+"""The ledger of what is free on nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from services.hostmgr.driver import Claim, Room
+from services.hostmgr.kubernetes.ledger import Demand, Ledger
+from services.hostmgr.kubernetes.nodes import DOWN, DRAINING, Node
+
+ONE = Demand(Resources.of(1, 100))
+FOREIGN = ONE._replace(is_foreign=True)
+CAPACITY = Resources.of(4, 1_000, 10_000)
+PORTS = ((25_000, 25_003),)
+
+
+def node(name: str = "n1", **more: Any) -> Node:
+    known = {"name": Hostname(name), "uid": f"uid-{name}", "ip": "", "capacity": CAPACITY, "pods_max": 10}
+    return Node(**{**known, "labels": {"zone": "a"}, **more})
+
+
+def ledger(*nodes: Node) -> Ledger:
+    made = Ledger(PORTS, lambda: 7)
+    for each in nodes or (node(),):
+        made.put_node(each)
+    return made
+
+
+def rooms(made: Ledger) -> dict[str, Room]:
+    """By node, those that are announced now."""
+    return {room.hostname: room for room in made.changes().announced}
+
+
+def claim(room: Room) -> Claim:
+    return Claim(room.hostname, room.host_id, (room.room_id,))
+
+
+def wanted(*names: str, demand: Demand = ONE) -> list[tuple[str, Demand]]:
+    return [(name, demand) for name in names]
+
+
+def test_room_is_what_no_live_pod_asks_for() -> None:
+    """Whoever made it; ended pods take nothing."""
+    made = ledger()
+    made.put_pod("a", "n1", ONE)
+    made.put_pod("b", "n1", FOREIGN)
+    made.put_pod("c", "n1", FOREIGN)
+    made.drop_pod("c")
+
+    assert Resources.of(2, 800, 10_000) == rooms(made)["n1"].free
+
+
+def test_a_host_has_what_others_leave_of_its_node() -> None:
+    """Pools share that out, and no more; what ours hold is held."""
+    made = ledger()
+    made.put_pod("a", "n1", ONE)
+    made.put_pod("b", "n1", FOREIGN)
+
+    [host] = made.hosts()
+
+    assert (CAPACITY - ONE.held, ONE.held, CAPACITY - ONE.held * 2) == (host.capacity, host.held, host.free)
+
+
+def test_hosts_that_have_not_changed_are_the_same_objects() -> None:
+    """So that thousands of them cost little."""
+    made = ledger(node("n1"), node("n2"))
+    before = made.hosts()
+    made.put_pod("a", "n2", ONE)
+    made.put_node(node("n1"))
+
+    now = made.hosts()
+
+    assert before[0] is now[0]
+    assert before[1] is not now[1]
+
+
+def test_room_is_announced_anew_when_it_has_changed() -> None:
+    """And withdrawn before; what has not changed stays."""
+    made = ledger(node("n1"), node("n2"))
+    first = rooms(made)
+    made.put_pod("a", "n1", ONE)
+    made.put_pod("b", "n2", ONE)
+    made.drop_pod("b")
+
+    changes = made.changes()
+
+    assert [first["n1"].room_id] == changes.withdrawn
+    assert ["n1"] == [room.hostname for room in changes.announced]
+    assert ([], []) == made.changes()
+
+
+def test_a_launch_takes_what_fits_and_the_rest_is_announced() -> None:
+    """What does not fit is named with the reason."""
+    made = ledger()
+
+    refused = made.use(claim(rooms(made)["n1"]), wanted("a", "b", "c", "d", "e"))
+
+    assert ["e"] == list(refused)
+    assert "node n1 has not enough room left" in refused["e"]
+    assert {} == rooms(made)  # no cpu is left
+    made.drop_pod("a")
+    assert Resources.of(1, 700, 10_000) == rooms(made)["n1"].free
+
+
+def test_room_is_used_once() -> None:
+    """A second launch on it, and one on room of another process, get nothing."""
+    made = ledger()
+    room = rooms(made)["n1"]
+    made.use(claim(room), wanted("a"))
+
+    assert ["b"] == list(made.use(claim(room), wanted("b")))
+    assert ["c"] == list(Ledger(PORTS, lambda: 8).use(claim(room), wanted("c")))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda made: made.put_node(node(uid="another")),
+        lambda made: made.put_node(node(is_ready=False)),
+        lambda made: made.put_node(node(withdrawn="cordoned")),
+        lambda made: made.put_node(node(maintenance=DOWN)),
+        lambda made: made.drop_node("n1"),
+        lambda made: made.void_rooms(),
+        lambda made: (made.put_pod("x", "n1", FOREIGN), made.changes()),
+    ],
+    ids=["replaced", "not ready", "withdrawn", "down", "gone", "another session", "announced anew"],
+)
+def test_a_launch_on_room_that_is_gone_gets_nothing(change: Any) -> None:
+    """Whatever took it away meanwhile."""
+    made = ledger()
+    room = rooms(made)["n1"]
+    change(made)
+
+    refused = made.use(claim(room), wanted("a"))
+
+    assert "the room on n1 is gone" in refused["a"]
+
+
+def test_pods_of_others_that_came_meanwhile_are_counted() -> None:
+    """Also before the room is announced anew."""
+    made = ledger()
+    room = rooms(made)["n1"]
+    made.put_pod("x", "n1", Demand(Resources.of(3.5), is_foreign=True))
+
+    assert ["a"] == list(made.use(claim(room), wanted("a")))
+
+
+def test_room_that_was_not_used_comes_again() -> None:
+    """Under another id."""
+    made = ledger()
+    room = rooms(made)["n1"]
+    made.give_back([room.room_id])
+
+    again = rooms(made)["n1"]
+
+    assert (room.free, False) == (again.free, room.room_id == again.room_id)
+
+
+def test_a_node_takes_as_many_pods_as_it_says() -> None:
+    """However small they are; a full one has no room."""
+    made = ledger(node(pods_max=2))
+    small = Demand(Resources.of(0.01))
+
+    refused = made.use(claim(rooms(made)["n1"]), wanted("a", "b", "c", demand=small))
+
+    assert {"c": "node n1 takes 2 pods, and has them"} == refused
+    assert {} == rooms(made)
+
+
+def test_ports_are_dealt_once() -> None:
+    """Those of others count, too; the middle of a range may be taken."""
+    made = ledger()
+    made.put_pod("x", "n1", Demand(Resources.of(0.1), ports=(25_001, 80), is_foreign=True))
+    room = rooms(made)["n1"]
+
+    assert ((25_000, 25_000), (25_002, 25_003)) == room.ports
+    taken = Demand(Resources.of(0.1), ports=(25_001,))
+    assert {"a": "ports [25001] of node n1 are taken"} == made.use(claim(room), wanted("a", demand=taken))
+
+
+def test_revocable_room_is_what_was_measured() -> None:
+    """Without a measurement there is none."""
+    made = ledger()
+    borrower = Demand(Resources(memory_mib=10), slack_milli=1_500)
+    assert Resources() == rooms(made)["n1"].revocable
+    made.set_slack("n1", 2_000)
+
+    refused = made.use(claim(rooms(made)["n1"]), wanted("a", "b", demand=borrower))
+
+    assert {"b": "node n1 has 500m of revocable cpu left for 1500m"} == refused
+    left = rooms(made)["n1"]
+    assert (Resources(cpu_milli=500), CAPACITY - Resources(memory_mib=10)) == (left.revocable, left.free)
+    assert (2_000, 1_500) == (made.hosts()[0].revocable.cpu_milli, made.hosts()[0].revocable_held.cpu_milli)
+
+
+def test_room_says_when_its_node_goes() -> None:
+    """While it drains; once it is down it is no host."""
+    made = ledger()
+    made.put_node(node(maintenance=DRAINING))
+    assert 7 == rooms(made)["n1"].goes_ns
+
+    made.put_node(node(maintenance=DOWN))
+
+    assert ({}, []) == (rooms(made), made.hosts())
+    made.put_node(node())
+    assert 0 == rooms(made)["n1"].goes_ns
+
+
+def test_a_node_that_others_withdrew_is_a_host_without_room() -> None:
+    """The reason is shown."""
+    made = ledger(node(withdrawn="an operator of the cluster has cordoned it"))
+
+    assert {} == rooms(made)
+    assert ["an operator of the cluster has cordoned it"] == [host.withdrawn for host in made.hosts()]
+
+
+def test_a_lost_node_is_no_host_until_it_is_ready() -> None:
+    """While it is only not ready it is one, without room."""
+    made = ledger()
+    made.put_node(node(is_ready=False))
+    assert ({}, 1) == (rooms(made), len(made.hosts()))
+    made.lose_node("n1")
+    assert [] == made.hosts()
+
+    made.put_node(node())
+
+    assert (1, ["n1"]) == (len(made.hosts()), list(rooms(made)))
+
+
+def test_a_new_list_keeps_launches_that_it_does_not_show_yet() -> None:
+    """All other pods that it lacks are gone."""
+    made = ledger()
+    made.put_pod("old", "n1", FOREIGN)
+    made.use(claim(rooms(made)["n1"]), wanted("a"))
+
+    assert {"a"} == made.keep_pods({"new"})
+
+    made.put_pod("new", "n1", FOREIGN)
+    assert Resources.of(2, 800, 10_000) == rooms(made)["n1"].free
+    assert made.is_expected("a")
+    made.put_pod("a", "n1", ONE)
+    assert not made.is_expected("a")
+
+
+def test_a_new_list_of_nodes_drops_the_others() -> None:
+    """Pods on them stay counted, should the node come again."""
+    made = ledger(node("n1"), node("n2"))
+    made.put_pod("a", "n2", ONE)
+
+    assert ["n2"] == made.keep_nodes({"n1"})
+
+    made.put_node(node("n2"))
+    assert Resources.of(3, 900, 10_000) == rooms(made)["n2"].free

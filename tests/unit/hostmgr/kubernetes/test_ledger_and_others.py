@@ -1,0 +1,191 @@
+"""Another scheduler creates and deletes pods on the same nodes at any time, and we hear of it late."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from services.hostmgr.driver import Claim, Room
+from services.hostmgr.kubernetes.ledger import Demand, Ledger
+from services.hostmgr.kubernetes.nodes import Node
+
+CAPACITY = Resources.of(4, 1_000, 100, 2)
+PODS_MAX = 3
+NODES = ("n1", "n2")
+PORTS = ((25_000, 25_002),)
+NOTHING = Resources()
+
+nodes = st.sampled_from(NODES)
+demands = st.builds(
+    Demand,
+    st.builds(
+        Resources,
+        cpu_milli=st.integers(0, 2_500),
+        memory_mib=st.integers(0, 600),
+        disk_mib=st.integers(0, 60),
+        gpu_milli=st.sampled_from([0, 0, 1_000]),
+    ),
+    ports=st.sampled_from([(), (25_000,), (25_001, 25_002)]),
+)
+
+
+class Apiserver:
+    """The truth, and what a watch has not told yet. Nodes refuse what does not fit, in the order of creation."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, tuple[str, Demand]] = {}
+        self.running: set[str] = set()
+        self.untold: deque[tuple[str, str, Demand | None]] = deque()  # pod, node, demand; None: it ended
+
+    def create(self, pod: str, node: str, demand: Demand) -> None:
+        self.pods[pod] = (node, demand)
+        self.untold.append((pod, node, demand))
+
+    def end(self, pod: str) -> None:
+        node, _ = self.pods.pop(pod)
+        self.running.discard(pod)
+        self.untold.append((pod, node, None))
+
+    def held(self, node: str) -> list[Demand]:
+        return [demand for pod, (at, demand) in self.pods.items() if at == node and pod in self.running]
+
+
+def total(demands_: list[Demand]) -> Resources:
+    return sum((demand.held for demand in demands_), NOTHING)
+
+
+def fits(demand: Demand, beside: list[Demand]) -> bool:
+    ports = {port for other in beside for port in other.ports}
+    room = len(beside) < PODS_MAX and not ports.intersection(demand.ports)
+    return room and total([*beside, demand]).fits_in(CAPACITY)
+
+
+class TwoSchedulers(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Ledger(PORTS, lambda: 1)
+        for name in NODES:
+            self.ledger.put_node(Node(Hostname(name), f"uid-{name}", "", CAPACITY, PODS_MAX, {}))
+        self.apiserver = Apiserver()
+        self.known: dict[str, tuple[str, Demand]] = {}  # what was told of others
+        self.ours: dict[str, tuple[str, Demand]] = {}  # what was launched and has not been told to have ended
+        self.rooms: dict[str, Room] = {}
+        self.claims: list[Claim] = []
+        self.numbers = count()
+
+    # The other scheduler, and what ends by itself.
+
+    @rule(node=nodes, demand=demands)
+    def others_create(self, node: str, demand: Demand) -> None:
+        self.apiserver.create(f"theirs-{next(self.numbers)}", node, demand._replace(is_foreign=True))
+
+    @rule(at=st.integers(0, 50))
+    def a_pod_ends(self, at: int) -> None:
+        if pods := sorted(self.apiserver.pods):
+            self.apiserver.end(pods[at % len(pods)])
+
+    @rule()
+    def kubelets_look(self) -> None:
+        """Each starts what fits, and ends what does not."""
+        for pod, (node, demand) in list(self.apiserver.pods.items()):
+            if pod in self.apiserver.running:
+                continue
+            if fits(demand, self.apiserver.held(node)):
+                self.apiserver.running.add(pod)
+            else:
+                self.apiserver.end(pod)
+
+    # News.
+
+    @rule(most=st.integers(1, 8))
+    def news_come(self, most: int) -> None:
+        for _ in range(min(most, len(self.apiserver.untold))):
+            pod, node, demand = self.apiserver.untold.popleft()
+            if demand is None:
+                self.ledger.drop_pod(pod)
+                self.known.pop(pod, None)
+                self.ours.pop(pod, None)
+            else:
+                self.ledger.put_pod(pod, node, demand)
+                if demand.is_foreign:
+                    self.known[pod] = (node, demand)
+
+    @rule()
+    def all_is_listed_anew(self) -> None:
+        self.apiserver.untold.clear()
+        there = self.apiserver.pods
+        self.ledger.void_rooms()
+        self.rooms.clear()
+        for pod in self.ledger.keep_pods(there.keys()):
+            self.ledger.drop_pod(pod)  # as after a look for each: it has ended unseen
+        for pod, (node, demand) in there.items():
+            self.ledger.put_pod(pod, node, demand)
+        self.known = {pod: found for pod, found in there.items() if found[1].is_foreign}
+        self.ours = {pod: found for pod, found in there.items() if not found[1].is_foreign}
+
+    # We.
+
+    @rule()
+    def room_is_announced(self) -> None:
+        withdrawn, announced = self.ledger.changes()
+        for room_id in withdrawn:
+            self.rooms.pop(room_id, None)
+        self.rooms |= {room.room_id: room for room in announced}
+
+    @rule(node=nodes)
+    def we_claim(self, node: str) -> None:
+        found = [room for room in self.rooms.values() if room.hostname == node]
+        if found:
+            for room in found:
+                del self.rooms[room.room_id]
+            self.claims.append(Claim(Hostname(node), f"uid-{node}", tuple(room.room_id for room in found)))
+
+    @rule(wanted=st.lists(demands, max_size=4), is_repeated=st.booleans())
+    def we_launch(self, wanted: list[Demand], is_repeated: bool) -> None:
+        if not self.claims:
+            return
+        claim = self.claims[-1] if is_repeated else self.claims.pop()
+        pods = [(f"ours-{next(self.numbers)}", demand) for demand in wanted]
+        refused = self.ledger.use(claim, pods)
+        for pod, demand in pods:
+            if pod not in refused:
+                self.ours[pod] = (claim.hostname, demand)
+                self.apiserver.create(pod, claim.hostname, demand)
+                beside = [d for p, (at, d) in {**self.ours, **self.known}.items() if at == claim.hostname and p != pod]
+                assert fits(demand, beside), f"{pod} was launched beside {beside}"
+
+    @invariant()
+    def room_is_at_most_what_is_left(self) -> None:
+        """Of what is announced: by the last news, whatever others do now."""
+        for host in self.ledger.hosts():
+            known = [demand for at, demand in {**self.ours, **self.known}.values() if at == host.hostname]
+            left = CAPACITY - total(known)
+            assert host.free == Resources(*(max(amount, 0) for amount in left))
+
+    @invariant()
+    def nodes_are_never_overfull(self) -> None:
+        for node in NODES:
+            assert total(self.apiserver.held(node)).fits_in(CAPACITY)
+
+    def teardown(self) -> None:
+        """Once all has been heard, all that is left is room, and every pod that is there runs."""
+        self.kubelets_look()
+        while self.apiserver.untold:
+            self.news_come(100)
+        self.ledger.void_rooms()
+        rooms = {room.hostname: room for room in self.ledger.changes().announced}
+        for node in NODES:
+            held = self.apiserver.held(node)
+            left = CAPACITY - total(held)
+            has_room = left.cpu_milli > 0 and len(held) < PODS_MAX
+            assert (left if has_room else None) == (rooms[Hostname(node)].free if node in rooms else None)
+
+
+TestTwoSchedulers = TwoSchedulers.TestCase
+TestTwoSchedulers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,184 @@
+"""The book of our pods: states in their order, each until it is acknowledged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.model.ids import PodId
+from peloton.model.pod import Cause, PodState
+from services.hostmgr.driver import PodReport
+from services.hostmgr.kubernetes.pod_book import PodBook
+from tests.unit.hostmgr.kubernetes.pods import NAME, recorded
+
+Json = dict[str, Any]
+STARTED, FINISHED = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
+RUNNING: Json = {"running": {"startedAt": STARTED}}
+ENDED: Json = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": STARTED, "finishedAt": FINISHED}}
+
+
+def pod(phase: str, state: Json | None = None, name: str = NAME, uid: str = "u-1", **meta: Any) -> Json:
+    statuses = [{"name": "main", "state": state}] if state else []
+    status = {"phase": phase, "startTime": STARTED, "containerStatuses": statuses}
+    metadata = {"name": name, "namespace": "peloton", "uid": uid, **meta}
+    return {"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "main"}]}, "status": status}
+
+
+def state(report: PodReport | None) -> str:
+    return report.state_text if report is not None else ""
+
+
+def acknowledge(book: PodBook, report: PodReport | None) -> PodReport | None:
+    """Returns what comes next."""
+    assert report is not None
+    following, _ = book.acknowledged(report.token)
+    return following
+
+
+def test_a_state_follows_the_acknowledgement_of_the_one_before() -> None:
+    """However fast the pod was; waiting is no news."""
+    book = PodBook()
+    assert book.seen(pod("Pending"), "h") is None
+    running = book.seen(pod("Running", RUNNING), "h")
+    assert book.seen(pod("Succeeded", ENDED), "h") is None
+
+    assert ("RUNNING", "SUCCEEDED") == (state(running), state(acknowledge(book, running)))
+
+
+def test_a_pod_that_ended_unseen_has_run() -> None:
+    """Its start comes first, at its own time."""
+    book = PodBook()
+    first = book.seen(pod("Succeeded", ENDED), "h")
+    assert first is not None
+    assert first.status is not None
+
+    assert (PodState.RUNNING, 1_767_323_045 * 10**9) == (first.status.state, first.status.time_ns)
+    assert "SUCCEEDED" == state(acknowledge(book, first))
+
+
+def test_reports_come_again_until_they_are_acknowledged() -> None:
+    """The first of each pod; tokens that are not awaited change nothing."""
+    book = PodBook()
+    running = book.seen(pod("Running", RUNNING), "h")
+    book.seen(pod("Succeeded", ENDED), "h")
+
+    assert (None, None) == book.acknowledged(("peloton", NAME, "u-1", "SUCCEEDED"))
+    assert [running] == book.unacknowledged() == book.unacknowledged()
+    end = acknowledge(book, running)
+    assert [end] == book.unacknowledged()
+    assert acknowledge(book, end) is None
+    assert [] == book.unacknowledged()
+
+
+def test_an_acknowledged_end_says_when_the_pod_ended() -> None:
+    """So that its log is kept from then on; the pod is known until it is gone."""
+    book = PodBook()
+    end = acknowledge(book, book.seen(pod("Succeeded", ENDED), "h"))
+    assert end is not None
+    _, stored = book.acknowledged(end.token)
+    assert stored is not None
+
+    assert (1_767_323_046 * 10**9, True) == (stored.ended_ns, stored.pod.is_stored)
+    assert "SUCCEEDED" == state(book.answer(NAME))
+    book.seen(pod("Succeeded", ENDED), "h", is_deleted=True)
+    assert {} == book.pods
+
+
+def test_an_end_is_told_though_the_pod_is_gone() -> None:
+    """A kubelet deletes what was killed at once."""
+    book = PodBook()
+    acknowledge(book, book.seen(pod("Running", RUNNING), "h"))
+    book.kill_asked(NAME)
+    told = [book.seen(seen, "h", is_deleted=kind == "DELETED") for kind, seen in recorded("term-handled")]
+    [report] = [report for report in told if report is not None]
+
+    assert "KILLED" == report.state_text
+    assert acknowledge(book, report) is None
+    assert {} == book.pods
+
+
+def test_a_kill_before_the_pod_was_seen_is_remembered() -> None:
+    """Then the end of the pod is the one that was wanted."""
+    book = PodBook()
+    book.kill_asked(NAME)
+    book.seen(pod("Pending"), "h")
+
+    assert "KILLED" == state(book.seen(pod("Pending"), "h", is_deleted=True))
+
+
+def test_a_pod_has_one_end() -> None:
+    """Whatever is seen or said of it later."""
+    book = PodBook()
+    running = book.seen(pod("Running", RUNNING), "h")
+    assert book.end(NAME, PodState.LOST, Cause.HOST_LOST, "NodeLost", "away", 5) is None
+    assert book.seen(pod("Succeeded", ENDED), "h") is None
+    assert book.end(NAME, PodState.LOST, Cause.HOST_GONE, "NodeGone", "gone", 6) is None
+
+    end = acknowledge(book, running)
+    assert end is not None
+    assert end.status is not None
+    assert (PodState.LOST, Cause.HOST_LOST, 5) == (end.status.state, end.status.cause, end.status.time_ns)
+    assert acknowledge(book, end) is None
+
+
+def test_pods_that_a_list_lacks_are_gone() -> None:
+    """They were deleted while nobody looked: their end is not known."""
+    book = PodBook()
+    other = NAME[:-1] + "7"
+    for name in (NAME, other):
+        acknowledge(book, book.seen(pod("Running", RUNNING, name), "h"))
+
+    [report] = book.keep({other})
+
+    assert (NAME, "LOST") == (report.pod, report.state_text)
+
+
+def test_a_pod_that_the_apiserver_refuses_has_failed() -> None:
+    """By the request, with the apiserver's words."""
+    book = PodBook()
+
+    report = book.refused(PodId.parse(NAME), "n1", "h", "spec.containers: Required value", 5)
+
+    assert report is not None
+    assert report.status is not None
+    assert (PodState.FAILED, Cause.INVALID) == (report.status.state, report.status.cause)
+    assert "spec.containers: Required value" == report.status.message
+    assert acknowledge(book, report) is None
+    assert {} == book.pods
+
+
+def test_answers_do_not_overtake_reports() -> None:
+    """They have no token, and say no more than what was reported."""
+    book = PodBook()
+    assert book.answer(NAME) is None
+    running = book.seen(pod("Running", RUNNING), "h")
+    book.seen(pod("Succeeded", ENDED), "h")
+
+    answer = book.answer(NAME)
+
+    assert answer is not None
+    assert ("RUNNING", True, ()) == (answer.state_text, answer.is_answer, answer.token)
+    acknowledge(book, running)
+    assert "SUCCEEDED" == state(book.answer(NAME))
+
+
+def test_pods_are_found_by_their_node() -> None:
+    """Until they are gone."""
+    book = PodBook()
+    book.seen(pod("Running", RUNNING), "h")
+    assert ([NAME], ["n1"]) == ([own.name for own in book.on_node("n1")], list(book.nodes()))
+
+    acknowledge(book, acknowledge(book, book.unacknowledged()[0]) or book.keep(())[0])
+
+    assert ([], []) == (book.on_node("n1"), list(book.nodes()))
+
+
+def test_another_pod_of_the_name_replaces_the_first() -> None:
+    """Somebody made it: the end of the first one says nothing of it."""
+    book = PodBook()
+    acknowledge(book, book.seen(pod("Running", RUNNING), "h"))
+
+    again = book.seen(pod("Running", RUNNING, uid="u-2"), "h")
+
+    assert ("RUNNING", "u-2") == (state(again), book.pods[NAME].uid)
+    assert book.seen(pod("Running", RUNNING), "h", is_deleted=True) is None
+    assert not book.pods[NAME].has_ended
