@@ -37,8 +37,6 @@ log = logging.getLogger(__name__)
 
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH = ("/healthz", "/livez", "/readyz")
-_OPEN = (*HEALTH, "/version")
-"""Who has no token may ask for these, as in a cluster with its first roles."""
 
 
 class EmulatedKubernetes:
@@ -104,7 +102,7 @@ class EmulatedKubernetes:
         path = request.path
         if path.startswith(HEALTH):
             return text_answer(200, "ok")
-        if not self._is_known(request) and path not in _OPEN:
+        if not self._is_known(request):
             return refusal(unauthorized())
         if self.nodes is not None:
             try:
@@ -117,5 +115,6 @@ class EmulatedKubernetes:
         return self.rest.handle(request)
 
     def _is_known(self, request: Request) -> bool:
+        """Whoever shows a token shows ours; kubectl shows none to a port without TLS."""
         given = request.headers.get("authorization", "")
-        return not self.settings.token or hmac.compare_digest(given.encode(), self._bearer.encode())
+        return not given or not self.settings.token or hmac.compare_digest(given.encode(), self._bearer.encode())

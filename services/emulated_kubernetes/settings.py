@@ -18,7 +18,7 @@ class EmulatedKubernetesSettings:
     port: int = 0
     host: str = "127.0.0.1"
     token: str = ""
-    """Bearer token of the only user; empty: everybody may call."""
+    """Bearer token of the only user: another one is refused."""
     allowed_hosts: tuple[str, ...] = ()
     events_max: int = EVENTS_MAX
     bookmark_s: float = BOOKMARK_S
