@@ -14,6 +14,7 @@ from peloton.model.pod import PodShape
 from services.hostmgr.driver import (
     Capabilities,
     DriverEvents,
+    FilePiece,
     Holder,
     HostAddress,
     HostLaunch,
@@ -29,6 +30,8 @@ from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.cordons import Cordons
 from services.hostmgr.kubernetes.creation import Creation
 from services.hostmgr.kubernetes.deletions import Deletions
+from services.hostmgr.kubernetes.log_readers import LogReaders
+from services.hostmgr.kubernetes.logs import PodLogs
 from services.hostmgr.kubernetes.nodes import DOWN
 from services.hostmgr.kubernetes.preparation import prepare
 from services.hostmgr.kubernetes.session import Session
@@ -76,7 +79,9 @@ class KubernetesDriver:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
-        self.capabilities = Capabilities(kind="kubernetes")
+        self._logs = PodLogs(self.api, settings.namespace)
+        self._log_readers = LogReaders(self._logs)
+        self.capabilities = Capabilities(kind="kubernetes", serves_files=True)
 
     # Life.
 
@@ -88,6 +93,7 @@ class KubernetesDriver:
         self._stopping.set()
         self._woken.set()
         self._stop_watching()
+        self._log_readers.close()
         self.api.close()  # ends what waits for an answer
         self._thread.join()
 
@@ -260,10 +266,13 @@ class KubernetesDriver:
         raise OSError("this cluster measures nothing")
 
     def output_tail(self, pod: PodOnHost, limit_bytes: int) -> bytes:
-        raise OSError("this cluster serves no files")
+        return self._logs.tail(str(pod.pod_id), limit_bytes)
 
     def sandbox(self, pod: PodOnHost) -> Sandbox:
-        raise OSError("this cluster serves no files")
+        return Sandbox("", self._logs.files(str(pod.pod_id)), "", "")
+
+    def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
+        return self._log_readers.read(str(pod.pod_id), path, offset, follow)
 
     # Chores.
 
