@@ -123,7 +123,7 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     elif request.param == "kubernetes":
         cluster = Kubernetes(EmulatedPlane(tmp_path / "kubernetes"))
     elif request.param == "apiserver":
-        cluster = Kubernetes(SharedPlane(request.getfixturevalue("kubernetes")))
+        cluster = Kubernetes(SharedPlane(request.getfixturevalue("kubernetes"), tmp_path))
     else:
         emulated = Emulated(tmp_path / "minicluster", simulate=request.param == "simulated")
         cluster = Mesos(emulated, emulated.target)

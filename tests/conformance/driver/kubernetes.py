@@ -17,6 +17,7 @@ from services.hostmgr.driver import ClusterDriver
 from services.hostmgr.kubernetes.driver import KubernetesDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from tests.kubernetes.client import MERGE, Client, login_of
+from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.fake_kubelet import FakeKubelets
 
 PATIENCE_S = 60.0
@@ -32,6 +33,10 @@ class Plane(Protocol):
     @property
     def can_restart(self) -> bool: ...
 
+    def driver_kubeconfig(self, namespace: str) -> Path:
+        """Of the user that a driver is, whose pods are in this namespace."""
+        ...
+
     def restart(self) -> None:
         """With kill -9."""
         ...
@@ -44,8 +49,13 @@ class SharedPlane:
 
     can_restart = False
 
-    def __init__(self, kubeconfig: Path) -> None:
-        self.kubeconfig = kubeconfig
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        """``folder``: for kubeconfigs of drivers."""
+        self.kubeconfig, self._folder = kubeconfig, folder
+
+    def driver_kubeconfig(self, namespace: str) -> Path:
+        """Of a service account that may do what deploy/kubernetes allows it, and no more."""
+        return host_manager_of(self.kubeconfig, namespace, self._folder)
 
     def restart(self) -> None:
         raise AssertionError("others use this apiserver")
@@ -69,6 +79,10 @@ class EmulatedPlane:
     @property
     def kubeconfig(self) -> Path:
         return self._server.kubeconfig
+
+    def driver_kubeconfig(self, namespace: str) -> Path:
+        """It has one user."""
+        return self.kubeconfig
 
     def _begin(self, port: int) -> EmulatedKubernetes:
         server = EmulatedKubernetes(EmulatedKubernetesSettings(data_dir=self._folder, port=port, token="secret"))
@@ -106,7 +120,7 @@ class Kubernetes:
         self.nodes = FakeKubelets(login, [f"{self.namespace}-h{i}" for i in range(3)], labels=labels)
         self.nodes.__enter__()
         self.settings = KubernetesSettings(
-            str(plane.kubeconfig),
+            str(plane.driver_kubeconfig(self.namespace)),
             namespace=self.namespace,
             node_selector=tuple(labels.items()),
             **{"lost_node_s": 0.3, "log_retention_s": 60.0, **settings},

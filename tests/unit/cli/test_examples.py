@@ -25,11 +25,15 @@ POOLS = {
     "examples/maps.yaml": "maps",
     "examples/elastic-pools/team-a.yaml": "team-a",
     "examples/elastic-pools/team-b.yaml": "team-b",
+    "examples/kubernetes/team-a.yaml": "team-a",
+    "examples/kubernetes/team-b.yaml": "team-b",
     "examples/udeploy/pool.yaml": "udeploy",
 }
 ELASTIC_JOBS = {
     "examples/elastic-pools/report.yaml": "examples/elastic-pools/team-a.yaml",
     "examples/elastic-pools/sweep.yaml": "examples/elastic-pools/team-b.yaml",
+    "examples/kubernetes/report.yaml": "examples/kubernetes/team-a.yaml",
+    "examples/kubernetes/sweep.yaml": "examples/kubernetes/team-b.yaml",
 }
 HOSTS = ["examples/hosts.yaml"]
 SIMULATIONS = ["examples/simulation.yaml"]

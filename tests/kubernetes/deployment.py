@@ -1,0 +1,67 @@
+"""Applies files of deploy/kubernetes, as ``kubectl apply -f`` does."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from tests.kubernetes.client import APPLY, Client, Json, Reply, login_of
+
+FOLDER = Path(__file__).parents[2] / "deploy/kubernetes"
+_CLUSTER_WIDE = {"Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding"}
+_PLURALS = {"PriorityClass": "priorityclasses", "NetworkPolicy": "networkpolicies"}
+
+
+def documents(*names: str) -> Iterator[Json]:
+    """Of all files, or of these."""
+    for path in sorted(FOLDER / name for name in names) if names else sorted(FOLDER.rglob("*.yaml")):
+        yield from yaml.safe_load_all(path.read_text(encoding="utf-8"))
+
+
+def apply(client: Client, document: Json, *, dry_run: bool = False) -> Reply:
+    """Fields that the apiserver does not know are refused."""
+    kind, version, metadata = document["kind"], document["apiVersion"], document["metadata"]
+    top = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    within = "" if kind in _CLUSTER_WIDE else f"/namespaces/{metadata['namespace']}"
+    plural = _PLURALS.get(kind, f"{kind.lower()}s")
+    query = "fieldManager=tests&fieldValidation=Strict&force=true" + ("&dryRun=All" if dry_run else "")
+    return client.ask("PATCH", f"{top}{within}/{plural}/{metadata['name']}?{query}", document, APPLY)
+
+
+def must_apply(client: Client, document: Json, *, dry_run: bool = False) -> None:
+    reply = apply(client, document, dry_run=dry_run)
+    assert reply.status in (http.client.OK, http.client.CREATED), (document["kind"], document["metadata"], reply.body)
+
+
+def token_of(client: Client, namespace: str, account: str) -> str:
+    """A token of a service account, as its pods have."""
+    reply = client.ask("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", {"spec": {}})
+    assert reply.status == http.client.CREATED, reply.body
+    return str(reply.json()["status"]["token"])
+
+
+def host_manager_of(kubeconfig: Path, namespace: str, folder: Path) -> Path:
+    """A kubeconfig of the host manager's service account, which has its roles of ``deploy/kubernetes`` with
+    ``namespace`` for that of the pods. Made with an administrator's kubeconfig."""
+    with Client(login_of(kubeconfig)) as client:
+        for document in documents("10-cluster.yaml"):
+            kind, metadata = document["kind"], document["metadata"]
+            if "peloton" in (metadata.get("namespace"), metadata["name"]) and kind != "PriorityClass":
+                place = {"name": namespace} if kind == "Namespace" else {**metadata, "namespace": namespace}
+                document = {**document, "metadata": place}
+            must_apply(client, document)
+        token = token_of(client, "peloton-system", "hostmgr")
+    config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    for entry in config["clusters"]:
+        if "certificate-authority" in entry["cluster"]:
+            entry["cluster"]["certificate-authority"] = str(
+                (kubeconfig.parent / entry["cluster"]["certificate-authority"]).resolve()
+            )
+    for entry in config["users"]:
+        entry["user"] = {"token": token}
+    made = folder / f"{namespace}.kubeconfig"
+    made.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return made

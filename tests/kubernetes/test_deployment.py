@@ -1,0 +1,78 @@
+"""A real apiserver takes the files of deploy/kubernetes, and they give the host manager what it needs and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kubernetes.client import MERGE, Client, Login
+from tests.kubernetes.deployment import apply, documents, must_apply, token_of
+from tests.kubernetes.fixtures import REAL_KUBERNETES
+
+pytestmark = REAL_KUBERNETES
+
+
+@pytest.fixture(scope="module")
+def applied(kubernetes_login: Login) -> Iterator[Client]:
+    """All of it, but for the deployments: their pods would be waited for."""
+    with Client(kubernetes_login) as client:
+        for document in documents():
+            must_apply(client, document, dry_run=document["kind"] == "Deployment")
+        yield client
+
+
+def test_applying_again_changes_nothing(applied: Client) -> None:
+    """The files say all that they decide: a second time leaves the versions of objects as they are."""
+    kept = [document for document in documents() if document["kind"] != "Deployment"]
+    versions = [apply(applied, document).json()["metadata"]["resourceVersion"] for document in kept]
+
+    assert versions == [apply(applied, document).json()["metadata"]["resourceVersion"] for document in kept]
+
+
+@pytest.mark.parametrize("role", ["api", "worker", "resmgr", "hostmgr", "postgres", "temporal", "temporal-ui"])
+def test_pods_of_roles_are_admitted(applied: Client, role: str) -> None:
+    """The namespace of the roles admits only restricted pods, and theirs are."""
+    [template] = [
+        document["spec"]["template"]
+        for document in documents()
+        if (document["kind"], document["metadata"]["name"]) == ("Deployment", role)
+    ]
+    body = {**template, "metadata": {**template["metadata"], "name": role}}
+    reply = applied.ask("POST", "/api/v1/namespaces/peloton-system/pods?dryRun=All&fieldValidation=Strict", body)
+
+    assert 201 == reply.status, reply.body
+
+
+@pytest.fixture(scope="module")
+def hostmgr(applied: Client) -> Iterator[Client]:
+    with Client(applied.login.with_token(token_of(applied, "peloton-system", "hostmgr"))) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/v1/secrets"),
+        ("GET", "/api/v1/namespaces/peloton/secrets"),
+        ("GET", "/api/v1/namespaces/default/pods/x"),
+        ("POST", "/api/v1/namespaces/default/pods"),
+        ("POST", "/api/v1/namespaces/peloton-system/pods"),
+        ("DELETE", "/api/v1/namespaces/default/pods/x"),
+        ("DELETE", "/api/v1/namespaces/peloton/pods"),
+        ("DELETE", "/api/v1/nodes/x"),
+        ("GET", "/api/v1/nodes/x/proxy/stats/summary"),
+        ("POST", "/api/v1/namespaces/peloton/pods/x/exec"),
+        ("POST", "/api/v1/namespaces"),
+        ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/x"),
+    ],
+)
+def test_the_host_manager_may_no_more_than_it_does(hostmgr: Client, method: str, path: str) -> None:
+    """Its service account is refused what its driver never asks."""
+    assert 403 == hostmgr.ask(method, path, None if method == "GET" else {"metadata": {"name": "x"}}).status
+
+
+def test_the_host_manager_may_cordon(hostmgr: Client) -> None:
+    """A patch of a node that is not there is not found, rather than forbidden."""
+    assert 404 == hostmgr.ask("PATCH", "/api/v1/nodes/x", {"spec": {"unschedulable": True}}, MERGE).status

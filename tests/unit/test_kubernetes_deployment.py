@@ -1,0 +1,72 @@
+"""deploy/kubernetes fits the code and docker-compose.yml. No cluster is needed."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli.serve import ROLE_NAMES
+from services.settings import PREFIX, Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "deploy/kubernetes"
+DOCUMENTS: list[Any] = [
+    document
+    for path in sorted(FOLDER.rglob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+]
+
+
+def _named(kind: str, name: str) -> Any:
+    [found] = [one for one in DOCUMENTS if (one["kind"], one["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def _container(role: str) -> Any:
+    [container] = _named("Deployment", role)["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def test_each_role_is_deployed_with_the_image_of_compose() -> None:
+    """Every role of `peloton serve` has a deployment that runs it, of the same release."""
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    expected = {role: (compose["x-role"]["image"], role) for role in ROLE_NAMES}
+
+    assert expected == {role: (_container(role)["image"], _container(role)["args"][-1]) for role in ROLE_NAMES}
+
+
+def test_settings_are_settings() -> None:
+    """The config map and the secret name settings that exist, and all that a role must have."""
+    named = {*_named("ConfigMap", "peloton")["data"], *_named("Secret", "peloton")["stringData"]}
+
+    assert set() == named - {PREFIX + field.name.upper() for field in fields(Settings)}
+    assert {"PELOTON_DATABASE", "PELOTON_TEMPORAL", "PELOTON_CLUSTER", "PELOTON_KUBERNETES"} <= named
+
+
+def test_ports_are_those_of_the_settings() -> None:
+    """What a container says that it listens on is what the config map tells it."""
+    settings = _named("ConfigMap", "peloton")["data"]
+    listens = {role: _container(role)["ports"][0]["containerPort"] for role in ("api", "resmgr", "hostmgr")}
+    expected = {role: int(settings[f"PELOTON_{role.upper()}_PORT"]) for role in ("resmgr", "hostmgr")}
+
+    assert {"api": Settings().port, **expected} == listens
+
+
+def test_only_the_host_manager_has_a_token() -> None:
+    """No other pod can talk to the apiserver."""
+    specs = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in DOCUMENTS if one["kind"] == "Deployment"
+    }
+
+    assert ["hostmgr"] == [name for name, spec in specs.items() if spec["automountServiceAccountToken"]]
+    assert ["hostmgr"] == [name for name, spec in specs.items() if "serviceAccountName" in spec]
+
+
+def test_the_trial_runs_temporal_as_compose_does() -> None:
+    """Its dynamic configuration is that of deploy/temporal.yaml."""
+    expected = yaml.safe_load((ROOT / "deploy/temporal.yaml").read_text(encoding="utf-8"))
+
+    assert expected == yaml.safe_load(_named("ConfigMap", "temporal")["data"]["peloton.yaml"])
