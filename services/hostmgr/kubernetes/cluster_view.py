@@ -32,7 +32,7 @@ class ClusterView:
         self._settings = settings
         self._tell, self._wake = tell, wake
         self.lock = threading.RLock()
-        self.ledger = Ledger(settings.ports)
+        self.ledger = Ledger()
         self.book = PodBook()
         self._is_new_term = False
         self.unconfirmed: set[str] = set()  # of ours: launched, and nobody knows whether they are there
@@ -170,6 +170,12 @@ class ClusterView:
             seconds = self._settings.lost_node_s
             return Cause.HOST_LOST, "NodeLost", f"node {name} was not ready for {seconds:g} s"
         return None
+
+    def pods_on(self, node: str) -> list[tuple[str, str]]:
+        """Namespaces and names of all live pods there."""
+        with self.lock:
+            keys = self.ledger.pods_on(node)
+        return [(namespace, name) for namespace, _, name in (key.partition("/") for key in keys)]
 
     def is_node_there(self, name: str) -> bool:
         return name in self._node_names

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import PodShape
 from services.hostmgr.driver import (
@@ -36,6 +36,7 @@ from services.hostmgr.kubernetes.nodes import DOWN
 from services.hostmgr.kubernetes.preparation import prepare
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.use import NodeUse
 from services.hostmgr.kubernetes.watch import Reflector
 from services.hostmgr.kubernetes.wire import ApiServer
 
@@ -81,7 +82,8 @@ class KubernetesDriver:
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._logs = PodLogs(self.api, settings.namespace)
         self._log_readers = LogReaders(self._logs)
-        self.capabilities = Capabilities(kind="kubernetes", serves_files=True)
+        self._use = NodeUse(self.api, settings.namespace, self.view.pods_on)
+        self.capabilities = Capabilities(kind="kubernetes", measures_use=True, serves_files=True)
 
     # Life.
 
@@ -263,10 +265,16 @@ class KubernetesDriver:
     # Output and use of pods.
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
-        raise OSError("this cluster measures nothing")
+        if not self.view.is_node_there(hostname):
+            raise OSError(f"node {hostname} is not there")
+        return self._use.samples_of(hostname)
 
     def output_tail(self, pod: PodOnHost, limit_bytes: int) -> bytes:
-        return self._logs.tail(str(pod.pod_id), limit_bytes)
+        """A log has stdout and stderr in one."""
+        try:
+            return self._logs.tail(str(pod.pod_id), limit_bytes)
+        except NotFound as error:
+            raise OSError(str(error)) from error
 
     def sandbox(self, pod: PodOnHost) -> Sandbox:
         return Sandbox("", self._logs.files(str(pod.pod_id)), "", "")

@@ -80,8 +80,7 @@ class RoomChanges(NamedTuple):
 class Ledger:
     """Not safe for threads: its owner has a lock."""
 
-    def __init__(self, ports: Ports, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        self._ports = ports
+    def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._clock_ns = clock_ns
         self._lines: dict[str, _Line] = {}
         self._node_of: dict[str, str] = {}  # pod -> node
@@ -186,6 +185,11 @@ class Ledger:
     def nodes(self) -> list[Node]:
         return [line.node for line in self._lines.values() if line.node is not None]
 
+    def pods_on(self, name: str) -> list[str]:
+        """All live ones that we know of."""
+        line = self._lines.get(name)
+        return list(line.demands) if line is not None else []
+
     def is_lost(self, name: str) -> bool:
         line = self._lines.get(name)
         return line is not None and line.is_lost
@@ -246,7 +250,7 @@ class Ledger:
         self._rooms_count += 1
         room_id = f"{self._session}-{self._rooms_count}"
         taken = {port for demand in line.demands.values() for port in demand.ports}
-        ports = tuple(_without(self._ports, sorted(taken)))
+        ports = tuple(_without(node.ports, sorted(taken)))
         slack = Resources(cpu_milli=slack_milli)
         return Room(room_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns)
 

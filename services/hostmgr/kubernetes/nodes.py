@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from peloton.errors import InvalidArgument
 from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
+from services.hostmgr.driver import Ports
 from services.hostmgr.kubernetes.quantities import amount, mib, milli
-from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.settings import KubernetesSettings, read_ports
 from services.hostmgr.kubernetes.statuses import GPU
 
 Json = dict[str, Any]
@@ -20,6 +22,8 @@ CORDONED = "peloton.io/cordoned"
 """Annotation of a node that we have cordoned: it is ours to uncordon."""
 DRAINING, DOWN = "draining", "down"
 
+PORTS = "peloton.io/ports"
+"""Annotation of a node on which pods get other ports than ``PELOTON_KUBERNETES_PORTS`` says: FIRST-LAST,FIRST-LAST."""
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _NODE_STATE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
 """Taints that repeat the condition Ready, and the cordon, which are read themselves."""
@@ -38,6 +42,7 @@ class Node:
     is_ready: bool = True
     maintenance: str = ""  # ours: DRAINING, DOWN
     is_cordoned: bool = False
+    ports: Ports = ()
     withdrawn: str = ""  # why it takes no pods, if others keep them away
 
 
@@ -61,6 +66,7 @@ def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
         _is_ready(status),
         maintenance if maintenance in (DRAINING, DOWN) else "",
         bool(spec.get("unschedulable")),
+        _ports(annotations, settings),
         _withdrawn(spec, settings.taint, is_cordoned_by_us=CORDONED in annotations),
     )
 
@@ -82,6 +88,15 @@ def capacity_of(amounts: Json) -> Resources:
 def _address(status: Json) -> str:
     addresses = {entry.get("type"): entry.get("address", "") for entry in status.get("addresses") or ()}
     return addresses.get("InternalIP") or addresses.get("ExternalIP") or ""
+
+
+def _ports(annotations: Json, settings: KubernetesSettings) -> Ports:
+    if not (text := annotations.get(PORTS)):
+        return settings.ports
+    try:
+        return tuple(sorted(ports for part in text.split(",") for ports in read_ports(part.strip())))
+    except InvalidArgument as error:
+        raise ValueError(f"annotation {PORTS}={text!r}: {error}") from None
 
 
 def _is_ready(status: Json) -> bool:

@@ -1,5 +1,6 @@
-"""The drivers: on a cluster in memory; on Mesos as minicluster emulates it, without processes and with them; and on the
-Mesos master that PELOTON_TEST_MESOS names (host:port; the framework is torn down after each test)."""
+"""The drivers: on a cluster in memory; on Mesos as minicluster emulates it, without processes and with them, and on the
+Mesos master that PELOTON_TEST_MESOS names (host:port; the framework is torn down after each test); on an emulated
+Kubernetes that runs processes, on one whose kubelets only say so, and on a real control plane with such kubelets."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pytest
 
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
+from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import ClusterDriver
 from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.hostmgr.memory.driver import MemoryDriver
@@ -31,7 +33,7 @@ OFFER_HOLD_S = 0.4
 
 class InMemory:
     can_lose_hosts = can_fail_over = True
-    runs_processes = False
+    runs_processes = hosts_answer = keeps_output_of_killed = False
 
     def __init__(self) -> None:
         capacity = Resources.of(4, 2_048, 20_000)
@@ -62,6 +64,7 @@ class Mesos:
         self._emulated, self._link = emulated, Link(master)
         self.can_lose_hosts = self.can_fail_over = emulated is not None
         self.runs_processes = emulated is None or not emulated.simulates
+        self.hosts_answer = self.keeps_output_of_killed = True
         self._ids: dict[str, str] = {}
         self._driver: MesosDriver | None = None
 
@@ -105,7 +108,7 @@ class Mesos:
 
 
 PARAMS = [
-    *("memory", "simulated", "processes", "mesos", "kubernetes"),
+    *("memory", "simulated", "processes", "mesos", "kubernetes", "fake-kubelets"),
     pytest.param("apiserver", marks=REAL_KUBERNETES),
 ]
 
@@ -121,6 +124,9 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
         host, _, port = MESOS.rpartition(":")
         cluster = Mesos(None, (host, int(port)))
     elif request.param == "kubernetes":
+        hosts = tuple(HostSpec(f"h{i}") for i in range(3))
+        cluster = Kubernetes(EmulatedPlane(tmp_path / "kubernetes", hosts))
+    elif request.param == "fake-kubelets":
         cluster = Kubernetes(EmulatedPlane(tmp_path / "kubernetes"))
     elif request.param == "apiserver":
         cluster = Kubernetes(SharedPlane(request.getfixturevalue("kubernetes"), tmp_path))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import http.client
 import threading
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-import orjson
-
+from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
+from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import ClusterDriver
 from services.hostmgr.kubernetes.driver import KubernetesDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
@@ -30,8 +31,7 @@ class Plane(Protocol):
     @property
     def kubeconfig(self) -> Path: ...
 
-    @property
-    def can_restart(self) -> bool: ...
+    can_restart: bool
 
     def driver_kubeconfig(self, namespace: str) -> Path:
         """Of the user that a driver is, whose pods are in this namespace."""
@@ -65,15 +65,14 @@ class SharedPlane:
 
 
 class EmulatedPlane:
-    """An emulated apiserver on a thread of its own."""
+    """An emulated apiserver on a thread of its own, with nodes that run processes if it is given hosts."""
 
-    can_restart = True
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, hosts: tuple[HostSpec, ...] = ()) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._folder = folder
+        self._folder, self._hosts = folder, hosts
+        self.can_restart = not hosts  # else pods would end with it
         self._server = self._begin(0)
 
     @property
@@ -85,7 +84,9 @@ class EmulatedPlane:
         return self.kubeconfig
 
     def _begin(self, port: int) -> EmulatedKubernetes:
-        server = EmulatedKubernetes(EmulatedKubernetesSettings(data_dir=self._folder, port=port, token="secret"))
+        nodes = NodeSettings(self._folder / "nodes", self._hosts, usage_interval_s=0.1) if self._hosts else None
+        settings = EmulatedKubernetesSettings(data_dir=self._folder, port=port, token="secret", nodes=nodes)
+        server = EmulatedKubernetes(settings)
         self._do(server.start())
         return server
 
@@ -93,6 +94,13 @@ class EmulatedPlane:
         port = self._server.port
         self._do(self._server.stop())
         self._server = self._begin(port)
+
+    def node(self, name: str, is_up: bool) -> None:
+        async def act() -> None:
+            assert self._server.nodes is not None
+            (self._server.nodes.boot if is_up else self._server.nodes.stop)(name)
+
+        self._do(act())
 
     def close(self) -> None:
         self._do(self._server.stop())
@@ -104,10 +112,33 @@ class EmulatedPlane:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
 
+class Machines(Protocol):
+    """The nodes of a cluster, past its apiserver."""
+
+    def lose(self, node: str) -> None: ...
+    def bring_back(self, node: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class EmulatedMachines:
+    """They run processes."""
+
+    def __init__(self, plane: EmulatedPlane) -> None:
+        self._plane = plane
+
+    def lose(self, node: str) -> None:
+        self._plane.node(node, is_up=False)
+
+    def bring_back(self, node: str) -> None:
+        self._plane.node(node, is_up=True)
+
+    def close(self) -> None:
+        """They go with their apiserver."""
+
+
 class Kubernetes:
     """Nodes and a namespace of its own, on an apiserver that others may use too."""
 
-    runs_processes = False
     keeps_output_of_killed = False
 
     def __init__(self, plane: Plane, **settings: Any) -> None:
@@ -116,13 +147,21 @@ class Kubernetes:
         login = login_of(plane.kubeconfig)
         self.client = Client(login)
         self.namespace = f"driver-{next(_numbers)}"
-        labels = {"driver-suite": self.namespace}
-        self.nodes = FakeKubelets(login, [f"{self.namespace}-h{i}" for i in range(3)], labels=labels)
-        self.nodes.__enter__()
+        self._nodes: list[str] = []  # of our making
+        selector: tuple[tuple[str, str], ...] = ()
+        self.machines: Machines
+        if isinstance(plane, EmulatedPlane) and not plane.can_restart:
+            self.runs_processes = self.hosts_answer = True
+            self.machines = EmulatedMachines(plane)
+        else:
+            self.runs_processes = self.hosts_answer = False
+            selector = (("driver-suite", self.namespace),)
+            self._nodes = [f"{self.namespace}-h{i}" for i in range(3)]
+            self.machines = FakeKubelets(login, self._nodes, labels=dict(selector)).__enter__()
         self.settings = KubernetesSettings(
             str(plane.driver_kubeconfig(self.namespace)),
             namespace=self.namespace,
-            node_selector=tuple(labels.items()),
+            node_selector=selector,
             **{"lost_node_s": 0.3, "log_retention_s": 60.0, **settings},
         )
 
@@ -131,12 +170,13 @@ class Kubernetes:
 
     def lose_host(self, hostname: str) -> None:
         """Its kubelet is silent, and the controller of nodes has noticed."""
-        self.nodes.lose(hostname)
-        ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        self.machines.lose(hostname)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": now}
         self.patch(f"/api/v1/nodes/{hostname}/status", {"status": {"conditions": [ready]}})
 
     def bring_back_host(self, hostname: str) -> None:
-        self.nodes.bring_back(hostname)
+        self.machines.bring_back(hostname)
 
     def fail_over(self) -> None:
         self._plane.restart()
@@ -146,16 +186,17 @@ class Kubernetes:
         assert reply.status == http.client.OK, reply.body
 
     def tear_down(self) -> None:
-        """Pods first: nodes are deleted with nothing on them."""
+        """Pods first: nodes are deleted with nothing on them. Processes end with their nodes."""
+        if self.runs_processes:
+            return
         pods = f"/api/v1/namespaces/{self.namespace}/pods"
         found = self.client.ask("GET", pods)
         for pod in found.json()["items"] if found.status == http.client.OK else ():
-            options = orjson.dumps({"gracePeriodSeconds": 0})
-            self.client.ask("DELETE", f"{pods}/{pod['metadata']['name']}", options)
+            self.client.ask("DELETE", f"{pods}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
 
     def close(self) -> None:
-        self.nodes.close()
-        for node in self.nodes.nodes:
+        self.machines.close()
+        for node in self._nodes:
             self.client.ask("DELETE", f"/api/v1/nodes/{node}")
         self.client.ask("DELETE", f"/api/v1/namespaces/{self.namespace}")
         self.client.close()

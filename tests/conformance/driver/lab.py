@@ -105,6 +105,8 @@ class Cluster(Protocol):
     can_lose_hosts: bool  # and take them down for maintenance
     can_fail_over: bool
     runs_processes: bool  # else a command is how long the pod runs
+    hosts_answer: bool  # when they are asked what is on them
+    keeps_output_of_killed: bool  # else it goes with the pod
 
     def driver(self) -> ClusterDriver:
         """Another one, with the identity of those before."""

@@ -19,12 +19,19 @@ PORTS = ((25_000, 25_003),)
 
 
 def node(name: str = "n1", **more: Any) -> Node:
-    known = {"name": Hostname(name), "uid": f"uid-{name}", "ip": "", "capacity": CAPACITY, "pods_max": 10}
+    known = {
+        "name": Hostname(name),
+        "uid": f"uid-{name}",
+        "ip": "",
+        "capacity": CAPACITY,
+        "pods_max": 10,
+        "ports": PORTS,
+    }
     return Node(**{**known, "labels": {"zone": "a"}, **more})
 
 
 def ledger(*nodes: Node) -> Ledger:
-    made = Ledger(PORTS, lambda: 7)
+    made = Ledger(lambda: 7)
     for each in nodes or (node(),):
         made.put_node(each)
     return made
@@ -113,7 +120,7 @@ def test_room_is_used_once() -> None:
     made.use(claim(room), wanted("a"))
 
     assert ["b"] == list(made.use(claim(room), wanted("b")))
-    assert ["c"] == list(Ledger(PORTS, lambda: 8).use(claim(room), wanted("c")))
+    assert ["c"] == list(Ledger(lambda: 8).use(claim(room), wanted("c")))
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ def fits(demand: Demand, beside: list[Demand]) -> bool:
 class TwoSchedulers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = Ledger(PORTS, lambda: 1)
+        self.ledger = Ledger(lambda: 1)
         for name in NODES:
-            self.ledger.put_node(Node(Hostname(name), f"uid-{name}", "", CAPACITY, PODS_MAX, {}))
+            self.ledger.put_node(Node(Hostname(name), f"uid-{name}", "", CAPACITY, PODS_MAX, {}, ports=PORTS))
         self.apiserver = Apiserver()
         self.known: dict[str, tuple[str, Demand]] = {}  # what was told of others
         self.ours: dict[str, tuple[str, Demand]] = {}  # what was launched and has not been told to have ended
