@@ -14,8 +14,8 @@ from cli.settings import Settings
 def local() -> None:
     """Look at, stop and start the parts of a local Peloton, for failure drills.
 
-    A part is temporal, minicluster, hostmgr, resmgr, api or worker, or the name of a host, or master: the Mesos master
-    alone, while its hosts and their pods run on. The cluster is the one whose API is at --address.
+    A part is temporal, minicluster, kubernetes, hostmgr, resmgr, api or worker, or the name of a host, or master: the
+    Mesos master alone, while its hosts and their pods run on. The cluster is the one whose API is at --address.
 
     \b
     Examples:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,6 +17,7 @@ from cli.command import Command
 from peloton.model.ids import hostmgr_role
 
 FIRST_CLUSTER = "local"
+KUBERNETES_CLUSTER = "kubernetes"
 
 
 def _mesos_master(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -69,23 +72,16 @@ def _mesos_master(context: click.Context, parameter: click.Parameter, value: str
     metavar="NAME",
     help="One more emulated cluster; its hosts have the prefix NAME-. May be repeated.",
 )
-def up(
-    data: Path | None,
-    hosts: Path | None,
-    simulate: int | None,
-    simulation: Path | None,
-    port: int,
-    database: str,
-    temporal: str,
-    mesos: str,
-    workers: int,
-    apis: int,
-    image_download: float,
-    pass_env: tuple[str, ...],
-    enforce_disk_quota: bool,
-    sandbox_retention: float,
-    clusters: tuple[str, ...],
-) -> None:
+@click.option(
+    "--kubernetes",
+    is_flag=False,
+    flag_value=0,
+    type=click.IntRange(0, 100_000),
+    metavar="[N]",
+    help="An emulated Kubernetes as one more cluster, with three nodes; with N: so many simulated ones.",
+)
+@click.option("--no-mesos", is_flag=True, help="No emulated Mesos beside the emulated Kubernetes.")
+def up(**options: Any) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
 
     \b
@@ -96,13 +92,45 @@ def up(
       peloton up --simulate 50 --simulation examples/simulation.yaml
       peloton up --cluster west --cluster east
       peloton up --workers 2 --apis 2
+      peloton up --kubernetes
+      peloton up --kubernetes 1000 --no-mesos
       peloton up --data ./data --mesos mesos.example.com:5050
     """
+    _check(options)
+    from services.local.cluster import LocalSettings
+
+    data: Path | None = options["data"]
+    settings = LocalSettings(
+        options["port"],
+        data.resolve() if data else None,
+        options["hosts"],
+        options["simulate"] or 0,
+        options["database"],
+        temporal=options["temporal"],
+        mesos=options["mesos"],
+        image_download_s=options["image_download"],
+        pass_env=options["pass_env"],
+        enforce_disk_quota=options["enforce_disk_quota"],
+        sandbox_retention_h=options["sandbox_retention"],
+        simulation_file=options["simulation"],
+        more_clusters=options["clusters"],
+        workers=options["workers"],
+        apis=options["apis"],
+        kubernetes=options["kubernetes"],
+        no_mesos=options["no_mesos"],
+    )
+    asyncio.run(_run(settings))
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Raises click.UsageError when options exclude each other."""
+    hosts, simulate, mesos, temporal = (options[name] for name in ("hosts", "simulate", "mesos", "temporal"))
+    clusters, kubernetes = options["clusters"], options["kubernetes"]
     if hosts and simulate:
         raise click.UsageError("--hosts and --simulate exclude each other")
-    if simulation and not simulate:
+    if options["simulation"] and not simulate:
         raise click.UsageError("--simulation needs --simulate N")
-    if mesos and (hosts or simulate or image_download or enforce_disk_quota):
+    if mesos and (hosts or simulate or options["image_download"] or options["enforce_disk_quota"]):
         raise click.UsageError(
             "--mesos has hosts of its own: leave out --hosts, --simulate, --image-download and --enforce-disk-quota"
         )
@@ -110,32 +138,17 @@ def up(
         raise click.UsageError(f"--temporal {temporal}: want HOST:PORT")
     if len({FIRST_CLUSTER, *clusters}) <= len(clusters):
         raise click.UsageError(f"each cluster needs a name of its own, and the first one is {FIRST_CLUSTER}")
+    if kubernetes is not None and KUBERNETES_CLUSTER in clusters:
+        raise click.UsageError(f"--kubernetes makes a cluster of the name {KUBERNETES_CLUSTER}: choose another one")
+    if options["no_mesos"] and (kubernetes is None or mesos or hosts or simulate or clusters):
+        raise click.UsageError(
+            "--no-mesos needs --kubernetes, and excludes --mesos, --hosts, --simulate and --cluster: those are of Mesos"
+        )
     for name in clusters:
         try:
             hostmgr_role(name)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-    from services.local.cluster import LocalSettings
-
-    folder = data.resolve() if data else None
-    settings = LocalSettings(
-        port,
-        folder,
-        hosts,
-        simulate or 0,
-        database,
-        temporal=temporal,
-        mesos=mesos,
-        image_download_s=image_download,
-        pass_env=pass_env,
-        enforce_disk_quota=enforce_disk_quota,
-        sandbox_retention_h=sandbox_retention,
-        simulation_file=simulation,
-        more_clusters=clusters,
-        workers=workers,
-        apis=apis,
-    )
-    asyncio.run(_run(settings))
 
 
 def report(part: str, line: str) -> None:
@@ -174,6 +187,9 @@ async def _run(settings: object) -> None:
         async with ControlServer(cluster):
             temporal = f"Temporal Web UI {cluster.ui_url}" if cluster.ui_url else f"Temporal {cluster.temporal}"
             report("up", f"ready: API {cluster.addresses}, {temporal}")
+            if cluster.kubernetes is not None:
+                config = shlex.quote(str(cluster.kubernetes.kubeconfig))
+                report("up", f"Kubernetes: kubectl --kubeconfig {config} get pods --all-namespaces --watch")
             report("up", 'try in another terminal: peloton host query; "peloton local status"; Ctrl-C here stops all')
             await stop.wait()
     finally:

@@ -18,7 +18,8 @@ from typing import IO
 import grpc
 
 from peloton.errors import InvalidArgument, Unavailable
-from services.local import data_files
+from services.local import data_files, kubernetes
+from services.local.kubernetes import LocalKubernetes
 from services.local.part import Part
 from services.local.ports import POD_PORTS, Taken
 from services.local.temporal_server import (
@@ -88,6 +89,8 @@ class LocalSettings:
     simulation_file: Path | None = None  # run times, failures and downloads on simulated hosts
     workers: int = 1
     apis: int = 1
+    kubernetes: int | None = None  # so many simulated nodes of an emulated Kubernetes; 0: three with processes
+    no_mesos: bool = False  # the emulated Kubernetes alone
 
 
 class LocalCluster:
@@ -100,8 +103,10 @@ class LocalCluster:
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
         self._taken = Taken()
         self._has_port = not settings.port or self._taken.take(settings.port)
-        own_ports = 4 + len(settings.more_clusters)
-        port, temporal_port, ui_port, mesos_port, *more_ports = self._taken.some(own_ports + settings.apis - 1)
+        own_ports = 5 + len(settings.more_clusters)
+        port, temporal_port, ui_port, mesos_port, kubernetes_port, *more_ports = self._taken.some(
+            own_ports + settings.apis - 1
+        )
         self.port = settings.port or port
         self.api_ports = [self.port, *more_ports[len(settings.more_clusters) :]]
         # The Web UI has its usual port when the API has a fixed one; clusters on free ports leave it alone.
@@ -110,12 +115,27 @@ class LocalCluster:
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
         more = zip(settings.more_clusters, more_ports, strict=False)  # the rest are ports of apis
         self.more_masters = {name: f"127.0.0.1:{port}" for name, port in more}
+        self.kubernetes: LocalKubernetes | None = None
+        if settings.kubernetes is not None:
+            folder = (self.data_dir / kubernetes.CLUSTER).resolve()
+            self.kubernetes = LocalKubernetes(folder, kubernetes_port, settings.kubernetes)
         self.token = secrets.token_hex(16)  # of `peloton local`
         self.parts: dict[str, Part] = {}
         self._hosts_expected = 0
         self._pod_ports = POD_PORTS[0]
         self._lock: IO[str] | None = None
         self._tidying: asyncio.Task[None] | None = None
+
+    @property
+    def has_own_mesos(self) -> bool:
+        """An emulated one as its first cluster."""
+        return not self.settings.mesos and not self.settings.no_mesos
+
+    @property
+    def _has_processes(self) -> bool:
+        """Pods of some emulated cluster are processes, and need ports."""
+        has_mesos = self.has_own_mesos or bool(self.more_masters)
+        return (has_mesos and not self.settings.simulate) or self.settings.kubernetes == 0
 
     @property
     def address(self) -> str:
@@ -156,7 +176,7 @@ class LocalCluster:
             raise Unavailable(f"no Temporal server answers at {self.temporal}: start it, or leave out --temporal")
         if self.settings.mesos and "://" not in self.mesos and not await asyncio.to_thread(answers, self.mesos):
             raise Unavailable(f"no Mesos master answers at {self.mesos}: start it, or leave out --mesos")
-        if not self.settings.simulate and (self.more_masters or not self.settings.mesos):
+        if self._has_processes:
             self._pod_ports = self._taken.pod_ports()
         self._hosts_expected = self._host_count()  # a bad file is refused before anything starts
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -166,9 +186,11 @@ class LocalCluster:
         self._describe_parts()
         await asyncio.gather(*(part.start() for name, part in self.parts.items() if not is_role(name)))
         await asyncio.to_thread(self._migrate)
+        if self.kubernetes is not None:
+            await self.kubernetes.wait_until_ready()
         await asyncio.gather(*(part.start() for name, part in self.parts.items() if is_role(name)))
         await self._wait_until_ready()
-        if not self.settings.mesos and not self.settings.simulate:
+        if self.has_own_mesos and not self.settings.simulate:
             from services.local.sandboxes import keep_tidy
 
             masters = [self.mesos, *self.more_masters.values()]
@@ -246,10 +268,10 @@ class LocalCluster:
         if not self.settings.temporal:
             store = self.data_dir / "temporal.db"
             add("temporal", server_command(self.temporal, self.ui_port, store, self.settings.temporal_config))
-        if not self.settings.mesos:
+        if self.has_own_mesos:
             add("minicluster", [*python, "services.minicluster", *self.minicluster_arguments()])
         counts = {"api": self.settings.apis, "worker": self.settings.workers}
-        for role in ROLES:
+        for role in ROLES[self.settings.no_mesos :]:  # the first one manages hosts of Mesos
             for number, name in enumerate(several(role, counts.get(role, 1))):
                 own = {"PELOTON_PORT": str(self.api_ports[number])} if role == "api" else {}
                 add(name, [*python, "cli.main", "serve", role], **own)
@@ -259,9 +281,28 @@ class LocalCluster:
             add(f"minicluster-{cluster}", [*python, "services.minicluster", *arguments], **own)
             add(f"hostmgr-{cluster}", [*python, "cli.main", "serve", "hostmgr"], **own)
 
+        if self.kubernetes is not None:
+            self._describe_kubernetes(self.kubernetes, add)
+
+    def _describe_kubernetes(self, cluster: LocalKubernetes, add: Callable[..., None]) -> None:
+        settings, ports = self.settings, self._ports_of(0)
+        arguments = cluster.arguments(ports, settings.image_download_s, SIMULATE_VARIABLES, settings.pass_env)
+        add(kubernetes.CLUSTER, [sys.executable, "-m", "services.emulated_kubernetes", *arguments])
+        add(
+            kubernetes.HOST_MANAGER,
+            [sys.executable, "-m", "cli.main", "serve", "hostmgr"],
+            **cluster.environment(ports),
+        )
+
+    def _ports_of(self, index: int) -> range:
+        """Ports for pods: the share of the first cluster, the second one, ...; 0: that of Kubernetes."""
+        share = len(self._pod_ports) // (1 + len(self.more_masters) + (self.settings.kubernetes == 0))
+        first = len(self._pod_ports) - share if index == 0 else share * (index - 1)
+        return self._pod_ports[first : first + share]
+
     def _prefetch_default(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Emulated hosts fetch images ahead, unless the environment names another endpoint."""
-        if self.settings.mesos or PREFETCH_URL in environment:
+        if not self.has_own_mesos or PREFETCH_URL in environment:
             return {}
         return {PREFETCH_URL: prefetch_url(self.mesos)}
 
@@ -272,8 +313,7 @@ class LocalCluster:
         arguments = ["--port", master.rpartition(":")[2], "--data", str(self.data_dir / folder)]
         prefix = f"{cluster}-" if cluster else ""
         arguments += ["--prefix", prefix if self.settings.simulate else f"{prefix}{HOST_PREFIX}"]
-        share = len(self._pod_ports) // (1 + len(self.more_masters))
-        ports = self._pod_ports[share * (index - 1) : share * index]
+        ports = self._ports_of(index)
         arguments += ["--task-ports", f"{ports.start}-{ports.stop - 1}"]
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
@@ -329,7 +369,9 @@ class LocalCluster:
         if self.more_masters and self.settings.hosts_file:
             raise InvalidArgument("a hosts file describes one cluster: leave out the other ones, or the file")
         try:
-            return self._hosts_of_a_cluster() + len(self.more_masters) * self._hosts_of_a_cluster(emulated=True)
+            first = 0 if self.settings.no_mesos else self._hosts_of_a_cluster()
+            nodes = self.kubernetes.node_count if self.kubernetes is not None else 0
+            return first + nodes + len(self.more_masters) * self._hosts_of_a_cluster(emulated=True)
         except ValueError as error:
             raise InvalidArgument(str(error)) from error
 

@@ -19,6 +19,8 @@ from urllib.parse import quote
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
 from services.local.cluster import LocalCluster
 from services.local.emulated import ask
+from services.local.kubernetes import CLUSTER as KUBERNETES
+from services.local.kubernetes import LocalKubernetes
 from services.local.temporal_server import answers
 
 MASTER = "master"
@@ -89,6 +91,8 @@ class ControlServer:
         if action.startswith("failover"):
             if self._cluster.settings.mesos:
                 raise InvalidArgument(f"the Mesos at {self._cluster.mesos} is not emulated: its masters are not ours")
+            if self._cluster.settings.no_mesos:
+                raise InvalidArgument("there is no Mesos whose master could change")
             body = {"empty_registry": action == "failover-empty"}
             answer = await asyncio.to_thread(
                 self._mesos, self._cluster.mesos, "POST", "/minicluster/master/failover", body
@@ -103,8 +107,15 @@ class ControlServer:
             if action in ("start", "restart"):
                 await part.start()
             return [f"{name} {'is running' if part.is_running else 'is stopped'}"]
+        if self._cluster.kubernetes is not None and name.startswith(f"{KUBERNETES}-"):
+            return await self._act_on_node(self._cluster.kubernetes, name, action)
         await self._act_on_host(name, {"restart": ("stop", "start")}.get(action, (action,)), now)
         return [f"host {name}: {action} done"]
+
+    async def _act_on_node(self, cluster: LocalKubernetes, name: str, action: str) -> list[str]:
+        for verb in ("stop", "start") if action == "restart" else (action,):
+            await asyncio.to_thread(cluster.act_on_node, name, verb)
+        return [f"node {name}: {action} done"]
 
     async def _act_on_master(self, name: str, action: str) -> str:
         """The master alone: signals tell its process, which emulates the agents too."""
@@ -165,18 +176,30 @@ class ControlServer:
                 lines += [f"... and {more} more hosts"] if more > 0 else []
             except Unavailable as error:
                 lines.append(error.message)
+        if self._cluster.kubernetes is not None:
+            lines += await self._node_lines(self._cluster.kubernetes)
         return lines
+
+    async def _node_lines(self, cluster: LocalKubernetes) -> list[str]:
+        try:
+            nodes = await asyncio.to_thread(cluster.nodes)
+        except Unavailable as error:
+            return [error.message]
+        states = {True: "up", False: "down"}
+        lines = [f"{node['name']:22} {states[node['is_up']]:12} node, {node['pods']} pods" for node in nodes]
+        more = len(lines) - HOSTS_SHOWN_MAX
+        return [*lines[:HOSTS_SHOWN_MAX], *([f"... and {more} more nodes"] if more > 0 else [])]
 
     def _masters(self) -> dict[str, tuple[str, str]]:
         """Of emulated clusters, by name: the part that emulates the master, and its address."""
         more = self._cluster.more_masters.items()
-        first = {} if self._cluster.settings.mesos else {MASTER: ("minicluster", self._cluster.mesos)}
+        first = {} if not self._cluster.has_own_mesos else {MASTER: ("minicluster", self._cluster.mesos)}
         return first | {f"{MASTER}-{cluster}": (f"minicluster-{cluster}", address) for cluster, address in more}
 
     def _masters_of(self, host: str) -> list[str]:
         """Masters that may know the host. Hosts of another cluster have its name as prefix; so may others."""
         more = self._cluster.more_masters.items()
-        own = [] if self._cluster.settings.mesos else [self._cluster.mesos]
+        own = [self._cluster.mesos] if self._cluster.has_own_mesos else []
         return [master for name, master in more if host.startswith(f"{name}-")] + own
 
     def _mesos(self, master: str, method: str, path: str, body: object = None) -> Any:

@@ -10,7 +10,7 @@ from services.storage import sqlite_files
 
 FREE_MIN_BYTES = 64 << 20
 DATABASES = ("peloton.db", "temporal.db")
-FOLDERS = ("logs", "minicluster")
+FOLDERS = ("logs", "minicluster", "kubernetes")
 
 
 def check(folder: Path) -> None:

@@ -72,7 +72,9 @@ def local_cluster(masters: dict[str, Master], tmp_path: Path) -> Any:
         mesos=masters["local"].address,
         more_masters=more,
         parts={},
-        settings=SimpleNamespace(mesos=""),
+        settings=SimpleNamespace(mesos="", no_mesos=False),
+        has_own_mesos=True,
+        kubernetes=None,
         token=TOKEN,
     )
 

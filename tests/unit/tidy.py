@@ -121,6 +121,7 @@ MAY: dict[str, May] = {
             "peloton.errors",
             "services.log_lines",
             "services.temporal_connection",
+            "services.emulated_kubernetes.kubeconfig",
             "services.emulation.hosts",
             "services.emulation.simulation.description",
             "services.storage.storage",  # which jobs there are, whose files may stay

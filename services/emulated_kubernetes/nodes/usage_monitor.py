@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,17 +51,33 @@ class UsageMonitor:
             self._is_polling = False
             return
         # In a thread: a machine may have many processes.
-        future = asyncio.get_running_loop().run_in_executor(None, process_table)
+        future = asyncio.get_running_loop().run_in_executor(None, _measure, frozenset(self._watched))
         future.add_done_callback(self._judge)
 
-    def _judge(self, future: asyncio.Future[list[Process]]) -> None:
+    def _judge(self, future: asyncio.Future[dict[int, tuple[float, int]]]) -> None:
         if not future.cancelled() and future.exception() is None:
-            sums: dict[int, tuple[float, int]] = {}
-            for process in future.result():
-                if process.session in self._watched:
-                    cpu_s, memory = sums.get(process.session, (0.0, 0))
-                    sums[process.session] = cpu_s + process.user_s + process.system_s, memory + process.resident
-            for pid, (cpu_s, memory) in sums.items():
+            for pid, (cpu_s, memory) in future.result().items():
                 if (usage := self._watched.get(pid)) is not None:
                     usage.add(cpu_s, memory)
         self._clock.call_later(self._interval_s, self._poll)
+
+
+def _measure(sessions: frozenset[int]) -> dict[int, tuple[float, int]]:
+    """Cpu seconds and bytes of memory of each session."""
+    found: dict[int, tuple[float, int]] = {}
+    for process in process_table():
+        if process.session in sessions:
+            cpu_s, memory = found.get(process.session, (0.0, 0))
+            found[process.session] = cpu_s + process.user_s + process.system_s, memory + _own_memory(process)
+    return found
+
+
+def _own_memory(process: Process) -> int:
+    """Without what it shares with others, such as the code of libraries: a control group counts that once, if at
+    all."""
+    try:
+        with open(f"/proc/{process.pid}/statm", "rb") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+    except (OSError, ValueError):
+        return 0  # it has ended
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")

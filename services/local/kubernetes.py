@@ -1,0 +1,119 @@
+"""The emulated Kubernetes of a local cluster: how its process is started, and what `peloton local` asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from peloton.errors import InvalidArgument, NotFound, Unavailable
+from services.emulated_kubernetes.kubeconfig import kept_token
+
+CLUSTER = "kubernetes"
+"""Name of the cluster, of its part, and beginning of the names of its nodes."""
+HOST_MANAGER = f"hostmgr-{CLUSTER}"
+NODES = 3
+"""Nodes whose pods are processes."""
+PODS_MAX = 250
+"""On a simulated node, as large clusters have it."""
+TIMEOUT_S = 10.0
+READY_PATIENCE_S = 30.0
+READY_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class LocalKubernetes:
+    folder: Path
+    port: int
+    simulate: int = 0
+    """So many simulated nodes; 0: three with processes."""
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    @property
+    def node_count(self) -> int:
+        return self.simulate or NODES
+
+    def arguments(self, ports: range, image_download_s: float, variables: str, pass_env: tuple[str, ...]) -> list[str]:
+        """``ports``: for pods that are processes."""
+        arguments = ["--port", str(self.port), "--data", str(self.folder), "--prefix", f"{CLUSTER}-"]
+        arguments += ["--image-download", str(image_download_s)]
+        arguments += [argument for name in pass_env for argument in ("--pass-env", name)]
+        if self.simulate:
+            return [
+                *arguments,
+                "--simulate",
+                str(self.simulate),
+                "--max-pods",
+                str(PODS_MAX),
+                "--task-variables",
+                variables,
+            ]
+        return [*arguments, "--nodes", str(NODES), "--task-ports", f"{ports.start}-{ports.stop - 1}"]
+
+    def environment(self, ports: range) -> dict[str, str]:
+        """Of its host manager."""
+        found = {"PELOTON_CLUSTER": CLUSTER, "PELOTON_KUBERNETES": str(self.kubeconfig)}
+        return found if self.simulate else {**found, "PELOTON_KUBERNETES_PORTS": f"{ports.start}-{ports.stop - 1}"}
+
+    async def wait_until_ready(self) -> None:
+        """Its kubeconfig is written then. Raises Unavailable."""
+        deadline_s = time.monotonic() + READY_PATIENCE_S
+        while not await asyncio.to_thread(self._is_ready):
+            if time.monotonic() > deadline_s:
+                raise Unavailable(
+                    f"the emulated Kubernetes at {self.address} is not ready after {READY_PATIENCE_S:g} s"
+                )
+            await asyncio.sleep(READY_POLL_S)
+
+    def _is_ready(self) -> bool:
+        try:
+            self.ask("GET", "/readyz")
+        except (Unavailable, InvalidArgument, NotFound):
+            return False
+        return True
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Name, is_up and pods of each."""
+        found: list[dict[str, Any]] = self.ask("GET", "/emulation/nodes")["nodes"]
+        return found
+
+    def act_on_node(self, name: str, verb: str) -> None:
+        """``verb``: stop or start."""
+        if verb not in ("stop", "start"):
+            raise InvalidArgument(f"{name} is a node of Kubernetes: it can be stopped and started")
+        self.ask("POST", f"/emulation/nodes/{quote(name, safe='')}/{verb}")
+
+    def ask(self, method: str, path: str) -> Any:
+        """The parsed answer. Raises Unavailable, NotFound or InvalidArgument with its words."""
+        connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT_S)
+        try:
+            connection.request(method, path, headers={"Authorization": f"Bearer {kept_token(self.kubeconfig)}"})
+            response = connection.getresponse()
+            text = response.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"the emulated Kubernetes does not answer: {error}") from error
+        finally:
+            connection.close()
+        if response.status >= 400:
+            kind = NotFound if response.status == 404 else InvalidArgument
+            raise kind(_message(text))
+        return json.loads(text) if text.startswith(("{", "[")) else text
+
+
+def _message(text: str) -> str:
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text.strip()

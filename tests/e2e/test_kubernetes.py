@@ -1,0 +1,192 @@
+"""Stories on an emulated Kubernetes alone: real Temporal, real processes as pods, all our roles, no Mesos."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.task import task_pb2
+from services.storage.storage import Storage
+from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.service import SLEEP, Service
+
+pytestmark = pytest.mark.xdist_group("kubernetes")
+NODES, CPUS = 3, 4
+PODS = 300
+GREEDY = "x = bytearray(300 * 2**20)\nfor i in range(0, len(x), 4096): x[i] = 1\nimport time; time.sleep(1000)"
+SERVER = """
+import os, pathlib, socket, sys, time
+folder = pathlib.Path(sys.argv[1])
+server = socket.create_server(("127.0.0.1", int(os.environ["HTTP"])))
+(folder / f"listens-{os.environ['PELOTON_INSTANCE_ID']}").touch()
+while not (folder / "enough").exists():
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes of four cpus."""
+    settings = replace(temporary(tmp_path_factory.mktemp("kubernetes")), kubernetes=0, no_mesos=True)
+    with Cluster(settings) as running:
+        yield running
+
+
+@pytest.fixture
+def pool(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    return cluster.pool(request.node.name.replace("[", "-").replace("]", ""))
+
+
+def stop(cluster: Cluster, job: str) -> None:
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    assert cluster.finish(job) == "KILLED"
+
+
+def hosts_of(cluster: Cluster, job: str) -> Counter[str]:
+    return Counter(task.runtime.host for task in cluster.tasks(job).values() if task.runtime.host)
+
+
+def log_of(cluster: Cluster, job: str, instance: int = 0) -> str:
+    """Of the last run, from the apiserver."""
+    pod = cluster.task(job, instance).runtime.mesosTaskId.value
+    assert cluster.local.kubernetes is not None
+    return str(cluster.local.kubernetes.ask("GET", f"/api/v1/namespaces/peloton/pods/{pod}/log"))
+
+
+def failures_of(cluster: Cluster, job: str) -> int:
+    storage = Storage(cluster.local.database)
+    try:
+        return sum(pod.failure_count for pod in storage.pods.page(job))  # type: ignore[arg-type]
+    finally:
+        storage.close()
+
+
+def test_a_batch_job_with_overrides_and_retries(cluster: Cluster, pool: str, tmp_path: Path) -> None:
+    """On all nodes, with its environment; an override replaces one command, and a second run succeeds."""
+    mark = tmp_path / "mark"
+    once = f"test -e {mark} || {{ touch {mark}; exit 3; }}; echo again"
+    job = cluster.submit(
+        pool,
+        instanceCount=9,
+        defaultConfig=shell('echo "hello from $PELOTON_INSTANCE_ID"', restartPolicy={"maxFailures": 2}),
+        instanceConfig={4: {"command": {"shell": True, "value": once}}},
+    )
+
+    assert "SUCCEEDED" == cluster.finish(job)
+    assert {i: 2 if i == 4 else 1 for i in range(9)} == cluster.run_ids(job)
+    assert "hello from 7\n" == log_of(cluster, job, 7)
+    assert "again\n" == log_of(cluster, job, 4)
+
+
+def test_a_pod_beyond_its_memory_limit_fails(cluster: Cluster, pool: str) -> None:
+    """Killed by its node, with 137 and a reason."""
+    command = f"exec {sys.executable} -c '{GREEDY}'"
+    job = cluster.submit(pool, instanceCount=1, defaultConfig=shell(command, memory=64))
+
+    assert "FAILED" == cluster.finish(job)
+    runtime = cluster.task(job).runtime
+    assert 137 == runtime.terminationStatus.exit_code
+    assert "OOMKilled" in runtime.message
+
+
+def test_ports_of_pods_on_one_machine_differ(cluster: Cluster, pool: str, tmp_path: Path) -> None:
+    """Servers of all nodes listen at the same time."""
+    script = tmp_path / "server.py"
+    script.write_text(SERVER)
+    task = shell(f"{sys.executable} {script} {tmp_path}", ports=[{"name": "http", "envName": "HTTP"}])
+    job = cluster.submit(pool, instanceCount=6, defaultConfig=task)
+
+    cluster.wait(lambda: 6 == len(list(tmp_path.glob("listens-*"))), "all servers")
+    (tmp_path / "enough").touch()
+
+    assert "SUCCEEDED" == cluster.finish(job)
+
+
+def test_a_gang_runs_whole(cluster: Cluster, pool: str) -> None:
+    """One member on each node; when one fails all run anew."""
+    config = shell("sleep 1000", cpu=3)
+    job = cluster.submit(pool, instanceCount=3, defaultConfig=config, sla={"minimumRunningInstances": 3})
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 3}, "the gang running")
+    assert [1] * NODES == sorted(hosts_of(cluster, job).values())
+
+    stop(cluster, job)
+
+
+def test_a_service_is_rolled_out_in_place(cluster: Cluster, pool: str) -> None:
+    """Each instance gets its new version on the node where it was."""
+    service = Service(cluster, pool, 4).create().wait_running().wait_update("SUCCEEDED")
+    before = {i: pod.host for i, pod in service.pods().items()}
+
+    service.replace("sleep 1001", batch_size=2, in_place=True)
+    service.wait_update("SUCCEEDED")
+
+    assert ([2] * 4, dict.fromkeys(range(4), 2)) == (service.versions(), service.runs())
+    assert before == {i: pod.host for i, pod in service.pods().items()}
+    service.delete(force=True)
+    service.wait(lambda: not service.pods(), "the end of its pods")
+
+
+def test_a_pool_gets_back_what_it_lent(cluster: Cluster) -> None:
+    """The borrower's pods are evicted without a failure, and run again later."""
+    cpus = NODES * CPUS
+    cluster.wait(lambda: cluster.capacity() == cpus, "all nodes")
+    lender, borrower = cluster.pool("lender", own_cpu=cpus / 2), cluster.pool("borrower", own_cpu=cpus / 2)
+    big = cluster.submit(borrower, instanceCount=cpus, defaultConfig=shell(SLEEP, cpu=1))
+    cluster.wait(lambda: cluster.counts(big) == {"RUNNING": cpus}, "a full cluster")
+
+    own = cluster.submit(lender, instanceCount=cpus // 2, defaultConfig=shell(SLEEP, cpu=1))
+
+    cluster.wait(lambda: cluster.counts(own) == {"RUNNING": cpus // 2}, "the lender's pods running")
+    stop(cluster, own)
+    cluster.wait(lambda: cluster.counts(big) == {"RUNNING": cpus}, "the evicted pods running again")
+    assert 0 == failures_of(cluster, big)
+    stop(cluster, big)
+
+
+def test_a_node_is_drained_for_maintenance(cluster: Cluster, pool: str) -> None:
+    """Its pods run elsewhere without a failure, and it is cordoned until its maintenance is complete."""
+    job = cluster.submit(pool, instanceCount=9, defaultConfig=shell(SLEEP, cpu=0.5))
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 9}, "all pods running")
+    host = next(iter(hosts_of(cluster, job)))
+
+    cluster.client.hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname=host))
+
+    cluster.wait(lambda: state_of(cluster, host) == "DOWN", "the node down")
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 9}, "all pods running elsewhere")
+    assert host not in hosts_of(cluster, job)
+    assert cluster.local.kubernetes is not None
+    node = cluster.local.kubernetes.ask("GET", f"/api/v1/nodes/{host}")
+    assert node["spec"]["unschedulable"]
+    assert 0 == failures_of(cluster, job)
+    cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
+    cluster.wait(lambda: state_of(cluster, host) == "UP", "the node up")
+    assert cluster.takes_pods(pool, host)
+    stop(cluster, job)
+
+
+def state_of(cluster: Cluster, host: str) -> str:
+    infos = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
+    found = {info.hostname: info.state for info in infos}
+    return host_pb2.HostState.Name(found[host]).removeprefix("HOST_STATE_") if host in found else ""
+
+
+@pytest.mark.parametrize("victim", ["hostmgr-kubernetes", "kubernetes"])
+def test_a_job_survives_the_death_of(victim: str, cluster: Cluster, pool: str) -> None:
+    """Every pod runs to success although the process is killed half-way; those that die with it count no failure."""
+    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 0.1", cpu=0.1, memory=16))
+    cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
+
+    cluster.kill(victim)
+
+    assert "SUCCEEDED" == cluster.finish(job)
+    assert {"SUCCEEDED": PODS} == cluster.counts(job)
+    assert 0 == failures_of(cluster, job)
+    if victim != "kubernetes":
+        assert dict.fromkeys(range(PODS), 1) == cluster.run_ids(job)
