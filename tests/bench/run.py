@@ -17,6 +17,7 @@ from tests.bench.faults import throughput_faults
 from tests.bench.figures import Missing
 from tests.bench.growth import updates
 from tests.bench.idle import first_launch
+from tests.bench.kubernetes_real import kubernetes_real
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
 from tests.bench.prefetch import roll_prefetch
@@ -61,6 +62,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "roll-prefetch": roll_prefetch,
     "pressure": pressure,
     "minicluster-updates": minicluster_updates,
+    "kubernetes-real": kubernetes_real,
     "wide": wide,
     "hosts": hosts,
 }
