@@ -10,7 +10,7 @@ import click
 
 from cli.command import Group
 from cli.names import instance_argument, job_argument
-from cli.output import Table, print_list, print_message, print_outcome, rows_wanted, say_more
+from cli.output import Table, print_list, print_message, print_outcome, print_table, rows_wanted, say_more
 from cli.params import WORDS, InstanceRange, StatesType, limit_option, range_option
 from cli.queries import page_options, set_v0_page
 from cli.refusals import NO_INSTANCE, raise_if_refused
@@ -44,6 +44,12 @@ EVENT_TABLE = Table(
            "Host", "Update Time"),
     nothing="No events found",
 )  # fmt: skip
+CONTAINER_TABLE = Table(
+    ("Container", "Kind", "State", "Start Time", "Completion Time", "Exit Code", "Reason", "Message"),
+    whole=("Container", "Kind", "State", "Exit Code"),
+    spare=("Start Time", "Completion Time", "Reason", "Message"),
+    nothing="No containers found",
+)
 TEXTS = {
     "notFound": "Job {id} was not found: {message}",
     "outOfRange": NO_INSTANCE,
@@ -67,6 +73,9 @@ def get(settings: Settings, pod: PodName) -> None:
     response = settings.client.tasks.Get(request)
     raise_if_refused(settings, response, TEXTS, id=pod.job_id)
     print_tasks(settings, response, [response.result] if response.HasField("result") else [])
+    if (containers := response.result.runtime.containers) and not settings.is_for_programs:
+        click.echo()
+        print_table(CONTAINER_TABLE, map(container_row, containers))
 
 
 @task.command("list")
@@ -181,6 +190,19 @@ def print_tasks(settings: Settings, response: Message, tasks: Iterable[v0.task.T
     found = list(tasks)
     print_list(
         settings, response, TABLE, map(task_row, found), (f"{each.jobId.value}-{each.instanceId}" for each in found)
+    )
+
+
+def container_row(container: v0.task.ContainerStatus) -> Sequence[object]:
+    return (
+        container.name,
+        "init" if container.init else "",
+        container.state,
+        container.startTime,
+        container.completionTime,
+        container.exitCode if container.completionTime else "",
+        container.reason,
+        container.message,
     )
 
 

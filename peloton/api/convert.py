@@ -20,6 +20,7 @@ from peloton.model.pod import (
     AllOf,
     AnyOf,
     Constraint,
+    ContainerStatus,
     HealthState,
     HostLabel,
     PodEvent,
@@ -239,6 +240,21 @@ def pod_runtime(pod: PodRecord, limits: task_pb2.ResourceConfig | None = None) -
         runtime.terminationStatus.exit_code = pod.termination.exit_code
         runtime.terminationStatus.signal = pod.termination.signal
     return runtime
+
+
+def add_containers(runtime: task_pb2.RuntimeInfo, containers: Iterable[ContainerStatus]) -> None:
+    """Of a pod that has several."""
+    for container in containers:
+        runtime.containers.add(
+            name=container.name,
+            state=container.state.value,
+            init=container.is_init,
+            reason=container.reason,
+            message=container.message,
+            exitCode=container.exit_code,
+            startTime=rfc3339(container.started_ns),
+            completionTime=rfc3339(container.completed_ns),
+        )
 
 
 def _run(pod: PodRecord | PodEvent, run_id: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from peloton.api.convert import JOB_STATE_NUMBERS, TERMINATION_NUMBERS, pod_reason, public_counts
 from peloton.api.convert_time import rfc3339, rfc3339_seconds
@@ -11,7 +11,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import EntityVersion, PodId, PodName
 from peloton.model.job import JobRecord, JobState, SlaSpec
-from peloton.model.pod import HealthState, PodEvent, PodRecord, PodState
+from peloton.model.pod import ContainerStatus, HealthState, PodEvent, PodRecord, PodState
 from peloton.model.update import Disruption, Instances, UpdateEvent, UpdateRecord, UpdateSpec, UpdateState, UpdateType
 
 POD_STATE_NAMES: dict[PodState, str] = {
@@ -71,8 +71,8 @@ def ranges(instances: Instances) -> list[pod_pb2.InstanceIDRange]:
 # -- pods ----------------------------------------------------------------------------------------------------------
 
 
-def pod_status(pod: PodRecord) -> pod_pb2.PodStatus:
-    """With exactly one container, which has no name."""
+def pod_status(pod: PodRecord, containers: Sequence[ContainerStatus] = ()) -> pod_pb2.PodStatus:
+    """With exactly one container, which has no name, unless it is known of several."""
     status = pod_pb2.PodStatus(
         state=POD_STATE_NUMBERS[pod.state.public],  # type: ignore[arg-type]
         desired_state=POD_STATE_NUMBERS[pod.goal],  # type: ignore[arg-type]
@@ -96,6 +96,35 @@ def pod_status(pod: PodRecord) -> pod_pb2.PodStatus:
         status.agent_id.value = pod.agent_id
     status.revision.version = pod.revision
     status.revision.updated_at = pod.updated_ns
+    for container in containers:
+        _add_container(status, container, pod)
+    if not containers:
+        _add_only_container(status, pod)
+    return status
+
+
+def _add_container(status: pod_pb2.PodStatus, container: ContainerStatus, pod: PodRecord) -> None:
+    """Ports and health are those of the pod, and stand with the first of those that run side by side."""
+    beside = status.init_containers_status if container.is_init else status.containers_status
+    is_first = not container.is_init and not beside
+    wire = beside.add(
+        name=container.name,
+        state=pod_pb2.ContainerState.Value(f"CONTAINER_STATE_{container.state}"),
+        ports=pod.ports if is_first else {},
+        message=container.message,
+        reason=container.reason,
+        start_time=rfc3339(container.started_ns),
+        completion_time=rfc3339(container.completed_ns),
+    )
+    if is_first:
+        wire.failure_count = pod.failure_count
+        wire.healthy.state = pod_pb2.HealthState.Value(HEALTH_NAMES[pod.health])
+    if container.exit_code:
+        wire.terminationStatus.reason = pod_pb2.TerminationStatus.TERMINATION_STATUS_REASON_FAILED
+        wire.terminationStatus.exit_code = container.exit_code
+
+
+def _add_only_container(status: pod_pb2.PodStatus, pod: PodRecord) -> None:
     container = status.containers_status.add(
         state=_CONTAINER_STATES.get(pod.state, pod_pb2.CONTAINER_STATE_PENDING),
         ports=pod.ports,
@@ -110,7 +139,6 @@ def pod_status(pod: PodRecord) -> pod_pb2.PodStatus:
         ended = container.terminationStatus
         ended.reason = TERMINATION_NUMBERS[pod.termination.reason]  # type: ignore[assignment]  # as in v0
         ended.exit_code, ended.signal = pod.termination.exit_code, pod.termination.signal
-    return status
 
 
 def pod_summary(pod: PodRecord) -> pod_pb2.PodSummary:

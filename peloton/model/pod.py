@@ -237,6 +237,29 @@ class PodEvent:
     time_ns: int
 
 
+class ContainerState(StrEnum):
+    """Values are the wire's without CONTAINER_STATE_."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStatus:
+    """One of several containers of a run."""
+
+    name: str
+    state: ContainerState
+    is_init: bool = False  # it runs to its end before the others begin
+    reason: str = ""
+    message: str = ""
+    exit_code: int = 0
+    started_ns: int = 0
+    completed_ns: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class PodStatus:
     """A host's report of a pod in our words. ``time_ns``: when it happened there."""
@@ -250,3 +273,4 @@ class PodStatus:
     reason: str = ""
     healthy: bool | None = None
     cause: Cause = Cause.PROGRAM
+    containers: tuple[ContainerStatus, ...] = ()  # of a pod that has several

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from peloton.api import convert
+from peloton.api.pod_parts import has_several
 from peloton.api.respell import respell
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.query import query_pb2
@@ -19,6 +20,7 @@ from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodEvent, PodRecord, PodState
 from services.api.answers import within_limit
 from services.api.channels import ANSWER_BYTES_MAX
+from services.api.containers import containers_of
 from services.api.ids import RUN_ID_MAX, job_not_found, known_id, out_of_range, run_id_of
 from services.api.job_query import pod_query
 from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
@@ -281,10 +283,16 @@ class TaskManager(Servicer):
             for instance, config in self._records.configs.task_configs(record.job_id, version, instances).items()
         }
         is_batch = record.type is JobType.BATCH
-        return [
+        found = [
             convert.task_info(pod, configs.get((pod.config_version, pod.instance_id)), with_usage=is_batch)
             for pod in pods
         ]
+        several = [pod for pod, info in zip(pods, found, strict=True) if has_several(info.config)]
+        if several:
+            known = containers_of(self._records, several)
+            for pod, info in zip(pods, found, strict=True):
+                convert.add_containers(info.runtime, known.get((pod.instance_id, pod.run_id), ()))
+        return found
 
     def _pages(self, job_id: JobId, begin: int, end: int) -> Iterator[list[PodRecord]]:
         while begin < end:

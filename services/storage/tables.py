@@ -335,12 +335,23 @@ class HostRow(SQLModel, table=True):
     capacity: str = Field(sa_type=_TEXT)  # JSON amounts by RESOURCE_KINDS; empty: not known
 
 
+class PodContainers(SQLModel, table=True):
+    """What is known of the containers of the last run of a pod that has several."""
+
+    __tablename__ = "pod_containers"
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    instance_id: int = Field(primary_key=True, sa_type=_BIG)
+    run_id: int = Field(sa_type=_BIG)
+    containers: str = Field(sa_type=_TEXT)  # JSON
+
+
 METADATA = SQLModel.metadata
 JOB = METADATA.tables["job"]
 JOB_CONFIG = METADATA.tables["job_config"]
 OVERRIDE = METADATA.tables["job_config_override"]
 JOB_STREAM = METADATA.tables["job_stream"]
 POD = METADATA.tables["pod"]
+POD_CONTAINERS = METADATA.tables["pod_containers"]
 POD_EVENT = METADATA.tables["pod_event"]
 STATUS_LOG = METADATA.tables["status_log"]
 JOB_NAME = METADATA.tables["job_name"]

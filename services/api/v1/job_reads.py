@@ -181,9 +181,7 @@ class JobReads(Servicer):
             query = pods_wanted(request.spec)
             pods, total = await self._calls.run(self._records.search.query_pods, job.job_id, query)
         pods = await self._reasons.explained(pods)
-        infos: list[pod_pb2.PodInfo] = await self._calls.run(
-            within_limit, pods, partial(pod_infos, self._records.configs)
-        )
+        infos: list[pod_pb2.PodInfo] = await self._calls.run(within_limit, pods, partial(pod_infos, self._records))
         asked = request.pagination
         page = query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total)
         return svc.QueryPodsResponse(pods=infos, pagination=page)

@@ -16,6 +16,7 @@ from peloton.lifecycle.reason_text import sla_text
 from peloton.model.ids import PodId, PodName
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, TerminationReason
+from services.api.containers import containers_of
 from services.api.servicer import Servicer, write
 from services.api.v1.ids import pod_name_of, prefix_error, run_of
 from services.api.v1.pods import pod_infos, pod_specs
@@ -124,9 +125,10 @@ class PodService(Servicer):
         response = svc.GetPodResponse()
         response.previous.extend(pod_pb2.PodInfo(status=convert_v1.past_status(event)) for event in earlier)
         if status_only:
-            response.current.status.CopyFrom(convert_v1.pod_status(pod))
+            known = containers_of(self._records, [pod]).get((pod.instance_id, pod.run_id), ())
+            response.current.status.CopyFrom(convert_v1.pod_status(pod, known))
             return response
-        response.current.CopyFrom(pod_infos(self._records.configs, [pod])[0])
+        response.current.CopyFrom(pod_infos(self._records, [pod])[0])
         wanted = [(event.config_version, event.instance_id) for event in earlier]
         specs = pod_specs(self._records.configs, name.job_id, wanted)
         for info, key in zip(response.previous, wanted, strict=True):
@@ -146,7 +148,7 @@ class PodService(Servicer):
             raise NotFound("job not found in cache")
         pod = await self._calls.run(self._pod_or_not_found, name, "task not found in cache")
         (pod,) = await self._reasons.explained([pod])
-        info = (await self._calls.run(pod_infos, self._records.configs, [pod]))[0]
+        info = (await self._calls.run(pod_infos, self._records, [pod]))[0]
         return svc.GetPodCacheResponse(status=info.status, labels=info.spec.labels)
 
     async def BrowsePodSandbox(

@@ -9,24 +9,32 @@ from peloton.api.convert_v1_spec import pod_spec
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId, PodName
 from peloton.model.pod import PodRecord
+from services.api.containers import containers_of
 from services.storage.jobs.configs import Configs
+from services.storage.storage import Storage
 
 Specs = dict[tuple[int, int], pod_pb2.PodSpec]
 """(version of the configuration, instance) -> what runs there."""
 
 
-def pod_infos(configs: Configs, pods: Sequence[PodRecord]) -> list[pod_pb2.PodInfo]:
+def pod_infos(records: Storage, pods: Sequence[PodRecord]) -> list[pod_pb2.PodInfo]:
     """Of one job."""
     if not pods:
         return []
-    specs = pod_specs(configs, pods[0].job_id, [(pod.config_version, pod.instance_id) for pod in pods])
+    specs = pod_specs(records.configs, pods[0].job_id, [(pod.config_version, pod.instance_id) for pod in pods])
+    several = [pod for pod in pods if has_several(specs.get((pod.config_version, pod.instance_id)))]
+    containers = containers_of(records, several)
     return [
         pod_pb2.PodInfo(
             spec=specs.get((pod.config_version, pod.instance_id)),
-            status=convert_v1.pod_status(pod),
+            status=convert_v1.pod_status(pod, containers.get((pod.instance_id, pod.run_id), ())),
         )
         for pod in pods
     ]
+
+
+def has_several(spec: pod_pb2.PodSpec | None) -> bool:
+    return spec is not None and len(spec.containers) + len(spec.init_containers) > 1
 
 
 def pod_specs(configs: Configs, job_id: JobId, wanted: Iterable[tuple[int, int]]) -> Specs:

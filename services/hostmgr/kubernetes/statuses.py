@@ -14,7 +14,7 @@ from typing import Any
 
 from peloton.lifecycle.pod import HEALTH_CHECK_REASON
 from peloton.model.ids import PodId, parse_job_id
-from peloton.model.pod import Cause, PodState, PodStatus
+from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, PodStatus
 from peloton.model.resources import Resources
 from services.hostmgr.driver import PodReport
 from services.hostmgr.kubernetes.quantities import amount, mib, milli
@@ -36,7 +36,8 @@ def report_of(pod: Json, deleted: bool, kill_asked: bool, host_id: str = "") -> 
     its node, to be stored with it."""
     meta = pod["metadata"]
     state, _ = _state(pod, deleted, kill_asked)
-    token = (meta.get("namespace", ""), meta["name"], meta.get("uid", ""), f"{state}{_health(pod)}")
+    news = state.value if state is PodState.LAUNCHED else f"{state}{_health(pod)}{_steps(pod)}"
+    token = (meta.get("namespace", ""), meta["name"], meta.get("uid", ""), news)
     return PodReport(meta["name"], state.value, partial(_pod_status, pod, deleted, kill_asked, host_id), token)
 
 
@@ -253,6 +254,41 @@ def _health(pod: Json) -> str:
     return "-" if starts and ready.get("lastTransitionTime", "") > max(starts) else ""
 
 
+def _has_several(pod: Json) -> bool:
+    spec = pod.get("spec", {})
+    return len(spec.get("containers") or ()) + len(spec.get("initContainers") or ()) > 1
+
+
+def _steps(pod: Json) -> str:
+    """Of several containers, how far each is: the first letters of their states."""
+    if not _has_several(pod):
+        return ""
+    return " " + "".join(next(iter(state), "waiting")[0] for _, state in _statuses(pod))
+
+
+def _containers(pod: Json) -> tuple[ContainerStatus, ...]:
+    """Of a pod that has several."""
+    if not _has_several(pod):
+        return ()
+    inits = {container["name"] for container in pod["spec"].get("initContainers") or ()}
+    return tuple(_container(name, state, name in inits) for name, state in _statuses(pod))
+
+
+def _container(name: str, state: Json, is_init: bool) -> ContainerStatus:
+    if running := state.get("running"):
+        began_ns = _nanoseconds(_seconds(running.get("startedAt", "")))
+        return ContainerStatus(name, ContainerState.RUNNING, is_init, started_ns=began_ns)
+    ended = state.get("terminated")
+    said = ended or state.get("waiting") or {}
+    reason, message = said.get("reason", ""), said.get("message", "")[:MESSAGE_MAX]
+    if ended is None:
+        return ContainerStatus(name, ContainerState.PENDING, is_init, reason, message)
+    code = int(ended.get("exitCode", 0))
+    times = [_nanoseconds(_seconds(ended.get(key) or "")) for key in ("startedAt", "finishedAt")]
+    result = ContainerState.FAILED if code else ContainerState.SUCCEEDED
+    return ContainerStatus(name, result, is_init, reason, message, code, *times)
+
+
 # -- what is stored ------------------------------------------------------------------------------------------------
 
 
@@ -275,6 +311,7 @@ def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> Pod
         reason=HEALTH_CHECK_REASON if health else "",
         healthy=health == "+" if health else None,
         cause=cause,
+        containers=_containers(pod),
     )
 
 
@@ -285,7 +322,8 @@ def _ended(
     if pod_id is None:
         return None
     host = pod.get("spec", {}).get("nodeName", "")
-    return PodStatus(pod_id, state, _nanoseconds(ended_s), host, host_id, message, reason, cause=cause)
+    ended_ns, containers = _nanoseconds(ended_s), _containers(pod)
+    return PodStatus(pod_id, state, ended_ns, host, host_id, message, reason, cause=cause, containers=containers)
 
 
 def _words(pod: Json, state: PodState, cause: Cause, deleted: bool) -> tuple[str, str]:

@@ -39,6 +39,7 @@ from services.storage.tables import (
     JOB_CONFIG,
     OVERRIDE,
     POD,
+    POD_CONTAINERS,
     POD_EVENT,
     UPDATE,
     UPDATE_EVENT,
@@ -242,7 +243,7 @@ class Jobs:
 
         def forget_chunk(conn: sa.Connection, start: int) -> bool:
             is_there = _hold_deleted(conn, job_id)
-            for table in (POD_EVENT, OVERRIDE, POD) if is_there else ():
+            for table in (POD_EVENT, POD_CONTAINERS, OVERRIDE, POD) if is_there else ():
                 chunk = table.c.instance_id.between(start, start + CHUNK_PODS - 1)
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id, chunk))
             return is_there

@@ -20,6 +20,7 @@ from services.storage.codec import pod_event, pod_record
 from services.storage.engine import Database
 from services.storage.jobs.rows import hold_job, read_job
 from services.storage.jobs.steering import revive_job, steer_pods, touch_job
+from services.storage.pods.containers import Containers, read_containers
 from services.storage.pods.creation import insert_batch_pods
 from services.storage.pods.gangs import members_of
 from services.storage.pods.ready import ready_gang, ready_gangs
@@ -93,6 +94,10 @@ class Pods:
             POD_EVENT.c.run_id.between(from_run, upto_run),
         )
         return self._db.write(lambda conn: conn.execute(statement).rowcount)
+
+    def containers(self, job_id: JobId, start: int, stop: int) -> dict[tuple[int, int], Containers]:
+        """What is known of the containers of instances ``start .. stop-1`` that have several, by instance and run."""
+        return self._db.read(lambda conn: read_containers(conn, job_id, start, stop))
 
     # -- creation
 

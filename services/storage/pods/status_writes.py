@@ -22,6 +22,7 @@ from services.storage.admission.snapshot import STATUS_SEQ
 from services.storage.codec import job_record, pod_record
 from services.storage.engine import key_table, key_values, lock_jobs, take_numbers
 from services.storage.jobs.configs import facts_of
+from services.storage.pods.containers import write_containers
 from services.storage.pods.writes import write_reported
 from services.storage.tables import POD, STATUS_LOG
 
@@ -61,6 +62,7 @@ def apply_statuses(
         rounds[at][key] = after
     for changes in rounds:
         write_reported(conn, list(changes.values()))
+    write_containers(conn, statuses, pods)
     _log_ended(conn, outcome, pods)
     outcome.changed_jobs.extend(sorted({JobId(job) for job, _ in depth}))
     return outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peloton.model.ids import JobId, PodId, new_job_id
-from peloton.model.pod import PodState, PodStatus
+from peloton.model.pod import ContainerState, ContainerStatus, PodState, PodStatus
 from services.storage.pods import host_pods
 from services.storage.pods.status_writes import StatusOutcome
 from services.storage.storage import Storage
@@ -101,6 +101,24 @@ def test_statuses_are_applied_in_their_order(storage: Storage) -> None:
     assert [S, R] == states(storage, job_id)
     events = [e.state for e in storage.pods.events(job_id, 0)]
     assert [S, R, STARTING, LAUNCHED] == events[:4]
+
+
+def test_containers_of_the_current_run_are_known(storage: Storage) -> None:
+    """The newest that was told of them, also when the pod's own state stays; with the job they are gone."""
+    job_id = a_running_job(storage, 2)
+    waits, runs = (ContainerStatus("log", state) for state in (ContainerState.PENDING, ContainerState.RUNNING))
+    setup = ContainerStatus("setup", ContainerState.FAILED, True, "Error", "no", 5, 1, 2)
+
+    for containers in ((setup, waits), (setup, runs), ()):
+        storage.host_pods.apply_status([status(job_id, 1, R, containers=containers)])
+    storage.host_pods.apply_status([status(job_id, 0, R, run=7, containers=(runs,))])
+
+    assert {(1, 1): (setup, runs)} == storage.pods.containers(job_id, 0, 2)
+    assert {} == storage.pods.containers(job_id, 0, 1)
+    report(storage, job_id, [0, 1], S)
+    settle_all(storage, job_id)
+    storage.jobs.delete(job_id)
+    assert {} == storage.pods.containers(job_id, 0, 2)
 
 
 def test_repeated_statuses_change_nothing(storage: Storage) -> None:

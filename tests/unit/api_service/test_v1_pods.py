@@ -7,13 +7,15 @@ from typing import Any
 import grpc
 import pytest
 
+from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
-from peloton.model.pod import PodState, TerminationReason
+from peloton.model.pod import ContainerState, ContainerStatus, PodState, PodStatus, TerminationReason
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.services import ID, UNKNOWN, create, evolve, spec, version
@@ -55,6 +57,36 @@ async def test_stop_and_start(pods: Any, storage: Storage, wakes: RecordedWakes,
     assert [p.goal for p in storage.pods.page(JOB)] == [PodState.RUNNING] * 3
     assert storage.pods.page(JOB)[1].message == "PodSVC.StartPod request"
     assert wakes.changed == [JOB] * 4
+
+
+async def test_several_containers(v1: Any, pods: Any, tasks: Any, storage: Storage, hosts: OneSandbox) -> None:
+    """Each is told as its host reported it, with its pod and in v0; before that the pod counts for all."""
+    hosts.cluster_kinds = frozenset({"kubernetes"})
+    wanted = spec(1)
+    wanted.default_spec.containers.add(name="proxy", image="proxy:1").entrypoint.value = "proxy"
+    wanted.default_spec.init_containers.add(name="setup", image="setup:1").entrypoint.value = "make"
+    await create(v1, wanted)
+    evolve(storage)
+    found = (
+        ContainerStatus("setup", ContainerState.SUCCEEDED, True, started_ns=10**9, completed_ns=2 * 10**9),
+        ContainerStatus("main", ContainerState.RUNNING),
+        ContainerStatus("proxy", ContainerState.FAILED, reason="Error", exit_code=4),
+    )
+    run = storage.pods.page(JOB)[0].run_id
+    status = PodStatus(PodId(JOB, 0, run), PodState.RUNNING, NOW_NS, containers=found)
+    storage.host_pods.apply_status([status], "main")
+
+    for status_only in (True, False):
+        answer = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0), status_only=status_only))
+        told = answer.current.status
+        assert [("setup", pod_pb2.CONTAINER_STATE_SUCCEEDED)] == [
+            (c.name, c.state) for c in told.init_containers_status
+        ]
+        assert [("main", 0), ("proxy", 4)] == [(c.name, c.terminationStatus.exit_code) for c in told.containers_status]
+    v0 = await tasks.Get(task_pb2.GetRequest(jobId=v0_peloton_pb2.JobID(value=JOB), instanceId=0))
+    assert [("setup", "SUCCEEDED", True), ("main", "RUNNING", False), ("proxy", "FAILED", False)] == [
+        (container.name, container.state, container.init) for container in v0.result.runtime.containers
+    ]
 
 
 async def test_restart(pods: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:

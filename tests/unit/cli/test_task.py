@@ -226,38 +226,6 @@ def test_logs_download_a_file(run: Run, api: FakeApi, agent: FakeAgent) -> None:
     assert ["", f"{JOB}-0-1"] == [request.taskId for request in api.requests("tasks.BrowseSandbox")]
 
 
-@pytest.mark.parametrize(
-    ("container", "output"),
-    [("web", "web\n"), ("proxy", "proxy\n"), ("setup", "setup\n")],
-)
-def test_logs_of_a_container(run: Run, api: FakeApi, agent: FakeAgent, container: str, output: str) -> None:
-    """Those of the main one stand by themselves, those of others in folders of their names."""
-    agent.files = {"/p/stdout": b"web\n", "/p/proxy/stdout": b"proxy\n", "/p/setup/stdout": b"setup\n"}
-    api.answers["tasks.BrowseSandbox"] = [sandbox(agent, *agent.files)]
-    api.answers["tasks.Get"] = [of_several_containers()]
-
-    assert output == run(f"task logs {JOB} 0 -c {container}").stdout
-
-
-def test_logs_of_no_container(run: Run, api: FakeApi) -> None:
-    """Those that the pod has are named."""
-    api.answers["tasks.Get"] = [of_several_containers()]
-
-    result = run(f"task logs {JOB} 0 --container main")
-
-    expected = f"pod {JOB}-0 has no container main: want web, proxy, setup\n"
-    assert (1, expected) == (result.exit_code, result.stderr)
-
-
-def of_several_containers() -> task_pb2.GetResponse:
-    response = task_pb2.GetResponse()
-    config = response.result.config
-    config.containerName = "web"
-    config.otherContainers.add(name="proxy")
-    config.initContainers.add(name="setup")
-    return response
-
-
 def test_logs_of_a_file_that_is_not_there(run: Run, api: FakeApi, agent: FakeAgent) -> None:
     """The files that are there are named."""
     api.answers["tasks.BrowseSandbox"] = [sandbox(agent, "/s/stdout", "/s/stderr")]

@@ -805,6 +805,7 @@ class RuntimeInfo(_message.Message):
     TERMINATIONSTATUS_FIELD_NUMBER: _builtins.int
     DESIREDHOST_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
+    CONTAINERS_FIELD_NUMBER: _builtins.int
     state: Global___TaskState.ValueType
     startTime: _builtins.str
     completionTime: _builtins.str
@@ -842,6 +843,10 @@ class RuntimeInfo(_message.Message):
 
     @_builtins.property
     def terminationStatus(self) -> Global___TerminationStatus: ...
+    @_builtins.property
+    def containers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerStatus]:
+        """Ours: of a pod that has several, those that run before the others first."""
+
     def __init__(
         self,
         *,
@@ -867,14 +872,58 @@ class RuntimeInfo(_message.Message):
         terminationStatus: Global___TerminationStatus | None = ...,
         desiredHost: _builtins.str = ...,
         cluster: _builtins.str = ...,
+        containers: _abc.Iterable[Global___ContainerStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["agentID", b"agentID", "desiredMesosTaskId", b"desiredMesosTaskId", "mesosTaskId", b"mesosTaskId", "prevMesosTaskId", b"prevMesosTaskId", "revision", b"revision", "terminationStatus", b"terminationStatus", "volumeID", b"volumeID"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agentID", b"agentID", "cluster", b"cluster", "completionTime", b"completionTime", "configVersion", b"configVersion", "desiredConfigVersion", b"desiredConfigVersion", "desiredHost", b"desiredHost", "desiredMesosTaskId", b"desiredMesosTaskId", "failureCount", b"failureCount", "goalState", b"goalState", "healthy", b"healthy", "host", b"host", "mesosTaskId", b"mesosTaskId", "message", b"message", "ports", b"ports", "prevMesosTaskId", b"prevMesosTaskId", "reason", b"reason", "resourceUsage", b"resourceUsage", "revision", b"revision", "startTime", b"startTime", "state", b"state", "terminationStatus", b"terminationStatus", "volumeID", b"volumeID"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agentID", b"agentID", "cluster", b"cluster", "completionTime", b"completionTime", "configVersion", b"configVersion", "containers", b"containers", "desiredConfigVersion", b"desiredConfigVersion", "desiredHost", b"desiredHost", "desiredMesosTaskId", b"desiredMesosTaskId", "failureCount", b"failureCount", "goalState", b"goalState", "healthy", b"healthy", "host", b"host", "mesosTaskId", b"mesosTaskId", "message", b"message", "ports", b"ports", "prevMesosTaskId", b"prevMesosTaskId", "reason", b"reason", "resourceUsage", b"resourceUsage", "revision", b"revision", "startTime", b"startTime", "state", b"state", "terminationStatus", b"terminationStatus", "volumeID", b"volumeID"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RuntimeInfo: _TypeAlias = RuntimeInfo  # noqa: Y015
+
+@_typing.final
+class ContainerStatus(_message.Message):
+    """Ours: one of several containers of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    INIT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    EXITCODE_FIELD_NUMBER: _builtins.int
+    STARTTIME_FIELD_NUMBER: _builtins.int
+    COMPLETIONTIME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    state: _builtins.str
+    """PENDING, RUNNING, SUCCEEDED or FAILED."""
+    init: _builtins.bool
+    reason: _builtins.str
+    message: _builtins.str
+    exitCode: _builtins.int
+    startTime: _builtins.str
+    completionTime: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        state: _builtins.str = ...,
+        init: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+        exitCode: _builtins.int = ...,
+        startTime: _builtins.str = ...,
+        completionTime: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completionTime", b"completionTime", "exitCode", b"exitCode", "init", b"init", "message", b"message", "name", b"name", "reason", b"reason", "startTime", b"startTime", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContainerStatus: _TypeAlias = ContainerStatus  # noqa: Y015
 
 @_typing.final
 class TaskInfo(_message.Message):

@@ -9,7 +9,7 @@ import pytest
 
 from peloton.lifecycle.endings import RULES, Again
 from peloton.lifecycle.pod import parse_termination
-from peloton.model.pod import Cause, PodState, PodStatus
+from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, PodStatus
 from peloton.model.resources import Resources
 from services.hostmgr.kubernetes import statuses
 from tests.unit.hostmgr.kubernetes.pods import NAME, Json, last, recorded
@@ -128,6 +128,24 @@ def test_an_init_container_that_failed_is_named() -> None:
     )
     pod["status"]["phase"] = "Pending"
     assert STARTING is status_of(pod).state
+
+
+def test_each_of_several_containers_is_told() -> None:
+    """With its state, exit code and times; that one of them has moved on is news."""
+    two = [pod for _, pod in recorded("two")]
+
+    assert () == status_of(last("ok")).containers
+    assert status_of(two[-1]).containers == (
+        ContainerStatus("main", ContainerState.SUCCEEDED, False, "Completed", "", 0, ns(179), ns(179)),
+        ContainerStatus("side", ContainerState.FAILED, False, "Error", "", 4, ns(179), ns(181)),
+    )
+    news = [statuses.report_of(pod, False, False).token[-1] for pod in two]
+    assert ["LAUNCHED", "RUNNING rr", "RUNNING tr", "RUNNING tt", "FAILED tt"] == list(dict.fromkeys(news))
+
+
+def ns(seconds: int) -> int:
+    """After 03:30 of the day of the recordings."""
+    return int((statuses._seconds("2026-11-22T03:30:00Z") + seconds) * 1e9)
 
 
 def test_a_signal_is_named() -> None:
