@@ -43,6 +43,8 @@ class FakeKubelets:
     ) -> None:
         """Without ``runs_pods`` the nodes are healthy, and what happens to their pods is left to the test."""
         self.nodes = list(nodes)
+        self.names: dict[str, str] = {}
+        """By uid, of all pods that were ever seen on our nodes."""
         self._allocatable, self._labels, self._taints = dict(allocatable), dict(labels or {}), list(taints)
         self._client = Client(login)
         self._lost: set[str] = set()
@@ -165,6 +167,7 @@ class FakeKubelets:
     def _saw(self, event: Json) -> None:
         pod = event["object"]
         uid = pod["metadata"]["uid"]
+        self.names[uid] = pod["metadata"]["name"]
         if event["type"] == "DELETED":
             self._pods.pop(uid, None)
             self._started.discard(uid)

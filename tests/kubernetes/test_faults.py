@@ -1,0 +1,100 @@
+"""Parts of a real control plane are killed while a driver runs pods on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from peloton.model.pod import PodState
+from services.hostmgr.driver import HostLaunch, PodOnHost
+from tests.conformance.driver.kubernetes import Kubernetes, SharedPlane
+from tests.conformance.driver.lab import ENDS, Lab
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.fake_kubelet import FakeKubelets
+from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
+
+pytestmark = REAL_KUBERNETES
+BATCHES = 10
+BATCH = 25
+HOSTS = 3
+KILLED_IN_BATCH = {2: "kube-apiserver", 5: "etcd", 8: "kube-controller-manager"}
+
+
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    with running_control_plane() as plane:
+        yield plane
+
+
+def test_no_pod_is_forgotten_or_started_twice(plane: ControlPlane, tmp_path: Path) -> None:
+    """With kill -9 of each part in the middle every pod that was launched ends well, once; no name is used twice."""
+    cluster = Kubernetes(SharedPlane(plane.kubeconfig, tmp_path))
+    lab = Lab(cluster)
+    try:
+        launches = Launches(lab, cluster)
+        for batch in range(BATCHES):
+            if part := KILLED_IN_BATCH.get(batch):
+                launches.do(lambda part=part: plane.kill(part))  # type: ignore[misc]
+                plane.start(part)
+                lab.wait(lambda: lab.driver.is_connected and len(lab.events.hosts) == HOSTS, "the session")
+            else:
+                launches.do()
+        lab.wait(lambda: all(ENDS & set(lab.states(pod)) for pod in launches.launched), "all ends")
+        lab.driver.reconcile(launches.doubtful)
+        lab.wait(lambda: all(ENDS & _told(lab, pod) for pod in launches.doubtful), "what became of those in doubt")
+
+        assert BATCH * BATCHES == len(launches.launched) + len(launches.doubtful)
+        ends = Counter(state for pod in launches.launched for state in lab.states(pod) if state in ENDS)
+        assert {PodState.SUCCEEDED: len(launches.launched)} == ends
+        assert [] == [name for name, count in Counter(launches.names()).items() if count > 1]
+        made = {pod for pod in launches.doubtful if str(pod.pod_id) in launches.names()}
+        assert made == {pod for pod in launches.doubtful if PodState.SUCCEEDED in _told(lab, pod)}
+    finally:
+        cluster.tear_down()
+        lab.close()
+        cluster.close()
+
+
+class Launches:
+    """Batches of pods, and what their launches said."""
+
+    def __init__(self, lab: Lab, cluster: Kubernetes) -> None:
+        assert isinstance(cluster.machines, FakeKubelets)
+        self._lab, self._kubelets = lab, cluster.machines
+        self._template = lab.template("sleep 0.5", cpu=0.01)
+        self._hosts = cycle(sorted(lab.events.hosts))
+        self.launched: list[PodOnHost] = []
+        self.doubtful: list[PodOnHost] = []
+
+    def do(self, meanwhile: Callable[[], None] | None = None) -> None:
+        """One batch; with ``meanwhile`` as soon as the first of its pods was seen."""
+        host = self._lab.room_of(next(self._hosts), cpu=BATCH * 0.01)
+        pods = [self._lab.pod(self._template) for _ in range(BATCH)]
+        launch = HostLaunch(self._lab.claim(host), pods)
+        on_host = [PodOnHost(pod.pod_id, host, launch.claim.host_id) for pod in pods]
+        names = {str(pod.pod_id) for pod in pods}
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(self._lab.driver.launch, [launch])
+            if meanwhile is not None:
+                self._lab.wait(lambda: done.done() or names & {*self.names()}, "one of the batch")
+                meanwhile()
+            try:
+                assert [] == done.result()
+            except OSError:
+                self.doubtful += on_host
+            else:
+                self.launched += on_host
+
+    def names(self) -> list[str]:
+        """Of every pod that was ever on a node."""
+        return list(self._kubelets.names.copy().values())
+
+
+def _told(lab: Lab, pod: PodOnHost) -> set[PodState]:
+    """States of it, those of answers too."""
+    return {report.status.state for report in lab.reports_of(pod) if report.status is not None}
