@@ -291,7 +291,7 @@ class LocalCluster:
         add(
             kubernetes.HOST_MANAGER,
             [sys.executable, "-m", "cli.main", "serve", "hostmgr"],
-            **cluster.environment(ports),
+            **cluster.environment(),
         )
 
     def _ports_of(self, index: int) -> range:

@@ -62,10 +62,9 @@ class LocalKubernetes:
             ]
         return [*arguments, "--nodes", str(NODES), "--task-ports", f"{ports.start}-{ports.stop - 1}"]
 
-    def environment(self, ports: range) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """Of its host manager."""
-        found = {"PELOTON_CLUSTER": CLUSTER, "PELOTON_KUBERNETES": str(self.kubeconfig)}
-        return found if self.simulate else {**found, "PELOTON_KUBERNETES_PORTS": f"{ports.start}-{ports.stop - 1}"}
+        return {"PELOTON_CLUSTER": CLUSTER, "PELOTON_KUBERNETES": str(self.kubeconfig)}
 
     async def wait_until_ready(self) -> None:
         """Its kubeconfig is written then. Raises Unavailable."""

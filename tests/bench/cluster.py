@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 PATIENCE_S = 900.0
 LOOK_S = 0.2
+KUBERNETES_TARGET = 1_000
+"""Pods a second on an emulated Kubernetes."""
 
 
 class Cluster(local.Cluster):
@@ -44,6 +46,14 @@ def throughput_10k() -> dict[str, Any]:
     with Cluster(LocalSettings(port=0, simulate=hosts)) as cluster:
         life = lived(cluster, cluster.pool("bench"), 10_000, shell("sleep 1", cpu=1, memory=64))
         return {"hosts": hosts, **life}
+
+
+def kubernetes() -> dict[str, Any]:
+    """10,000 pods that do nothing on 1,000 simulated nodes of an emulated Kubernetes, from submit to SUCCEEDED."""
+    nodes = 1_000
+    with Cluster(LocalSettings(port=0, kubernetes=nodes, no_mesos=True)) as cluster:
+        life = lived(cluster, cluster.pool("bench"), 10_000, shell("true", cpu=0.1, memory=16))
+        return {"nodes": nodes, **life, "ratio_to_target": round(KUBERNETES_TARGET / life["pods_per_second"], 2)}
 
 
 def small_jobs() -> dict[str, Any]:

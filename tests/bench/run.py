@@ -31,6 +31,7 @@ from tests.bench.wide import hosts, wide
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-10k": cluster.throughput_10k,
+    "kubernetes": cluster.kubernetes,
     "throughput": scale.throughput,
     "throughput-postgres": scale.throughput_postgres,
     "throughput-faults": throughput_faults,

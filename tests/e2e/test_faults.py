@@ -78,13 +78,13 @@ def test_a_leader_that_was_replaced_while_it_slept_ends(role: str, cluster: Clus
     cluster.wait(lambda: cluster.takes_pods(pool, next(iter(homes(cluster, job).values()))), "a leader again")
 
 
-def launched_twice(cluster: Cluster, job: str) -> list[str]:
+def launched_twice(cluster: Cluster, job: str, pods: int = PODS) -> list[str]:
     """Pod ids with more than one launch in storage, or that Mesos saw as duplicates."""
     storage = Storage(cluster.local.database)
     try:
         launches: Counter[str] = Counter()
         duplicates = []
-        for instance in range(PODS):
+        for instance in range(pods):
             for event in storage.pods.events(job, instance, None, 10):
                 if event.state == "LAUNCHED":
                     launches[f"{instance}-{event.run_id}"] += 1

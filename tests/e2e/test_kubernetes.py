@@ -16,6 +16,7 @@ from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
+from tests.e2e.test_faults import launched_twice
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 NODES, CPUS = 3, 4
@@ -179,7 +180,8 @@ def state_of(cluster: Cluster, host: str) -> str:
 
 @pytest.mark.parametrize("victim", ["hostmgr-kubernetes", "kubernetes"])
 def test_a_job_survives_the_death_of(victim: str, cluster: Cluster, pool: str) -> None:
-    """Every pod runs to success although the process is killed half-way; those that die with it count no failure."""
+    """Every pod runs to success although the process is killed half-way, and no run is launched twice; those that die
+    with the emulation count no failure."""
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 0.1", cpu=0.1, memory=16))
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
 
@@ -188,5 +190,4 @@ def test_a_job_survives_the_death_of(victim: str, cluster: Cluster, pool: str) -
     assert "SUCCEEDED" == cluster.finish(job)
     assert {"SUCCEEDED": PODS} == cluster.counts(job)
     assert 0 == failures_of(cluster, job)
-    if victim != "kubernetes":
-        assert dict.fromkeys(range(PODS), 1) == cluster.run_ids(job)
+    assert [] == launched_twice(cluster, job, PODS)
