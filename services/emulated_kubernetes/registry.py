@@ -279,7 +279,8 @@ class Registry:
             return _unsaved(new), is_over
         if new is not entry.body:
             entry = self.store.update(resource.plural, new)
-        if is_over:
+        # Whoever hears of the update may delete the object at once.
+        if is_over and self.store.get(resource.plural, namespace, name) is not None:
             entry = self.store.delete(resource.plural, namespace, name)
         return entry, is_over
 

@@ -47,8 +47,10 @@ class Namespaces:
     def _empty(self, name: str) -> None:
         for resource in _NAMESPACED:
             for entry in self._store.entries(resource.plural, name):
-                if "deletionTimestamp" not in entry.body["metadata"]:
-                    self._registry.delete(resource, name, entry.body["metadata"]["name"])
+                metadata = entry.body["metadata"]
+                is_there = self._store.get(resource.plural, name, metadata["name"]) is not None  # after those before
+                if is_there and "deletionTimestamp" not in metadata:
+                    self._registry.delete(resource, name, metadata["name"])
         self._end(name)
 
     def _end(self, name: str) -> None:

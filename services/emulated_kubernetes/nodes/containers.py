@@ -299,9 +299,11 @@ class Container:
             self._probes = None
 
     def destroy(self) -> None:
+        """Nobody waits for its end."""
         self._calm()
         if self.pid is not None:
             kill_group(self.pid, signal.SIGKILL)
+            self._close_pipe()
 
 
 def image_name(image: str) -> str:

@@ -38,5 +38,6 @@ class StoredPods:
         if metadata.get("deletionGracePeriodSeconds") != 0:
             metadata = {**metadata, "deletionTimestamp": self.now(), "deletionGracePeriodSeconds": 0}
             self._store.update("pods", {**entry.body, "metadata": metadata})
-        if not metadata.get("finalizers"):
+        # Whoever hears of the update may have deleted it.
+        if not metadata.get("finalizers") and self.find(namespace, name, uid) is not None:
             self._store.delete("pods", namespace, name)
