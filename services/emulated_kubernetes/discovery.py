@@ -32,9 +32,33 @@ def _pages() -> dict[str, Json]:
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(group) for group in groups]},
         "/api/v1": _resources("", "v1"),
     }
+    pages |= _schemas(groups)
     for group in groups:
         pages[f"/apis/{group}"] = {"kind": "APIGroup", "apiVersion": "v1", **_group(group)}
         pages[f"/apis/{group}/v1"] = _resources(group, f"{group}/v1")
+    return pages
+
+
+def _schemas(groups: list[str]) -> dict[str, Json]:
+    """OpenAPI without schemas: it tells kubectl that objects are checked here, and not by itself."""
+    versions = {"": "api/v1"} | {group: f"apis/{group}/v1" for group in groups}
+    pages: dict[str, Json] = {
+        "/openapi/v3": {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in versions.values()}}
+    }
+    for group, path in versions.items():
+        paths = {
+            f"/{path}/{resource.plural}/{{name}}": {
+                "patch": {
+                    "parameters": [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}],
+                    "x-kubernetes-group-version-kind": {"group": group, "version": "v1", "kind": resource.kind},
+                    "responses": {},
+                }
+            }
+            for resource in SERVED.values()
+            if resource.group == group
+        }
+        info = {"title": "emulated Kubernetes", "version": GIT_VERSION}
+        pages[f"/openapi/v3/{path}"] = {"openapi": "3.0.0", "info": info, "paths": paths}
     return pages
 
 

@@ -127,19 +127,13 @@ def first_status(spec: Json, now: str) -> Json:
 
 def quality(spec: Json) -> str:
     """The QoS class, of cpu and memory alone."""
-    requests: dict[str, Fraction] = {}
-    limits: dict[str, Fraction] = {}
-    is_guaranteed = True
+    is_best_effort = is_guaranteed = True
     for container in all_containers(spec):
         resources = container.get("resources") or {}
-        own_limits = _compute(resources.get("limits"))
-        for total, own in ((requests, _compute(resources.get("requests"))), (limits, own_limits)):
-            for kind, value in own.items():
-                total[kind] = total.get(kind, Fraction(0)) + value
-        is_guaranteed = is_guaranteed and len(own_limits) == 2
-    if not requests and not limits:
-        return "BestEffort"
-    return "Guaranteed" if is_guaranteed and requests == limits else "Burstable"
+        requests, limits = _compute(resources.get("requests")), _compute(resources.get("limits"))
+        is_best_effort = is_best_effort and not requests and not limits
+        is_guaranteed = is_guaranteed and len(limits) == 2 and requests == limits
+    return "BestEffort" if is_best_effort else "Guaranteed" if is_guaranteed else "Burstable"
 
 
 def _compute(amounts: Json | None) -> dict[str, Fraction]:

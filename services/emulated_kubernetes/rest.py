@@ -85,7 +85,7 @@ class Rest:
         return object_of(request.body, request.headers.get("content-type", ""))
 
     def _answer(self, request: Request, target: Target, status: int, entry: Entry) -> bytes:
-        shape = shape_of(request.headers.get("accept", ""), target.resource)
+        shape = shape_of(request.headers.get("accept", ""), target.resource, query_of(request.query))
         if shape is None:
             return answer(status, entry.encoded)
         return answer(status, orjson.dumps(shape.one(entry.body)), shape.content_type)
@@ -95,7 +95,7 @@ class Rest:
     def _read(self, request: Request, target: Target, query: dict[str, str]) -> bytes | None:
         resource = target.resource
         if target.is_watch or (is_true(query, "watch") and not target.subresource):
-            shape = shape_of(request.headers.get("accept", ""), resource)
+            shape = shape_of(request.headers.get("accept", ""), resource, query)
             self._watches.serve(request, resource, target.namespace, target.name, query, shape)
             return None
         if not target.name:
@@ -113,7 +113,7 @@ class Rest:
             metadata["continue"] = page.token
             if page.remaining is not None:
                 metadata["remainingItemCount"] = page.remaining
-        shape: Shape | None = shape_of(request.headers.get("accept", ""), resource)
+        shape: Shape | None = shape_of(request.headers.get("accept", ""), resource, query)
         if shape is not None:
             many = shape.many([entry.body for entry in page.entries], metadata)
             return answer(200, orjson.dumps(many), shape.content_type)

@@ -1,10 +1,11 @@
-"""Other forms of an object than its own: metadata alone."""
+"""Other forms of an object than its own: its metadata alone, or a row of a table."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from services.emulated_kubernetes.resources import Json, Resource
+from services.emulated_kubernetes.tables import Table
 
 
 class Shape(Protocol):
@@ -30,7 +31,7 @@ class MetadataOnly:
         }  # fmt: skip
 
 
-def shape_of(accept: str, resource: Resource) -> Shape | None:
+def shape_of(accept: str, resource: Resource, query: dict[str, str]) -> Shape | None:
     """None for objects as they are stored."""
     if "as=" not in accept:
         return None
@@ -39,6 +40,8 @@ def shape_of(accept: str, resource: Resource) -> Shape | None:
             continue
         if "as=PartialObjectMetadata" in wanted:
             return MetadataOnly()
+        if "as=Table" in wanted:
+            return Table(resource, query.get("includeObject", "Metadata"))
         if "as=" not in wanted:
             return None
     return None

@@ -58,7 +58,6 @@ EMULATED = (
 )
 NOT_EMULATED = {
     "apply": "server-side apply",
-    "forms": "tables",
     "owners": "the garbage collector",
 }
 """Scenarios that are about something that it has not."""
