@@ -22,6 +22,7 @@ from peloton.model.host import (
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord, JobState, Queued
 from peloton.model.maintenance import HostMaintenance
+from peloton.model.migration import Migration, MigrationAct, MigrationProgress
 from peloton.model.pod import PodShape
 from peloton.model.reason import PlacementReason, QosReason, RequeueReason
 from peloton.model.resources import Resources
@@ -86,6 +87,16 @@ class UpdateRecords(Protocol):
 class MaintenanceRecords(Protocol):
     def get(self, cluster: str, hostname: str) -> HostMaintenance | None:
         """None for a host that is not in maintenance."""
+        ...
+
+
+class MigrationRecords(Protocol):
+    def advance(self, migration_id: str) -> MigrationProgress:
+        """Take one step of a migration, if it is under way."""
+        ...
+
+    def steer(self, migration_id: str, act: MigrationAct) -> Migration:
+        """Raises NotFound; Aborted once it has ended."""
         ...
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client
@@ -30,9 +31,17 @@ TERMINATED = "a workflow of the job was terminated"
 
 
 class Revival:
-    def __init__(self, client: Client, waker: JobWaker, policies: Policies, period_s: float = PERIOD_S) -> None:
+    def __init__(
+        self,
+        client: Client,
+        waker: JobWaker,
+        policies: Policies,
+        period_s: float = PERIOD_S,
+        wake_migrations: Callable[[Iterable[str]], None] = lambda _: None,
+    ) -> None:
         """Runs until it is closed. What was terminated before is for the leader's first wake-ups to find."""
         self._client, self._waker, self._policies, self._period_s = client, waker, policies, period_s
+        self._wake_migrations = wake_migrations
         self._since = datetime.now(UTC)
         self._task = asyncio.create_task(self._run(), name="revival of terminated workflows")
 
@@ -67,3 +76,5 @@ class Revival:
                 await self._waker.start_update(JobId(job_id))
             case "maintenance", cluster, hostname:
                 await wake_maintenance(self._client, cluster, Hostname(hostname), self._policies)
+            case "migration", migration_id:
+                self._wake_migrations([migration_id])

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import signal
 import sys
 import time
@@ -23,6 +22,7 @@ from peloton.lifecycle.backoff import Backoff
 from peloton.model.ids import JobId, hostmgr_role
 from services import telemetry, temporal, temporal_connection
 from services.leader import LeaderChannels, LeaderElection
+from services.leading import Leading, lead_when_elected
 from services.settings import Settings, load
 from services.storage import migrate
 from services.storage.jobs.jobs import Jobs
@@ -107,14 +107,16 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
 
     settings = shared.settings
     bounds = Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
-    async with _waker(shared) as waker:
+    async with _waker(shared) as waker, _migration_waker(shared) as migrations:
         address = f"{settings.host}:{settings.port}"
-        channels = shared.channels
+        channels, changed = shared.channels, migrations.migrations_changed
         api = await server.start(
-            shared.storage, waker, waker, channels.leader, address, bounds=bounds, clusters=channels.clusters
-        )
+            shared.storage, waker, waker, channels.leader, address, bounds=bounds, clusters=channels.clusters,
+            targets=_host_managers(shared), migrations_changed=changed,
+        )  # fmt: skip
         log.info("API at %s", address)
         await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
+        changed(one.migration_id for one in await asyncio.to_thread(shared.storage.migrations.active))
         deleting = asyncio.create_task(_end_deletions(shared.storage.jobs), name="deletions that were broken off")
         await stop.wait()
         deleting.cancel()
@@ -133,8 +135,9 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     resmgr, placer = ResourceManagerClient(shared.channels.channel("resmgr")), FirstFitPlacer()
     policies = asdict(shared.policies)
     ports = WorkerPorts(
-        storage.jobs, storage.pods, storage.updates, resmgr, hosts, placer, hosts, storage.maintenance, hosts, policies
-    )
+        storage.jobs, storage.pods, storage.updates, resmgr, hosts, placer, hosts, storage.maintenance, hosts,
+        storage.migrations, policies,
+    )  # fmt: skip
     async with working(client, ports):
         await stop.wait()
 
@@ -154,14 +157,15 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         sustained_over_count=settings.preemption_rounds,
         checks_invariants=settings.check_invariants,
     )
-    async with _waker(shared) as waker:
+    async with _waker(shared) as waker, _migration_waker(shared) as migrations:
 
         async def lead() -> Leading:
             address = f"{settings.host}:{settings.resmgr_port}"
             running = await server.serve(shared.storage, waker, capacity, address, loop_settings)
             # Wake-ups of admitted pods may have died with a predecessor.
             await _wake_active(shared, waker, running.loop.state.wholly_queued())
-            revival, versions = Revival(shared.temporal, waker, shared.policies), VersionKeeper(shared.temporal)
+            revival = Revival(shared.temporal, waker, shared.policies, wake_migrations=migrations.migrations_changed)
+            versions = VersionKeeper(shared.temporal)
 
             async def end() -> None:
                 await revival.close()
@@ -268,57 +272,10 @@ ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] =
 }
 
 
-@dataclass(frozen=True)
-class Leading:
-    """A role at work: where it listens, and how to end it."""
-
-    port: int
-    end: Callable[[], Awaitable[None]]
-    failed: asyncio.Future[None] | None = None  # done when it cannot go on
-
-
 async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
     """Stand by, lead, and resign."""
     election = LeaderElection(shared.storage.leases, role, shared.settings.leader_ttl_s)
-    if await _first(election.win(), stop):
-        return
-    holding = asyncio.create_task(election.hold(), name=f"{role} lease")
-    holding.add_done_callback(_end_with_the_lease)
-    try:
-        leading = await lead()
-        await election.announce(f"{shared.settings.advertised}:{leading.port}")
-        try:
-            await (stop.wait() if leading.failed is None else _first(leading.failed, stop))
-        except PelotonError:
-            await leading.end()
-            raise
-        await leading.end()  # the lease is renewed until nothing of ours acts any more
-    finally:
-        holding.cancel()
-        await election.resign()
-
-
-def _end_with_the_lease(holding: asyncio.Task[None]) -> None:
-    """A leader that lost its lease ends at once, whatever its threads are doing: another one may lead already."""
-    if not holding.cancelled():
-        log.error("%s; this process ends", holding.exception())
-        logging.shutdown()
-        os._exit(1)
-
-
-async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
-    """Wait for the work or for the stop; returns whether it was the stop. An error of the work is raised."""
-    working = asyncio.ensure_future(work)
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-        return stop.is_set()
-    finally:
-        stopping.cancel()
-        if not working.done():
-            working.cancel()
+    await lead_when_elected(election, role, shared.settings.advertised, stop, lead)
 
 
 @asynccontextmanager
@@ -333,6 +290,14 @@ async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
 @asynccontextmanager
 async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.MaintenanceWaker]:
     waker = temporal.MaintenanceWaker(shared.temporal, shared.settings.cluster, shared.policies)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(waker.close)
+        yield waker
+
+
+@asynccontextmanager
+async def _migration_waker(shared: Shared) -> AsyncIterator[temporal.MigrationWaker]:
+    waker = temporal.MigrationWaker(shared.temporal, shared.storage.migrations.get, shared.policies)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker

@@ -28,13 +28,23 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.model.ids import Hostname, JobId, RespoolId, job_workflow_id, maintenance_workflow_id, update_workflow_id
+from peloton.model.ids import (
+    Hostname,
+    JobId,
+    RespoolId,
+    job_workflow_id,
+    maintenance_workflow_id,
+    migration_workflow_id,
+    update_workflow_id,
+)
 from peloton.model.job import JobRecord, JobType, RolledUp
+from peloton.model.migration import Migration
 from services.temporal_connection import CAUSE
-from services.workflow_labels import HostLabels, JobLabels
+from services.workflow_labels import HostLabels, JobLabels, MigrationLabels
 from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.job import JobCarryOver, JobInput, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
+from workflows.migration import MigrationInput, MigrationWorkflow
 from workflows.policies import Policies
 from workflows.update import UpdateInput, UpdateWorkflow
 
@@ -144,6 +154,29 @@ async def wake_maintenance(
         static_summary=labels.summary,
         static_details=labels.details,
         search_attributes=labels.attributes,
+    )
+
+
+async def wake_migration(
+    client: Client, migration: Migration, policies: Policies, task_queue: str = MAINTENANCE_QUEUE
+) -> None:
+    """Start the workflow of a migration, and tell it to look. A running one is only told."""
+    labels = MigrationLabels(migration)
+    await client.start_workflow(
+        MigrationWorkflow.run,
+        MigrationInput(migration.migration_id, labels.name, migration.spec.target, policies),
+        id=migration_workflow_id(migration.migration_id),
+        task_queue=task_queue,
+        priority=Priority(fairness_key=migration.spec.target),
+        start_signal="changed",
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        task_timeout=WORKFLOW_TASK_TIMEOUT,
+        rpc_timeout=RPC_TIMEOUT,
+        static_summary=labels.summary,
+        static_details=labels.details,
+        search_attributes=labels.attributes,
+        memo=labels.memo,
     )
 
 
@@ -312,3 +345,24 @@ class MaintenanceWaker(_Waker):
 
     async def _tell(self, key: str) -> None:
         await wake_maintenance(self._client, self._cluster, Hostname(key), self._policies)
+
+
+class MigrationWaker(_Waker):
+    def __init__(
+        self,
+        client: Client,
+        find: Callable[[str], Migration | None],
+        policies: Policies,
+        interval_s: float = 0.25,
+    ) -> None:
+        super().__init__(client, policies, interval_s)
+        self._find = find
+
+    def migrations_changed(self, migration_ids: Iterable[str]) -> None:
+        """Never blocks; repeated until it is delivered."""
+        self._note(migration_ids, "people changed the migration, or a role came up")
+
+    async def _tell(self, key: str) -> None:
+        migration = await asyncio.to_thread(self._find, key)
+        if migration is not None:
+            await wake_migration(self._client, migration, self._policies)

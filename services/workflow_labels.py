@@ -11,10 +11,12 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from peloton.model.ids import Hostname, RespoolId
 from peloton.model.job import JobRecord
+from peloton.model.migration import Migration
 from peloton.model.respool import PoolSpec, pool_paths
 from workflows.attributes import CLUSTER, HOST, JOB_ID, JOB_NAME, OWNER, POOL, STATE, TYPE
 
 MAINTENANCE_TYPE = "MAINTENANCE"
+MIGRATION_TYPE = "MIGRATION"
 NAME_MAX = 100
 POOLS_READ_PERIOD_S = 60.0
 
@@ -128,3 +130,63 @@ class HostLabels:
                 SearchAttributePair(CLUSTER, self.cluster),
             ]
         )
+
+
+@dataclass(frozen=True)
+class MigrationLabels:
+    """Of a migration. A pool is found by its path, a job by its id and name."""
+
+    migration: Migration
+
+    @property
+    def name(self) -> str:
+        return self.migration.name[:NAME_MAX]
+
+    @property
+    def _kind(self) -> str:
+        return "pool" if self.migration.is_pool else "job"
+
+    @property
+    def summary(self) -> str:
+        return f"migration of {self._kind} {self.name} to cluster {self.migration.spec.target}"
+
+    @property
+    def details(self) -> str:
+        """Markdown."""
+        command, target = "peloton migration", self.migration.spec.target
+        which = self.name if self.migration.is_pool else self.migration.object_id
+        return "\n".join(
+            [
+                f"This workflow moves {self._kind} **{self.name}** to cluster **{target}**, as its SLA allows.",
+                "",
+                f"- `{command} status {which}` shows how far it is.",
+                f"- `{command} pause {which}`, `resume` and `rollback` steer it.",
+                "- **Request Cancellation** rolls it back.",
+                "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
+            ]
+        )
+
+    @property
+    def attributes(self) -> TypedSearchAttributes:
+        migration = self.migration
+        who = [SearchAttributePair(POOL, self.name)] if migration.is_pool else []
+        if not migration.is_pool:
+            who = [SearchAttributePair(JOB_ID, migration.object_id), SearchAttributePair(JOB_NAME, self.name)]
+        return TypedSearchAttributes(
+            [
+                *who,
+                SearchAttributePair(TYPE, MIGRATION_TYPE),
+                SearchAttributePair(CLUSTER, migration.spec.target),
+                SearchAttributePair(STATE, migration.state.value),
+            ]
+        )
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        spec = self.migration.spec
+        return {
+            "target": spec.target,
+            "instances of a service at a time": spec.batch_size or "a tenth",
+            "services at a time": spec.services_at_once,
+            "batch pods are evicted": spec.evicts_batch,
+        }

@@ -88,4 +88,6 @@ PREFETCH_CALL = CallOptions(
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
 )
 """Short, and then it is given up: a pod that does not find its image waits for it."""
+MIGRATION_RETRY_MAX_S = 15.0
+"""Between two steps of a migration whose services are not ready for the next: nobody tells it when they are."""
 HOSTMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)

@@ -14,6 +14,7 @@ __all__ = [
     "job",
     "lookup",
     "maintenance",
+    "migration",
     "peloton",
     "query",
     "respool",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.job import job_pb2 as job
     from peloton.api.v0.lookup import lookup_pb2 as lookup
     from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
+    from peloton.api.v0.migration import migration_pb2 as migration
     from peloton.api.v0.query import query_pb2 as query
     from peloton.api.v0.respool import respool_pb2 as respool
     from peloton.api.v0.task import task_pb2 as task
@@ -47,6 +49,7 @@ else:
             "job": "peloton.api.v0.job.job_pb2",
             "lookup": "peloton.api.v0.lookup.lookup_pb2",
             "maintenance": "peloton.api.v0.maintenance.maintenance_pb2",
+            "migration": "peloton.api.v0.migration.migration_pb2",
             "peloton": "peloton.api.v0.peloton_pb2",
             "query": "peloton.api.v0.query.query_pb2",
             "respool": "peloton.api.v0.respool.respool_pb2",

@@ -32,6 +32,7 @@ from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
+    from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
     from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
     from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
@@ -175,6 +176,12 @@ class Client:
     @cached_property
     def maintenance(self) -> MaintenanceServiceStub:
         return MaintenanceServiceStub(self._channel(HOSTMGR))
+
+    @cached_property
+    def migrations(self) -> MigrationServiceStub:
+        from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
+
+        return MigrationServiceStub(self._channel(JOBMGR))
 
     def address_of(self, service: str) -> str:
         return self._overrides.get(service, self.address)

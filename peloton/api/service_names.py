@@ -19,6 +19,7 @@ from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job.svc import job_svc_pb2
 from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
+from peloton.api.v0.migration import migration_pb2
 from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.short_names import job_pb2 as short_job_pb2
 from peloton.api.v0.short_names import respool_pb2 as short_respool_pb2
@@ -45,6 +46,7 @@ EXPLAIN_SERVICE = ("peloton.api.v0.explain.ExplainService",)
 BULK_SERVICE = ("peloton.api.v0.bulk.BulkService",)
 LOOKUP_SERVICE = ("peloton.api.v0.lookup.LookupService",)
 MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
+MIGRATION_SERVICE = ("peloton.api.v0.migration.MigrationService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
 DECLARED_IN = (
@@ -58,6 +60,7 @@ DECLARED_IN = (
     explain_pb2,
     lookup_pb2,
     maintenance_pb2,
+    migration_pb2,
 )
 
 

@@ -118,6 +118,11 @@ def maintenance_workflow_id(cluster: str, hostname: str) -> str:
     return f"maintenance/{cluster}/{hostname}"
 
 
+def migration_workflow_id(migration_id: str) -> str:
+    """The Temporal workflow that moves a job or a pool to another cluster."""
+    return f"migration/{migration_id}"
+
+
 def update_workflow_id(job_id: str) -> str:
     """The Temporal workflow that rolls a service's updates out, one at a time."""
     return f"update/{job_id}"

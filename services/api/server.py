@@ -1,14 +1,16 @@
 """The api process: every public service on one port.
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService (which refuses); our
-BulkService and LookupService; v1alpha JobService, PodService, WatchService, AdminService, and ResourcePoolService by
-way of v0; health and reflection. Passed through: v0 ResourceManager and our ExplainService to the resource manager,
-HostService of both versions and our MaintenanceService to the host manager. gRPC answers UNIMPLEMENTED for all others.
+BulkService, LookupService and MigrationService; v1alpha JobService, PodService, WatchService, AdminService, and
+ResourcePoolService by way of v0; health and reflection. Passed through: v0 ResourceManager and our ExplainService to
+the resource manager, HostService of both versions and our MaintenanceService to the host manager. gRPC answers
+UNIMPLEMENTED for all others.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,7 @@ from peloton.api.service_names import (
     JOB_MANAGER,
     LOOKUP_SERVICE,
     MAINTENANCE_SERVICE,
+    MIGRATION_SERVICE,
     RESOURCE_MANAGER,
     TASK_MANAGER,
     add_under_all_names,
@@ -46,6 +49,7 @@ from services.api.forward import RESMGR, ForwardedServices
 from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
 from services.api.lookup_service import LookupService
+from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.pending_reasons import PendingReasons
 from services.api.servicer import Backend
 from services.api.task_manager import TaskManager
@@ -84,6 +88,7 @@ SERVED = (
     *TASK_MANAGER,
     *BULK_SERVICE,
     *LOOKUP_SERVICE,
+    *MIGRATION_SERVICE,
     *RESOURCE_MANAGER,
     *EXPLAIN_SERVICE,
     *HOSTMGR_SERVICES,
@@ -145,14 +150,15 @@ async def start(
     hosts: Hosts | None = None,
     bounds: Bounds | None = None,
     clusters: ClusterLookup = dict,
+    targets: Targets | None = None,
+    migrations_changed: Callable[[Iterable[str]], None] = lambda _: None,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
 
     ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers. ``hosts`` stands in for these.
-    ``bounds``: of what may wait in storage.
+    ``bounds``: of what may wait in storage. ``migrations_changed`` wakes their workflows.
     """
-    calls = Calls()
-    channels = LeaderChannels(leader, clusters)
+    calls, channels = Calls(), LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
     specs = Specs(storage.pools, calls, hosts)
     locks = Locks(storage.lockdowns, calls)
@@ -169,10 +175,12 @@ async def start(
     )
     backend = Backend(storage, calls, hosts, Wake(starter, lifecycles), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
+    migrations = MigrationService(storage, targets or NoTargets(), calls, migrations_changed)
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),
         (bulk, BULK_SERVICE),
+        (migrations, MIGRATION_SERVICE),
         (LookupService(storage.search, storage.pools, calls), LOOKUP_SERVICE),
         (UpdateService(backend, specs), (UPDATE_SERVICE,)),
         (VolumeService(), (VOLUME_SERVICE,)),

@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from peloton.errors import Unavailable
+from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.host import Capacity, ClusterChoice, Desired, HostLease, LaunchResult, Placement, Prefetched
 from peloton.model.ids import Hostname, JobId
+from peloton.model.migration import MigrationTarget
 from peloton.model.pod import PodShape
-from peloton.model.reason import Infeasibility
+from peloton.model.reason import Infeasibility, Infeasible
 from peloton.model.resources import Resources
 from peloton.ports import ClusterOfHosts, HeldResources
 from peloton.scheduling.clusters import ClusterView, Known, counts_as_known, order_clusters
@@ -26,6 +27,8 @@ T = TypeVar("T")
 FREE_AGE_MAX_S = 5.0
 """How old the known free amounts per cluster may be, when there are several clusters."""
 HELD_AGE_MAX_S = 60.0
+SHAPES_PER_CALL = 100
+"""That a host manager judges at a time."""
 NO_LEADER = "no hostmgr leads at present"
 
 
@@ -176,6 +179,20 @@ class HostManagers:
             for shape in dict.fromkeys(shapes)
             if all(shape in found for found in answers.values())
         }
+
+    def target(self, cluster: str, shapes: Sequence[PodShape]) -> MigrationTarget:
+        """What a cluster has, and which of these pods none of its hosts could take. Raises InvalidArgument for a
+        cluster that is not known, Unavailable."""
+        clusters = self._clusters()
+        if cluster not in clusters:
+            raise InvalidArgument(f"there is no cluster {cluster}, but {', '.join(sorted(clusters)) or 'none at all'}")
+        if not clusters[cluster]:
+            raise Unavailable(f"cluster {cluster} has no host manager at present")
+        client = self._client(cluster)
+        infeasible: dict[PodShape, Infeasible] = {}
+        for start in range(0, len(shapes), SHAPES_PER_CALL):
+            infeasible |= client.judge(shapes[start : start + SHAPES_PER_CALL])
+        return MigrationTarget(client.capacity().up, client.free()[0], infeasible)
 
     # Capacity, for one thread.
 

@@ -140,6 +140,12 @@ class LoopRecords(MemoryRecords, Protocol):
     def watch_log(self) -> LogTrimmer: ...
 
 
+class Bindings(Protocol):
+    def binding(self, job: JobRecord) -> str:
+        """The cluster to which the job, or its pool, is bound by a migration; empty: none."""
+        ...
+
+
 class ExplainRecords(LoopRecords, Protocol):
     """Those of explanations."""
 
@@ -151,6 +157,8 @@ class ExplainRecords(LoopRecords, Protocol):
     def disruptions(self) -> ExplainedDisruptions: ...
     @property
     def lockdowns(self) -> LockedComponents: ...
+    @property
+    def migrations(self) -> Bindings: ...
 
 
 class CapacitySource(Protocol):

@@ -32,7 +32,6 @@ _UPGRADE_LOCK = 7_305_012
 _VERSION_OF_0_1 = "0009"
 _TABLE_OF_0_1 = "alembic_version"
 _TABLE = "schema_version"
-VERSION_TABLES = (_TABLE, _TABLE_OF_0_1)
 _one_at_a_time = threading.Lock()  # alembic keeps the migration that runs in variables of its modules
 
 

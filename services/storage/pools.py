@@ -12,7 +12,7 @@ from peloton.model.ids import RespoolId
 from peloton.model.respool import PoolSpec
 from services.storage.codec import pack, pool_to_text, unpack
 from services.storage.engine import Database
-from services.storage.tables import RESPOOL
+from services.storage.tables import CLUSTER_BINDING, RESPOOL
 
 _SPECS_MAX = 4_096
 """Pools whose specs are remembered: nearly every call about a job looks at all pools, and they rarely change."""
@@ -33,8 +33,11 @@ class Pools:
         self._db.write(lambda conn: conn.execute(statement))
 
     def delete(self, pool_id: RespoolId) -> bool:
-        statement = sa.delete(RESPOOL).where(RESPOOL.c.respool_id == pool_id)
-        return self._db.write(lambda conn: conn.execute(statement).rowcount) > 0
+        def work(conn: sa.Connection) -> bool:
+            conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == pool_id))
+            return conn.execute(sa.delete(RESPOOL).where(RESPOOL.c.respool_id == pool_id)).rowcount > 0
+
+        return self._db.write(work)
 
     def specs(self) -> tuple[PoolSpec, ...]:
         """By pool id."""

@@ -21,6 +21,7 @@ from services.storage.jobs.jobs import Jobs
 from services.storage.jobs.search import Search
 from services.storage.leases import Leases
 from services.storage.lockdowns import Lockdowns
+from services.storage.moves.migrations import Migrations
 from services.storage.pods.host_pods import HostPods
 from services.storage.pods.pods import Pods
 from services.storage.pools import Pools
@@ -53,6 +54,7 @@ class Storage:
         self.disruptions = Disruptions(db)
         self.hosts = Hosts(db)
         self.maintenance = Maintenance(db)
+        self.migrations = Migrations(db)
         self.leases = Leases(db)
         self.lockdowns = Lockdowns(db)
         self.watch_log = WatchLog(db)

@@ -11,6 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlmodel import Field, SQLModel
 
+import services.storage.moves.tables  # noqa: F401 - more tables of the same metadata
+
 _UUID: Any = sa.Uuid(as_uuid=False)
 _TEXT: Any = sa.Text
 _BIG: Any = sa.BigInteger
@@ -367,3 +369,6 @@ FRAMEWORK = METADATA.tables["framework"]
 CLUSTER_HOST = METADATA.tables["cluster_host"]
 LEASE = METADATA.tables["lease"]
 HOST = METADATA.tables["host"]
+CLUSTER_BINDING = METADATA.tables["cluster_binding"]
+MIGRATION = METADATA.tables["migration"]
+MIGRATION_SERVICE = METADATA.tables["migration_service"]

@@ -19,6 +19,7 @@ from activities.admission import AdmissionActivities
 from activities.images import ImageActivities
 from activities.launch import LaunchActivities
 from activities.maintenance import MaintenanceActivities
+from activities.migration import MigrationActivities
 from activities.placement import PlacementActivities
 from activities.policies import PolicyActivities
 from activities.records import RecordsActivities
@@ -28,6 +29,7 @@ from peloton.ports import (
     ImagePrefetcher,
     JobRecords,
     MaintenanceRecords,
+    MigrationRecords,
     Placer,
     PodRecords,
     ResourceManager,
@@ -39,6 +41,7 @@ from services.worker_versions import DEPLOYMENT, VersionClaim
 from workflows.gang import GangWorkflow
 from workflows.job import JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow
+from workflows.migration import MigrationWorkflow
 from workflows.update import UpdateWorkflow
 
 log = logging.getLogger(__name__)
@@ -65,6 +68,7 @@ class WorkerPorts:
     keepers: HostKeepers
     maintenance: MaintenanceRecords
     images: ImagePrefetcher
+    migrations: MigrationRecords
     policies: Mapping[str, float] = field(default_factory=dict)  # of the installation, by name
 
 
@@ -76,6 +80,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     launch = LaunchActivities(ports.hosts)
     hosts = MaintenanceActivities(ports.keepers, ports.maintenance)
     images = ImageActivities(ports.updates, ports.images)
+    migrations = MigrationActivities(ports.migrations)
     policies = PolicyActivities(ports.policies)
     return [
         records.create_pods,
@@ -100,6 +105,8 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         hosts.bring_up,
         hosts.cancel,
         images.prefetch,
+        migrations.advance,
+        migrations.roll_back,
         policies.policies,
     ]
 
@@ -137,7 +144,7 @@ def build_worker(
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow],
+        workflows=[JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow, MigrationWorkflow],
         activities=activities_on(ports),
         workflow_runner=runner or UnsandboxedWorkflowRunner(),
         activity_executor=ThreadPoolExecutor(slots, thread_name_prefix="activity"),

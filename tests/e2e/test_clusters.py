@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -85,6 +87,10 @@ def wait_running(cluster: Cluster, job: str, count: int) -> None:
 
 def in_cluster(name: str) -> dict[str, object]:
     return bound_to("peloton/cluster", name)
+
+
+def of_kind(name: str) -> dict[str, object]:
+    return bound_to("peloton/cluster-kind", name)
 
 
 def run(cluster: Cluster, *arguments: str) -> str:
@@ -265,3 +271,66 @@ def test_a_service_is_updated_in_place_in_both(cluster: Cluster, start: Callable
     assert dict.fromkeys(range(HOSTS * 2), 2) == cluster.run_ids(web)
     assert before == homes(cluster, web)
     assert 0 == cluster.counts(waiting).get("RUNNING", 0)
+
+
+def state_of(cluster: Cluster, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(cluster, "--json", "migration", "status", name))["migrations"][0]
+    return found
+
+
+def clusters_that_serve(cluster: Cluster, job: str) -> Counter[str]:
+    tasks = cluster.tasks(job).values()
+    return Counter(t.runtime.cluster for t in tasks if t.runtime.state == task_pb2.TaskState.RUNNING)
+
+
+def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]) -> None:
+    """Its instances move one by one, through the end of host manager, worker and resource manager; a rollback half way
+    brings back those that had moved. Then it goes for good, and pods that end come up in the target."""
+    web = start(HOSTS, cpu=1, task=of_kind("mesos"), type="SERVICE", name="moving",
+                sla={"maximumUnavailableInstances": 1})  # fmt: skip
+    wait_running(cluster, web, HOSTS)
+    home = next(iter(clusters_of(cluster, web)))
+    target = B if home == A else A
+    assert {home: HOSTS} == clusters_of(cluster, web)
+
+    plan = run(cluster, "migrate", web, "--to", target, "--dry-run")
+    assert f"moving to cluster {target}: {HOSTS} instances of 1 service move" in plan
+    assert "No migrations" in run(cluster, "migration", "status", web)
+    run(cluster, "migrate", web, "--to", target)
+    cluster.wait(lambda: clusters_that_serve(cluster, web)[target] >= 2, "a service half way")
+    run(cluster, "migration", "rollback", web)
+    for part in ("hostmgr-b", "worker", "resmgr"):
+        cluster.kill(part)
+    cluster.wait(lambda: state_of(cluster, web)["state"] == "ROLLED_BACK", "everything back")
+    assert {home: HOSTS} == clusters_that_serve(cluster, web)
+
+    run(cluster, "migrate", web, "--to", target, "--batch", "2")
+    cluster.wait(lambda: state_of(cluster, web)["state"] == "SUCCEEDED", "the end of the migration")
+    assert {target: HOSTS} == clusters_that_serve(cluster, web)
+    assert f"bound to cluster {target} by a migration" in why(cluster, web)
+    cluster.client.tasks.Restart(task_pb2.RestartRequest(jobId={"value": web}, ranges=[{"from": 0, "to": 1}]))
+    cluster.wait(lambda: cluster.run_ids(web)[0] >= 4, "another run")
+    wait_running(cluster, web, HOSTS)
+    assert {target: HOSTS} == clusters_of(cluster, web)
+
+
+def test_a_pool_migrates(cluster: Cluster, start: Callable[..., str]) -> None:
+    """Its services one after the other; queued batch pods go to the target, those that run end where they are."""
+    pool = "/test_a_pool_migrates"
+    webs = [start(1, cpu=1, task=of_kind("mesos"), type="SERVICE", name=f"web{i}") for i in range(3)]
+    batch = start(1, cpu=1)
+    for job in (*webs, batch):
+        wait_running(cluster, job, 1)
+    home = next(iter(clusters_of(cluster, batch)))
+    target = B if home == A else A
+
+    run(cluster, "migrate", pool, "--to", target)
+    cluster.wait(lambda: state_of(cluster, pool)["state"] == "SUCCEEDED", "the end of the migration")
+    late = start(2, cpu=1)
+    wait_running(cluster, late, 2)
+
+    assert [{target: 1}] * 3 == [clusters_that_serve(cluster, job) for job in webs]
+    assert [{home: 1}, {target: 2}] == [clusters_of(cluster, job) for job in (batch, late)]
+    assert dict.fromkeys(range(1), 1) == cluster.run_ids(batch)
+    refused = CliRunner().invoke(peloton, ["-a", cluster.local.address, "migrate", pool, "--to", "nowhere"])
+    assert (1, True) == (refused.exit_code, f"there is no cluster nowhere, but {B}, {A}" in refused.output)

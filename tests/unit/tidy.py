@@ -30,7 +30,8 @@ class May:
 _INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
 _REPOSITORIES = (
     "storage admission.admission hosts.hosts hosts.maintenance jobs.configs jobs.job_streams jobs.jobs jobs.search "
-    "leases lockdowns pods.host_pods pods.pods pods.status_writes pools updates.disruptions updates.updates watch_log"
+    "leases lockdowns moves.migrations pods.host_pods pods.pods pods.status_writes pools updates.disruptions "
+    "updates.updates watch_log"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
@@ -61,6 +62,7 @@ MAY: dict[str, May] = {
     "services.grpc_status": May(_GRPC, ("grpc",)),
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
     "services.leader": May(("peloton.api.limits", "peloton.errors", "peloton.ports"), ("grpc",)),
+    "services.leading": May(("peloton.errors", "services.leader")),
     "services.log_lines": May(),
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
     "services.payloads": May((), ("temporalio",)),

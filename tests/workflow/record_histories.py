@@ -30,7 +30,7 @@ from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from services.worker.worker import build_worker
 from services.worker_versions import set_current
-from tests.workflow import maintenance_stories
+from tests.workflow import maintenance_stories, migration_stories
 from tests.workflow.recorded import FOLDER, NEXT, story_of
 from tests.workflow.sandbox import workflow_runner
 from tests.workflow.server import PATIENCE_S, TEMPORAL, children_in, histories_of, server_story, wait_until
@@ -304,6 +304,7 @@ async def make_current(client: Client, version: str) -> None:
 
 RECIPES: tuple[Recipe, ...] = (
     *maintenance_stories.RECIPES,
+    *migration_stories.RECIPES,
     job_succeeded,
     job_retried_in_waves,
     job_waited_for_hosts,
@@ -345,7 +346,7 @@ async def record(prefix: str = "") -> dict[str, dict[str, Any]]:
             if not recipe.__name__.startswith(prefix):
                 continue
             made = await recipe(environment.client)
-            workflow_id = made if made.startswith("maintenance/") else job_workflow_id(made)
+            workflow_id = made if "/" in made else job_workflow_id(made)
             runs = await histories_of(environment.client, workflow_id)
             children = [child for run in runs for child in await children_in(environment.client, run)]
             for number, history in enumerate([*runs, *children], 1):

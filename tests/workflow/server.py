@@ -26,6 +26,7 @@ from tests.workflow.stories import ports_on
 from workflows.gang import GangWorkflow
 from workflows.job import JobResult, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow
+from workflows.migration import MigrationWorkflow
 from workflows.policies import Policies
 from workflows.update import UpdateWorkflow
 
@@ -64,7 +65,7 @@ async def wait_until(fact: Callable[[], bool], what: str) -> None:
 
 def replayer() -> Replayer:
     """As the worker runs workflows: its sandbox, its converter."""
-    workflows = [JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow]
+    workflows = [JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow, MigrationWorkflow]
     return Replayer(workflows=workflows, workflow_runner=workflow_runner())
 
 

@@ -12,6 +12,7 @@ from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakePlacer, FakePrefetcher, FakeRecords, FakeResourceManager
 from tests.workflow.maintained import MaintainedHost
+from tests.workflow.migrated import MigratedPool
 from tests.workflow.virtual import LOCAL_S, Virtual
 from workflows.gang import GangResult, GangWorkflow
 from workflows.job import JobInput, JobWorkflow
@@ -36,6 +37,7 @@ def ports_on(
         host,
         host,
         FakePrefetcher(cluster),
+        MigratedPool(cluster.clock),
         policies or {},
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import grpc
@@ -20,6 +21,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.lifecycle.migration import binding_text, bound
 from peloton.lifecycle.reason_text import placement_text
 from peloton.model.admission import HeldRange
 from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
@@ -104,6 +106,8 @@ class ExplainService:
         if job.is_active:
             lines += [failure_line(pod) for pod in failures]
             lines += [*await asyncio.to_thread(self._service_lines, job), *lock_lines(locked)]
+            if binding := await asyncio.to_thread(self._records.migrations.binding, job):
+                lines.append(binding_text(binding))
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
             lines.append(f"{more} more instances are in the queue")
@@ -131,9 +135,12 @@ class ExplainService:
         (shapes,) = await asyncio.to_thread(
             self._records.configs.shapes_of, [(job.job_id, job.config_version, 0, count)]
         )
+        binding = await asyncio.to_thread(self._records.migrations.binding, job)
+        shapes = _bound(shapes, binding)
         why = await self._judge(shapes)
         if why and is_complete:
             shapes = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
+            shapes = _bound(shapes, binding)
         return list(unfit(shapes, why))
 
     async def _judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
@@ -307,3 +314,8 @@ def _pool_named(state: ResmgrState, config: respool_pb2.ResourcePoolConfig) -> R
     parent = config.parent.value
     same = (pool for pool in state.pools.values() if (pool.parent_id, pool.name) == (parent, config.name))
     return next((pool.respool_id for pool in same), None)
+
+
+def _bound(shapes: Sequence[ShapeRange], binding: str) -> list[ShapeRange]:
+    """As they are placed."""
+    return [replace(one, shape=bound(one.shape, binding)) for one in shapes]

@@ -33,6 +33,7 @@ from services.storage.jobs.settling import apply, read_pending, roll_up_part
 from services.storage.jobs.steering import START_MESSAGE, steer_job, steer_pods, write_steering
 from services.storage.ranges import CHUNK_PODS, pod_spans
 from services.storage.tables import (
+    CLUSTER_BINDING,
     DISRUPTION,
     FINISHED_STATES,
     JOB,
@@ -260,6 +261,7 @@ class Jobs:
             conn.execute(sa.delete(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id.in_(updates)))
             for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB):
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id))
+            conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == job_id))
 
         self._db.write(forget)
 

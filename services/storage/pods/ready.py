@@ -8,6 +8,7 @@ from functools import reduce
 import sqlalchemy as sa
 
 from peloton.lifecycle.constraints import pod_labels_named
+from peloton.lifecycle.migration import bound, may_be_in
 from peloton.model.host import ReadyGang
 from peloton.model.job import JobRecord
 from peloton.model.pod import AllOf, Label, PodShape
@@ -16,6 +17,7 @@ from peloton.model.times import NS_PER_S
 from services.storage.codec import InstanceFacts
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import read_job
+from services.storage.moves.bindings import binding_of_job
 from services.storage.pods.sql import LAUNCHABLE
 from services.storage.tables import POD
 
@@ -31,14 +33,15 @@ def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> li
     first = job.gang_size if job.gang_size > 1 else 0
     pods = _ready(conn, job, first, limit)
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
-    named = _named(facts)
+    named, binding = _named(facts), binding_of_job(conn, job)
+    shapes = {shape: bound(shape, binding) for shape in dict.fromkeys(own.shape for own in facts.values())}
     return [
         ReadyGang(
-            facts[instance].shape,
+            shapes[facts[instance].shape],
             ((instance, run),),
             _labels(facts[instance], named),
-            host,
-            cluster if host else "",
+            host if may_be_in(cluster, binding) else "",
+            cluster if host and may_be_in(cluster, binding) else "",
             (now_ns - admitted_ns) / NS_PER_S,
             vain_count,
         )
@@ -55,6 +58,7 @@ def ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
         return None
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     shape = reduce(enough_for_both, (facts[instance].shape for instance, *_ in pods))
+    shape = bound(shape, binding_of_job(conn, job))
     named = _named(facts)
     labels = {label for own in facts.values() for label in _labels(own, named)}  # as if each carried them all
     return ReadyGang(shape, tuple((instance, run) for instance, run, *_ in pods), tuple(sorted(labels)))

@@ -92,6 +92,18 @@ def _disrupt(
     return grant
 
 
+def disrupt_for_migration(
+    conn: sa.Connection, job: JobRecord, wanted: Iterable[int], message: str, now_ns: int
+) -> Grant:
+    """Pods that the SLA lets go leave their cluster; the caller holds the job."""
+    reason = TerminationReason.KILLED_HOST_MAINTENANCE
+    grant = ask(conn, job, frozenset(wanted), reason, message, True, now_ns)
+    if grant.granted:
+        chosen = Chosen(job.job_id, grant.granted)
+        fire(conn, chosen, Event.DISRUPT, now_ns, message=message, why=Termination(reason))
+    return grant
+
+
 def _those_on(conn: sa.Connection, job_id: str, wanted: frozenset[int], host: str) -> frozenset[int]:
     here = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.host == host)
     query = sa.select(POD.c.instance_id).where(within(conn, Chosen(job_id, sorted(wanted))), here)

@@ -30,6 +30,7 @@ SERVICES = {
     "respools": "peloton.api.respool.ResourceManager",
     "lookup": service_names.LOOKUP_SERVICE[0],
     "explain": service_names.EXPLAIN_SERVICE[0],
+    "migrations": service_names.MIGRATION_SERVICE[0],
     "maintenance": service_names.MAINTENANCE_SERVICE[0],
     "hosts": host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name,
     "updates": update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"].full_name,

@@ -1,0 +1,30 @@
+"""Steps of migrations, on storage."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from activities.errors import translated
+from peloton.errors import Aborted, NotFound
+from peloton.model.migration import MigrationAct, MigrationProgress
+from peloton.ports import MigrationRecords
+
+
+class MigrationActivities:
+    def __init__(self, migrations: MigrationRecords) -> None:
+        self._migrations = migrations
+
+    @activity.defn(name="advance_migration")
+    @translated
+    def advance(self, migration_id: str) -> MigrationProgress:
+        return self._migrations.advance(migration_id)
+
+    @activity.defn(name="roll_migration_back")
+    @translated
+    def roll_back(self, migration_id: str) -> str:
+        """Returns why it was refused; empty when it was not."""
+        try:
+            self._migrations.steer(migration_id, MigrationAct.ROLL_BACK)
+        except (Aborted, NotFound) as refusal:
+            return refusal.message
+        return ""

@@ -1,0 +1,219 @@
+"""``peloton migrate`` and ``peloton migration``: move services and pools to another cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+
+from cli.command import Command, Group
+from cli.errors import Failed
+from cli.names import JobType, job_id_of
+from cli.output import Table, print_for_programs, print_list, rows_wanted, say_more
+from cli.params import limit_option
+from cli.settings import Settings, pass_settings
+from cli.wire import v0
+
+LIMIT_MAX = 1_000
+TABLE = Table(
+    ("Name", "Target", "State", "Moved", "Left", "Services done", "Waiting for", "Created", "Id"),
+    whole=("Name", "Target", "State"),
+    spare=("Id", "Created", "Left", "Moved", "Services done"),
+    nothing="No migrations",
+)
+
+
+class Which(NamedTuple):
+    """A job or a pool."""
+
+    text: str  # as it was called
+    fields: Mapping[str, str]  # of a request; empty: it was not named
+
+
+class JobOrPoolType(JobType):
+    """A word that begins with a slash is the path of a pool, or that of a pool and the name of a job in it."""
+
+    name = "JOB|POOL"
+
+    def resolve(self, settings: Settings, value: Any) -> Which:
+        if not value:
+            return Which("", {})
+        if value.startswith("/"):
+            path = value.rstrip("/") or "/"
+            lookup = v0.respool.LookupRequest(path=v0.respool.ResourcePoolPath(value=path))
+            if settings.client.respools.LookupResourcePoolID(lookup).id.value:
+                return Which(value, {"pool_path": path})
+        return Which(value, {"job_id": job_id_of(settings, value)})
+
+
+OBJECT = click.argument("which", metavar="JOB|POOL", type=JobOrPoolType())
+
+
+@click.command(cls=Command)
+@OBJECT
+@click.option("--to", "target", metavar="CLUSTER", required=True, help="The cluster, as `peloton host list` names it.")
+@click.option(
+    "--batch", type=click.IntRange(1), help="Instances of a service that are away at a time; a tenth of them if absent."
+)
+@click.option("--services", type=click.IntRange(1, 100), help="Services of a pool that move at a time; 2 if absent.")
+@click.option("--now", is_flag=True, help="Running batch pods leave their hosts, too, and run anew in the target.")
+@click.option("--force", is_flag=True, help="Begin although less is free in the target than what moves needs.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@pass_settings
+def migrate(
+    settings: Settings,
+    which: Which,
+    target: str,
+    batch: int | None,
+    services: int | None,
+    now: bool,
+    force: bool,
+    dry_run: bool,
+) -> None:
+    """Move a job, or all jobs of a pool, to another cluster.
+
+    Services move batch by batch, as their SLA allows. Queued batch pods go to the target at once, those that run end
+    where they are. New pods go to the target from now on, until `peloton migration release`.
+
+    \b
+    Examples:
+      peloton migrate web --to kube-east --dry-run
+      peloton migrate /eng/maps --to kube-east --batch 5
+    """
+    request = v0.migration.StartRequest(
+        target=target,
+        batch_size=batch or 0,
+        services_at_once=services or 0,
+        now=now,
+        force=force,
+        dry_run=dry_run,
+        **which.fields,
+    )
+    answer = settings.client.migrations.Start(request)
+    if print_for_programs(settings, answer, [answer.migration.id] if answer.HasField("migration") else ()):
+        return
+    click.echo(answer.plan.text)
+    if answer.HasField("migration"):
+        click.echo(f"Migration {answer.migration.id} is under way: peloton migration status {which.text}")
+
+
+@click.group(cls=Group)
+def migration() -> None:
+    """Look at migrations to other clusters, and steer them.
+
+    JOB is a job's name or id, POOL the path of a pool.
+    """
+
+
+@migration.command()
+@click.argument("which", metavar="[JOB|POOL]", type=JobOrPoolType(), required=False, default="")
+@limit_option
+@pass_settings
+def status(settings: Settings, which: Which, limit: int | None) -> None:
+    """Show migrations, the newest first: how far they are, and what they wait for. Also `migration list`.
+
+    \b
+    Examples:
+      peloton migration status
+      peloton migration status /eng/maps
+    """
+    wanted = rows_wanted(settings, limit)
+    request = v0.migration.QueryRequest(limit=min(wanted or LIMIT_MAX, LIMIT_MAX), **which.fields)
+    answer = settings.client.migrations.Query(request)
+    rows = [
+        (
+            one.name,
+            one.target,
+            one.state,
+            one.moved_count,
+            one.left_count,
+            f"{one.done_count}/{one.service_count}",
+            one.waiting_for,
+            one.created_time[:19],
+            one.id,
+        )
+        for one in answer.migrations
+    ]
+    print_list(settings, answer, TABLE, rows, (one.id for one in answer.migrations))
+    if answer.has_more:
+        say_more(len(rows), None)
+
+
+migration.add_command(status, "list")
+
+
+@migration.command()
+@OBJECT
+@pass_settings
+def pause(settings: Settings, which: Which) -> None:
+    """Take no further instance down until it is resumed.
+
+    \b
+    Example:
+      peloton migration pause web
+    """
+    answer = settings.client.migrations.Pause(v0.migration.PauseRequest(id=id_of(settings, which)))
+    say(settings, answer)
+
+
+@migration.command()
+@OBJECT
+@pass_settings
+def resume(settings: Settings, which: Which) -> None:
+    """Go on with a migration that is paused.
+
+    \b
+    Example:
+      peloton migration resume web
+    """
+    answer = settings.client.migrations.Resume(v0.migration.ResumeRequest(id=id_of(settings, which)))
+    say(settings, answer)
+
+
+@migration.command()
+@OBJECT
+@pass_settings
+def rollback(settings: Settings, which: Which) -> None:
+    """Bring back what was moved, batch by batch. Then new pods go where they went before.
+
+    \b
+    Example:
+      peloton migration rollback web
+    """
+    answer = settings.client.migrations.Rollback(v0.migration.RollbackRequest(id=id_of(settings, which)))
+    say(settings, answer)
+
+
+@migration.command()
+@OBJECT
+@pass_settings
+def release(settings: Settings, which: Which) -> None:
+    """Let new pods go anywhere again. Those that run stay where they are.
+
+    \b
+    Example:
+      peloton migration release web
+    """
+    request = v0.migration.ReleaseRequest(**which.fields)
+    answer = settings.client.migrations.Release(request)
+    if not print_for_programs(settings, answer):
+        click.echo(f"{which.text} was bound to {answer.cluster or 'no cluster'}")
+
+
+def say(
+    settings: Settings,
+    answer: v0.migration.PauseResponse | v0.migration.ResumeResponse | v0.migration.RollbackResponse,
+) -> None:
+    one = answer.migration
+    if not print_for_programs(settings, answer, [one.id]):
+        click.echo(f"The migration of {one.name} to {one.target} is {one.state}")
+
+
+def id_of(settings: Settings, which: Which) -> str:
+    """Of the newest migration of the object. Raises Failed."""
+    request = v0.migration.QueryRequest(limit=1, **which.fields)
+    found = settings.client.migrations.Query(request).migrations
+    if not found:
+        raise Failed(f"{which.text} has never been migrated")
+    return found[0].id

@@ -1,0 +1,127 @@
+"""Migration of a job, or of all jobs of a pool, to another cluster: request, state and progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from peloton.model.pod import PodShape
+from peloton.model.reason import Infeasible
+from peloton.model.resources import Resources, needed
+
+
+class MigrationState(StrEnum):
+    MIGRATING = "MIGRATING"
+    PAUSED = "PAUSED"
+    ROLLING_BACK = "ROLLING_BACK"
+    SUCCEEDED = "SUCCEEDED"
+    ROLLED_BACK = "ROLLED_BACK"
+
+
+MIGRATION_TERMINAL = frozenset({MigrationState.SUCCEEDED, MigrationState.ROLLED_BACK})
+
+
+class MigrationAct(StrEnum):
+    """What people may do to a migration that is under way."""
+
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    ROLL_BACK = "ROLL_BACK"
+
+
+class ServiceState(StrEnum):
+    """How far a service of a migration is."""
+
+    WAITING = "WAITING"  # for its turn
+    MOVING = "MOVING"
+    DONE = "DONE"
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationSpec:
+    target: str  # cluster
+    batch_size: int = 0  # instances of a service that are away for the migration at a time; 0 = a tenth of them
+    services_at_once: int = 2  # of a pool
+    evicts_batch: bool = False  # batch pods leave their hosts, too, instead of ending there
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """As it is stored. Times are unix nanoseconds, 0 = unset."""
+
+    migration_id: str
+    object_id: str  # of the job or the pool
+    is_pool: bool
+    name: str  # of the job, or the path of the pool
+    spec: MigrationSpec
+    state: MigrationState = MigrationState.MIGRATING
+    bound_before: str = ""  # the binding of the object when it began
+    progress: MigrationProgress | None = None
+    created_ns: int = 0
+    updated_ns: int = 0
+    completed_ns: int = 0
+
+    @property
+    def is_active(self) -> bool:
+        return self.state not in MIGRATION_TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceProgress:
+    """A service of a migration, as its last step left it."""
+
+    job_id: str
+    name: str
+    state: ServiceState
+    moved_count: int = 0  # instances that were taken down to go to the target
+    left_count: int = 0  # instances that are still to be taken down
+    waiting_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationProgress:
+    """The result of the last step. Bounded, whatever moves."""
+
+    state: MigrationState = MigrationState.MIGRATING
+    services: tuple[ServiceProgress, ...] = ()  # those under way, at most SERVICES_NAMED_MAX
+    done_count: int = 0  # services
+    service_count: int = 0
+    moved_count: int = 0  # instances of all services
+    left_count: int = 0  # of the services under way
+    batch_left_count: int = 0  # batch pods that are still to leave
+    to_wake: tuple[str, ...] = ()  # jobs whose pods are to end
+    waiting_for: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in MIGRATION_TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationLoad:
+    """What a migration would move, as storage knows it."""
+
+    moving: dict[PodShape, int]  # pods that leave hosts to run in the target
+    shapes: tuple[PodShape, ...]  # of all that is wanted there, whether on hosts or not
+    service_count: int = 0
+    instance_count: int = 0  # of services, that move
+    batch_pod_count: int = 0  # on hosts of other clusters
+    leaves: dict[str, int] = field(default_factory=dict)  # cluster -> pods of services, and batch pods that are evicted
+
+    @property
+    def needed(self) -> Resources:
+        """Without revocable cpu, which is slack."""
+        total = Resources()
+        for shape, count in self.moving.items():
+            cpu, *rest = needed(shape.resources) * count
+            total += Resources(0 if shape.revocable else cpu, *rest)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationTarget:
+    """The cluster that pods are to go to."""
+
+    capacity: Resources  # of hosts that take pods
+    free: Resources
+    infeasible: dict[PodShape, Infeasible]  # pods that none of its hosts could take

@@ -1,0 +1,72 @@
+"""The life of a role that leads: it stands by, leads while it holds the lease, and resigns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from peloton.errors import PelotonError
+from services.leader import LeaderElection
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Leading:
+    """A role at work: where it listens, and how to end it."""
+
+    port: int
+    end: Callable[[], Awaitable[None]]
+    failed: asyncio.Future[None] | None = None  # done when it cannot go on
+
+
+async def lead_when_elected(
+    election: LeaderElection,
+    role: str,
+    advertised: str,
+    stop: asyncio.Event,
+    lead: Callable[[], Awaitable[Leading]],
+) -> None:
+    """Stand by, lead, and resign. ``advertised``: the host under which others reach this one."""
+    if await _first(election.win(), stop):
+        return
+    holding = asyncio.create_task(election.hold(), name=f"{role} lease")
+    holding.add_done_callback(_end_with_the_lease)
+    try:
+        leading = await lead()
+        await election.announce(f"{advertised}:{leading.port}")
+        try:
+            await (stop.wait() if leading.failed is None else _first(leading.failed, stop))
+        except PelotonError:
+            await leading.end()
+            raise
+        await leading.end()  # the lease is renewed until nothing of ours acts any more
+    finally:
+        holding.cancel()
+        await election.resign()
+
+
+def _end_with_the_lease(holding: asyncio.Task[None]) -> None:
+    """A leader that lost its lease ends at once, whatever its threads are doing: another one may lead already."""
+    if not holding.cancelled():
+        log.error("%s; this process ends", holding.exception())
+        logging.shutdown()
+        os._exit(1)
+
+
+async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
+    """Wait for the work or for the stop; returns whether it was the stop. An error of the work is raised."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        return stop.is_set()
+    finally:
+        stopping.cancel()
+        if not working.done():
+            working.cancel()

@@ -1,0 +1,36 @@
+"""Which cluster a job or a pool is bound to."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from peloton.model.job import JobRecord
+from services.storage.tables import CLUSTER_BINDING
+
+_ID_LENGTH = 36
+"""Of the id of a job, and of a pool other than the root."""
+
+
+def binding_of_job(conn: sa.Connection, job: JobRecord) -> str:
+    """Its own, else that of its pool; empty when neither has one."""
+    found = read_bindings(conn, job.job_id, job.respool_id)
+    return found.get(job.job_id) or found.get(job.respool_id, "")
+
+
+def read_bindings(conn: sa.Connection, *object_ids: str) -> dict[str, str]:
+    query = sa.select(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id.in_(object_ids))
+    return {row.object_id: row.binding for row in conn.execute(query)}
+
+
+def bound_elsewhere(conn: sa.Connection, cluster: str) -> list[str]:
+    """Ids of jobs that are bound to another cluster."""
+    other = sa.and_(CLUSTER_BINDING.c.binding != cluster, sa.func.length(CLUSTER_BINDING.c.object_id) == _ID_LENGTH)
+    query = sa.select(CLUSTER_BINDING.c.object_id).where(other).order_by(CLUSTER_BINDING.c.object_id)
+    return list(conn.execute(query).scalars())
+
+
+def bind(conn: sa.Connection, object_id: str, binding: str) -> None:
+    """An empty binding takes it away."""
+    conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == object_id))
+    if binding:
+        conn.execute(CLUSTER_BINDING.insert().values(object_id=object_id, binding=binding))

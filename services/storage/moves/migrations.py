@@ -1,0 +1,247 @@
+"""Migrations of jobs and pools to another cluster, and what is bound where.
+
+Requests take the counter of migrations first, so that no two of them overlook each other.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_TYPE_NUMBERS
+from peloton.errors import Aborted, InvalidArgument, NotFound
+from peloton.lifecycle.migration import (
+    after_act,
+    binding_of,
+    progress_of,
+    refusal_of,
+    services_to_step,
+)
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobRecord, JobType
+from peloton.model.migration import (
+    Migration,
+    MigrationAct,
+    MigrationLoad,
+    MigrationProgress,
+    MigrationSpec,
+    MigrationState,
+    ServiceProgress,
+)
+from services.storage.engine import Database, take_numbers
+from services.storage.jobs.rows import read_job
+from services.storage.moves.bindings import bind, binding_of_job, bound_elsewhere, read_bindings
+from services.storage.moves.loads import load_of
+from services.storage.moves.rows import (
+    insert_migration,
+    read_active,
+    read_latest,
+    read_migration,
+    read_services,
+    turn_back,
+    write_progress,
+    write_state,
+)
+from services.storage.moves.steps import batch_jobs_to_leave, evict_batch, step_service
+from services.storage.tables import FINISHED_STATES, JOB
+
+SEQ = "migration"
+SERVICES_MAX = 1_000
+"""Of one migration."""
+BATCH_JOBS_PER_STEP = 20
+BOUND_PER_QUERY = 500
+
+
+class Migrations:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    # -- requests of people
+
+    def request(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None, spec: MigrationSpec) -> Migration:
+        """Bind a job, or a pool (id and path), to the target and begin to move it. A repeated request answers with the
+        migration that is under way. Raises Aborted, InvalidArgument."""
+        object_id, name = (job.job_id, job.name or job.job_id) if job is not None else pool or ("", "")
+        now_ns = self._db.clock_ns()
+        asked = Migration(str(uuid.uuid4()), object_id, job is None, name, spec, created_ns=now_ns, updated_ns=now_ns)
+
+        def work(conn: sa.Connection) -> Migration:
+            seq = take_numbers(conn, SEQ, 1)
+            for other in read_active(conn):
+                if other.object_id == object_id and other.spec == spec and other.state is MigrationState.MIGRATING:
+                    return other
+                if _concerns(conn, other, asked, job):
+                    under_way = (
+                        f"{_kind(other)} {other.name} to cluster {other.spec.target} is under way ({other.state})"
+                    )
+                    raise Aborted(f"{under_way}: wait for its end, or roll it back")
+            services = _services_of(conn, asked, job)
+            migration = replace(asked, bound_before=read_bindings(conn, object_id).get(object_id, ""))
+            insert_migration(conn, migration, services, seq)
+            bind(conn, object_id, binding_of(migration))
+            return migration
+
+        return self._db.write(work)
+
+    def steer(self, migration_id: str, act: MigrationAct) -> Migration:
+        """Pause, resume or roll back. Raises NotFound, Aborted."""
+        now_ns = self._db.clock_ns()
+
+        def work(conn: sa.Connection) -> Migration:
+            take_numbers(conn, SEQ, 0)
+            migration = read_migration(conn, migration_id)
+            if migration is None:
+                raise NotFound(f"migration {migration_id} not found")
+            if refusal := refusal_of(act, migration):
+                raise Aborted(refusal)
+            after = replace(migration, state=after_act(migration, act), updated_ns=now_ns)
+            if after.state is migration.state:
+                return migration
+            write_state(conn, migration_id, after.state, now_ns)
+            if after.state is MigrationState.ROLLING_BACK:
+                turn_back(conn, migration_id)
+                bind(conn, after.object_id, binding_of(after))
+            return after
+
+        return self._db.write(work)
+
+    def release(self, object_id: str, name: str) -> str:
+        """Take the binding of a job or a pool away; returns what it was, "" for none. Raises Aborted."""
+
+        def work(conn: sa.Connection) -> str:
+            take_numbers(conn, SEQ, 0)
+            for other in read_active(conn):
+                if other.object_id == object_id:
+                    where_to = f"to cluster {other.spec.target}"
+                    raise Aborted(f"the migration of {name} {where_to} is under way ({other.state}): roll it back")
+            before = read_bindings(conn, object_id).get(object_id, "")
+            bind(conn, object_id, "")
+            return before
+
+        return self._db.write(work)
+
+    def load(self, job: JobRecord | None, pool_id: RespoolId | None, spec: MigrationSpec) -> MigrationLoad:
+        """What a migration would move. One pass over the pods of the object's active jobs."""
+
+        def work(conn: sa.Connection) -> MigrationLoad:
+            mine = JOB.c.respool_id == pool_id if job is None else JOB.c.job_id == job.job_id
+            alive = sa.and_(mine, JOB.c.state.not_in(FINISHED_STATES), JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE])
+            services = conn.execute(sa.select(JOB.c.job_id).where(alive).order_by(JOB.c.job_id)).scalars().all()
+            object_id = job.job_id if job is not None else pool_id or ""
+            batch = batch_jobs_to_leave(conn, object_id, job is None, spec.target)
+            return load_of(conn, services, batch, spec)
+
+        return self._db.read(work)
+
+    # -- reading
+
+    def get(self, migration_id: str) -> Migration | None:
+        return self._db.read(partial(read_migration, migration_id=migration_id))
+
+    def latest(self, limit: int, object_id: str = "") -> list[Migration]:
+        """The newest first; of one object, or of all."""
+        return self._db.read(partial(read_latest, limit=limit, object_id=object_id))
+
+    def active(self) -> list[Migration]:
+        """In the order of the requests."""
+        return self._db.read(read_active)
+
+    def services(self, migration_id: str) -> list[ServiceProgress]:
+        """By name."""
+        return self._db.read(partial(read_services, migration_id=migration_id))
+
+    def binding(self, job: JobRecord) -> str:
+        """Of the job, or of its pool; empty: none."""
+        return self._db.read(partial(binding_of_job, job=job))
+
+    # -- steps
+
+    def advance(self, migration_id: str) -> MigrationProgress:
+        """Take one step of a migration, as a chain of transactions that may be cut anywhere and repeated."""
+        db = self._db
+        migration = self.get(migration_id)
+        if migration is None:
+            return MigrationProgress(MigrationState.ROLLED_BACK)
+        to_wake: list[str] = []
+        batch_left = 0
+        if migration.is_active and migration.state is not MigrationState.PAUSED:
+            for one in services_to_step(self.services(migration_id), migration.spec.services_at_once):
+                step = partial(step_service, migration_id=migration_id, job_id=JobId(one.job_id), now_ns=db.clock_ns())
+                if db.write(step):
+                    to_wake.append(one.job_id)
+            if migration.spec.evicts_batch:
+                batch_left = self._evict_batch(migration, to_wake)
+        return db.write(partial(_note, migration_id=migration_id, batch_left=batch_left, to_wake=to_wake, db=db))
+
+    def _evict_batch(self, migration: Migration, to_wake: list[str]) -> int:
+        """Returns how many batch pods are where they may not be."""
+        binding, of = binding_of(migration), (migration.object_id, migration.is_pool)
+        leaving = self._db.read(lambda conn: batch_jobs_to_leave(conn, *of, binding))
+        for job_id, _ in leaving[:BATCH_JOBS_PER_STEP]:
+            evict = partial(
+                evict_batch, migration_id=migration.migration_id, job_id=JobId(job_id), now_ns=self._db.clock_ns()
+            )
+            if self._db.write(evict):
+                to_wake.append(job_id)
+        return sum(count for _, count in leaving)
+
+
+def _note(
+    conn: sa.Connection, migration_id: str, batch_left: int, to_wake: Sequence[str], db: Database
+) -> MigrationProgress:
+    """Where it is now, which may be its end. Its state is read anew: people may have steered it since."""
+    take_numbers(conn, SEQ, 0)
+    migration = read_migration(conn, migration_id)
+    assert migration is not None, f"migration {migration_id} is forgotten while it is under way"
+    progress = progress_of(migration, read_services(conn, migration_id), batch_left, to_wake)
+    now_ns = db.clock_ns()
+    if progress.state is not migration.state:
+        write_state(conn, migration_id, progress.state, now_ns)
+        bind(conn, migration.object_id, binding_of(replace(migration, state=progress.state)))
+    if migration.is_active:
+        write_progress(conn, migration_id, progress, now_ns)
+    return progress
+
+
+def _kind(migration: Migration) -> str:
+    return "the migration of pool" if migration.is_pool else "the migration of job"
+
+
+def _concerns(conn: sa.Connection, other: Migration, asked: Migration, job: JobRecord | None) -> bool:
+    """Whether both would move the same pods."""
+    if other.object_id == asked.object_id:
+        return True
+    if job is not None:
+        return other.is_pool and other.object_id == job.respool_id
+    if other.is_pool:
+        return False
+    there = read_job(conn, other.object_id)
+    return there is not None and there.respool_id == asked.object_id
+
+
+def _services_of(conn: sa.Connection, asked: Migration, job: JobRecord | None) -> list[tuple[str, str]]:
+    """``(job id, name)`` of the services that move. Raises Aborted, InvalidArgument."""
+    if job is not None:
+        return [(job.job_id, job.name or job.job_id)] if job.type is JobType.SERVICE else []
+    alive = sa.and_(JOB.c.respool_id == asked.object_id, JOB.c.state.not_in(FINISHED_STATES))
+    elsewhere = [object_id for object_id in bound_elsewhere(conn, asked.spec.target) if object_id != asked.object_id]
+    for start in range(0, len(elsewhere), BOUND_PER_QUERY):
+        some = JOB.c.job_id.in_(elsewhere[start : start + BOUND_PER_QUERY])
+        for other in conn.execute(sa.select(JOB.c.job_id, JOB.c.name).where(alive, some).limit(1)):
+            raise Aborted(
+                f"job {other.name or other.job_id} of pool {asked.name} is bound to another cluster by a migration of "
+                f"its own: release it first (peloton migration release {other.job_id})"
+            )
+    query = (
+        sa.select(JOB.c.job_id, JOB.c.name)
+        .where(alive, JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE])
+        .order_by(JOB.c.name, JOB.c.job_id)
+    )
+    found = [(row.job_id, row.name or row.job_id) for row in conn.execute(query.limit(SERVICES_MAX + 1))]
+    if len(found) > SERVICES_MAX:
+        raise InvalidArgument(f"pool {asked.name} has more than {SERVICES_MAX} services, the most of one migration")
+    return found

@@ -1,0 +1,163 @@
+"""Rows of migrations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.model.migration import (
+    MIGRATION_TERMINAL,
+    Migration,
+    MigrationProgress,
+    MigrationSpec,
+    MigrationState,
+    ServiceProgress,
+    ServiceState,
+)
+from services.storage.codec import stored_text
+from services.storage.tables import MIGRATION, MIGRATION_SERVICE
+from services.storage.updates import instances
+
+MIGRATIONS_KEPT = 1_000
+"""That have ended; older ones are forgotten."""
+_ENDED = MIGRATION.c.state.in_(sorted(MIGRATION_TERMINAL))
+
+
+def migration_record(row: sa.Row[Any]) -> Migration:
+    return Migration(
+        row.migration_id,
+        row.object_id,
+        row.is_pool,
+        row.name,
+        MigrationSpec(**json.loads(row.spec)),
+        MigrationState(row.state),
+        row.bound_before,
+        _progress(json.loads(row.progress)) if row.progress else None,
+        row.created_ns,
+        row.updated_ns,
+        row.completed_ns,
+    )
+
+
+def _progress(read: dict[str, Any]) -> MigrationProgress:
+    read["services"] = tuple(
+        ServiceProgress(**{**one, "state": ServiceState(one["state"])}) for one in read["services"]
+    )
+    read["state"], read["to_wake"] = MigrationState(read["state"]), tuple(read["to_wake"])
+    return MigrationProgress(**read)
+
+
+def read_migration(conn: sa.Connection, migration_id: str) -> Migration | None:
+    row = conn.execute(sa.select(MIGRATION).where(MIGRATION.c.migration_id == migration_id)).one_or_none()
+    return None if row is None else migration_record(row)
+
+
+def read_active(conn: sa.Connection) -> list[Migration]:
+    """In the order of the requests."""
+    query = sa.select(MIGRATION).where(~_ENDED).order_by(MIGRATION.c.seq)
+    return [migration_record(row) for row in conn.execute(query)]
+
+
+def read_latest(conn: sa.Connection, limit: int, object_id: str = "") -> list[Migration]:
+    """The newest first; of one object, or of all."""
+    query = sa.select(MIGRATION).order_by(MIGRATION.c.seq.desc()).limit(limit)
+    if object_id:
+        query = query.where(MIGRATION.c.object_id == object_id)
+    return [migration_record(row) for row in conn.execute(query)]
+
+
+def insert_migration(conn: sa.Connection, one: Migration, services: Sequence[tuple[str, str]], seq: int) -> None:
+    """``services``: ``(job id, name)``. Forgets the oldest that have ended."""
+    values = asdict(one) | {"spec": json.dumps(asdict(one.spec)), "progress": "", "seq": seq}
+    conn.execute(MIGRATION.insert().values(**values))
+    rows = [
+        {
+            "migration_id": one.migration_id,
+            "job_id": job_id,
+            "name": name,
+            "state": ServiceState.WAITING,
+            "moved": "",
+            "left_count": 0,
+            "waiting_for": "",
+        }
+        for job_id, name in services
+    ]
+    if rows:
+        conn.execute(MIGRATION_SERVICE.insert(), rows)
+    kept = sa.select(MIGRATION.c.migration_id).where(_ENDED).order_by(MIGRATION.c.seq.desc()).offset(MIGRATIONS_KEPT)
+    for gone in conn.execute(kept.limit(MIGRATIONS_KEPT)).scalars().all():
+        for table in (MIGRATION_SERVICE, MIGRATION):
+            conn.execute(sa.delete(table).where(table.c.migration_id == gone))
+
+
+def write_state(conn: sa.Connection, migration_id: str, state: MigrationState, now_ns: int) -> None:
+    values: dict[str, Any] = {"state": state, "updated_ns": now_ns}
+    if state in MIGRATION_TERMINAL:
+        values["completed_ns"] = now_ns
+    conn.execute(sa.update(MIGRATION).where(MIGRATION.c.migration_id == migration_id).values(**values))
+
+
+def write_progress(conn: sa.Connection, migration_id: str, progress: MigrationProgress, now_ns: int) -> None:
+    text = json.dumps(asdict(progress))
+    mine = sa.and_(MIGRATION.c.migration_id == migration_id, MIGRATION.c.progress != text)
+    conn.execute(sa.update(MIGRATION).where(mine).values(progress=text, updated_ns=now_ns))
+
+
+# -- services --------------------------------------------------------------------------------------------------------
+
+
+def read_services(conn: sa.Connection, migration_id: str) -> list[ServiceProgress]:
+    """By name."""
+    query = sa.select(MIGRATION_SERVICE).where(MIGRATION_SERVICE.c.migration_id == migration_id)
+    rows = conn.execute(query.order_by(MIGRATION_SERVICE.c.name, MIGRATION_SERVICE.c.job_id))
+    return [
+        ServiceProgress(
+            row.job_id,
+            row.name,
+            ServiceState(row.state),
+            len(instances.from_text(row.moved)),
+            row.left_count,
+            row.waiting_for,
+        )
+        for row in rows
+    ]
+
+
+def read_moved(conn: sa.Connection, migration_id: str, job_id: str) -> frozenset[int]:
+    query = sa.select(MIGRATION_SERVICE.c.moved).where(_service(migration_id, job_id))
+    return instances.from_text(conn.execute(query).scalar() or "")
+
+
+def write_service(
+    conn: sa.Connection,
+    migration_id: str,
+    job_id: str,
+    state: ServiceState,
+    moved: frozenset[int],
+    left_count: int = 0,
+    waiting_for: str = "",
+) -> None:
+    values = {
+        "state": state,
+        "moved": instances.to_text(moved),
+        "left_count": left_count,
+        "waiting_for": stored_text(waiting_for),
+    }
+    conn.execute(sa.update(MIGRATION_SERVICE).where(_service(migration_id, job_id)).values(**values))
+
+
+def turn_back(conn: sa.Connection, migration_id: str) -> None:
+    """Services of which something has moved are under way again, the others are done."""
+    mine = MIGRATION_SERVICE.c.migration_id == migration_id
+    for has_moved, state in ((True, ServiceState.MOVING), (False, ServiceState.DONE)):
+        which = MIGRATION_SERVICE.c.moved != "" if has_moved else MIGRATION_SERVICE.c.moved == ""
+        values = {"state": state, "left_count": 0, "waiting_for": ""}
+        conn.execute(sa.update(MIGRATION_SERVICE).where(mine, which).values(**values))
+
+
+def _service(migration_id: str, job_id: str) -> sa.ColumnElement[bool]:
+    return sa.and_(MIGRATION_SERVICE.c.migration_id == migration_id, MIGRATION_SERVICE.c.job_id == job_id)

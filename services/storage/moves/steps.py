@@ -1,0 +1,126 @@
+"""Steps of migrations: each looks, decides (``lifecycle.migration``) and takes pods down in one transaction, which
+holds the job. The job's own workflow then ends, queues, places and starts them as any others."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_TYPE_NUMBERS
+from peloton.lifecycle import sla
+from peloton.lifecycle.migration import (
+    ServicePods,
+    batch_of,
+    binding_of,
+    may_be_in,
+    next_service_step,
+    service_waits,
+)
+from peloton.lifecycle.pod_terms import STAYING
+from peloton.lifecycle.reason_text import sla_text
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL, JobRecord, JobType
+from peloton.model.migration import Migration, MigrationState, ServiceState
+from peloton.model.pod import TerminationReason
+from services.storage.admission.evictions import EVICTION_MESSAGE, MAINTENANCE_REASON, preempt_running
+from services.storage.jobs.rows import hold_job
+from services.storage.moves.rows import read_migration, read_moved, write_service
+from services.storage.pods.scope import ON_HOST_NUMBERS
+from services.storage.pods.sql import GOAL_ALIVE, NEWER, where
+from services.storage.tables import FINISHED_STATES, JOB, POD
+from services.storage.updates import instances
+from services.storage.updates.disruptions import disrupt_for_migration
+from services.storage.updates.rows import read_update
+
+EVICTED_PODS_MAX = 1_000
+"""Batch pods that one step evicts, with the rest of their gangs."""
+_STEPPING = (MigrationState.MIGRATING, MigrationState.ROLLING_BACK)
+
+
+def step_service(conn: sa.Connection, migration_id: str, job_id: JobId, now_ns: int) -> bool:
+    """Take down what may move next of a service. Returns whether pods of it are to end."""
+    job, migration = hold_job(conn, job_id), read_migration(conn, migration_id)
+    if migration is None or migration.state not in _STEPPING:
+        return False
+    moved = read_moved(conn, migration_id, job_id)
+    if job is None or job.state in JOB_TERMINAL:
+        write_service(conn, migration_id, job_id, ServiceState.DONE, moved)
+        return False
+    pods = _pods_of(conn, job, moved)
+    step = next_service_step(pods, migration, batch_of(migration.spec, job.instance_count))
+    update = read_update(conn, job.update_id) if job.update_id else None
+    if update is not None and update.is_active and step.ask:
+        waits = f"update {update.update_id} to end ({update.state})"
+        write_service(conn, migration_id, job_id, ServiceState.MOVING, moved, step.left_count, waits)
+        return bool(pods.leaving)
+    where_to, refusal, granted = _direction(migration), "", tuple[int, ...]()
+    if step.ask:
+        grant = disrupt_for_migration(conn, job, step.ask, f"migration {where_to}", now_ns)
+        refusal, granted = sla_text(grant.refusal) if grant.refusal else "", grant.granted
+    waits = service_waits(step, refusal, len(granted), where_to.removeprefix("to "))
+    state = ServiceState.DONE if step.is_done else ServiceState.MOVING
+    left = step.left_count - len(granted)
+    write_service(conn, migration_id, job_id, state, moved | frozenset(granted), left, waits)
+    return bool(granted or pods.leaving)
+
+
+def _direction(migration: Migration) -> str:
+    target = migration.spec.target
+    return f"to cluster {target}" if migration.state is MigrationState.MIGRATING else f"back from cluster {target}"
+
+
+def _pods_of(conn: sa.Connection, job: JobRecord, moved: frozenset[int]) -> ServicePods:
+    on_hosts = sa.and_(POD.c.job_id == job.job_id, POD.c.state.in_(ON_HOST_NUMBERS), GOAL_ALIVE)
+    query = sa.select(POD.c.instance_id, POD.c.cluster, NEWER.label("is_leaving")).where(on_hosts)
+    rows = conn.execute(query).all()
+    missing = sla.missing_of(instances.pods_of(conn, job.job_id))
+    leaving = frozenset(row.instance_id for row in rows if row.is_leaving)
+    return ServicePods({row.instance_id: row.cluster for row in rows}, leaving, missing, moved)
+
+
+# -- batch -----------------------------------------------------------------------------------------------------------
+
+
+def batch_jobs_to_leave(conn: sa.Connection, object_id: str, is_pool: bool, binding: str) -> list[tuple[str, int]]:
+    """Batch jobs with pods on hosts where they may not be, and how many. One pass over the pods of the object's active
+    jobs: no index mentions the cluster of a pod."""
+    mine = JOB.c.respool_id if is_pool else JOB.c.job_id
+    query = (
+        sa.select(POD.c.job_id, POD.c.cluster, sa.func.count())
+        .join(JOB, JOB.c.job_id == POD.c.job_id)
+        .where(
+            mine == object_id,
+            JOB.c.state.not_in(FINISHED_STATES),
+            JOB.c.type == JOB_TYPE_NUMBERS[JobType.BATCH],
+        )
+        .where(POD.c.state.in_(ON_HOST_NUMBERS), GOAL_ALIVE)
+        .group_by(POD.c.job_id, POD.c.cluster)
+        .order_by(POD.c.job_id)
+    )
+    found: dict[str, int] = {}
+    for job_id, cluster, count in conn.execute(query):
+        if not may_be_in(cluster, binding):
+            found[job_id] = found.get(job_id, 0) + count
+    return list(found.items())
+
+
+def evict_batch(conn: sa.Connection, migration_id: str, job_id: JobId, now_ns: int) -> bool:
+    """Pods of a batch job leave their hosts, and are queued anew without a failure. Gangs leave whole."""
+    job, migration = hold_job(conn, job_id), read_migration(conn, migration_id)
+    if job is None or job.type is not JobType.BATCH or migration is None or migration.state not in _STEPPING:
+        return False
+    staying = sa.and_(POD.c.job_id == job_id, where(STAYING))
+    query = sa.select(POD.c.instance_id, POD.c.config_version).where(staying).order_by(POD.c.instance_id)
+    binding = binding_of(migration)
+    cluster = binding.removeprefix("!")
+    misplaced = POD.c.cluster == cluster if binding.startswith("!") else POD.c.cluster != cluster
+    chosen = {
+        pod.instance_id: pod.config_version for pod in conn.execute(query.where(misplaced).limit(EVICTED_PODS_MAX))
+    }
+    if job.gang_size > 1 and any(instance < job.gang_size for instance in chosen):
+        gang = conn.execute(query.where(POD.c.instance_id < job.gang_size))
+        chosen |= {pod.instance_id: pod.config_version for pod in gang}
+    if chosen:
+        words = {"message": f"{EVICTION_MESSAGE}migration {_direction(migration)}", "reason": MAINTENANCE_REASON}
+        why = TerminationReason.KILLED_HOST_MAINTENANCE
+        preempt_running(conn, job, False, sorted(chosen.items()), words, now_ns, why)
+    return True

@@ -1,0 +1,52 @@
+"""The tables of migrations; ``services/storage/tables.py`` has the others, and the names of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlmodel import Field, SQLModel
+
+_UUID: Any = sa.Uuid(as_uuid=False)
+_TEXT: Any = sa.Text
+_BIG: Any = sa.BigInteger
+
+
+class ClusterBinding(SQLModel, table=True):
+    """A job, or a pool and so its jobs that have no binding of their own, is bound to a cluster, as
+    ``lifecycle.migration`` says."""
+
+    __tablename__ = "cluster_binding"
+    object_id: str = Field(primary_key=True, sa_type=_TEXT)
+    binding: str = Field(sa_type=_TEXT)
+
+
+class MigrationRow(SQLModel, table=True):
+    """A migration of a job or a pool to another cluster; ``seq`` is the order of the requests."""
+
+    __tablename__ = "migration"
+    migration_id: str = Field(primary_key=True, sa_type=_UUID)
+    seq: int = Field(sa_type=_BIG)
+    object_id: str = Field(sa_type=_TEXT)
+    is_pool: bool
+    name: str = Field(sa_type=_TEXT)
+    spec: str = Field(sa_type=_TEXT)  # JSON MigrationSpec
+    state: str = Field(sa_type=_TEXT)
+    bound_before: str = Field(sa_type=_TEXT)
+    progress: str = Field(sa_type=_TEXT)  # JSON MigrationProgress
+    created_ns: int = Field(sa_type=_BIG)
+    updated_ns: int = Field(sa_type=_BIG)
+    completed_ns: int = Field(sa_type=_BIG)
+
+
+class MigrationService(SQLModel, table=True):
+    """A service of a migration. ``moved``: instances that were taken down for it, as ranges ``0-4,7``."""
+
+    __tablename__ = "migration_service"
+    migration_id: str = Field(primary_key=True, sa_type=_UUID)
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    name: str = Field(sa_type=_TEXT)
+    state: str = Field(sa_type=_TEXT)
+    moved: str = Field(sa_type=_TEXT)
+    left_count: int
+    waiting_for: str = Field(sa_type=_TEXT)

@@ -1,0 +1,38 @@
+"""Migrations on a real Temporal server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from temporalio.client import Client
+
+from tests.workflow.migration_stories import RECIPES, migration_story
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.__name__)
+async def test_stories(client: Client, recipe: Callable[[Client], Awaitable[str]]) -> None:
+    """Each ends as it says, and its histories replay."""
+    await recipe(client)
+
+
+async def test_people_find_it(client: Client) -> None:
+    """By pool, kind, target and state; its memo has what does not change."""
+    async with migration_story(client) as story:
+        await story.half()
+        described = await story.handle.describe()
+        await story.result()
+
+    pairs = described.typed_search_attributes
+    found = {pair.key.name: pair.value for pair in pairs if pair.key.name.startswith("Peloton")}
+    assert {
+        "PelotonPool": "/maps",
+        "PelotonType": "MIGRATION",
+        "PelotonCluster": "b",
+        "PelotonState": "MIGRATING",
+    } == found
+    assert "migration of pool /maps to cluster b" == await described.static_summary()
+    assert (2, 1) == (
+        await described.memo_value("instances of a service at a time"),
+        await described.memo_value("services at a time"),
+    )

@@ -1,0 +1,165 @@
+"""Stories of migrations on a real Temporal server; they are also the recipes of their recorded histories."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from temporalio import workflow
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from peloton.model.ids import job_workflow_id, migration_workflow_id, new_job_id
+from peloton.model.migration import MigrationAct
+from services import temporal
+from services.worker.worker import build_worker
+from tests.workflow.cluster import Cluster
+from tests.workflow.migrated import TARGET, MigratedPool
+from tests.workflow.sandbox import workflow_runner
+from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replayer, wait_until
+from tests.workflow.stories import ports_on
+from workflows.migration import MigrationResult, MigrationWorkflow
+from workflows.policies import Policies
+
+QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=LOOK_AGAIN_S)
+
+
+@workflow.defn(name="Job")
+class ToldJob:
+    """Stands for the workflow of a job: counts what it is told."""
+
+    def __init__(self) -> None:
+        self.told_count = 0
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.signal
+    def changed(self) -> None:
+        self.told_count += 1
+
+    @workflow.query
+    def told(self) -> int:
+        return self.told_count
+
+
+@dataclass
+class ServerStory:
+    client: Client
+    pool: MigratedPool
+    workflow_id: str
+
+    @property
+    def handle(self) -> WorkflowHandle[MigrationWorkflow, MigrationResult]:
+        return self.client.get_workflow_handle_for(MigrationWorkflow.run, self.workflow_id)
+
+    async def half(self) -> None:
+        await wait_until(lambda: self.pool.clusters[TARGET] >= 2, "a service half way")
+
+    async def result(self) -> MigrationResult:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.handle.result()
+
+
+class _Waker(temporal.MigrationWaker):
+    """On the task queue of the story."""
+
+    task_queue = ""
+
+    async def _tell(self, key: str) -> None:
+        migration = self._find(key)
+        assert migration is not None
+        await temporal.wake_migration(self._client, migration, self._policies, self.task_queue)
+
+
+@asynccontextmanager
+async def migration_story(client: Client, policies: Policies = QUICK) -> AsyncIterator[ServerStory]:
+    """A pool of two services, the workflow of its migration on a server, workers and a waker; at the end its histories
+    are replayed."""
+    clock = RealClock()
+    pool = MigratedPool(clock, away_s=0.1, jobs=[new_job_id() for _ in range(2)])
+    migration = replace(pool.row, migration_id=str(uuid.uuid4())) if pool.row else None
+    assert migration is not None
+    pool.row = migration
+    jobs = f"jobs-{uuid.uuid4()}"
+    waker = _Waker(client, lambda _: pool.row, policies, interval_s=0.05)
+    waker.task_queue = queue = f"test-{uuid.uuid4()}"
+    pool.tell = lambda: waker.migrations_changed([migration.migration_id])
+    story = ServerStory(client, pool, migration_workflow_id(migration.migration_id))
+    ports = replace(ports_on(Cluster(clock)), migrations=pool)
+    handles = [
+        await client.start_workflow(ToldJob.run, id=job_workflow_id(one.job_id), task_queue=jobs)
+        for one in pool.services
+    ]
+
+    async def pass_on() -> None:
+        """What the jobs are told."""
+        told = dict.fromkeys((one.job_id for one in pool.services), 0)
+        while True:
+            for one, handle in zip(pool.services, handles, strict=True):
+                if (count := await handle.query(ToldJob.told)) > told[one.job_id]:
+                    told[one.job_id] = count
+                    pool.told(one.job_id)
+            await asyncio.sleep(0.05)
+
+    passing: asyncio.Task[None] | None = None
+    try:
+        async with (
+            Worker(client, task_queue=jobs, workflows=[ToldJob], workflow_runner=UnsandboxedWorkflowRunner()),
+            build_worker(client, ports, queue, runner=workflow_runner()),
+        ):
+            passing = asyncio.create_task(pass_on())
+            pool.tell()
+            await wait_until(lambda: pool.calls["advance"] > 0, "its first step")
+            yield story
+            passing.cancel()
+            for handle in handles:
+                await handle.terminate()
+        for history in await histories_of(client, story.workflow_id):
+            await replayer().replay_workflow(history)
+    finally:
+        if passing is not None:
+            passing.cancel()
+        await waker.close()
+
+
+async def migration_succeeded(client: Client) -> str:
+    """Two services move, one after the other; several runs by continue-as-new."""
+    async with migration_story(client, replace(QUICK, history_events_max=50)) as story:
+        assert await story.result() == MigrationResult("SUCCEEDED", 2, 8)
+        assert (2, {TARGET: 8}) == (story.pool.away_most, story.pool.clusters)
+    return story.workflow_id
+
+
+async def migration_paused_and_rolled_back(client: Client) -> str:
+    """Half way, with a call that fails."""
+    async with migration_story(client) as story:
+        story.pool.outages.update(advance=1)
+        await story.half()
+        story.pool.act(MigrationAct.PAUSE)
+        await wait_until(lambda: story.pool.row is not None and story.pool.row.state == "PAUSED", "a pause")
+        story.pool.act(MigrationAct.RESUME)
+        story.pool.act(MigrationAct.ROLL_BACK)
+        assert "ROLLED_BACK" == (await story.result()).state
+        assert {"a": 8} == story.pool.clusters
+    return story.workflow_id
+
+
+async def migration_cancelled(client: Client) -> str:
+    """The workflow is cancelled, as in the Web UI: everything goes back."""
+    async with migration_story(client) as story:
+        await story.half()
+        await story.handle.cancel()
+        assert "ROLLED_BACK" == (await story.result()).state
+    return story.workflow_id
+
+
+RECIPES: tuple[Callable[[Client], Awaitable[str]], ...] = (
+    migration_succeeded,
+    migration_paused_and_rolled_back,
+    migration_cancelled,
+)

@@ -1,0 +1,155 @@
+"""Migration of a job, or of all jobs of a pool, to another cluster.
+
+    MIGRATING <--> PAUSED
+        |             |
+        |             +--rolled back--+
+        +-------------+               v
+        |                       ROLLING_BACK --> ROLLED_BACK
+        v
+    SUCCEEDED
+
+What people want, and how far it is, are rows of storage; who asks for a migration binds the object to the target there,
+so that new pods of it go nowhere else. Each turn takes one step (``lifecycle.migration``): of the services under way,
+the next instances are taken down, as far as batch and SLA allow, and their jobs are told, whose workflows end, queue,
+place and start them as any others. A step finds out by itself what there is to do, so turns may be repeated and
+interrupted anywhere. Signals say only that people changed something.
+
+History: 10 events for each turn, and 3 for each job that is told; a turn by itself after 2 to 15 s, sooner while
+something moves. It continues as new by the same bound as jobs do.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from activities.migration import MigrationActivities
+    from peloton.lifecycle.migration import details
+    from peloton.model.ids import job_workflow_id
+    from peloton.model.migration import MigrationProgress, MigrationState
+    from workflows.attributes import STATE
+    from workflows.calls import stoppable
+    from workflows.policies import MIGRATION_RETRY_MAX_S, RECORDS_CALL, SUMMARY_MAX, Policies
+    from workflows.renewal import Renewal, continue_as_new, fresh_policies
+
+
+@dataclass(frozen=True)
+class MigrationLife:
+    """Exactly what continue-as-new carries."""
+
+    shown_state: str = ""
+
+
+@dataclass(frozen=True)
+class MigrationInput:
+    migration_id: str
+    name: str
+    target: str
+    policies: Policies = field(default_factory=Policies)
+    life: MigrationLife = field(default_factory=MigrationLife)
+
+
+@dataclass(frozen=True)
+class MigrationResult:
+    state: str
+    service_count: int
+    moved_count: int
+
+
+@workflow.defn(name="Migration")
+class MigrationWorkflow:
+    @workflow.init
+    def __init__(self, input: MigrationInput) -> None:
+        self.migration_id, self.name, self.target = input.migration_id, input.name, input.target
+        self.policies = input.policies
+        self.life = input.life
+        self.progress = MigrationProgress()
+        self.renewal = Renewal()
+        self.wakeup_pending = False
+        self.refusal = ""  # why a cancellation was
+        self.retry_s = 0.0  # until the next step
+
+    @workflow.run
+    async def run(self, input: MigrationInput) -> MigrationResult:
+        return await stoppable(self.live(input), self.roll_back)
+
+    async def live(self, input: MigrationInput) -> MigrationResult:
+        while not (await self.take_step()).is_over or self.wakeup_pending:
+            await self.tell_the_jobs()
+            await self.wait_for_change()
+            await self.continue_as_new_when_due(input)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return MigrationResult(self.progress.state.value, self.progress.service_count, self.progress.moved_count)
+
+    @workflow.signal
+    def changed(self) -> None:
+        """People paused it, resumed it or rolled it back."""
+        self.wakeup_pending = True
+
+    @workflow.query
+    def status(self) -> dict[str, str]:
+        return {"state": self.progress.state.value, "waiting_for": self.progress.waiting_for}
+
+    # Steps, in the order of the story.
+
+    async def take_step(self) -> MigrationProgress:
+        self.wakeup_pending = False
+        before = self.progress
+        self.progress = await workflow.execute_activity_method(
+            MigrationActivities.advance,
+            self.migration_id,
+            summary=f"take the next step: {before.moved_count} instances moved",
+            **RECORDS_CALL,
+        )
+        moved = replace(self.progress, to_wake=()) != replace(before, to_wake=())
+        self.retry_s = self.policies.retry_s if moved or not self.retry_s else self.retry_s * 2
+        self.retry_s = min(self.retry_s, MIGRATION_RETRY_MAX_S)
+        self.show()
+        return self.progress
+
+    async def tell_the_jobs(self) -> None:
+        """Their workflows end the pods that the step chose. A lost signal is sent again with the next step."""
+        for job_id in self.progress.to_wake:
+            job = workflow.get_external_workflow_handle(job_workflow_id(job_id))
+            with suppress(ApplicationError):  # it has ended, or somebody terminated it: it is started anew
+                await job.signal("changed")
+
+    async def wait_for_change(self) -> None:
+        if self.wakeup_pending:
+            return
+        is_paused = self.progress.state is MigrationState.PAUSED
+        patience_s = self.policies.look_again_s if is_paused else self.retry_s
+        waits = self.progress.waiting_for
+        summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
+        with suppress(TimeoutError):  # the time to look again has come
+            await workflow.wait_condition(
+                lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
+            )
+
+    async def roll_back(self) -> None:
+        """Whoever cancels the workflow wants none of it."""
+        self.refusal = await workflow.execute_activity_method(
+            MigrationActivities.roll_back,
+            self.migration_id,
+            summary="roll the migration back: the workflow was cancelled",
+            **RECORDS_CALL,
+        )
+        self.wakeup_pending = True
+
+    # Platform chores.
+
+    def show(self) -> None:
+        workflow.set_current_details(details(self.name, self.target, self.progress, self.refusal))
+        if (state := self.progress.state.value) != self.life.shown_state:
+            self.life = replace(self.life, shown_state=state)
+            workflow.upsert_search_attributes([STATE.value_set(state)])
+
+    async def continue_as_new_when_due(self, input: MigrationInput) -> None:
+        if self.renewal.is_due(self.policies):
+            policies = await fresh_policies(self.policies)
+            continue_as_new(replace(input, policies=policies, life=self.life))
