@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from peloton.lifecycle.pod import HEALTH_CHECK_REASON
@@ -17,7 +17,7 @@ from peloton.model.ids import PodId, parse_job_id
 from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, PodStatus
 from peloton.model.resources import Resources
 from services.hostmgr.driver import PodReport
-from services.hostmgr.kubernetes.quantities import amount, mib, milli
+from services.hostmgr.kubernetes.quantities import KNOWN_MAX, amount, mib, milli
 from services.hostmgr.kubernetes.reasons import DISRUPTIONS, PATIENCE, container_cause, pod_cause
 
 Json = dict[str, Any]
@@ -111,14 +111,17 @@ def _requests(container: Json) -> Resources:
 
 
 def _amounts(texts: Json) -> Resources:
-    def of(name: str) -> Any:
-        return amount(texts.get(name, 0))
+    return _resources(texts.get("cpu", 0), texts.get("memory", 0), texts.get("ephemeral-storage", 0), texts.get(GPU, 0))
 
+
+@lru_cache(maxsize=KNOWN_MAX)
+def _resources(cpu: str, memory: str, disk: str, gpu: str) -> Resources:
+    """Pods of one kind ask for the same, and each comes with every change of its status."""
     return Resources(
-        milli(of("cpu"), up=True),
-        mib(of("memory"), up=True),
-        mib(of("ephemeral-storage"), up=True),
-        milli(of(GPU), up=True),
+        milli(amount(cpu), up=True),
+        mib(amount(memory), up=True),
+        mib(amount(disk), up=True),
+        milli(amount(gpu), up=True),
     )
 
 
