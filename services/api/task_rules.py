@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from peloton.api import convert
 from peloton.api.cluster_kinds import kind_fault
 from peloton.api.mesos.v1 import mesos_pb2
-from peloton.api.pod_parts import Part, has_several, main_name, ports
+from peloton.api.pod_parts import Part, all_parts, has_several, main_name, ports
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
@@ -40,9 +40,11 @@ def dynamic_port_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
 
 
 def has_secret_volume(pod: task_pb2.TaskConfig) -> bool:
-    return pod.HasField("container") and any(
-        volume.HasField("source") and volume.source.type == mesos_pb2.Volume.Source.SECRET
-        for volume in pod.container.volumes
+    """A reference holds no secret: it names one that the cluster has."""
+    return any(
+        volume.source.type == mesos_pb2.Volume.Source.SECRET and not volume.source.secret.HasField("reference")
+        for part in all_parts(pod)
+        for volume in part.container.volumes
     )
 
 

@@ -54,11 +54,11 @@ def hosts_of(cluster: Cluster, job: str) -> Counter[str]:
     return Counter(task.runtime.host for task in cluster.tasks(job).values() if task.runtime.host)
 
 
-def log_of(cluster: Cluster, job: str, instance: int = 0) -> str:
+def log_of(cluster: Cluster, job: str, instance: int = 0, container: str = "main") -> str:
     """Of the last run, from the apiserver."""
     pod = cluster.task(job, instance).runtime.mesosTaskId.value
     assert cluster.local.kubernetes is not None
-    return str(cluster.local.kubernetes.ask("GET", f"/api/v1/namespaces/peloton/pods/{pod}/log"))
+    return str(cluster.local.kubernetes.ask("GET", f"/api/v1/namespaces/peloton/pods/{pod}/log?container={container}"))
 
 
 def failures_of(cluster: Cluster, job: str) -> int:
@@ -95,6 +95,32 @@ def test_a_pod_beyond_its_memory_limit_fails(cluster: Cluster, pool: str) -> Non
     runtime = cluster.task(job).runtime
     assert 137 == runtime.terminationStatus.exit_code
     assert "OOMKilled" in runtime.message
+
+
+def test_a_pod_of_several_containers(cluster: Cluster, pool: str) -> None:
+    """One runs before the others, which know each other's ports; the first that fails names the end, and each is
+    told."""
+    other = {
+        "name": "proxy",
+        "resource": {"cpuLimit": 0.1, "memLimitMb": 16},
+        "command": {"shell": True, "value": 'echo "$HTTP $ADMIN"; exit 4'},
+        "ports": [{"name": "admin", "envName": "ADMIN"}],
+    }
+    first = {"name": "setup", "command": {"shell": True, "value": "echo before"}}
+    ports = [{"name": "http", "envName": "HTTP"}]
+    config = shell("true", containerName="web", ports=ports, otherContainers=[other], initContainers=[first])
+    job = cluster.submit(pool, instanceCount=1, defaultConfig=config)
+
+    assert "FAILED" == cluster.finish(job)
+    runtime = cluster.task(job).runtime
+    assert ("Error", 4) == (runtime.reason, runtime.terminationStatus.exit_code)
+    assert runtime.message.startswith("Command exited with status 4 in container proxy")
+    assert [("setup", True, "SUCCEEDED"), ("web", False, "SUCCEEDED"), ("proxy", False, "FAILED")] == [
+        (container.name, container.init, container.state) for container in runtime.containers
+    ]
+    dealt = runtime.ports
+    assert f"{dealt['http']} {dealt['admin']}\n" == log_of(cluster, job, container="proxy")
+    assert "before\n" == log_of(cluster, job, container="setup")
 
 
 def test_ports_of_pods_on_one_machine_differ(cluster: Cluster, pool: str, tmp_path: Path) -> None:

@@ -343,6 +343,10 @@ def test_secrets() -> None:
     assert secret_fault(plain, False) == ""
     assert secret_fault(plain, True) == "secrets not supported by cluster"
     assert secret_fault(sneaky, False) == "adding secret volumes directly in config is not allowed"
+    volume.source.secret.reference.name = "tls"  # the cluster's own: nothing of it is in the config
+    assert secret_fault(sneaky, False) == ""
+    sneaky.defaultConfig.initContainers.add().container.volumes.add().source.type = mesos_pb2.Volume.Source.SECRET
+    assert secret_fault(sneaky, False) == "adding secret volumes directly in config is not allowed"
 
 
 def test_many_overrides_cost_little() -> None:
