@@ -6,22 +6,27 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from peloton.errors import InvalidArgument
-from peloton.ports import FrameworkRecords
+from peloton.ports import FrameworkRecords, PodLifecycles
 from services.settings import Settings
 
 if TYPE_CHECKING:
     from peloton.api.mesos_access import MesosAccess
     from services.hostmgr.driver import ClusterDriver
+    from services.hostmgr.external_intake import ExternalIntake, Why
     from services.hostmgr.kubernetes.settings import KubernetesSettings
+    from services.storage.pods.external_pods import ExternalPods
+    from services.storage.storage import Storage
 
 
-def cluster_driver_of(settings: Settings, records: FrameworkRecords) -> Callable[[], ClusterDriver]:
+def cluster_driver_of(
+    settings: Settings, records: FrameworkRecords, external_pods: ExternalPods
+) -> Callable[[], ClusterDriver]:
     """Makes the driver of this host manager's cluster. Raises InvalidArgument naming the setting."""
     if settings.kubernetes:
-        from services.hostmgr.kubernetes.driver import KubernetesDriver
+        from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
 
         kubernetes = _kubernetes_settings(settings)
-        return lambda: KubernetesDriver(kubernetes)
+        return lambda: ExternalPodsDriver(kubernetes, external_pods.uids_of)
     from services.hostmgr.mesos.driver import MesosDriver
     from services.hostmgr.mesos.framework import MesosSettings
 
@@ -36,6 +41,28 @@ def cluster_driver_of(settings: Settings, records: FrameworkRecords) -> Callable
         settings.offer_hold_s,
     )
     return lambda: MesosDriver(mesos, records)
+
+
+def external_intake_of(
+    settings: Settings, storage: Storage, driver: ClusterDriver, lifecycles: PodLifecycles, why: Why
+) -> ExternalIntake | None:
+    """None for a cluster in which nobody else makes pods for us to place."""
+    from services.hostmgr.external_intake import ExternalIntake
+    from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
+
+    if not isinstance(driver, ExternalPodsDriver):
+        return None
+    return ExternalIntake(
+        settings.cluster,
+        driver.external,
+        lambda: driver.is_connected,
+        storage.external_pods,
+        storage.jobs,
+        storage.pools,
+        lifecycles,
+        why,
+        settings.kubernetes_pool,
+    )
 
 
 def _kubernetes_settings(settings: Settings) -> KubernetesSettings:

@@ -178,7 +178,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
-    from services.cluster_drivers import cluster_driver_of
+    from services.cluster_drivers import cluster_driver_of, external_intake_of
     from services.hostmgr.drain_watch import DrainWatch
     from services.hostmgr.image_prefetch import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
@@ -192,7 +192,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     qos_settings, images = _qos_settings(settings), prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
     core_settings = HostManagerSettings(settings.cluster, settings.host_lease_s)
-    new_driver = cluster_driver_of(settings, storage.hosts)
+    new_driver = cluster_driver_of(settings, storage.hosts, storage.external_pods)
     loop = asyncio.get_running_loop()
     async with _waker(shared) as jobs, _maintenance_waker(shared) as hosts:
 
@@ -200,6 +200,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             watch = DrainWatch(jobs, hosts)
             failed: asyncio.Future[None] = loop.create_future()
             core = HostManagerCore(core_settings, storage, watch, new_driver(), lambda why: _fail(loop, failed, why))
+            intake = external_intake_of(settings, storage, core.driver, watch, evictor.job_why)
             share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
             records = (storage.maintenance, storage.host_pods, storage.disruptions)
             maintainer = HostMaintainer(core, *records, jobs, hosts, watch, cluster=settings.cluster, share=share)
@@ -209,8 +210,12 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             address = f"{settings.host}:{settings.hostmgr_port}"
             server, port = serve(core, maintainer, images, qos.uses, address, deadline_s)
             qos.start()
+            if intake is not None:
+                intake.start()
 
             async def end() -> None:
+                if intake is not None:
+                    await asyncio.to_thread(intake.stop)
                 await asyncio.to_thread(qos.stop)
                 await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
                 await asyncio.to_thread(maintainer.stop)

@@ -68,6 +68,9 @@ class Settings:
     kubernetes_taint: str = field(
         default="peloton.io/dedicated", metadata={"help": "key of the taint of dedicated nodes, which pods tolerate"}
     )
+    kubernetes_pool: str = field(
+        default="", metadata={"help": "pool of pods that others make for Peloton and that name none; empty: none"}
+    )
     kubernetes_priority_class: str = field(
         default="peloton", metadata={"help": "priority class of the pods; empty: that of the cluster"}
     )

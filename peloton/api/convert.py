@@ -331,7 +331,7 @@ def job_runtime(
 
 
 def job_info(job: JobRecord, config: job_pb2.JobConfig) -> job_pb2.JobInfo:
-    its_limits = limits(config.defaultConfig) if job.type is JobType.BATCH else None
+    its_limits = limits(config.defaultConfig) if job.type.runs_to_end else None
     info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, its_limits))
     info.id.value = job.job_id
     return info

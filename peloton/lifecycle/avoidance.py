@@ -54,7 +54,7 @@ def run_end(pod: PodRecord, cause: Cause, job_type: JobType) -> RunEnd:
     is_failure = pod.state is PodState.FAILED and RULES[cause].blames_host
     ran_s = (pod.completed_ns - pod.started_ns) / NS_PER_S if pod.started_ns else 0.0
     is_success = pod.state is PodState.SUCCEEDED
-    return RunEnd(pod.pod_id, Hostname(pod.host), is_failure, is_success, ran_s, job_type is JobType.BATCH)
+    return RunEnd(pod.pod_id, Hostname(pod.host), is_failure, is_success, ran_s, job_type.runs_to_end)
 
 
 @dataclass(frozen=True, slots=True)

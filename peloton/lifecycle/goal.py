@@ -13,8 +13,8 @@ def default_goal(job_type: JobType) -> JobState:
 
 def goal_after_eviction(job_type: JobType) -> PodState:
     """Of a pod with killOnPreempt that was evicted: it is not to run again."""
-    return PodState.PREEMPTING if job_type is JobType.BATCH else PodState.KILLED
+    return PodState.PREEMPTING if job_type.runs_to_end else PodState.KILLED
 
 
 def default_pod_goal(job_type: JobType) -> PodState:
-    return PodState.SUCCEEDED if job_type is JobType.BATCH else PodState.RUNNING
+    return PodState.SUCCEEDED if job_type.runs_to_end else PodState.RUNNING

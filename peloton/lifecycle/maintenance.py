@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from peloton.model.host import HostState
 from peloton.model.ids import JobId
-from peloton.model.job import JobType
 from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, MaintenanceAct, Resident
 from peloton.model.times import NS_PER_S
 
@@ -97,7 +96,7 @@ def plan_drain(residents: Sequence[Resident]) -> DrainPlan:
     for pod in residents:
         if pod.is_leaving:
             continue
-        if pod.job_type is JobType.BATCH:
+        if pod.job_type.runs_to_end:
             batch.add(pod.job_id)
         else:
             services.setdefault(pod.job_id, []).append(pod.instance_id)

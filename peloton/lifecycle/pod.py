@@ -108,7 +108,7 @@ def _reported(pod: PodRecord, status: PodStatus, job_type: JobType, kill_on_pree
             "health": health,
             "is_health_news": is_news,
         }
-    used_s = (status.time_ns - pod.started_ns) / NS_PER_S if pod.started_ns and job_type is JobType.BATCH else 0.0
+    used_s = (status.time_ns - pod.started_ns) / NS_PER_S if pod.started_ns and job_type.runs_to_end else 0.0
     return words | {
         "is_last": kill_on_preempt and is_eviction(status),
         "last_goal": goal_after_eviction(job_type),

@@ -99,6 +99,7 @@ class Event(StrEnum):
     CREATE = "create"
     SET_FACTS = "set facts"
     COUNT_ON = "count on"
+    TAKE_IN = "take in"
     FORGET = "forget"
     ENQUEUE = "enqueue"
     ENQUEUE_GANG = "enqueue gang"
@@ -187,6 +188,10 @@ TABLE: Mapping[Event, Rule] = {
         Row(ALWAYS, None, FACTS),
     ),
     Event.COUNT_ON: _quietly({_ROLLOUT}, Row(INITIALIZED | ENDED, None, COUNTED_ON)),  # it was removed once
+    Event.TAKE_IN: _rule(  # its owner, in a cluster of ours, has made another pod
+        {_HOSTMGR},
+        Row(ENDED & RESTS, _S.INITIALIZED, NEW_RUN | NO_PLACE | SAME_VERSION, goal=_S.SUCCEEDED, message=MESSAGE),
+    ),
     Event.FORGET: _quietly({_SETTLE}, Row(GONE, _S.UNKNOWN)),
     # The queue.
     Event.ENQUEUE: _rule(

@@ -58,9 +58,12 @@ def after_end(
         return REST
     if _ended_before_its_eviction(pod, job_type):
         return REST
+    never_bound = pod.state is PodState.LOST and (launch_lost or pod.reason == REASON_LAUNCH_REFUSED)
+    if job_type is JobType.EXTERNAL:  # what ran is replaced by whoever made it
+        return Ending(NextRun.RELAUNCH) if never_bound else REST
     if pod.desired_run_id > pod.run_id or pod.desired_config_version != pod.config_version:
         return Ending(NextRun.REPLACE)
-    if pod.state is PodState.LOST and (launch_lost or pod.reason == REASON_LAUNCH_REFUSED):
+    if never_bound:
         return Ending(NextRun.RELAUNCH)
     if sent_away(cause) and pod.state is not PodState.SUCCEEDED:
         return Ending(NextRun.REPLACE)

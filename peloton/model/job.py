@@ -13,6 +13,12 @@ class JobType(StrEnum):
     BATCH = "BATCH"
     SERVICE = "SERVICE"
     DAEMON = "DAEMON"
+    EXTERNAL = "EXTERNAL"  # its pods were made by others, in a cluster of ours
+
+    @property
+    def runs_to_end(self) -> bool:
+        """Its pods are not replaced when they succeed, and people do not care which of them are down."""
+        return self in (JobType.BATCH, JobType.EXTERNAL)
 
 
 class JobState(StrEnum):
@@ -86,7 +92,7 @@ class JobRecord:
     @property
     def gang_size(self) -> int:
         """Instances ``0 .. gang_size-1`` are one gang; 1 when every pod stands alone."""
-        is_gang = self.sla.minimum_running_instances > 1 and self.type is JobType.BATCH and not self.sla.revocable
+        is_gang = self.sla.minimum_running_instances > 1 and self.type.runs_to_end and not self.sla.revocable
         return self.sla.minimum_running_instances if is_gang else 1
 
 

@@ -254,7 +254,8 @@ def unqueued(
     if job.type is not JobType.SERVICE:  # whose update adds the instances that are not there
         fresh += max(job.instance_count - sum(counts.values()), 0)
     gathered = gang.stages.get(Stage.QUEUED, 0)
-    if 0 < gathered < gang.size and sum(gang.stages.values()) == gang.size:
+    is_there = sum(gang.stages.values()) == gang.size or job.type is JobType.EXTERNAL  # others make its pods
+    if 0 < gathered < gang.size and is_there:
         yield Unqueued(Obstacle.GANG_INCOMPLETE, gathered, gang_size=gang.size)
         fresh = max(fresh - gathered, 0)
     if fresh and job.goal is not JobState.KILLED and job.is_active:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from peloton.errors import NotFound
+from peloton.errors import InvalidArgument, NotFound
+from peloton.lifecycle.external import owner_refusal
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from services.api.calls import Calls
@@ -56,6 +57,12 @@ class Servicer:
         job = await self._job(job_id)
         if job is not None and job.is_active:
             await self._wake.start(job_id)
+
+
+def check_ours(job: JobRecord) -> None:
+    """Raises InvalidArgument for a job whose pods belong to others."""
+    if why := owner_refusal(job):
+        raise InvalidArgument(why)
 
 
 def write(

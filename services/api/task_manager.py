@@ -24,7 +24,7 @@ from services.api.containers import containers_of
 from services.api.ids import RUN_ID_MAX, job_not_found, known_id, out_of_range, run_id_of
 from services.api.job_query import pod_query
 from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
-from services.api.servicer import Servicer, write
+from services.api.servicer import Servicer, check_ours, write
 
 EVENT_RUNS = 10
 """Runs that GetPodEvents returns unless asked for more."""
@@ -171,6 +171,7 @@ class TaskManager(Servicer):
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
+        check_ours(record)
         if record.type is JobType.BATCH and not record.is_active:
             raise InvalidArgument("cannot start tasks in a terminated job")
         try:
@@ -193,6 +194,7 @@ class TaskManager(Servicer):
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
+        check_ours(record)
         try:
             ranges = clipped(request.ranges, record.instance_count)
         except OutOfRange:
@@ -217,6 +219,7 @@ class TaskManager(Servicer):
     @write
     async def Restart(self, request: task_pb2.RestartRequest, context: Any) -> task_pb2.RestartResponse:
         record = await self._job_or_not_found(known_id(request.jobId), f"job:{request.jobId.value} not found")
+        check_ours(record)
         await self._calls.run(
             self._records.pods.want_new_runs, record.job_id, clipped(request.ranges, record.instance_count)
         )
@@ -282,7 +285,7 @@ class TaskManager(Servicer):
             for version, instances in by_version.items()
             for instance, config in self._records.configs.task_configs(record.job_id, version, instances).items()
         }
-        is_batch = record.type is JobType.BATCH
+        is_batch = record.type.runs_to_end
         found = [
             convert.task_info(pod, configs.get((pod.config_version, pod.instance_id)), with_usage=is_batch)
             for pod in pods

@@ -9,6 +9,8 @@ import grpc
 from peloton.api.convert_reason import placement_to_wire, qos_to_wire, requeue_to_wire
 from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
+from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
+from peloton.api.v0.peloton_pb2 import JobID
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
 from peloton.model.reason import PlacementReason, QosReason, RequeueReason
@@ -29,6 +31,15 @@ class ResourceManagerClient:
         with translate_rpc_errors(NAME):
             answer = self._stub().Enqueue(pb.EnqueueRequest(job_id=job_id, limit=limit), timeout=CALL_TIMEOUT_S)
             return Queued(answer.queued, answer.admitted)
+
+    def job_why(self, job_id: JobId) -> explain_pb2.JobWhyResponse:
+        """Why it waits."""
+        request = explain_pb2.JobWhyRequest(jobId=JobID(value=job_id))
+        with translate_rpc_errors(NAME):
+            answer: explain_pb2.JobWhyResponse = explain_pb2_grpc.ExplainServiceStub(self._channel()).JobWhy(
+                request, timeout=CALL_TIMEOUT_S
+            )
+            return answer
 
     def kill_queued(self, job_id: JobId) -> int:
         with translate_rpc_errors(NAME):

@@ -146,6 +146,12 @@ class Bindings(Protocol):
         ...
 
 
+class ExternalPodNotes(Protocol):
+    def notes(self, job_id: JobId, limit: int) -> list[tuple[str, str]]:
+        """``(namespace and name, why)`` of pods of which their cluster says why they do not get on."""
+        ...
+
+
 class ExplainRecords(LoopRecords, Protocol):
     """Those of explanations."""
 
@@ -159,6 +165,8 @@ class ExplainRecords(LoopRecords, Protocol):
     def lockdowns(self) -> LockedComponents: ...
     @property
     def migrations(self) -> Bindings: ...
+    @property
+    def external_pods(self) -> ExternalPodNotes: ...
 
 
 class CapacitySource(Protocol):

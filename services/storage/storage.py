@@ -22,6 +22,7 @@ from services.storage.jobs.search import Search
 from services.storage.leases import Leases
 from services.storage.lockdowns import Lockdowns
 from services.storage.moves.migrations import Migrations
+from services.storage.pods.external_pods import ExternalPods
 from services.storage.pods.host_pods import HostPods
 from services.storage.pods.pods import Pods
 from services.storage.pools import Pools
@@ -49,6 +50,7 @@ class Storage:
         self.pods = Pods(db)
         self.host_pods = HostPods(db, batch_backoff)
         self.admission = Admission(db)
+        self.external_pods = ExternalPods(db)
         self.pools = Pools(db)
         self.updates = Updates(db)
         self.disruptions = Disruptions(db)

@@ -347,6 +347,20 @@ class PodContainers(SQLModel, table=True):
     containers: str = Field(sa_type=_TEXT)  # JSON
 
 
+class ExternalPod(SQLModel, table=True):
+    """A pod that others made in a cluster, and the instance that it has. ``name``: namespace and name; ``note``: why it
+    does not get on, as far as only its cluster knows."""
+
+    __tablename__ = "external_pod"
+    __table_args__ = (sa.Index("ix_external_pod_job", "job_id"),)
+    cluster: str = Field(primary_key=True, sa_type=_TEXT)
+    uid: str = Field(primary_key=True, sa_type=_TEXT)
+    name: str = Field(sa_type=_TEXT)
+    job_id: str = Field(sa_type=_UUID)
+    instance_id: int = Field(sa_type=_BIG)
+    note: str = Field(sa_type=_TEXT)
+
+
 METADATA = SQLModel.metadata
 JOB = METADATA.tables["job"]
 JOB_CONFIG = METADATA.tables["job_config"]
@@ -372,3 +386,4 @@ HOST = METADATA.tables["host"]
 CLUSTER_BINDING = METADATA.tables["cluster_binding"]
 MIGRATION = METADATA.tables["migration"]
 MIGRATION_SERVICE = METADATA.tables["migration_service"]
+EXTERNAL_POD = METADATA.tables["external_pod"]

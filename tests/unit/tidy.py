@@ -30,8 +30,8 @@ class May:
 _INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
 _REPOSITORIES = (
     "storage admission.admission hosts.hosts hosts.maintenance jobs.configs jobs.job_streams jobs.jobs jobs.search "
-    "leases lockdowns moves.migrations pods.host_pods pods.pods pods.status_writes pools updates.disruptions "
-    "updates.updates watch_log"
+    "leases lockdowns moves.migrations pods.external_pods pods.host_pods pods.pods pods.status_writes pools "
+    "updates.disruptions updates.updates watch_log"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
@@ -101,7 +101,9 @@ MAY: dict[str, May] = {
         (*_INSIDE, "services.hostmgr.driver"),
         ("google", "httptools", "orjson", "pymesos"),
     ),
-    "services.hostmgr.kubernetes": May((*_INSIDE, "services.hostmgr.driver"), ("httptools", "orjson", "yaml")),
+    "services.hostmgr.kubernetes": May(
+        (*_INSIDE, "services.hostmgr.driver", "services.hostmgr.external_port"), ("httptools", "orjson", "yaml")
+    ),
     "services.worker": May(
         ("peloton.ports", "workflows", "activities", "services.temporal", "services.worker_versions"), ("temporalio",)
     ),
@@ -132,7 +134,7 @@ MAY: dict[str, May] = {
         ),
         ("grpc",),
     ),
-    "services.cluster_drivers": May((*_INSIDE, "services.hostmgr", "services.settings")),
+    "services.cluster_drivers": May((*_INSIDE, "services.hostmgr", "services.settings", "services.storage")),
     "services.runtime": May(
         (*_INSIDE, "peloton.scheduling.placement", "peloton.scheduling.qos", "workflows.policies", "services"),
         ("temporalio",),

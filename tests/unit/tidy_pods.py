@@ -22,6 +22,7 @@ POD_ACTORS: dict[str, set[Actor]] = {
     "services/storage/admission/requeues.py": {Actor.RESMGR},
     "services/storage/jobs/steering.py": {Actor.API},
     "services/storage/pods/creation.py": {Actor.CREATION, Actor.ROLLOUT},
+    "services/storage/pods/external_pods.py": {Actor.HOSTMGR},
     "services/storage/pods/host_pods.py": {Actor.HOSTMGR},
     "services/storage/pods/pods.py": {Actor.API},
     "services/storage/pods/status_writes.py": {Actor.HOSTMGR},

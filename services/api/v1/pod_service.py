@@ -17,7 +17,7 @@ from peloton.model.ids import PodId, PodName
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, TerminationReason
 from services.api.containers import containers_of
-from services.api.servicer import Servicer, write
+from services.api.servicer import Servicer, check_ours, write
 from services.api.v1.ids import pod_name_of, prefix_error, run_of
 from services.api.v1.pods import pod_infos, pod_specs
 
@@ -37,6 +37,7 @@ class PodService(Servicer):
         name = pod_name_of(request.pod_name)
         job = await self._job_of(name)
         pod = await self._calls.run(self._records.pods.get, name.job_id, name.instance_id)
+        check_ours(job)
         if job.type is JobType.BATCH and not job.is_active:
             raise InvalidArgument("cannot start pod in terminated job")
         if job.goal is JobState.DELETED or (pod is not None and pod.goal is PodState.DELETED):
@@ -48,7 +49,7 @@ class PodService(Servicer):
     @write
     async def StopPod(self, request: svc.StopPodRequest, context: Any) -> svc.StopPodResponse:
         name = pod_name_of(request.pod_name)
-        await self._job_of(name)
+        check_ours(await self._job_of(name))
         check_created(await self._calls.run(self._records.pods.get, name.job_id, name.instance_id))
         await self._set_goal(name, PodState.KILLED, STOP_MESSAGE)
         return svc.StopPodResponse()
@@ -65,6 +66,7 @@ class PodService(Servicer):
         except InvalidArgument:
             raise InvalidArgument("invalid pod name") from None
         job, check_sla = await self._job_of(name), request.check_sla
+        check_ours(job)
         check_created(await self._calls.run(self._records.pods.get, name.job_id, name.instance_id))
         reason = TerminationReason.KILLED_FOR_SLA_AWARE_RESTART if check_sla else TerminationReason.KILLED_FOR_RESTART
         disrupt = partial(

@@ -90,7 +90,7 @@ class ExplainService:
         counts = await asyncio.to_thread(self._records.pods.counts, job_id)
         gang = await asyncio.to_thread(self._records.pods.gang, job_id)
         # Pods that failed for good are part of the answer once a batch job has ended: before, they wait for nothing.
-        only_waiting = job.type is JobType.BATCH and job.is_active
+        only_waiting = job.type.runs_to_end and job.is_active
         failures = await asyncio.to_thread(self._records.pods.failed, job_id, FAILURES_MAX, only_waiting)
         waiting: list[Found] = []
         others: list[Unqueued] = []
@@ -108,6 +108,7 @@ class ExplainService:
             lines += [*await asyncio.to_thread(self._service_lines, job), *lock_lines(locked)]
             if binding := await asyncio.to_thread(self._records.migrations.binding, job):
                 lines.append(binding_text(binding))
+            lines += await asyncio.to_thread(self._cluster_lines, job)
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
             lines.append(f"{more} more instances are in the queue")
@@ -158,6 +159,13 @@ class ExplainService:
         update = self._records.updates.get(job.update_id) if job.update_id else None
         asked = self._records.disruptions.recent(job.job_id, DISRUPTIONS_MAX)
         return [*update_lines(update), *disruption_lines(job, asked)]
+
+    def _cluster_lines(self, job: JobRecord) -> list[str]:
+        """What their cluster says of external pods."""
+        if job.type is not JobType.EXTERNAL:
+            return []
+        notes = self._records.external_pods.notes(job.job_id, FAILURES_MAX)
+        return [f"pod {name} cannot leave yet: {why}" for name, why in notes]
 
     async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:
         state = await self._state()

@@ -15,7 +15,7 @@ from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
 from peloton.errors import NotFound
 from peloton.lifecycle.settle import plan_settle
 from peloton.model.ids import JobId
-from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobType, RolledUp
+from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, RolledUp
 from services.storage.codec import counts_to_text, job_record
 from services.storage.engine import Database, lock_job
 from services.storage.jobs.rows import read_job
@@ -27,7 +27,7 @@ from services.storage.watch_log import note_job
 
 SMALL_PODS = 100
 """Of jobs that are counted before their workflow is woken: larger ones are counted by it alone."""
-_BATCH = JOB_TYPE_NUMBERS[JobType.BATCH]
+_COUNTED = [number for kind, number in JOB_TYPE_NUMBERS.items() if kind.runs_to_end]
 
 
 def read_pending(conn: sa.Connection, job_id: str, now_ns: int) -> PendingSettle | JobProgress:
@@ -38,7 +38,7 @@ def read_pending(conn: sa.Connection, job_id: str, now_ns: int) -> PendingSettle
 
 
 def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp:
-    small = sa.and_(JOB.c.job_id.in_(wanted), JOB.c.type == _BATCH, JOB.c.instance_count <= SMALL_PODS)
+    small = sa.and_(JOB.c.job_id.in_(wanted), JOB.c.type.in_(_COUNTED), JOB.c.instance_count <= SMALL_PODS)
 
     def read(conn: sa.Connection) -> list[PendingSettle]:
         jobs = [job_record(row) for row in conn.execute(sa.select(JOB).where(small).order_by(JOB.c.job_id))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from services.storage.tables import CLUSTER_BINDING
 
 _ID_LENGTH = 36
@@ -12,7 +12,9 @@ _ID_LENGTH = 36
 
 
 def binding_of_job(conn: sa.Connection, job: JobRecord) -> str:
-    """Its own, else that of its pool; empty when neither has one."""
+    """Its own, else that of its pool; empty when neither has one. External pods are where they were made."""
+    if job.type is JobType.EXTERNAL:
+        return ""
     found = read_bindings(conn, job.job_id, job.respool_id)
     return found.get(job.job_id) or found.get(job.respool_id, "")
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from peloton.api.convert import POD_STATES
 from peloton.lifecycle.gang import Member
 from peloton.lifecycle.gang_fate import SharedFate, fate, is_affected, shared_fate
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import NextRun, PodRecord
 from services.storage.codec import pod_record
 from services.storage.pods.scope import Span, within
@@ -34,7 +34,7 @@ def read_members(conn: sa.Connection, job: JobRecord) -> list[PodRecord]:
 
 def find_shared_fate(conn: sa.Connection, job: JobRecord, room: int) -> SharedFate | None:
     """At most ``room`` instances; None when every member goes its way already. The count says whether to read them."""
-    if job.gang_size == 1:
+    if job.gang_size == 1 or job.type is JobType.EXTERNAL:  # of external pods only the start is ours
         return None
     members = members_of(conn, job)
     what = fate(members)

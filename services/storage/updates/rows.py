@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.lifecycle.external import owner_refusal
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JobRecord, JobState
 from peloton.model.update import (
@@ -192,6 +193,8 @@ def hold_version(conn: sa.Connection, job_id: JobId, version: Version) -> JobRec
     job = hold_job(conn, job_id)
     if job is None or job.state is JobState.DELETED:
         raise NotFound(f"job {job_id} not found")
+    if why := owner_refusal(job):
+        raise InvalidArgument(why)
     check_version(job, version)
     return job
 

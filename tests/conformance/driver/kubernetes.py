@@ -15,7 +15,7 @@ from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import ClusterDriver
-from services.hostmgr.kubernetes.driver import KubernetesDriver
+from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from tests.kubernetes.client import MERGE, Client, login_of
 from tests.kubernetes.deployment import host_manager_of
@@ -166,7 +166,7 @@ class Kubernetes:
         )
 
     def driver(self) -> ClusterDriver:
-        return KubernetesDriver(self.settings)
+        return ExternalPodsDriver(self.settings, lambda instances: {})
 
     def lose_host(self, hostname: str) -> None:
         """Its kubelet is silent, and the controller of nodes has noticed."""

@@ -209,7 +209,7 @@ ERRORS = {
     ),
     "unknown enum number": (
         "type: 7",
-        "job.yaml:1:7: type: unknown JobType '7', expected BATCH (0), SERVICE (1), DAEMON (2)",
+        "job.yaml:1:7: type: unknown JobType '7', expected BATCH (0), SERVICE (1), DAEMON (2), EXTERNAL (100)",
     ),
     "missing key of a Mesos message": (
         "defaultconfig:\n  container:\n    docker: {image: a}\n",

@@ -38,12 +38,16 @@ class _JobTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobType.Value
     BATCH: _JobType.ValueType  # 0
     SERVICE: _JobType.ValueType  # 1
     DAEMON: _JobType.ValueType  # 2
+    EXTERNAL: _JobType.ValueType  # 100
+    """Ours: its pods were made by others in a Kubernetes cluster; it cannot be created, changed or stopped here."""
 
 class JobType(_JobType, metaclass=_JobTypeEnumTypeWrapper): ...
 
 BATCH: JobType.ValueType  # 0
 SERVICE: JobType.ValueType  # 1
 DAEMON: JobType.ValueType  # 2
+EXTERNAL: JobType.ValueType  # 100
+"""Ours: its pods were made by others in a Kubernetes cluster; it cannot be created, changed or stopped here."""
 Global___JobType: _TypeAlias = JobType  # noqa: Y015
 
 class _PlacementStrategy:

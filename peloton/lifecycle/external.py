@@ -1,0 +1,98 @@
+"""External pods, which others make and we place: which of them get an instance of their owner's job, which instances
+are given back, and which instance a pod gets.
+
+The pod's object is its owner's truth, admission and placement are ours: a pod that ends is never run again by us, and a
+pod that goes while it waits leaves the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from peloton.model.external import Sighting, Slot
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobRecord, JobType
+from peloton.model.pod import TERMINAL, PodState
+
+WAITING_MAX = 20_000
+"""External pods of one cluster that have an instance and no host; further ones wait outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntakePlan:
+    """``take``: pods by job that get an instance, in their order. ``stop``: instances whose pods do not wait any more.
+    ``forget``: pods that have no instance any more. ``left_out``: pods beyond WAITING_MAX."""
+
+    take: Mapping[JobId, list[str]] = field(default_factory=dict)
+    stop: Mapping[JobId, list[int]] = field(default_factory=dict)
+    forget: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def plan_intake(seen: Iterable[Sighting], slots: Iterable[Slot], waiting_max: int = WAITING_MAX) -> IntakePlan:
+    """``seen``: all external pods of the cluster, the oldest first; ``slots``: all instances that its pods have."""
+    pods = {sighting.uid: sighting for sighting in seen}
+    held = {slot.uid: slot for slot in slots}
+    take: dict[JobId, list[str]] = {}
+    stop: dict[JobId, list[int]] = {}
+    forget: list[str] = []
+    waiting = 0
+    for slot in held.values():
+        pod = pods.get(slot.uid)
+        if pod is not None and pod.waits:
+            waiting += not slot.is_at_rest and not slot.is_on_host
+        elif not slot.is_on_host:  # of one on a host the cluster reports how it ends
+            forget.append(slot.uid)
+            if not slot.is_at_rest:
+                stop.setdefault(slot.job_id, []).append(slot.instance_id)
+    wanted = [pod for pod in pods.values() if pod.waits and (pod.uid not in held or held[pod.uid].is_at_rest)]
+    room = max(waiting_max - waiting, 0)
+    for pod in wanted[:room]:
+        take.setdefault(pod.job_id, []).append(pod.uid)
+    return IntakePlan(take, stop, tuple(forget), tuple(pod.uid for pod in wanted[room:]))
+
+
+def deal(count: int, instances: Mapping[int, tuple[PodState, bool]], gang_size: int = 1) -> list[int]:
+    """Instances for ``count`` more pods, lowest first. ``instances``: state of each that exists, and whether it runs
+    again; they are numbered without gaps, and stay so.
+
+    Members of the gang (instances below ``gang_size``, if that is more than 1) are dealt while it gathers: while each
+    of them rests or waits to be queued. Pods that come when the gang is under way stand alone.
+    """
+    free = [i for i, (state, runs_again) in sorted(instances.items()) if state in TERMINAL and not runs_again]
+    size = gang_size if gang_size > 1 else 0
+    members = [instances[i][0] for i in range(size) if i in instances and i not in free]
+    gathers = all(state is PodState.INITIALIZED for state in members)
+    if gathers:
+        first = [i for i in range(size) if i in free or i not in instances]
+        dealt = first + [i for i in free if i >= size]
+    else:
+        dealt = [i for i in free if i >= size]
+    fresh = max(len(instances), size if gathers else 0)
+    return [*dealt, *range(fresh, fresh + max(count - len(dealt), 0))][:count]
+
+
+def pool_of(text: str, leaves: Mapping[str, RespoolId]) -> tuple[RespoolId, str]:
+    """The pool that a pod names, or why it has none. ``text``: a path, or its names joined by dots, as a label has
+    them; ``leaves``: path -> pool, of pools that take jobs."""
+    if not text:
+        return RespoolId(""), "it names no pool: set peloton.io/pool at the pod or its namespace"
+    if text in leaves:
+        return leaves[text], ""
+    found = [path for path in sorted(leaves) if path.strip("/").replace("/", ".") == text.strip(".")]
+    if len(found) == 1:
+        return leaves[found[0]], ""
+    if found:
+        return RespoolId(""), f"pool {text!r} may be {' or '.join(found)}: name one by an annotation with its path"
+    return RespoolId(""), f"there is no pool {text!r} without pools below it"
+
+
+def owner_refusal(job: JobRecord) -> str:
+    """Why people cannot change this job here; empty: they can."""
+    if job.type is not JobType.EXTERNAL:
+        return ""
+    return (
+        f"job {job.job_id} is external: its pods belong to {job.name} in their Kubernetes cluster. "
+        f"Change or delete that there, with kubectl"
+    )

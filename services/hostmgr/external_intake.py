@@ -1,0 +1,223 @@
+"""The intake of external pods: pods that others made in the cluster get instances of their owners' jobs, and give them
+back.
+
+It compares what the cluster has with what storage has, and nothing else: it may be killed at any moment, repeated, and
+begun anew. Admission, placement and launch are those of all jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.errors import PelotonError
+from peloton.lifecycle.external import IntakePlan, plan_intake, pool_of
+from peloton.model.external import Slot
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobState
+from peloton.model.pod import PodState
+from peloton.model.respool import pool_paths
+from peloton.ports import PodLifecycles
+from services.hostmgr.external_port import ExternalCluster, FoundPod, Remark
+from services.storage.jobs.jobs import Jobs
+from services.storage.pods.external_pods import TAKEN_MAX, Arrival, ExternalPods
+from services.storage.pools import Pools
+
+log = logging.getLogger(__name__)
+
+ROUND_S = 2.0
+"""Between rounds in which nothing is heard of."""
+GATHER_S = 0.1
+"""Pods that come together are taken in together."""
+IDLE_S = 30.0
+"""After so long without a pod an owner's job ends. The next pod brings it back."""
+EXPLAIN_S = 10.0
+"""Between answers at the pods to why they wait."""
+EXPLAINED_JOBS_MAX = 50
+"""Of these each time; the others have their turn the next times."""
+REFUSED, LEFT_OUT, QUEUED, NO_NODE = "PelotonRefused", "PelotonFull", "PelotonQueued", "Unschedulable"
+"""Reasons of the condition PodScheduled. ``Unschedulable`` has autoscalers of nodes add one, so only pods that are
+admitted have it."""
+GONE_MESSAGE = "Its pod does not wait any more"
+
+Why = Callable[[JobId], explain_pb2.JobWhyResponse]
+
+
+class ExternalIntake:
+    def __init__(
+        self,
+        name: str,
+        cluster: ExternalCluster,
+        is_connected: Callable[[], bool],
+        pods: ExternalPods,
+        jobs: Jobs,
+        pools: Pools,
+        lifecycles: PodLifecycles,
+        why: Why,
+        default_pool: str = "",
+    ) -> None:
+        """``name``: of the cluster. ``why`` asks the resource manager; raises PelotonError."""
+        self._name, self._cluster, self._is_connected = name, cluster, is_connected
+        self._pods, self._jobs, self._pools = pods, jobs, pools
+        self._lifecycles, self._why = lifecycles, why
+        self._default_pool = default_pool
+        self._idle_since: dict[JobId, float] = {}
+        self._explained_at_s = 0.0
+        self._explained_last = ""
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="intake of external pods", daemon=True)
+
+    def start(self) -> None:
+        self._cluster.watch(self._woken.set)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._woken.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._woken.clear()
+            try:
+                if self._is_connected():
+                    self.round(time.monotonic())
+            except Exception as error:  # storage, the cluster or the resource manager is away: the next round repeats
+                log.warning("the intake of external pods is repeated soon: %s", error)
+                self._stopping.wait(ROUND_S)
+            self._woken.wait(ROUND_S)
+            self._stopping.wait(GATHER_S)
+
+    def round(self, now_s: float) -> None:
+        """One comparison, and what follows from it."""
+        found = self._cluster.found()
+        if found is None:
+            return
+        slots = self._pods.slots(self._name)
+        pools = _Pools(self._pools, self._default_pool)
+        configs, refused = _judged(found, pools)
+        plan = plan_intake([one.sighting for one in found if one.sighting.uid not in refused], slots)
+        by_uid = {one.sighting.uid: one for one in found}
+        self._give_back(plan)
+        self._take_in(plan, by_uid, configs)
+        self._pods.note(self._name, _notes(self._cluster.hindrances(), slots))
+        self._end_idle_jobs(now_s)
+        remarks = [Remark(uid, REFUSED, why) for uid, why in refused.items()]
+        remarks += [Remark(uid, LEFT_OUT, "too many pods wait in this cluster already") for uid in plan.left_out]
+        if now_s - self._explained_at_s >= EXPLAIN_S:
+            self._explained_at_s = now_s
+            remarks += self._explained([slot for slot in slots if slot.uid in by_uid])
+        self._cluster.remark(remarks)
+
+    def _give_back(self, plan: IntakePlan) -> None:
+        for job_id, instances in plan.stop.items():
+            self._pods.stop(job_id, instances, GONE_MESSAGE, time.time_ns())
+        self._pods.forget(self._name, plan.forget)
+        self._lifecycles.jobs_changed(plan.stop, "external pods do not wait any more")
+
+    def _take_in(
+        self, plan: IntakePlan, found: Mapping[str, FoundPod], configs: Mapping[str, job_pb2.JobConfig]
+    ) -> None:
+        for job_id, uids in plan.take.items():
+            for config, alike in _alike(uids, configs):
+                for start in range(0, len(alike), TAKEN_MAX):
+                    names = {uid: found[uid].name for uid in alike[start : start + TAKEN_MAX]}
+                    self._pods.take_in(self._name, Arrival(job_id, config, names), time.time_ns())
+            self._lifecycles.jobs_changed([job_id], "external pods came")
+
+    def _end_idle_jobs(self, now_s: float) -> None:
+        idle = self._pods.idle_jobs(self._name)
+        self._idle_since = {job_id: self._idle_since.get(job_id, now_s) for job_id in idle}
+        for job_id, since_s in self._idle_since.items():
+            if now_s - since_s >= IDLE_S:
+                self._jobs.set_goal(job_id, JobState.KILLED, time.time_ns())
+                self._lifecycles.jobs_changed([job_id], "the owner has no pods any more")
+
+    def _explained(self, slots: Sequence[Slot]) -> list[Remark]:
+        """What the resource manager says of pods that wait; a bounded number of jobs at a time, in turn."""
+        waiting: dict[JobId, list[Slot]] = {}
+        for slot in slots:
+            if not slot.is_on_host and not slot.is_at_rest:
+                waiting.setdefault(slot.job_id, []).append(slot)
+        later = [job_id for job_id in sorted(waiting) if job_id > self._explained_last]
+        chosen = later[:EXPLAINED_JOBS_MAX] or sorted(waiting)[:EXPLAINED_JOBS_MAX]
+        self._explained_last = chosen[-1] if chosen else ""
+        remarks: list[Remark] = []
+        for job_id in chosen:
+            try:
+                answer = self._why(job_id)
+            except PelotonError as error:
+                log.info("why external pods of job %s wait is not known: %s", job_id, error)
+                return remarks
+            remarks += [Remark(slot.uid, *said_of(slot, answer)) for slot in waiting[job_id]]
+        return remarks
+
+
+class _Pools:
+    """As they are now."""
+
+    def __init__(self, pools: Pools, default: str) -> None:
+        specs = pools.specs()
+        parents = {spec.parent_id for spec in specs}
+        paths = pool_paths(specs)
+        self._leaves = {paths[spec.respool_id]: spec.respool_id for spec in specs if spec.respool_id not in parents}
+        self._default = default
+
+    def named(self, text: str) -> tuple[RespoolId, str]:
+        """The pool, or why there is none."""
+        return pool_of(text or self._default, self._leaves)
+
+
+def _judged(found: Iterable[FoundPod], pools: _Pools) -> tuple[dict[str, job_pb2.JobConfig], dict[str, str]]:
+    """By uid the whole configurations of pods that wait, and why others cannot be placed."""
+    configs: dict[str, job_pb2.JobConfig] = {}
+    refused: dict[str, str] = {}
+    for one in found:
+        uid = one.sighting.uid
+        if one.refusal:
+            refused[uid] = one.refusal
+        elif one.sighting.waits and one.config is not None:
+            pool, why = pools.named(one.pool)
+            if why:
+                refused[uid] = why
+                continue
+            config = job_pb2.JobConfig()
+            config.CopyFrom(one.config)
+            config.respoolID.value = pool
+            configs[uid] = config
+    return configs, refused
+
+
+def _alike(
+    uids: Iterable[str], configs: Mapping[str, job_pb2.JobConfig]
+) -> Iterator[tuple[job_pb2.JobConfig, list[str]]]:
+    """Pods with the same configuration, each group in the order of the pods."""
+    groups: dict[bytes, list[str]] = {}
+    for uid in uids:
+        groups.setdefault(configs[uid].SerializeToString(deterministic=True), []).append(uid)
+    for alike in groups.values():
+        yield configs[alike[0]], alike
+
+
+def _notes(hindrances: Mapping[str, str], slots: Iterable[Slot]) -> dict[str, str]:
+    """Also of those that nothing hinders any more."""
+    return {slot.uid: hindrances.get(slot.uid, "") for slot in slots if slot.note != hindrances.get(slot.uid, "")}
+
+
+def said_of(slot: Slot, answer: explain_pb2.JobWhyResponse) -> tuple[str, str]:
+    """Reason and message at the pod that has this instance."""
+    if slot.state is PodState.PENDING:
+        for one in answer.waiting:
+            if one.firstInstance <= slot.instance_id < one.firstInstance + one.gangCount * one.gangSize:
+                return QUEUED, f"pool {answer.poolPath}: {one.reason.text}"
+        return QUEUED, f"it is in the queue of pool {answer.poolPath}"
+    texts = "; ".join(reason.text for reason in islice(answer.reasons, 3))
+    if slot.state is PodState.READY:
+        return NO_NODE, texts or f"it is admitted by pool {answer.poolPath}, and gets a node next"
+    return QUEUED, texts or f"it is about to be queued in pool {answer.poolPath}"

@@ -1,0 +1,249 @@
+"""External pods: which pod of a cluster has which instance, and the jobs of their owners."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+import sqlalchemy as sa
+
+from peloton.api import convert
+from peloton.api.convert import JOB_TYPE_NUMBERS, POD_STATES
+from peloton.api.v0.job import job_pb2
+from peloton.lifecycle.external import deal
+from peloton.lifecycle.job_machine import JobEvent, next_job
+from peloton.lifecycle.pod_machine import Event
+from peloton.model.external import Slot
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
+from peloton.model.pod import TERMINAL, PodState
+from services.storage.codec import job_record, stored_text
+from services.storage.engine import Database, key_table, key_values
+from services.storage.jobs.configs import insert_config, read_config
+from services.storage.jobs.rows import hold_job, insert_alone
+from services.storage.jobs.steering import steer_pods, touch_job, write_steering
+from services.storage.pods.creation import insert_batch_pods
+from services.storage.pods.scope import Chosen, within
+from services.storage.pods.writes import fire
+from services.storage.ranges import as_ranges
+from services.storage.tables import EXTERNAL_POD, FINISHED_STATES, JOB, POD
+
+TAKEN_MAX = 1_000
+"""Pods of one owner that a transaction takes in."""
+VERSIONS_COMPARED = 20
+"""A pod whose configuration is none of the owner's last so many makes a version of its own."""
+JOB_CLUSTER_LABEL = "peloton.io/cluster"
+"""Of an external job: where its pods are."""
+_KEYS_PER_STATEMENT = 500
+_EXTERNAL = JOB_TYPE_NUMBERS[JobType.EXTERNAL]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """External pods of one owner that are alike. ``pods``: uid -> namespace and name, in the order of their places."""
+
+    job_id: JobId
+    config: job_pb2.JobConfig
+    pods: Mapping[str, str]
+
+
+class ExternalPods:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    # -- reading
+
+    def slots(self, cluster: str) -> list[Slot]:
+        """All instances that pods of the cluster have."""
+        same = sa.and_(POD.c.job_id == EXTERNAL_POD.c.job_id, POD.c.instance_id == EXTERNAL_POD.c.instance_id)
+        own = (EXTERNAL_POD.c.uid, EXTERNAL_POD.c.job_id, EXTERNAL_POD.c.instance_id, EXTERNAL_POD.c.note)
+        query = sa.select(*own, POD.c.state, POD.c.next_run).select_from(EXTERNAL_POD.outerjoin(POD, same))
+        query = query.where(EXTERNAL_POD.c.cluster == cluster).order_by(EXTERNAL_POD.c.uid)
+
+        def work(conn: sa.Connection) -> list[Slot]:
+            return [
+                Slot(uid, JobId(job_id), instance, None if state is None else POD_STATES[state], bool(next_run), note)
+                for uid, job_id, instance, note, state, next_run in conn.execute(query)
+            ]
+
+        return self._db.read(work)
+
+    def uids_of(self, instances: Collection[tuple[JobId, int]]) -> dict[tuple[JobId, int], str]:
+        """Which pods have these instances; those that no external pod has are left out."""
+
+        def work(conn: sa.Connection) -> dict[tuple[JobId, int], str]:
+            dialect = conn.dialect.name
+            keys = key_table(dialect)
+            same = sa.and_(EXTERNAL_POD.c.job_id == keys.c.job_id, EXTERNAL_POD.c.instance_id == keys.c.instance_id)
+            columns = (EXTERNAL_POD.c.job_id, EXTERNAL_POD.c.instance_id, EXTERNAL_POD.c.uid)
+            query = sa.select(*columns).select_from(keys.join(EXTERNAL_POD, same))
+            found = conn.execute(query, key_values(dialect, sorted(instances)))
+            return {(JobId(job_id), instance): uid for job_id, instance, uid in found}
+
+        return self._db.read(work) if instances else {}
+
+    def idle_jobs(self, cluster: str) -> list[JobId]:
+        """External jobs of the cluster that have not ended, and of which no pod has an instance."""
+        used = sa.select(EXTERNAL_POD.c.job_id).where(EXTERNAL_POD.c.job_id == JOB.c.job_id).exists()
+        query = sa.select(JOB).where(JOB.c.type == _EXTERNAL, JOB.c.state.not_in(FINISHED_STATES), ~used)
+
+        def work(conn: sa.Connection) -> list[JobId]:
+            jobs = [job_record(row) for row in conn.execute(query.order_by(JOB.c.job_id))]
+            return [job.job_id for job in jobs if (JOB_CLUSTER_LABEL, cluster) in job.labels]
+
+        return self._db.read(work)
+
+    def notes(self, job_id: JobId, limit: int) -> list[tuple[str, str]]:
+        """``(namespace and name, why)`` of pods of which their cluster says why they do not get on."""
+        mine = sa.and_(EXTERNAL_POD.c.job_id == job_id, EXTERNAL_POD.c.note != "")
+        query = sa.select(EXTERNAL_POD.c.name, EXTERNAL_POD.c.note).where(mine).order_by(EXTERNAL_POD.c.name)
+        return self._db.read(lambda conn: [(row.name, row.note) for row in conn.execute(query.limit(limit))])
+
+    # -- writing
+
+    def take_in(self, cluster: str, arrival: Arrival, now_ns: int) -> None:
+        """Each of the pods gets an instance of its owner's job, which comes into being with the first one. Pods that
+        have one that is not at rest keep it. Nothing changes in a job that is being deleted."""
+        work = partial(_take_in, cluster=cluster, arrival=arrival, now_ns=now_ns)
+        self._db.write(work)
+
+    def stop(self, job_id: JobId, instance_ids: Sequence[int], message: str, now_ns: int) -> None:
+        """Instances whose pods do not wait any more leave the queue: with a member of a gang that has been queued, and
+        is not on hosts yet, all of it."""
+        self._db.write(partial(_stop, job_id=job_id, instance_ids=instance_ids, message=message, now_ns=now_ns))
+
+    def forget(self, cluster: str, uids: Sequence[str]) -> None:
+        for start in range(0, len(uids), _KEYS_PER_STATEMENT):
+            some = uids[start : start + _KEYS_PER_STATEMENT]
+            mine = sa.and_(EXTERNAL_POD.c.cluster == cluster, EXTERNAL_POD.c.uid.in_(some))
+            self._db.write(lambda conn, mine=mine: conn.execute(sa.delete(EXTERNAL_POD).where(mine)))  # type: ignore[misc]
+
+    def note(self, cluster: str, notes: Mapping[str, str]) -> None:
+        """By uid, why pods do not get on; empty: they do."""
+        statement = sa.update(EXTERNAL_POD).where(
+            EXTERNAL_POD.c.cluster == cluster, EXTERNAL_POD.c.uid == sa.bindparam("of")
+        )
+        rows = [{"of": uid, "said": stored_text(text)} for uid, text in sorted(notes.items())]
+        if rows:
+            self._db.write(lambda conn: conn.execute(statement.values(note=sa.bindparam("said")), rows))
+
+
+# -- within a transaction ----------------------------------------------------------------------------------------------
+
+
+def _take_in(conn: sa.Connection, cluster: str, arrival: Arrival, now_ns: int) -> None:
+    job = _job_for(conn, arrival, now_ns)
+    if job is None:
+        return
+    job_id = job.job_id
+    pods = {
+        row.instance_id: (POD_STATES[row.state], bool(row.next_run))
+        for row in conn.execute(sa.select(POD.c.instance_id, POD.c.state, POD.c.next_run).where(POD.c.job_id == job_id))
+    }
+    wanted = _without_instance(conn, cluster, arrival, pods)
+    if not wanted:
+        return
+    if all(map(_is_at_rest, pods.values())):
+        job = _adopt_terms(conn, job, arrival.config)
+    version = _version_of(conn, job, arrival.config, now_ns)
+    dealt = deal(len(wanted), pods, job.gang_size)
+    old, fresh = [i for i in dealt if i in pods], [i for i in dealt if i not in pods]
+    if old:
+        message = f"{len(wanted)} pods came" if len(wanted) > 1 else "A pod came"
+        fire(conn, Chosen(job_id, sorted(old)), Event.TAKE_IN, now_ns, version=version, message=message)
+    for start, count in as_ranges(sorted(fresh)):
+        insert_batch_pods(conn, replace(job, config_version=version), start, count, now_ns)
+    values = {"instance_count": max(job.instance_count, *(i + 1 for i in dealt)), "updated_ns": now_ns}
+    conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(**values))
+    touch_job(conn, job_id)
+    _write_slots(conn, cluster, job_id, dict(zip(wanted, dealt, strict=True)), arrival.pods)
+
+
+def _job_for(conn: sa.Connection, arrival: Arrival, now_ns: int) -> JobRecord | None:
+    """The owner's job, held: new, or brought back to life; None: it is being deleted."""
+    job = hold_job(conn, arrival.job_id)
+    if job is None:
+        fresh = convert.new_job_record(arrival.job_id, arrival.config, now_ns)
+        insert_alone(conn, replace(fresh, instance_count=0, pod_counts={}), arrival.config)
+        insert_config(conn, arrival.job_id, 1, arrival.config, [], now_ns)
+        return hold_job(conn, arrival.job_id)
+    if job.state is JobState.DELETED or job.goal is JobState.DELETED or job.type is not JobType.EXTERNAL:
+        return None
+    if job.state in JOB_TERMINAL or job.goal is JobState.KILLED:
+        job = next_job(job, JobEvent.START_SERVICE, now_ns)
+        write_steering(conn, job)
+    return job
+
+
+def _without_instance(
+    conn: sa.Connection, cluster: str, arrival: Arrival, pods: Mapping[int, tuple[PodState, bool]]
+) -> list[str]:
+    mine = sa.and_(EXTERNAL_POD.c.cluster == cluster, EXTERNAL_POD.c.job_id == arrival.job_id)
+    rows = conn.execute(sa.select(EXTERNAL_POD.c.uid, EXTERNAL_POD.c.instance_id).where(mine))
+    held = {row.uid for row in rows if not _is_at_rest(pods.get(row.instance_id))}
+    return [uid for uid in arrival.pods if uid not in held]
+
+
+def _is_at_rest(pod: tuple[PodState, bool] | None) -> bool:
+    return pod is None or (pod[0] in TERMINAL and not pod[1])
+
+
+def _adopt_terms(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> JobRecord:
+    """Pool, priority and gang of a job are those that its first pod names; later ones cannot change them while it
+    has pods."""
+    sla, pool = convert.sla_spec(config), RespoolId(config.respoolID.value)
+    values = {**asdict(sla), "respool_id": pool}
+    conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(**values))
+    return replace(job, sla=sla, respool_id=pool)
+
+
+def _version_of(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> int:
+    """The job's version with this configuration, which is made when none of the last ones has it."""
+    for version in range(job.config_version, max(job.config_version - VERSIONS_COMPARED, 0), -1):
+        if read_config(conn, job.job_id, version) == config:
+            return version
+    version = job.config_version + 1
+    insert_config(conn, job.job_id, version, config, [], now_ns)
+    conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(config_version=version))
+    return version
+
+
+def _write_slots(
+    conn: sa.Connection, cluster: str, job_id: str, instances: Mapping[str, int], names: Mapping[str, str]
+) -> None:
+    """Earlier pods of these instances have none any more."""
+    chosen = list(instances.values())
+    for start in range(0, len(chosen), _KEYS_PER_STATEMENT):
+        some = EXTERNAL_POD.c.instance_id.in_(chosen[start : start + _KEYS_PER_STATEMENT])
+        conn.execute(sa.delete(EXTERNAL_POD).where(EXTERNAL_POD.c.job_id == job_id, some))
+    uids = list(instances)
+    for start in range(0, len(uids), _KEYS_PER_STATEMENT):
+        mine = sa.and_(
+            EXTERNAL_POD.c.cluster == cluster, EXTERNAL_POD.c.uid.in_(uids[start : start + _KEYS_PER_STATEMENT])
+        )
+        conn.execute(sa.delete(EXTERNAL_POD).where(mine))
+    rows = [
+        {"cluster": cluster, "uid": uid, "name": names[uid], "job_id": job_id, "instance_id": i, "note": ""}
+        for uid, i in instances.items()
+    ]
+    conn.execute(EXTERNAL_POD.insert(), rows)
+
+
+def _stop(conn: sa.Connection, job_id: JobId, instance_ids: Sequence[int], message: str, now_ns: int) -> None:
+    job = hold_job(conn, job_id)
+    if job is None:
+        return
+    ending = set(instance_ids)
+    query = sa.select(POD.c.instance_id).where(
+        within(conn, Chosen(job_id, sorted({*ending, *range(job.gang_size)}))), POD.c.state.in_(_QUEUED)
+    )
+    queued = set(conn.execute(query).scalars())
+    members = set(range(job.gang_size)) if job.gang_size > 1 else set()
+    if members & queued & ending:
+        ending |= members & queued
+    for span in as_ranges(sorted(ending)):
+        steer_pods(conn, job, span, PodState.KILLED, now_ns, message)
+
+
+_QUEUED = [number for number, state in POD_STATES.items() if state in (PodState.PENDING, PodState.READY)]

@@ -1,0 +1,168 @@
+"""External pods: instances of their owners' jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peloton.api.v0.job import job_pb2
+from peloton.model.ids import JobId
+from peloton.model.job import JobState, JobType
+from peloton.model.pod import Cause, PodState
+from services.storage.moves.bindings import bind
+from services.storage.pods.external_pods import JOB_CLUSTER_LABEL, Arrival
+from services.storage.storage import Storage
+from tests.conformance.storage.builders import NOW, R, admit, launch, pod, report, run, settle_all, states
+
+JOB = JobId("5d3a3f0e-9b1c-4e0c-8a6e-2f8f64a4d1aa")
+CLUSTER = "k8s"
+WAITS, P, S, K = PodState.INITIALIZED, PodState.PENDING, PodState.SUCCEEDED, PodState.KILLED
+
+
+def a_config(cpu: float = 1.0, **sla: object) -> job_pb2.JobConfig:
+    config = job_pb2.JobConfig(name="default/train", type=job_pb2.EXTERNAL, owningTeam="default")
+    config.sla.CopyFrom(job_pb2.SlaConfig(preemptible=True, **sla))  # type: ignore[arg-type]
+    config.respoolID.value = "pool"
+    config.labels.add(key=JOB_CLUSTER_LABEL, value=CLUSTER)
+    config.defaultConfig.resource.cpuLimit = cpu
+    config.defaultConfig.preemptionPolicy.killOnPreempt = True
+    return config
+
+
+def take(storage: Storage, uids: Sequence[str], config: job_pb2.JobConfig | None = None) -> None:
+    arrival = Arrival(JOB, config or a_config(), {uid: f"default/{uid}" for uid in uids})
+    storage.external_pods.take_in(CLUSTER, arrival, NOW)
+
+
+def instances(storage: Storage) -> dict[str, int]:
+    return {slot.uid: slot.instance_id for slot in storage.external_pods.slots(CLUSTER)}
+
+
+def test_the_first_pod_of_an_owner_makes_its_job(storage: Storage) -> None:
+    """Under the owner's uid, of a kind of its own, and a repetition changes nothing."""
+    for _ in range(2):
+        take(storage, ["a", "b"])
+    job = storage.jobs.get(JOB)
+    assert job is not None
+    assert (JobType.EXTERNAL, "default/train", 2, JobState.RUNNING) == (
+        job.type, job.name, job.instance_count, job.goal
+    )  # fmt: skip
+    assert ({"a": 0, "b": 1}, [WAITS, WAITS]) == (instances(storage), states(storage, JOB))
+    assert 2 == settle_all(storage, JOB).admit_count
+
+
+def test_an_instance_is_used_again_by_the_owners_next_pod(storage: Storage) -> None:
+    """As its next run: numbers stay bounded, and a run that ended is never repeated by us."""
+    take(storage, ["a", "b"])
+    run(storage, JOB)
+    report(storage, JOB, [0], PodState.FAILED)
+    settle_all(storage, JOB)
+    assert PodState.FAILED is pod(storage, JOB, 0).state
+    take(storage, ["b", "c"])
+    assert ({"b": 1, "c": 0}, 2) == (instances(storage), pod(storage, JOB, 0).run_id)
+    assert [WAITS, R] == states(storage, JOB)
+
+
+def test_a_run_that_was_not_bound_waits_again(storage: Storage) -> None:
+    """A launch that the cluster refused leaves the pod as it was."""
+    take(storage, ["a"])
+    admit(storage, JOB)
+    launch(storage, JOB)
+    report(storage, JOB, [0], PodState.LOST, cause=Cause.ROOM_GONE)
+    settle_all(storage, JOB)
+    assert (WAITS, 2) == (pod(storage, JOB, 0).state, pod(storage, JOB, 0).run_id)
+
+
+def test_an_evicted_pod_is_not_run_again(storage: Storage) -> None:
+    """Its owner makes another one."""
+    take(storage, ["a"])
+    run(storage, JOB)
+    storage.host_pods.evict_from_host(JOB, "host0", NOW)
+    assert PodState.PREEMPTING is pod(storage, JOB, 0).state
+    report(storage, JOB, [0], PodState.KILLED)
+    settle_all(storage, JOB)
+    assert K is pod(storage, JOB, 0).state
+    take(storage, ["b"])
+    assert ({"b": 0}, WAITS) == (instances(storage), pod(storage, JOB, 0).state)
+
+
+def test_a_pod_that_goes_while_it_waits_leaves_the_queue(storage: Storage) -> None:
+    """At once when it is not queued yet, by the resource manager when it is."""
+    take(storage, ["a", "b"])
+    storage.admission.mark_pending(JOB, [(1, 1)], 1)
+    storage.external_pods.stop(JOB, [0, 1], "its pod is gone", NOW)
+    storage.external_pods.forget(CLUSTER, ["a", "b"])
+    assert ([K, P], {}) == (states(storage, JOB), instances(storage))
+    assert 1 == settle_all(storage, JOB).queued_kill_count
+
+
+def test_a_queued_gang_leaves_its_queue_whole(storage: Storage) -> None:
+    """The members that still wait gather anew."""
+    take(storage, ["a", "b", "c"], a_config(minimumRunningInstances=3))
+    admit(storage, JOB)
+    storage.external_pods.stop(JOB, [1], "its pod is gone", NOW)
+    assert 3 == settle_all(storage, JOB).queued_kill_count
+
+
+def test_a_gang_is_queued_when_all_of_it_has_come(storage: Storage) -> None:
+    """Two of three pods wait for the third."""
+    config = a_config(minimumRunningInstances=3)
+    take(storage, ["a", "b"], config)
+    assert 0 == settle_all(storage, JOB).admit_count
+    take(storage, ["c"], config)
+    assert 3 == settle_all(storage, JOB).admit_count
+
+
+def test_a_member_that_fails_leaves_the_others_alone(storage: Storage) -> None:
+    """Whether a gang of somebody else's pods ends is its owner's decision."""
+    take(storage, ["a", "b"], a_config(minimumRunningInstances=2))
+    run(storage, JOB)
+    report(storage, JOB, [0], PodState.FAILED)
+    assert 0 == settle_all(storage, JOB).kill_count
+    take(storage, ["c"])
+    assert ({"a": 0, "b": 1, "c": 2}, 1) == (instances(storage), settle_all(storage, JOB).admit_count)
+
+
+def test_unlike_pods_have_versions_of_their_own(storage: Storage) -> None:
+    """And a version is used again."""
+    take(storage, ["a"], a_config(cpu=1))
+    take(storage, ["b"], a_config(cpu=2))
+    take(storage, ["c"], a_config(cpu=1))
+    assert [1, 2, 1] == [one.config_version for one in storage.pods.page(JOB)]
+
+
+def test_a_job_ends_when_it_is_told_to_and_comes_back_with_the_next_pod(storage: Storage) -> None:
+    """Its state is that of its pods; pool and priority are those of the first pod of the new life."""
+    take(storage, ["a"])
+    run(storage, JOB)
+    report(storage, JOB, [0], S)
+    settle_all(storage, JOB)
+    assert [] == storage.external_pods.idle_jobs(CLUSTER)
+    storage.external_pods.forget(CLUSTER, ["a"])
+    assert ([JOB], []) == (storage.external_pods.idle_jobs(CLUSTER), storage.external_pods.idle_jobs("another"))
+    storage.jobs.set_goal(JOB, JobState.KILLED, NOW)
+    assert JobState.SUCCEEDED is settle_all(storage, JOB).state
+    config = a_config(priority=7)
+    config.respoolID.value = "other"
+    take(storage, ["b"], config)
+    job = storage.jobs.get(JOB)
+    assert job is not None
+    assert (JobState.PENDING, "other", 7, JobState.RUNNING) == (job.state, job.respool_id, job.sla.priority, job.goal)
+    assert 1 == settle_all(storage, JOB).admit_count
+
+
+def test_notes_say_why_pods_do_not_get_on(storage: Storage) -> None:
+    """Until they do."""
+    take(storage, ["a", "b"])
+    storage.external_pods.note(CLUSTER, {"a": "the budget web allows no disruption", "unknown": "no"})
+    assert [("default/a", "the budget web allows no disruption")] == storage.external_pods.notes(JOB, 10)
+    storage.external_pods.note(CLUSTER, {"a": ""})
+    assert [] == storage.external_pods.notes(JOB, 10)
+
+
+def test_a_pool_that_moves_leaves_external_pods_where_they_were_made(storage: Storage) -> None:
+    """They are bound to their own cluster, and to no other."""
+    storage.db.write(lambda conn: bind(conn, "pool", "another"))
+    take(storage, ["a"])
+    admit(storage, JOB)
+    [gang] = storage.pods.ready_gangs(JOB, 10)
+    assert gang.shape.constraint is None

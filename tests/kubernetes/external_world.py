@@ -1,0 +1,181 @@
+"""A host manager with its intake on a Kubernetes cluster, and a hand in the place of workflows and resource manager."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.errors import Unavailable
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobRecord
+from peloton.model.pod import PodState
+from peloton.scheduling.placement import FirstFitPlacer
+from services.hostmgr.external_intake import ExternalIntake
+from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.manager import HostManagerCore, HostManagerSettings
+from services.storage import migrate
+from services.storage.storage import Storage
+from tests.kubernetes.client import Client, Json, Login
+
+PATIENCE_S = 60.0
+CLUSTER = "k8s"
+POOL = RespoolId("pool-of-dev")
+_numbers = count(1)
+
+
+def wait(condition: Callable[[], Any], what: str) -> Any:
+    """The first true value of the condition."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not (value := condition()):
+        assert time.monotonic() < until_s, f"still waiting for {what}"
+        time.sleep(0.02)
+    return value
+
+
+class _Wakes:
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
+        """Nothing sleeps here."""
+
+    pods_changed = jobs_changed
+
+
+class ExternalWorld:
+    def __init__(self, kubeconfig: Path, login: Login, folder: Path) -> None:
+        self.url = f"sqlite:///{folder}/peloton.db"
+        migrate.upgrade(self.url)
+        self.storage = Storage(self.url)
+        self.client = Client(login)
+        number = next(_numbers)
+        self.namespace, self.node = f"team-{number}", f"external-{number}"
+        self.settings = KubernetesSettings(
+            str(kubeconfig), cluster=CLUSTER, namespace=f"peloton-{number}", node_selector=(("for", self.node),)
+        )
+        pool = respool_pb2.ResourcePoolConfig(name="dev")
+        pool.parent.value = "root"
+        self.storage.pools.put(POOL, pool)
+        self.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        self.said = "there is no room"
+        self.lead()
+
+    def lead(self) -> None:
+        """A new host manager."""
+        self.driver = ExternalPodsDriver(self.settings, self.storage.external_pods.uids_of)
+        self.core = HostManagerCore(HostManagerSettings(CLUSTER), self.storage, _Wakes(), self.driver)
+        self.intake = ExternalIntake(
+            CLUSTER,
+            self.driver.external,
+            lambda: self.driver.is_connected,
+            self.storage.external_pods,
+            self.storage.jobs,
+            self.storage.pools,
+            _Wakes(),
+            self._why,
+        )
+        self.core.start()
+        self.intake.start()
+
+    def step_down(self) -> None:
+        self.intake.stop()
+        self.core.stop()
+
+    def close(self) -> None:
+        """Nothing is left of it to the worlds of other tests, which see all pods of the cluster."""
+        self.step_down()
+        for path in ("apps/v1/namespaces/{}/deployments", "batch/v1/namespaces/{}/jobs"):
+            self.client.ask("DELETE", f"/apis/{path.format(self.namespace)}?propagationPolicy=Background")
+        pods = f"/api/v1/namespaces/{self.namespace}/pods"
+        wait(
+            lambda: self.client.ask("DELETE", f"{pods}?gracePeriodSeconds=0").status == 200 and not self.pods(),
+            "an end",
+        )
+        self.storage.close()
+        self.client.close()
+
+    def _why(self, job_id: JobId) -> explain_pb2.JobWhyResponse:
+        if not self.said:
+            raise Unavailable("no resource manager")
+        answer = explain_pb2.JobWhyResponse(poolPath="/dev")
+        answer.reasons.add(text=self.said)
+        return answer
+
+    # The cluster.
+
+    def create(self, path: str, body: Json) -> Json:
+        reply = self.client.ask("POST", path, body)
+        assert reply.status in (200, 201), reply.body
+        return reply.json()
+
+    def pod(self, name: str, command: str = "", cpu: str = "1", labels: Json | None = None, **spec: Any) -> Json:
+        meta = {"name": name, "namespace": self.namespace, "labels": {"peloton.io/pool": "dev", **(labels or {})}}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": self.pod_spec(command, cpu) | spec}
+        return self.create(f"/api/v1/namespaces/{self.namespace}/pods", body)
+
+    @staticmethod
+    def pod_spec(command: str, cpu: str = "1") -> Json:
+        container: Json = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+        if command:
+            container["command"] = ["sh", "-c", command]
+        return {"schedulerName": "peloton", "restartPolicy": "Never", "containers": [container]}
+
+    def look(self, name: str) -> Json:
+        return self.client.ask("GET", f"/api/v1/namespaces/{self.namespace}/pods/{name}").json()
+
+    def pods(self) -> list[Json]:
+        found: list[Json] = self.client.ask("GET", f"/api/v1/namespaces/{self.namespace}/pods").json()["items"]
+        return found
+
+    def events(self, name: str) -> set[str]:
+        found = self.client.ask("GET", f"/api/v1/namespaces/{self.namespace}/events").json()["items"]
+        return {event["reason"] for event in found if event["involvedObject"]["name"] == name}
+
+    # In the place of workflows and resource manager.
+
+    def jobs(self) -> list[JobRecord]:
+        return [job for job_id in self.storage.jobs.active_ids() if (job := self.storage.jobs.get(job_id))]
+
+    def turn(self) -> None:
+        """What the workflows of all jobs do in a turn, and the resource manager: it admits everything."""
+        for job in self.jobs():
+            job_id = job.job_id
+            self.storage.jobs.settle(job_id, time.time_ns())
+            self.core.kill_running(job_id)
+            self.storage.admission.kill_queued(job_id, time.time_ns())
+            queueable = self.storage.admission.queueable(job_id, 1_000)
+            self.storage.admission.mark_pending(job_id, queueable, 1)
+            self.storage.admission.mark_ready([(job_id, 0, job.instance_count)])
+            gang = self.storage.pods.ready_gang(job_id)
+            for for_gang, gangs in (
+                (True, [gang] if gang else []),
+                (False, self.storage.pods.ready_gangs(job_id, 1_000)),
+            ):
+                if not gangs:
+                    continue
+                wanted = [(one.shape, len(one.pods)) for one in gangs]
+                lease = self.core.acquire_hosts(job_id, wanted, for_gang)
+                batch = FirstFitPlacer().place(job_id, gangs, lease)
+                if batch.placements:
+                    self.core.launch(job_id, batch.lease_id, batch.placements)
+                else:
+                    self.core.release(lease.lease_id)
+
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        def turned() -> Any:
+            self.turn()
+            return condition()
+
+        return wait(turned, what)
+
+    def slots(self, job_id: JobId) -> dict[str, int]:
+        """By name, the instances that pods of the job have."""
+        names = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in self.pods()}
+        slots = self.storage.external_pods.slots(CLUSTER)
+        return {names.get(slot.uid, slot.uid): slot.instance_id for slot in slots if slot.job_id == job_id}
+
+    def states(self, job_id: JobId) -> list[PodState]:
+        return [pod.state for pod in self.storage.pods.page(job_id)]

@@ -1,0 +1,147 @@
+"""Pods that others made, on a real apiserver with its controllers: intake, binding, statuses, evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peloton.model.ids import JobId
+from peloton.model.job import JobState, JobType
+from peloton.model.pod import PodState
+from services.hostmgr import external_intake
+from services.hostmgr.kubernetes import external_pods
+from tests.kubernetes.client import Login
+from tests.kubernetes.external_world import ExternalWorld
+from tests.kubernetes.fake_kubelet import FakeKubelets
+from tests.kubernetes.fixtures import REAL_KUBERNETES
+
+pytestmark = REAL_KUBERNETES
+R, S = PodState.RUNNING, PodState.SUCCEEDED
+
+
+@pytest.fixture
+def world(
+    kubernetes: Path, kubernetes_login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ExternalWorld]:
+    monkeypatch.setattr(external_intake, "EXPLAIN_S", 0.5)
+    monkeypatch.setattr(external_intake, "IDLE_S", 0.5)
+    monkeypatch.setattr(external_pods, "EVICT_AGAIN_S", 0.2)
+    world = ExternalWorld(kubernetes, kubernetes_login, tmp_path)
+    try:
+        with FakeKubelets(kubernetes_login, [world.node], labels={"for": world.node}):
+            yield world
+    finally:
+        world.close()
+
+
+def a_job(world: ExternalWorld, name: str, count: int, command: str, labels: dict[str, str] | None = None) -> JobId:
+    meta = {"labels": {"peloton.io/pool": "dev", **(labels or {})}}
+    spec = {
+        "parallelism": count,
+        "completions": count,
+        "template": {"metadata": meta, "spec": world.pod_spec(command)},
+    }
+    path = f"/apis/batch/v1/namespaces/{world.namespace}/jobs"
+    made = world.create(path, {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
+    return JobId(made["metadata"]["uid"])
+
+
+def test_pods_of_a_job_are_bound_and_end_as_their_job_wants(world: ExternalWorld) -> None:
+    """One external job of its owner's uid, whose pods the cluster's own controller has made and sees succeed."""
+    job_id = a_job(world, "train", 3, "true")
+    world.until(lambda: world.states(job_id) == [S] * 3, "three pods to succeed")
+    job = world.storage.jobs.get(job_id)
+    assert job is not None
+    assert (JobType.EXTERNAL, f"Job {world.namespace}/train", "pool-of-dev") == (job.type, job.name, job.respool_id)
+    assert {world.node} == {pod["spec"]["nodeName"] for pod in world.pods()}
+    assert all("Scheduled" in world.events(pod["metadata"]["name"]) for pod in world.pods())
+    world.until(lambda: job_id not in world.storage.jobs.active_ids(), "the job to end, as its owner has no pods left")
+    job = world.storage.jobs.get(job_id)
+    assert job is not None
+    assert JobState.SUCCEEDED is job.state
+
+
+def test_instances_are_used_again_by_the_pods_of_a_deployment(world: ExternalWorld) -> None:
+    """The job is the Deployment's, not its ReplicaSet's. A new pod may come before the old one is gone: then it has an
+    instance of its own, but there are no more of them than pods at a time."""
+    labels = {"app": "web", "peloton.io/pool": "dev"}
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": labels}, "spec": {**world.pod_spec(""), "restartPolicy": "Always"}},
+    }
+    path = f"/apis/apps/v1/namespaces/{world.namespace}/deployments"
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    job_id = JobId(world.create(path, deployment)["metadata"]["uid"])
+    seen: set[str] = set()
+    for _ in range(3):
+        world.until(lambda: sum(state is R for state in world.states(job_id)) == 1, "the pod to run")
+        [name] = [name for name in world.slots(job_id) if name not in seen]
+        seen.add(name)
+        world.client.ask("DELETE", f"/api/v1/namespaces/{world.namespace}/pods/{name}")
+        world.until(lambda name=name: set(world.slots(job_id)) - {name}, "the next")
+    assert len(world.states(job_id)) <= 2
+
+
+def test_a_gang_is_bound_when_all_of_it_has_come(world: ExternalWorld) -> None:
+    """Pods of a gang stay unbound until then, and say why."""
+    world.pod("alone", labels={"peloton.io/gang-size": "2"})
+    world.until(lambda: world.look("alone")["status"].get("conditions"), "a word why it waits")
+    assert "nodeName" not in world.look("alone")["spec"]
+    job_id = a_job(world, "gang", 2, "", {"peloton.io/gang-size": "2"})
+    world.until(lambda: world.states(job_id) == [R, R], "the gang to run")
+
+
+def test_a_pod_that_we_do_not_understand_is_refused(world: ExternalWorld) -> None:
+    """It says so itself, gets no instance and is not misplaced."""
+    job_id = JobId(world.pod("lost", labels={"peloton.io/pool": "nowhere"})["metadata"]["uid"])
+    pod = world.until(lambda: (found := world.look("lost"))["status"].get("conditions") and found, "its condition")
+    condition = pod["status"]["conditions"][0]
+    assert ("PodScheduled", "False", "PelotonRefused") == (condition["type"], condition["status"], condition["reason"])
+    assert "nowhere" in condition["message"]
+    assert (None, {"PelotonRefused"}) == (world.storage.jobs.get(job_id), world.events("lost"))
+
+
+def test_an_eviction_that_a_budget_forbids_is_asked_again(world: ExternalWorld) -> None:
+    """The pod runs on meanwhile, and `job why` knows the reason."""
+    pod = world.pod("web", labels={"app": "web"})
+    job_id = JobId(pod["metadata"]["uid"])
+    budgets = f"/apis/policy/v1/namespaces/{world.namespace}/poddisruptionbudgets"
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    world.create(
+        budgets, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": spec}
+    )
+    world.until(lambda: world.states(job_id) == [R], "the pod to run")
+    world.until(
+        lambda: world.client.ask("GET", f"{budgets}/web").json().get("status", {}).get("currentHealthy"), "budget"
+    )
+    world.storage.host_pods.evict_from_host(job_id, world.node, 1)
+    notes = world.until(lambda: world.storage.external_pods.notes(job_id, 1), "a note of the budget")
+    assert (f"{world.namespace}/web", True) == (notes[0][0], "disruption budget" in notes[0][1])
+    assert "deletionTimestamp" not in world.look("web")["metadata"]
+    world.client.ask("DELETE", f"{budgets}/web")
+    world.until(lambda: world.states(job_id) == [PodState.KILLED], "the eviction")
+    world.until(lambda: not world.pods(), "the pod to be gone")
+
+
+def test_a_new_host_manager_finds_what_was_bound_and_what_waits(world: ExternalWorld) -> None:
+    """Nothing is bound twice, and no instance is given twice."""
+    before = JobId(world.pod("before", "sleep 2")["metadata"]["uid"])
+    world.until(lambda: world.states(before) == [R], "the first to run")
+    world.step_down()
+    after = JobId(world.pod("after", "true")["metadata"]["uid"])
+    world.lead()
+    world.until(lambda: (world.states(before), world.states(after)) == ([S], [S]), "both to succeed")
+    assert [1, 1] == [world.storage.pods.page(job)[0].run_id for job in (before, after)]
+
+
+def test_a_pod_that_is_deleted_while_it_waits_leaves_the_queue(world: ExternalWorld) -> None:
+    """It is too large for any node, so it waits."""
+    pod = world.pod("huge", cpu="400")
+    job_id = JobId(pod["metadata"]["uid"])
+    world.until(lambda: world.states(job_id) == [PodState.READY], "it to be admitted")
+    world.client.ask("DELETE", f"/api/v1/namespaces/{world.namespace}/pods/huge")
+    world.until(lambda: world.states(job_id) == [PodState.KILLED], "it to leave")
+    assert {} == world.slots(job_id)

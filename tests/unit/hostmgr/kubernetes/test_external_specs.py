@@ -1,0 +1,127 @@
+"""What pods of others ask for, and which of them we do not place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.api import convert
+from peloton.api.v0.job import job_pb2
+from peloton.model.pod import AllOf, AnyOf, HostLabel
+from peloton.model.resources import Resources
+from services.hostmgr.kubernetes.external_specs import (
+    Refused,
+    config_of,
+    controller_of,
+    itself,
+    pool_named,
+    wants_host,
+)
+
+Json = dict[str, Any]
+UID = "0f0e0d0c-0b0a-4908-8706-050403020100"
+
+
+def a_pod(meta: Json | None = None, **spec: Any) -> Json:
+    requests = {"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": "2"}
+    container = {"name": "main", "image": "busybox", "resources": {"requests": requests}}
+    metadata = {"name": "web-1", "namespace": "team", "uid": UID, **(meta or {})}
+    return {"metadata": metadata, "spec": {"schedulerName": "peloton", "containers": [container], **spec}, "status": {}}
+
+
+def config(pod: Json) -> job_pb2.JobConfig:
+    return config_of(pod, controller_of(pod) or itself(pod), "k8s")
+
+
+def test_requests_and_labels_become_a_configuration() -> None:
+    """One for all pods of an owner that are alike."""
+    labels = {"peloton.io/gang-size": "4", "peloton.io/priority": "7", "peloton.io/preemptible": "false"}
+    owner = {"controller": True, "kind": "Job", "name": "train", "uid": UID, "apiVersion": "batch/v1"}
+    found = config(a_pod({"labels": labels, "ownerReferences": [owner]}))
+    assert ("Job team/train", "team", job_pb2.EXTERNAL) == (found.name, found.owningTeam, found.type)
+    assert (4, 7, False) == (found.sla.minimumRunningInstances, found.sla.priority, found.sla.preemptible)
+    shape = convert.pod_shape(found.defaultConfig, found.sla)
+    assert Resources.of(1.5, 1024, 0, 2) == shape.resources
+    assert AllOf((HostLabel("peloton/cluster", "k8s"),)) == shape.constraint
+    assert found == config(a_pod({"name": "web-2", "labels": labels, "ownerReferences": [owner]}))
+
+
+def test_node_selectors_and_affinities_become_constraints() -> None:
+    """Terms are alternatives, and expressions of a term hold together."""
+    terms = [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+        {
+            "matchExpressions": [
+                {"key": "disk", "operator": "In", "values": ["ssd"]},
+                {"key": "old", "operator": "NotIn", "values": ["yes"]},
+            ]
+        },
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    pod = a_pod(nodeSelector={"kind": "gpu"}, affinity={"nodeAffinity": required})
+    zones = AnyOf((HostLabel("zone", "a"), HostLabel("zone", "b")))
+    both = AllOf((HostLabel("disk", "ssd"), HostLabel("old", "yes", "<")))
+    cluster, kind = HostLabel("peloton/cluster", "k8s"), HostLabel("kind", "gpu")
+    found = config(pod)
+    assert AllOf((cluster, kind, AnyOf((zones, both)))) == convert.pod_shape(found.defaultConfig, found.sla).constraint
+
+
+_MUST = "requiredDuringSchedulingIgnoredDuringExecution"
+REFUSED: dict[str, tuple[Json, str]] = {
+    "anti-affinity": ({"affinity": {"podAntiAffinity": {_MUST: [{}]}}}, "podAntiAffinity"),
+    "spread": ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, "topologySpreadConstraints"),
+    "claims": ({"resourceClaims": [{"name": "tpu"}]}, "resourceClaims"),
+    "volume": ({"volumes": [{"name": "data", "persistentVolumeClaim": {}}]}, "volume data"),
+    "host port": ({"containers": [{"name": "m", "ports": [{"hostPort": 80}]}]}, "host ports"),
+    "resource": ({"containers": [{"name": "m", "resources": {"limits": {"x/fpga": "1"}}}]}, "x/fpga"),
+    "operator": (
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    _MUST: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gen", "operator": "Gt"}]}]}
+                }
+            }
+        },
+        "operator Gt",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_we_do_not_understand_is_refused(case: str) -> None:
+    """By name, so that its owner knows what to change."""
+    spec, said = REFUSED[case]
+    with pytest.raises(Refused, match=said):
+        config(a_pod(**spec))
+
+
+@pytest.mark.parametrize("label", ["peloton.io/gang-size", "peloton.io/priority", "peloton.io/preemptible"])
+def test_a_label_that_cannot_be_meant_is_refused(label: str) -> None:
+    """With what it should be."""
+    with pytest.raises(Refused, match="want"):
+        config(a_pod({"labels": {label: "many"}}))
+
+
+def test_what_is_only_preferred_is_passed_over() -> None:
+    """It is no condition."""
+    preferred = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}
+    spread = [{"whenUnsatisfiable": "ScheduleAnyway"}]
+    assert config(a_pod()) == config(a_pod(affinity=preferred, topologySpreadConstraints=spread))
+
+
+def test_pods_that_are_bound_held_back_leaving_or_over_do_not_want_a_host() -> None:
+    """All others do."""
+    assert wants_host(a_pod())
+    over = a_pod()
+    over["status"]["phase"] = "Failed"
+    others = [a_pod(nodeName="n"), a_pod(schedulingGates=[{"name": "g"}]), a_pod({"deletionTimestamp": "now"}), over]
+    assert [] == [pod for pod in others if wants_host(pod)]
+
+
+def test_the_annotation_of_a_pool_comes_before_its_label() -> None:
+    """A label cannot have the slashes of a path."""
+    labels, annotations = {"peloton.io/pool": "team.dev"}, {"peloton.io/pool": "/team/dev"}
+    assert "team.dev" == pool_named(a_pod({"labels": labels}))
+    assert "/team/dev" == pool_named(a_pod({"labels": labels, "annotations": annotations}))
+    assert "" == pool_named(a_pod())
