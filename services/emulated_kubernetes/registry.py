@@ -111,19 +111,19 @@ class Registry:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         if given.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
-        metadata = {key: value for key, value in given.items() if value is not None and key not in _KEPT_METADATA}
-        if not metadata.get("name") and metadata.get("generateName"):
+        name = given.get("name") or ""
+        if not name and given.get("generateName"):
             suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
-            metadata["name"] = metadata["generateName"][:_GENERATED_PREFIX_MAX] + suffix
-        metadata.setdefault("name", "")
-        metadata.pop("managedFields", None)
+            name = given["generateName"][:_GENERATED_PREFIX_MAX] + suffix
+        metadata: Json = {"name": name}
         if resource.namespaced:
             metadata["namespace"] = namespace
         metadata["uid"] = str(uuid.uuid4())
-        metadata["creationTimestamp"] = timestamp()
         if resource.has_generation:
             metadata["generation"] = 1
-        return metadata
+        metadata["creationTimestamp"] = timestamp()
+        left_out = {*metadata, *_KEPT_METADATA, "managedFields"}
+        return metadata | {key: value for key, value in given.items() if value is not None and key not in left_out}
 
     def _new_pod(self, body: Json) -> Json:
         spec = body.get("spec")

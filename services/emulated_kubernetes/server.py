@@ -10,6 +10,8 @@ from pathlib import Path
 from services.emulated_kubernetes.answers import refusal, text_answer
 from services.emulated_kubernetes.controllers.manager import ControllerManager
 from services.emulated_kubernetes.errors import ApiError, unauthorized
+from services.emulated_kubernetes.faults import PATH as FAULTS
+from services.emulated_kubernetes.faults import Faults
 from services.emulated_kubernetes.journal import Journal
 from services.emulated_kubernetes.kubeconfig import write_kubeconfig
 from services.emulated_kubernetes.lists import Lists
@@ -54,6 +56,7 @@ class EmulatedKubernetes:
         pods = PodRequests(self.registry, self.controllers.budgets)
         self.rest.subresources |= {("POST", "binding"): pods.bind, ("POST", "eviction"): pods.evict}
         self.http = HttpServer(self._handle, Guard(settings.host, settings.allowed_hosts))
+        self.faults = Faults(self.store, self.lists, self.http.drop_connections)
         self._bearer = f"Bearer {settings.token}"
         self.nodes = self._nodes(settings.nodes) if settings.nodes is not None else None
 
@@ -104,6 +107,10 @@ class EmulatedKubernetes:
             return text_answer(200, "ok")
         if not self._is_known(request):
             return refusal(unauthorized())
+        if path == FAULTS:
+            return self._break(request)
+        if (busy := self.faults.refusal()) is not None:
+            return busy
         if self.nodes is not None:
             try:
                 if path.startswith(DRILLS):
@@ -113,6 +120,15 @@ class EmulatedKubernetes:
             except ApiError as error:
                 return refusal(error)
         return self.rest.handle(request)
+
+    def _break(self, request: Request) -> bytes:
+        """Only for who shows the token: faults are for tests, not for clients."""
+        if self.settings.token and not request.headers.get("authorization"):
+            return refusal(unauthorized())
+        try:
+            return self.faults.handle(request)
+        except ApiError as error:
+            return refusal(error)
 
     def _is_known(self, request: Request) -> bool:
         """Whoever shows a token shows ours; kubectl shows none to a port without TLS."""

@@ -7,6 +7,7 @@ import asyncio
 from services.emulated_kubernetes.controllers.budgets import Budgets
 from services.emulated_kubernetes.controllers.namespaces import Namespaces
 from services.emulated_kubernetes.controllers.node_lifecycle import NodeLifecycle
+from services.emulated_kubernetes.controllers.owners import Owners
 from services.emulated_kubernetes.controllers.pod_collector import PodCollector
 from services.emulated_kubernetes.controllers.quotas import Quotas
 from services.emulated_kubernetes.controllers.settings import ControllerSettings
@@ -20,13 +21,14 @@ class ControllerManager:
         self.budgets = Budgets(registry)
         self._quotas = Quotas(registry)
         self._namespaces = Namespaces(registry)
+        self._owners = Owners(registry)
         self._nodes = NodeLifecycle(registry, clock, settings.node_grace_s, settings.node_period_s)
         self._taints = TaintEvictions(registry, clock)
         self._collector = PodCollector(registry, clock, settings.quarantine_s, settings.collect_period_s)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Looks at what there is; from then on it follows the events."""
-        for follower in (self.budgets, self._quotas, self._namespaces, self._nodes):
+        for follower in (self.budgets, self._quotas, self._namespaces, self._owners, self._nodes):
             follower.start(loop)
         self._taints.start()
         self._collector.start()

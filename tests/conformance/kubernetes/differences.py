@@ -58,6 +58,5 @@ EMULATED = (
 )
 NOT_EMULATED = {
     "apply": "server-side apply",
-    "owners": "the garbage collector",
 }
 """Scenarios that are about something that it has not."""

@@ -189,3 +189,29 @@ def test_a_namespace_goes_when_it_is_empty(cluster: Cluster) -> None:
     assert cluster.get("/api/v1/namespaces/team/configmaps/c").status == 404
     cluster.ask("DELETE", f"{pods}/a?gracePeriodSeconds=0")
     cluster.wait("/api/v1/namespaces/team", lambda found: found.status == 404)
+
+
+def owned(name: str, *owners: tuple[str, str]) -> dict[str, Any]:
+    body = pod(name)
+    body["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid} for owner, uid in owners
+    ]
+    return body
+
+
+def test_what_is_owned_goes_after_its_last_owner(tmp_path: Path) -> None:
+    """Also after a restart; with another owner left only the reference goes, and unknown owners are let be."""
+    maps = "/api/v1/namespaces/default/configmaps"
+    with Cluster(tmp_path) as cluster:
+        uids = {name: cluster.create(maps, {"metadata": {"name": name}}).json["metadata"]["uid"] for name in ("x", "y")}
+        cluster.create(PODS, owned("of-x", ("x", uids["x"])))
+        cluster.create(PODS, owned("of-both", ("x", uids["x"]), ("y", uids["y"])))
+        cluster.create(PODS, owned("of-a-job", ("job", "somewhere-else")))
+    with Cluster(tmp_path) as cluster:
+        cluster.ask("DELETE", f"{maps}/x")
+
+        cluster.wait(f"{PODS}/of-x", lambda found: "deletionTimestamp" in found.json["metadata"])
+        left = cluster.wait(f"{PODS}/of-both", lambda found: len(found.json["metadata"]["ownerReferences"]) == 1)
+
+        assert [one["name"] for one in left.json["metadata"]["ownerReferences"]] == ["y"]
+        assert "deletionTimestamp" not in cluster.get(f"{PODS}/of-a-job").json["metadata"]
