@@ -73,6 +73,14 @@ class AnswerReader:
             raise ConnectionError("the apiserver closed the connection within its answer")
         self.is_complete = True
 
+    def begin(self) -> None:
+        """Another answer."""
+        self.status = 0
+        self.retry_after_s = 0.0
+        self.has_head = self.is_complete = self.is_last = self._has_length = False
+        self._pieces = []
+        self.bytes_held = 0
+
     def take(self) -> list[bytes]:
         """The pieces of the body that have come since the last call."""
         pieces, self._pieces = self._pieces, []
@@ -82,11 +90,7 @@ class AnswerReader:
     # httptools callbacks
 
     def on_message_begin(self) -> None:
-        self.status = 0
-        self.retry_after_s = 0.0
-        self.has_head = self.is_complete = self.is_last = self._has_length = False
-        self._pieces = []
-        self.bytes_held = 0
+        self.begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(name) == 11 and name.lower() == b"retry-after":
@@ -133,7 +137,7 @@ class Connection:
 
     def begin(self, request: bytes) -> None:
         """Sends what the connection takes now. Raises OSError."""
-        self.answer.on_message_begin()
+        self.answer.begin()
         self._unsent = request
         self._send()
 

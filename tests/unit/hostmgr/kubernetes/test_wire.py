@@ -103,7 +103,7 @@ def test_answers_may_be_cut_anywhere(bodies: list[list[bytes]], places: list[int
             reader.feed(piece[byte : byte + 1])
             if reader.is_complete:
                 found.append((reader.status, b"".join(reader.take())))
-                reader.on_message_begin()
+                reader.begin()
 
     assert [(200, b"".join(body)) for body in bodies] == found
 
