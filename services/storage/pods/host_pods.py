@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_TYPES, POD_STATES
 from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
+from peloton.lifecycle.migration import may_be_in
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import UNWANTED
 from peloton.model.admission import RevocableRun
@@ -26,6 +27,7 @@ from services.storage.codec import pod_record
 from services.storage.engine import Database, key_table, key_values, lock_job, lock_jobs
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import hold_job
+from services.storage.moves.bindings import binding_of_job
 from services.storage.pods.scope import ENDING_NUMBERS, KILLING, LIVING_JOBS, ON_HOST_NUMBERS, Chosen, within
 from services.storage.pods.sql import GOAL_ALIVE, GOAL_ENDED, LAUNCHABLE, NEWER, where
 from services.storage.pods.status_writes import StatusOutcome, apply_statuses
@@ -53,8 +55,8 @@ class HostPods:
         """READY -> LAUNCHED in a cluster; returns the instances that took it.
 
         Refused: pods that are to be killed, that await another run, or that an earlier call launched; members of a gang
-        unless all of them take it; and pods on hosts in maintenance, whatever a leader that has been replaced believes
-        of them.
+        unless all of them take it; pods on hosts in maintenance, whatever a leader that has been replaced believes of
+        them; and those of jobs that have been bound to another cluster since they were placed.
         """
         work = partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns, cluster=cluster)
         return self._db.write(work) if rows else set()
@@ -190,7 +192,7 @@ class HostPods:
 
 def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], now_ns: int, cluster: str) -> set[int]:
     job = hold_job(conn, job_id)
-    if job is None:
+    if job is None or not may_be_in(cluster, binding_of_job(conn, job)):
         return set()
     in_maintenance = sa.select(HOST.c.hostname).where(HOST.c.cluster == cluster, HOST.c.drained_from_ns > 0)
     away = set(conn.execute(in_maintenance).scalars())

@@ -283,6 +283,16 @@ def test_services_that_end_hold_nobody_up(storage: Storage) -> None:
     assert MigrationProgress(MigrationState.ROLLED_BACK) == storage.migrations.advance(new_job_id())
 
 
+def test_a_launch_that_was_placed_before_is_refused(storage: Storage) -> None:
+    """From the request on nothing starts in the old cluster: what had a host there is placed anew."""
+    job_id = a_job(storage, 1)
+    admit(storage, job_id)
+    storage.migrations.request(None, POOL, MigrationSpec(B))
+
+    assert set() == storage.host_pods.mark_launched(job_id, [(0, 1, "host", "agent", {})], NOW, A)
+    assert {0} == storage.host_pods.mark_launched(job_id, [(0, 1, "host", "agent", {})], NOW, B)
+
+
 def test_a_pod_forgets_a_home_where_it_may_not_be(storage: Storage) -> None:
     """One that was to come back to its host in an update goes to the target, and waits for nobody in the old place."""
     job_id = a_service_in_a(storage, 1)

@@ -1,0 +1,92 @@
+"""A Mesos and a Kubernetes under one Peloton, both emulated, with simulated hosts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import peloton
+from peloton.api.v0.task import task_pb2
+from tests.e2e.local import Cluster, bound_to, shell, temporary
+from tests.e2e.test_faults import launched_twice
+
+pytestmark = pytest.mark.xdist_group("both kinds")
+MESOS, KUBERNETES = "local", "kubernetes"
+HOSTS, CPUS = 50, 4
+"""Of each cluster, and of each host."""
+PODS = 1_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    settings = temporary(tmp_path_factory.mktemp("both"), simulate=HOSTS, kubernetes=HOSTS)
+    with Cluster(settings) as running:
+        running.wait(lambda: running.capacity() == HOSTS * CPUS * 2, "the capacity of both clusters")
+        yield running
+
+
+def run(cluster: Cluster, *arguments: str) -> str:
+    result = CliRunner().invoke(peloton, ["-a", cluster.local.address, *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def stop(cluster: Cluster, job: str) -> None:
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    assert cluster.finish(job) == "KILLED"
+
+
+def that_run(cluster: Cluster, job: str) -> Counter[str]:
+    """Running pods by cluster."""
+    tasks = cluster.tasks(job).values()
+    return Counter(t.runtime.cluster for t in tasks if t.runtime.state == task_pb2.TaskState.RUNNING)
+
+
+def kinds(cluster: Cluster) -> Counter[str]:
+    hosts = json.loads(run(cluster, "--json", "host", "query"))["hostInfos"]
+    labels = [{label["key"]: label["value"] for label in host["labels"]} for host in hosts]
+    return Counter(f"{each['peloton/cluster']} is {each['peloton/cluster-kind']}" for each in labels)
+
+
+def test_one_job_runs_on_mesos_and_on_kubernetes(cluster: Cluster) -> None:
+    """A thousand pods, which neither of them holds alone; each is launched once."""
+    assert {f"{MESOS} is mesos": HOSTS, f"{KUBERNETES} is kubernetes": HOSTS} == kinds(cluster)
+    job = cluster.submit(
+        cluster.pool("thousand"), instanceCount=PODS, defaultConfig=shell("sleep 1000", cpu=0.36, memory=1)
+    )
+
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all of them running")
+
+    where = that_run(cluster, job)
+    assert {MESOS, KUBERNETES} == where.keys()
+    assert max(where.values()) <= HOSTS * int(CPUS / 0.36)
+    assert [] == launched_twice(cluster, job)
+    stop(cluster, job)
+
+
+def test_a_service_moves_from_mesos_to_kubernetes(cluster: Cluster) -> None:
+    """A job for one kind of cluster stays there. A service that may be anywhere moves, and then back."""
+    pool = cluster.pool("moving")
+    there = cluster.submit(
+        pool, instanceCount=5, defaultConfig=shell("sleep 1000", **bound_to("peloton/cluster-kind", "kubernetes"))
+    )
+    web = cluster.submit(pool, instanceCount=6, type="SERVICE", defaultConfig=shell("sleep 1000"))
+    cluster.wait(lambda: cluster.counts(web) == {"RUNNING": 6}, "the service running")
+    cluster.wait(lambda: cluster.counts(there) == {"RUNNING": 5}, "the job for Kubernetes running")
+    assert {KUBERNETES: 5} == that_run(cluster, there)
+
+    for target in (MESOS, KUBERNETES, MESOS):
+        run(cluster, "migrate", web, "--to", target, "--batch", "3")
+        cluster.wait(lambda target=target: that_run(cluster, web) == {target: 6}, f"the service in {target}")
+        ended = lambda: "SUCCEEDED" in run(cluster, "migration", "status", web, "--limit", "1")  # noqa: E731
+        cluster.wait(ended, "the end of the migration")
+
+    refused = CliRunner().invoke(peloton, ["-a", cluster.local.address, "migrate", there, "--to", MESOS, "--now"])
+    assert 1 == refused.exit_code
+    assert f"no host of cluster {MESOS} could take pods of" in refused.output
+    for job in (there, web):
+        stop(cluster, job)
