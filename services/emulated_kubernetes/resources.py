@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +29,11 @@ class Resource:
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def head(self) -> Json:
+        """With which every stored object begins."""
+        return {"kind": self.kind, "apiVersion": self.api_version}
 
     @property
     def qualified(self) -> str:

@@ -10,6 +10,7 @@ import orjson
 from services.emulated_kubernetes import discovery, patches
 from services.emulated_kubernetes.answers import answer, json_answer, refusal, success, text_answer
 from services.emulated_kubernetes.errors import ApiError, method_not_allowed, no_such_path, not_found
+from services.emulated_kubernetes.event_forms import stored_form
 from services.emulated_kubernetes.lists import Lists
 from services.emulated_kubernetes.registry import Registry
 from services.emulated_kubernetes.requests import (
@@ -72,7 +73,7 @@ class Rest:
         if method == "GET":
             return self._read(request, target, query)
         if method == "POST" and not target.name and (target.namespace or not target.resource.namespaced):
-            body = described_as(self._body(request), target.resource)
+            body = stored_form(target.resource, described_as(self._body(request), target.resource))
             entry = self._registry.create(target.resource, target.namespace, body, is_dry_run(query))
             return self._answer(request, target, 201, entry)
         if method == "DELETE" and not target.subresource:
@@ -123,7 +124,7 @@ class Rest:
     # Writing
 
     def _put(self, request: Request, target: Target, query: dict[str, str]) -> bytes:
-        body = described_as(self._body(request), target.resource)
+        body = stored_form(target.resource, described_as(self._body(request), target.resource))
         is_new = self._store.get(target.resource.plural, target.namespace, target.name) is None
         write = self._registry.update_status if target.subresource else self._registry.update
         entry = write(target.resource, target.namespace, target.name, body, is_dry_run(query))

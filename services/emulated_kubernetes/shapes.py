@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from services.emulated_kubernetes.resources import Json, Resource
+from services.emulated_kubernetes.event_forms import EventForm
+from services.emulated_kubernetes.resources import EVENTS_V1, Json, Resource
 from services.emulated_kubernetes.tables import Table
 
 
@@ -33,8 +34,9 @@ class MetadataOnly:
 
 def shape_of(accept: str, resource: Resource, query: dict[str, str]) -> Shape | None:
     """None for objects as they are stored."""
+    own = EventForm() if resource is EVENTS_V1 else None
     if "as=" not in accept:
-        return None
+        return own
     for wanted in accept.split(","):
         if "json" not in wanted:
             continue
@@ -43,5 +45,5 @@ def shape_of(accept: str, resource: Resource, query: dict[str, str]) -> Shape | 
         if "as=Table" in wanted:
             return Table(resource, query.get("includeObject", "Metadata"))
         if "as=" not in wanted:
-            return None
-    return None
+            return own
+    return own

@@ -158,9 +158,9 @@ class Store:
 
     def _put(self, resource: str, key: Key, body: Json, previous: Json | None) -> Entry:
         self.version = version = self.version + 1
-        described = BY_PLURAL[resource]
+        head = BY_PLURAL[resource].head
         metadata = {**body["metadata"], "resourceVersion": str(version)}
-        stored = {"kind": described.kind, "apiVersion": described.api_version, **body, "metadata": metadata}
+        stored = {**head, **body, **head, "metadata": metadata}
         entry = Entry(stored, orjson.dumps(stored), version)
         if self._journal is not None:
             self._journal.put(resource, entry.encoded, version)
