@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from peloton.api import convert
+from peloton.api.cluster_kinds import kubernetes_only
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import PodId, parse_job_id
 from peloton.model.pod import PodState, PodStatus
@@ -79,6 +80,11 @@ class TaskTemplate:
     def __init__(self, template: PodTemplate, cluster: str, user: str = "") -> None:
         """``user``: runs the task unless the configuration names one. (A framework's user can never be changed.)"""
         job, config = template.job, template.config
+        self.refusal = ""
+        """Why Mesos cannot run it, or "". Placement avoids its hosts; a configuration that a process of 0.1 has stored
+        does not say so."""
+        if asked := kubernetes_only(config):
+            self.refusal = f"the pod asks for what Mesos does not have: {', '.join(asked)}"
         self._job_id = job.job_id
         self._dynamic_ports = template.dynamic_ports
         self._static_ports = [(p.name, p.envName, p.value) for p in config.ports if p.value]

@@ -214,11 +214,15 @@ class MesosDriver(Callbacks):
             tasks: list[Json] = []
             taken: list[PodId] = []
             for pod in pods:
+                task = self._task(pod.template)
+                if task.refusal:
+                    failed.append((pod.pod_id, task.refusal))
+                    continue
                 resources = pot.take(pod.template.resources, pod.template.revocable, pod.ports)
                 if resources is None:
                     failed.append((pod.pod_id, f"the offers of {claim.hostname} do not hold what the pod asks"))
                     continue
-                tasks.append(self._task(pod.template).task_info(pod, claim.host_id, resources))
+                tasks.append(task.task_info(pod, claim.host_id, resources))
                 taken.append(pod.pod_id)
             if offer_ids:
                 calls.append(accept_call(offer_ids, tasks))

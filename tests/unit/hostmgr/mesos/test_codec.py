@@ -50,6 +50,19 @@ def labels(task: dict[str, Any]) -> dict[str, str]:
     return pairs(info(task)["labels"]["labels"], "key")
 
 
+@pytest.mark.parametrize(
+    ("task", "refusal"),
+    [
+        ({}, ""),
+        ({"otherContainers": [{"name": "proxy"}]}, "the pod asks for what Mesos does not have: several containers"),
+        ({"initContainers": [{"name": "setup"}]}, "the pod asks for what Mesos does not have: init containers"),
+    ],
+)
+def test_what_mesos_cannot_run_is_refused(task: dict[str, Any], refusal: str) -> None:
+    """Its first container does not run alone."""
+    assert refusal == TaskTemplate(template(task), "west").refusal
+
+
 def test_a_task_is_named_after_its_run() -> None:
     """The task id is the pod id; agent and resources are those of the placement."""
     made = info({"command": {"value": "true"}})
