@@ -17,6 +17,7 @@ from services.emulated_kubernetes.kubeconfig import write_kubeconfig
 from services.emulated_kubernetes.lists import Lists
 from services.emulated_kubernetes.nodes.drills import PATH as DRILLS
 from services.emulated_kubernetes.nodes.drills import NodeDrills
+from services.emulated_kubernetes.nodes.exec_requests import ExecRequests
 from services.emulated_kubernetes.nodes.log_requests import LogRequests
 from services.emulated_kubernetes.nodes.nodes import Nodes
 from services.emulated_kubernetes.nodes.runtime import runtime_of
@@ -70,7 +71,9 @@ class EmulatedKubernetes:
 
     def _nodes(self, settings: NodeSettings) -> Nodes:
         nodes = Nodes(settings, self.store, self.clock, runtime_of(settings, self.store, self.clock))
-        self.rest.subresources["GET", "log"] = LogRequests(self.store, nodes, self.clock).serve
+        subresources = self.rest.subresources
+        subresources["GET", "log"] = LogRequests(self.store, nodes, self.clock).serve
+        subresources["GET", "exec"] = subresources["POST", "exec"] = ExecRequests(self.store, nodes).serve
         return nodes
 
     async def start(self) -> None:

@@ -30,6 +30,7 @@ from services.emulated_kubernetes.resources import Json
 from services.emulated_kubernetes.store import Store
 from services.emulation.clock import Clock, Timer
 from services.emulation.images import Images
+from services.emulation.interactive import Client, Interactive, Size
 from services.emulation.processes import Command, Processes, kill_group, passed_environment
 
 START_CODE = 128
@@ -54,6 +55,10 @@ class Machine:
     pass_env: tuple[str, ...] = ()
 
 
+class Session(Protocol):
+    def kill(self) -> None: ...
+
+
 class PodOfContainers(Protocol):
     """A pod as its containers see it."""
 
@@ -74,6 +79,8 @@ class Container:
         self.pid: int | None = None
         self.log: LogFile | None = None
         self.usage: Usage | None = None
+        self.sessions: set[Session] = set()
+        """Commands that run beside its own."""
         self._machine = machine
         self._pod = pod
         self._node_name = node_name
@@ -191,6 +198,10 @@ class Container:
             variables = {}
         return self._command(argv, variables)
 
+    def interactive(self, argv: list[str], terminal: Size | None, client: Client) -> Interactive:
+        """Such a command in the hands of a client. Raises OSError or ValueError when it cannot start."""
+        return Interactive(self._machine.processes, self.command(argv), terminal, client)
+
     def _command(self, argv: list[str], variables: dict[str, str]) -> Command:
         root = self._pod.folder / "containers" / self.run.name
         own = {**passed_environment(self._machine.pass_env), "HOSTNAME": self._pod.body["metadata"]["name"]}
@@ -243,6 +254,8 @@ class Container:
         assert self.pid is not None
         self._machine.monitor.forget(self.pid)
         self.pid = None
+        for session in tuple(self.sessions):
+            session.kill()
         # Its whole group is gone: what it wrote is in the pipe.
         if self._pipe >= 0 and self.log is not None:
             self.log.drain(self._pipe)

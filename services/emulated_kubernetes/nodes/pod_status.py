@@ -108,8 +108,6 @@ class PodRun:
     init: list[ContainerRun] = field(default_factory=list)
     has_sandbox: bool = False
     verdict: Verdict | None = None
-    is_killed: bool = False
-    """It was asked to end: containers that never started have failed."""
 
     @property
     def is_initialized(self) -> bool:

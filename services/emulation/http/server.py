@@ -133,6 +133,16 @@ class BodyReader(Protocol):
 BodyReaders: TypeAlias = Callable[[str, dict[str, str], asyncio.Transport], BodyReader | None]
 
 
+class Tunnel(Protocol):
+    """Who has a connection that has become something else than HTTP."""
+
+    def feed(self, data: bytes) -> None: ...
+
+    def lost(self) -> None:
+        """The peer closed the connection."""
+        ...
+
+
 class EventStream:
     """The answer to a SUBSCRIBE: chunks are collected during one turn of the loop and written together."""
 
@@ -212,7 +222,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_body", "_fault", "_handler", "_headers", "_out", "_overflow", "_parser", "_reader",
-        "_server", "_size", "_url", "loop", "stream", "transport",
+        "_server", "_size", "_url", "loop", "stream", "transport", "tunnel",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
@@ -221,6 +231,8 @@ class Connection(asyncio.Protocol):
         self.loop = server.loop
         self.transport: asyncio.Transport | None = None
         self.stream: EventStream | None = None
+        self.tunnel: Tunnel | None = None
+        """Set by a handler that answers None."""
         self._parser = httptools.HttpRequestParser(self)
         self._out: list[bytes] = []
         self._reset()
@@ -246,14 +258,21 @@ class Connection(asyncio.Protocol):
         self._server.connections.discard(self)
         if self.stream is not None:
             self.stream.lost()
+        if self.tunnel is not None:
+            self.tunnel.lost()
 
     def data_received(self, data: bytes) -> None:
+        if self.tunnel is not None:
+            self.tunnel.feed(data)
+            return
         if self.stream is not None:
             return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass
+        except httptools.HttpParserUpgrade as upgrade:
+            tunnel: Tunnel | None = self.tunnel  # set meanwhile, by the handler
+            if tunnel is not None and (rest := data[upgrade.args[0] :]):
+                tunnel.feed(rest)
         except httptools.HttpParserError:
             # libprocess closes a connection that it cannot parse without an answer.
             self._write_out()
