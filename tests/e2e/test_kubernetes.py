@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -121,6 +122,23 @@ def test_a_pod_of_several_containers(cluster: Cluster, pool: str) -> None:
     dealt = runtime.ports
     assert f"{dealt['http']} {dealt['admin']}\n" == log_of(cluster, job, container="proxy")
     assert "before\n" == log_of(cluster, job, container="setup")
+
+
+def test_logs_are_followed_by_the_command_line(cluster: Cluster, pool: str, tmp_path: Path) -> None:
+    """By way of the api, until the task has ended; the end of what it wrote is in its message."""
+    go = tmp_path / "go"
+    script = f"echo begin; while [ ! -e {go} ]; do sleep 0.1; done; echo 'no such table: users' >&2; exit 3"
+    job = cluster.submit(pool, instanceCount=1, defaultConfig=shell(script))
+    argv = [sys.executable, "-m", "cli.main", "--address", cluster.local.address, "task", "logs", job, "0", "-f"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        seen = [follower.stdout.readline()]
+        go.touch()
+        seen += follower.stdout.readlines()
+
+    assert (0, ["begin\n", "no such table: users\n"]) == (follower.returncode, seen)
+    assert "FAILED" == cluster.finish(job)
+    cluster.wait(lambda: "no such table: users" in cluster.task(job).runtime.message, "the end of its output")
 
 
 def test_ports_of_pods_on_one_machine_differ(cluster: Cluster, pool: str, tmp_path: Path) -> None:
