@@ -38,8 +38,8 @@ IDLE_S = 30.0
 """After so long without a pod an owner's job ends. The next pod brings it back."""
 EXPLAIN_S = 10.0
 """Between answers at the pods to why they wait."""
-EXPLAINED_JOBS_MAX = 50
-"""Of these each time; the others have their turn the next times."""
+EXPLAINED_MAX = 200
+"""Pods each time; the others have their turn the next times."""
 REFUSED, LEFT_OUT, QUEUED, NO_NODE = "PelotonRefused", "PelotonFull", "PelotonQueued", "Unschedulable"
 """Reasons of the condition PodScheduled. ``Unschedulable`` has autoscalers of nodes add one, so only pods that are
 admitted have it."""
@@ -140,22 +140,21 @@ class ExternalIntake:
                 self._lifecycles.jobs_changed([job_id], "the owner has no pods any more")
 
     def _explained(self, slots: Sequence[Slot]) -> list[Remark]:
-        """What the resource manager says of pods that wait; a bounded number of jobs at a time, in turn."""
-        waiting: dict[JobId, list[Slot]] = {}
-        for slot in slots:
-            if not slot.is_on_host and not slot.is_at_rest:
-                waiting.setdefault(slot.job_id, []).append(slot)
-        later = [job_id for job_id in sorted(waiting) if job_id > self._explained_last]
-        chosen = later[:EXPLAINED_JOBS_MAX] or sorted(waiting)[:EXPLAINED_JOBS_MAX]
-        self._explained_last = chosen[-1] if chosen else ""
+        """What the resource manager says of pods that wait; a bounded number at a time, in turn."""
+        waiting = {slot.uid: slot for slot in slots if not slot.is_on_host and not slot.is_at_rest}
+        later = [uid for uid in sorted(waiting) if uid > self._explained_last]
+        chosen = [waiting[uid] for uid in (later or sorted(waiting))[:EXPLAINED_MAX]]
+        self._explained_last = chosen[-1].uid if chosen else ""
+        answers: dict[JobId, explain_pb2.JobWhyResponse] = {}
         remarks: list[Remark] = []
-        for job_id in chosen:
+        for slot in chosen:
             try:
-                answer = self._why(job_id)
+                if slot.job_id not in answers:
+                    answers[slot.job_id] = self._why(slot.job_id)
             except PelotonError as error:
-                log.info("why external pods of job %s wait is not known: %s", job_id, error)
+                log.info("why external pods of job %s wait is not known: %s", slot.job_id, error)
                 return remarks
-            remarks += [Remark(slot.uid, *said_of(slot, answer)) for slot in waiting[job_id]]
+            remarks.append(Remark(slot.uid, *said_of(slot, answers[slot.job_id])))
         return remarks
 
 

@@ -19,6 +19,7 @@ from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import PodReport
 from services.hostmgr.external_port import FoundPod, Remark
 from services.hostmgr.kubernetes.external_requests import (
+    MESSAGE_MAX,
     RUN,
     binding_request,
     condition_request,
@@ -50,6 +51,8 @@ NAMESPACE_AGE_S = 30.0
 """How old the annotations of a namespace may be."""
 OWNERS_MAX = 10_000
 """ReplicaSets whose controllers are remembered."""
+REMARKS_MAX = 500
+"""Conditions that are written at a time; the others have their turn the next times."""
 GONE, CONFLICT, TOO_MANY = 404, 409, 429
 
 
@@ -64,6 +67,7 @@ class _Seen:
     owner: Owner | None = None
     refusal: str = ""
     config: job_pb2.JobConfig | None = None
+    said: Remark | None = None  # at the pod
 
 
 class ExternalPods:
@@ -174,7 +178,7 @@ class ExternalPods:
         if owner.uid not in self._controllers:
             path = f"/apis/{owner.api_version}/namespaces/{owner.namespace}/replicasets/{owner.name}"
             answer = self._api.ask(Request("GET", path))
-            if not answer.is_ok and answer.status != GONE:
+            if answer.status >= 500 or answer.status == TOO_MANY:
                 raise OSError(f"ReplicaSet {owner.namespace}/{owner.name} cannot be read: {answer.message}")
             above = controller_of(answer.json()) if answer.is_ok else None
             if len(self._controllers) >= OWNERS_MAX:
@@ -187,20 +191,31 @@ class ExternalPods:
         now_s = time.monotonic()
         if namespace not in self._namespaces or now_s - read_s > NAMESPACE_AGE_S:
             answer = self._api.ask(Request("GET", f"/api/v1/namespaces/{namespace}"))
+            if answer.status >= 500 or answer.status == TOO_MANY:
+                raise OSError(f"namespace {namespace} cannot be read: {answer.message}")
             pool = pool_named(answer.json()) if answer.is_ok else ""
             self._namespaces[namespace] = (now_s, pool)
         return pool
 
     def remark(self, remarks: Sequence[Remark]) -> None:
-        requests = []
+        """What is refused is not sent again until there is something else to say; an event follows a new reason."""
+        sent: list[tuple[_Seen, Json, Remark]] = []
         with self._lock:
             for remark in remarks:
                 seen = self._pods.get(remark.uid)
-                if seen is None or not wants_host(seen.pod) or said_of(seen.pod) == (remark.reason, remark.message):
+                if seen is None or not wants_host(seen.pod) or seen.said == remark or len(sent) == REMARKS_MAX:
                     continue
-                requests.append(condition_request(seen.pod, remark.reason, remark.message))
-                requests.append(event_request(seen.pod, "Warning", remark.reason, remark.message))
-        _first_error(self._api.ask_all(requests))
+                if said_of(seen.pod) != (remark.reason, remark.message[:MESSAGE_MAX]):
+                    sent.append((seen, seen.pod, remark))
+                seen.said = remark
+        answers = self._api.ask_all([condition_request(pod, one.reason, one.message) for _, pod, one in sent])
+        events = []
+        for (seen, pod, one), answer in zip(sent, answers, strict=True):
+            if isinstance(answer, OSError) or answer.status == CONFLICT:
+                seen.said = None  # it has changed meanwhile: the next time
+            elif answer.is_ok and said_of(pod)[0] != one.reason:
+                events.append(event_request(pod, "Warning", one.reason, one.message))
+        _first_error([*answers, *self._api.ask_all(events)])
 
     def hindrances(self) -> dict[str, str]:
         with self._lock:

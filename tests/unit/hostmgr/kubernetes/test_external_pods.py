@@ -1,0 +1,146 @@
+"""Pods that others made, on a scripted apiserver: what is said of them, and how they are bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+import pytest
+
+from peloton.model.ids import JobId, PodId
+from services.hostmgr.external_port import Remark
+from services.hostmgr.kubernetes.external_pods import ExternalPods
+from services.hostmgr.kubernetes.external_requests import RUN
+from services.hostmgr.kubernetes.wire import Json
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
+
+UID = "0f0e0d0c-0b0a-4908-8706-050403020100"
+JOB = JobId("5d3a3f0e-9b1c-4e0c-8a6e-2f8f64a4d1aa")
+FIRST = PodId(JOB, 0, 1)
+
+
+def a_pod(**meta: Any) -> Json:
+    metadata = {"name": "web-1", "namespace": "team", "uid": UID, "resourceVersion": "7", **meta}
+    container = {"name": "main", "image": "busybox"}
+    return {"metadata": metadata, "spec": {"containers": [container]}, "status": {"phase": "Pending"}}
+
+
+@contextmanager
+def pods_on(serve: Callable[[str, str], Iterator[bytes]]) -> Iterator[tuple[ExternalPods, list[str]]]:
+    """With one pod that waits; and the requests that come, as ``METHOD path``."""
+    asked: list[str] = []
+
+    def note(one: Asked) -> Iterator[bytes]:
+        asked.append(f"{one.method} {one.path.removeprefix('/api/v1/namespaces/team/')}")
+        yield from serve(one.method, one.path)
+
+    with scripted(note) as server, api_of(server) as api:
+        uids = {(JOB, 0): UID}
+        pods = ExternalPods(api, "k8s", lambda node: "", lambda reports: None, lambda keys: uids)
+        pods.replaced([a_pod()])
+        yield pods, asked
+
+
+def accept(method: str, path: str) -> Iterator[bytes]:
+    yield answer(201 if method == "POST" else 200, {"metadata": {}})
+
+
+def test_a_remark_is_written_once() -> None:
+    """As a condition, and with an event when its reason is new."""
+    with pods_on(accept) as (pods, asked):
+        for _ in range(2):
+            pods.remark([Remark(UID, "PelotonQueued", "pool /dev is full")])
+        assert ["PATCH pods/web-1/status", "POST events"] == asked
+
+
+def test_a_remark_that_is_forbidden_is_not_repeated() -> None:
+    """Nor does an event follow it: there would be one each round."""
+
+    def forbid(method: str, path: str) -> Iterator[bytes]:
+        yield answer(403, status(403, "Forbidden"))
+
+    with pods_on(forbid) as (pods, asked):
+        with pytest.raises(OSError, match="403"):
+            pods.remark([Remark(UID, "PelotonQueued", "full")])
+        pods.remark([Remark(UID, "PelotonQueued", "full")])
+        assert ["PATCH pods/web-1/status"] == asked
+
+
+def test_a_remark_that_came_too_late_is_repeated() -> None:
+    """The pod has changed since it was read."""
+
+    def conflict(method: str, path: str) -> Iterator[bytes]:
+        yield answer(409, status(409, "Conflict"))
+
+    with pods_on(conflict) as (pods, asked):
+        for _ in range(2):
+            pods.remark([Remark(UID, "PelotonQueued", "full")])
+        assert ["PATCH pods/web-1/status"] * 2 == asked
+
+
+def bound_as(run: str) -> Callable[[str, str], Iterator[bytes]]:
+    """A binding is refused, as the pod is bound already."""
+
+    def serve(method: str, path: str) -> Iterator[bytes]:
+        if path.endswith("/binding"):
+            yield answer(409, status(409, "Conflict"))
+        elif method == "GET":
+            pod = a_pod(annotations={RUN: run})
+            pod["spec"]["nodeName"] = "n"
+            yield answer(200, {"items": [pod]})
+        else:
+            yield answer(201, {})
+
+    return serve
+
+
+def test_a_binding_whose_answer_was_lost_counts_as_done() -> None:
+    """Repeated, it is a conflict with itself: the pod says so."""
+    with pods_on(bound_as(str(FIRST))) as (pods, _):
+        assert {} == pods.bind([(FIRST, a_pod(), "n")])
+        assert pods.has(str(FIRST))
+
+
+def test_a_pod_that_somebody_else_has_bound_is_not_ours() -> None:
+    """The run was not launched."""
+    with pods_on(bound_as(str(PodId(JOB, 0, 9)))) as (pods, _):
+        assert [FIRST] == list(pods.bind([(FIRST, a_pod(), "n")]))
+        assert not pods.has(str(FIRST))
+
+
+def test_a_pod_that_was_bound_does_not_wait_any_more() -> None:
+    """Also before the watch shows that: else it would be taken in again when its run ends soon."""
+    with pods_on(accept) as (pods, _):
+        waiting = [one.sighting.waits for one in pods.found() or ()]
+        pods.bind([(FIRST, a_pod(), "n")])
+        assert ([True], [False]) == (waiting, [one.sighting.waits for one in pods.found() or ()])
+
+
+def test_pods_are_not_known_while_the_watch_is_interrupted() -> None:
+    """Then nothing is concluded from their absence."""
+    with pods_on(accept) as (pods, _):
+        pods.lost("the apiserver is away")
+        assert pods.found() is None
+        with pytest.raises(ConnectionError):
+            pods.pods_of([FIRST])
+
+
+def test_the_body_of_a_binding_names_the_pod_by_its_uid() -> None:
+    """A pod of the same name that was made since then is not bound."""
+    bodies: list[Json] = []
+
+    def serve(one: Asked) -> Iterator[bytes]:
+        if one.path.endswith("/binding"):
+            bodies.append(orjson.loads(one.body))
+        yield answer(201, {})
+
+    with scripted(serve) as server, api_of(server) as api:
+        ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}).bind([(FIRST, a_pod(), "n")])
+    [body] = bodies
+    assert (UID, {RUN: str(FIRST)}, "n") == (
+        body["metadata"]["uid"],
+        body["metadata"]["annotations"],
+        body["target"]["name"],
+    )
