@@ -22,7 +22,7 @@ from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec, pool_paths
 from services.api.calls import Calls, check_wanted
-from services.api.servicer import write
+from services.api.servicer import check_ours, write
 from services.storage.storage import Storage
 
 LIMIT_DEFAULT, LIMIT_MAX = 20, 1_000
@@ -119,6 +119,7 @@ class MigrationService:
             raise InvalidArgument(f"job_id must be a UUID, not {job_id!r}") from None
         if job is None:
             raise NotFound(f"job {job_id} not found")
+        check_ours(job)
         return job, None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,9 +13,11 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from peloton.lifecycle import rollout
 from peloton.model.ids import Hostname, gang_workflow_id, maintenance_workflow_id, update_workflow_id
 from peloton.model.job import SlaSpec
+from peloton.model.migration import MigrationAct
 from services.revival import Revival
 from services.temporal import BATCH_QUEUE, JobWaker, wake_maintenance
 from tests.workflow.fakes import FakeRecords
+from tests.workflow.migration_stories import migration_story
 from tests.workflow.server import PATIENCE_S, ServerStory, server_story, tell_all, wait_until
 from workflows.policies import Policies
 
@@ -24,10 +26,12 @@ QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=6
 
 
 @asynccontextmanager
-async def reviving(client: Client, **cluster: float) -> AsyncIterator[ServerStory]:
+async def reviving(
+    client: Client, wake_migrations: Callable[[Iterable[str]], None] = lambda _: None, **cluster: float
+) -> AsyncIterator[ServerStory]:
     async with server_story(client, task_queue=BATCH_QUEUE, **cluster) as story:
         waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
-        looking = Revival(client, waker, QUIET, period_s=0.2)
+        looking = Revival(client, waker, QUIET, period_s=0.2, wake_migrations=wake_migrations)
         try:
             yield story
         finally:
@@ -99,3 +103,15 @@ async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
         handle = client.get_workflow_handle(maintenance_workflow_id("local", "revived"))
         await started_anew(handle, await terminate(handle))
         await handle.terminate()
+
+
+async def test_a_terminated_migration_carries_on(client: Client) -> None:
+    """Its workflow is started anew, and goes on where its rows are."""
+    async with migration_story(client) as story, reviving(client, lambda _: story.pool.tell()):
+        await story.half()
+        story.pool.act(MigrationAct.PAUSE)
+        await wait_until(lambda: story.pool.row is not None and story.pool.row.state == "PAUSED", "a pause")
+        await started_anew(story.handle, await terminate(story.handle))
+        story.pool.act(MigrationAct.RESUME)
+
+        assert "SUCCEEDED" == (await story.result()).state

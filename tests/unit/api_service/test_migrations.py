@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api.convert import new_job_record
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.migration import migration_pb2 as pb
 from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
@@ -181,6 +182,17 @@ async def test_requests_that_mean_nothing(
 ) -> None:
     """Each names the object and the rule."""
     assert (status, text) == await refused(migrations.Start(request_))
+
+
+async def test_external_jobs_stay_where_they_are(migrations: Any, storage: Storage) -> None:
+    """Their pods were made in their cluster."""
+    config = job_pb2.JobConfig(name="Job team/train", type=job_pb2.EXTERNAL)
+    storage.jobs.create(new_job_record(JOB, config, 1), config, 1)
+
+    status, text = await refused(migrations.Start(pb.StartRequest(job_id=JOB, target="b")))
+
+    assert Status.INVALID_ARGUMENT is status
+    assert str(text).startswith(f"job {JOB} is external: its pods belong to Job team/train")
 
 
 async def test_a_pool_and_its_history(

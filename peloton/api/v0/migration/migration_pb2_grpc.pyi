@@ -38,9 +38,9 @@ class MigrationServiceStub:
     Start: _grpc.UnaryUnaryMultiCallable[_migration_pb2.StartRequest, _migration_pb2.StartResponse]
     """Bind the job or pool to the target and begin to move it. Repeating a request that is under way answers with that
     migration. With `dry_run` nothing changes: the plan alone is answered. NOT_FOUND: job, pool. INVALID_ARGUMENT: the
-    target is no cluster, a pool that has pools below it. UNAVAILABLE: the target has no host manager at present. ABORTED:
-    no host of the target could take the pods, too little room is there for what moves, or another migration of the
-    same pods is under way.
+    target is no cluster, a pool that has pools below it, an external job. UNAVAILABLE: the target has no host manager
+    at present. ABORTED: no host of the target could take the pods, too little room is there for what moves, or another
+    migration of the same pods is under way.
     """
     Pause: _grpc.UnaryUnaryMultiCallable[_migration_pb2.PauseRequest, _migration_pb2.PauseResponse]
     """No further instance is taken down until it is resumed. New pods go to the target still. NOT_FOUND. ABORTED: it has
@@ -65,9 +65,9 @@ class MigrationServiceAsyncStub(MigrationServiceStub):
     Start: _aio.UnaryUnaryMultiCallable[_migration_pb2.StartRequest, _migration_pb2.StartResponse]  # type: ignore[assignment]
     """Bind the job or pool to the target and begin to move it. Repeating a request that is under way answers with that
     migration. With `dry_run` nothing changes: the plan alone is answered. NOT_FOUND: job, pool. INVALID_ARGUMENT: the
-    target is no cluster, a pool that has pools below it. UNAVAILABLE: the target has no host manager at present. ABORTED:
-    no host of the target could take the pods, too little room is there for what moves, or another migration of the
-    same pods is under way.
+    target is no cluster, a pool that has pools below it, an external job. UNAVAILABLE: the target has no host manager
+    at present. ABORTED: no host of the target could take the pods, too little room is there for what moves, or another
+    migration of the same pods is under way.
     """
     Pause: _aio.UnaryUnaryMultiCallable[_migration_pb2.PauseRequest, _migration_pb2.PauseResponse]  # type: ignore[assignment]
     """No further instance is taken down until it is resumed. New pods go to the target still. NOT_FOUND. ABORTED: it has
@@ -95,9 +95,9 @@ class MigrationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_migration_pb2.StartResponse, _abc.Awaitable[_migration_pb2.StartResponse]]:
         """Bind the job or pool to the target and begin to move it. Repeating a request that is under way answers with that
         migration. With `dry_run` nothing changes: the plan alone is answered. NOT_FOUND: job, pool. INVALID_ARGUMENT: the
-        target is no cluster, a pool that has pools below it. UNAVAILABLE: the target has no host manager at present. ABORTED:
-        no host of the target could take the pods, too little room is there for what moves, or another migration of the
-        same pods is under way.
+        target is no cluster, a pool that has pools below it, an external job. UNAVAILABLE: the target has no host manager
+        at present. ABORTED: no host of the target could take the pods, too little room is there for what moves, or another
+        migration of the same pods is under way.
         """
 
     @_abc_1.abstractmethod
