@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -23,6 +24,9 @@ It writes a kubeconfig with a token into its data folder. What is in the store o
 watches from an earlier version have to list again, as with a real apiserver.
 """
 PORT_MAX = 65535
+GARBAGE = (20_000, 20, 50)
+"""Thresholds of the collector: with Python's own ones half of the CPU of a pod's life goes into looking at objects that
+stay."""
 FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
 
 
@@ -61,6 +65,7 @@ def settings_from(options: dict[str, Any]) -> EmulatedKubernetesSettings:
 
 
 async def _serve(settings: EmulatedKubernetesSettings) -> None:
+    gc.set_threshold(*GARBAGE)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -97,6 +97,11 @@ def test_a_command_ends_with_its_client(cluster: Cluster, tmp_path: Path) -> Non
         assert b"" == pipe.read()
 
 
+def test_pages_of_others_cannot_run_commands(cluster: Cluster) -> None:
+    """A browser says whose page opens the WebSocket."""
+    assert 403 == cluster.get(f"{PODS}/a/exec?command=true", Origin="http://elsewhere.example").status
+
+
 def status_of(channels: Channels) -> int:
     with closing(channels):
         return channels.status
