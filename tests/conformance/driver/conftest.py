@@ -19,7 +19,7 @@ from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
-from tests.conformance.driver.kubernetes import EmulatedPlane, Kubernetes, SharedPlane
+from tests.conformance.driver.kubernetes import EmulatedPlane, EmulatedProcess, Kubernetes, SharedPlane
 from tests.conformance.driver.lab import Lab
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
@@ -113,6 +113,14 @@ PARAMS = [
 ]
 
 
+@pytest.fixture(scope="session")
+def emulated_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedProcess]:
+    """Each test has a namespace and nodes of its own on it, and may kill it."""
+    made = EmulatedProcess(tmp_path_factory.mktemp("kubernetes"))
+    yield made
+    made.close()
+
+
 @pytest.fixture(params=PARAMS)
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     if request.param == "mesos" and not MESOS:
@@ -127,7 +135,7 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
         hosts = tuple(HostSpec(f"h{i}") for i in range(3))
         cluster = Kubernetes(EmulatedPlane(tmp_path / "kubernetes", hosts))
     elif request.param == "fake-kubelets":
-        cluster = Kubernetes(EmulatedPlane(tmp_path / "kubernetes"))
+        cluster = Kubernetes(request.getfixturevalue("emulated_process"), is_shared=True)
     elif request.param == "apiserver":
         cluster = Kubernetes(SharedPlane(request.getfixturevalue("kubernetes"), tmp_path))
     else:

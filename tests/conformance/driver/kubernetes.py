@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import subprocess
+import sys
 import threading
+import time
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -20,6 +23,7 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 from tests.kubernetes.client import MERGE, Client, login_of
 from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.fake_kubelet import FakeKubelets
+from tests.ports import free_ports
 
 PATIENCE_S = 60.0
 _numbers = count(1)
@@ -65,15 +69,17 @@ class SharedPlane:
 
 
 class EmulatedPlane:
-    """An emulated apiserver on a thread of its own, with nodes that run processes if it is given hosts."""
+    """An emulated apiserver on a thread of its own, with nodes that run processes: they would end with it."""
 
-    def __init__(self, folder: Path, hosts: tuple[HostSpec, ...] = ()) -> None:
+    can_restart = False
+
+    def __init__(self, folder: Path, hosts: tuple[HostSpec, ...]) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._folder, self._hosts = folder, hosts
-        self.can_restart = not hosts  # else pods would end with it
-        self._server = self._begin(0)
+        nodes = NodeSettings(folder / "nodes", hosts, usage_interval_s=0.1)
+        self._server = EmulatedKubernetes(EmulatedKubernetesSettings(data_dir=folder, token="secret", nodes=nodes))
+        self._do(self._server.start())
 
     @property
     def kubeconfig(self) -> Path:
@@ -83,17 +89,8 @@ class EmulatedPlane:
         """It has one user."""
         return self.kubeconfig
 
-    def _begin(self, port: int) -> EmulatedKubernetes:
-        nodes = NodeSettings(self._folder / "nodes", self._hosts, usage_interval_s=0.1) if self._hosts else None
-        settings = EmulatedKubernetesSettings(data_dir=self._folder, port=port, token="secret", nodes=nodes)
-        server = EmulatedKubernetes(settings)
-        self._do(server.start())
-        return server
-
     def restart(self) -> None:
-        port = self._server.port
-        self._do(self._server.stop())
-        self._server = self._begin(port)
+        raise AssertionError("its pods would end with it")
 
     def node(self, name: str, is_up: bool) -> None:
         async def act() -> None:
@@ -110,6 +107,55 @@ class EmulatedPlane:
 
     def _do(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+
+class EmulatedProcess:
+    """An emulated apiserver as a process of its own, without nodes."""
+
+    can_restart = True
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_ports(1)[0]
+        self._process = self._begin()
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._folder / "kubeconfig"
+
+    def driver_kubeconfig(self, namespace: str) -> Path:
+        """It has one user."""
+        return self.kubeconfig
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "services.emulated_kubernetes", "--nodes", "0"]
+        command += ["--port", str(self._port), "--data", str(self._folder)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until_s = time.monotonic() + PATIENCE_S
+        while not self._is_ready():
+            assert process.poll() is None, f"{command} has ended"
+            assert time.monotonic() < until_s, f"{command} is not ready"
+            time.sleep(0.02)
+        return process
+
+    def _is_ready(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == http.client.OK and self.kubeconfig.exists()
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def restart(self) -> None:
+        """With kill -9."""
+        self.close()
+        self._process = self._begin()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 class Machines(Protocol):
@@ -141,8 +187,9 @@ class Kubernetes:
 
     keeps_output_of_killed = False
 
-    def __init__(self, plane: Plane, **settings: Any) -> None:
-        self._plane = plane
+    def __init__(self, plane: Plane, *, is_shared: bool = False, **settings: Any) -> None:
+        """``is_shared``: others use the plane after it."""
+        self._plane, self._is_shared = plane, is_shared
         self.can_lose_hosts, self.can_fail_over = True, plane.can_restart
         login = login_of(plane.kubeconfig)
         self.client = Client(login)
@@ -150,7 +197,7 @@ class Kubernetes:
         self._nodes: list[str] = []  # of our making
         selector: tuple[tuple[str, str], ...] = ()
         self.machines: Machines
-        if isinstance(plane, EmulatedPlane) and not plane.can_restart:
+        if isinstance(plane, EmulatedPlane):
             self.runs_processes = self.hosts_answer = True
             self.machines = EmulatedMachines(plane)
         else:
@@ -179,6 +226,7 @@ class Kubernetes:
         self.machines.bring_back(hostname)
 
     def fail_over(self) -> None:
+        self.client.close()
         self._plane.restart()
 
     def patch(self, path: str, patch: dict[str, Any]) -> None:
@@ -200,4 +248,5 @@ class Kubernetes:
             self.client.ask("DELETE", f"/api/v1/nodes/{node}")
         self.client.ask("DELETE", f"/api/v1/namespaces/{self.namespace}")
         self.client.close()
-        self._plane.close()
+        if not self._is_shared:
+            self._plane.close()

@@ -1,0 +1,270 @@
+"""What the driver of Kubernetes does beyond the suite, on an emulated apiserver."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from peloton.model.pod import Cause, PodState
+from services.hostmgr.driver import HostLaunch, PodLaunch, PodOnHost
+from tests.conformance.driver.kubernetes import EmulatedProcess, Kubernetes
+from tests.conformance.driver.lab import ENDS, Lab
+
+PODS = 120
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def settings() -> Json:
+    return {}
+
+
+@pytest.fixture
+def cluster(emulated_process: EmulatedProcess, settings: Json) -> Iterator[Kubernetes]:
+    made = Kubernetes(emulated_process, is_shared=True, **settings)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def lab(cluster: Kubernetes) -> Iterator[Lab]:
+    made = Lab(cluster)
+    try:
+        yield made
+    finally:
+        cluster.tear_down()
+        made.close()
+
+
+def names(cluster: Kubernetes) -> list[str]:
+    """Of all pods that there are."""
+    pods = cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}/pods").json()["items"]
+    return [pod["metadata"]["name"] for pod in pods]
+
+
+def node(cluster: Kubernetes, name: str) -> Json:
+    return cluster.client.ask("GET", f"/api/v1/nodes/{name}").json()
+
+
+def launch(lab: Lab, pods: list[PodLaunch]) -> tuple[str, list[tuple[Any, str]]]:
+    host = lab.room_of(cpu=0.5)
+    return host, lab.driver.launch([HostLaunch(lab.claim(host), pods)])
+
+
+# Launches.
+
+
+def test_a_launch_that_is_repeated_makes_no_second_pod(lab: Lab, cluster: Kubernetes) -> None:
+    """The pod that is there is the one that was wanted."""
+    pod = lab.pod(lab.template())
+    launch(lab, [pod])
+    lab.wait_for(PodOnHost(pod.pod_id), PodState.RUNNING)
+
+    _, failed = launch(lab, [pod])
+
+    assert ([], [str(pod.pod_id)]) == (failed, names(cluster))
+
+
+def test_a_pod_of_somebody_else_is_not_taken_for_ours(lab: Lab, cluster: Kubernetes) -> None:
+    """The launch says who has the name."""
+    pod = lab.pod(lab.template())
+    spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": lab.room_of()}
+    theirs = {"metadata": {"name": str(pod.pod_id)}, "spec": spec}
+    reply = cluster.client.ask("POST", f"/api/v1/namespaces/{cluster.namespace}/pods", theirs)
+    assert http.client.CREATED == reply.status
+
+    _, failed = launch(lab, [pod])
+
+    assert [f"a pod {pod.pod_id} that is not ours is in namespace {cluster.namespace}"] == [why for _, why in failed]
+
+
+def test_a_pod_that_kubernetes_cannot_run_has_failed(lab: Lab) -> None:
+    """Whatever is tried again would fail as well; its neighbours run."""
+    wrong = lab.pod(lab.template(container={"type": "MESOS", "mesos": {}}, executor={"executor_id": {"value": "x"}}))
+    right = lab.pod(lab.template())
+
+    _, failed = launch(lab, [wrong, right])
+
+    assert [] == failed
+    status = lab.wait_for(PodOnHost(wrong.pod_id), *ENDS).status
+    assert status is not None
+    assert (PodState.FAILED, Cause.INVALID) == (status.state, status.cause)
+    lab.wait_for(PodOnHost(right.pod_id), PodState.RUNNING)
+
+
+def test_without_its_namespace_nothing_is_launched(lab: Lab, cluster: Kubernetes) -> None:
+    """The pods wait again, with the reason."""
+    lab.room_of()
+    cluster.client.ask("DELETE", f"/api/v1/namespaces/{cluster.namespace}")
+    lab.wait(lambda: cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}").status == 404, "no namespace")
+    pod = lab.pod(lab.template())
+
+    _, failed = launch(lab, [pod])
+
+    assert [pod.pod_id] == [pod_id for pod_id, _ in failed]
+    assert cluster.namespace in failed[0][1]
+
+
+def test_an_apiserver_that_dies_in_the_middle_loses_and_doubles_nothing(lab: Lab, cluster: Kubernetes) -> None:
+    """Of many pods that are being launched each runs once and ends once, or is certainly not there."""
+    template = lab.template("true", cpu=0.01)
+    hosts = sorted(lab.events.hosts)
+    launches = [
+        HostLaunch(lab.claim(lab.room_of(host)), [lab.pod(template) for _ in range(PODS // len(hosts))])
+        for host in hosts
+    ]
+    pods = [pod for each in launches for pod in each.pods]
+    outcome: list[Any] = []
+
+    def attempt() -> None:
+        try:
+            outcome.extend(pod_id for pod_id, _ in lab.driver.launch(launches))
+        except OSError as error:
+            outcome.append(error)
+
+    launching = threading.Thread(target=attempt)
+    launching.start()
+    lab.wait(lambda: len(names(cluster)) > PODS // 10, "the first pods")
+    sessions = lab.events.sessions
+    cluster.fail_over()
+    launching.join()
+    lab.wait(lambda: lab.events.sessions > sessions and lab.driver.is_connected, "another session")
+    refused = {pod_id for pod_id in outcome if not isinstance(pod_id, OSError)}
+    asked = [PodOnHost(pod.pod_id) for pod in pods if pod.pod_id not in refused]
+    lab.driver.reconcile(asked)
+
+    def ended() -> bool:
+        return all(any(r.status is not None and r.status.state in ENDS for r in lab.reports_of(p)) for p in asked)
+
+    lab.wait(ended, "the end of all")
+    created = Counter(names(cluster))
+    for pod in asked:
+        ends = {state for state in lab.states(pod) if state in ENDS}
+        assert ends == ({PodState.SUCCEEDED} if created[str(pod.pod_id)] else set())  # LOST is an answer only
+    assert set(created) <= {str(pod.pod_id) for pod in asked}
+
+
+# Ends.
+
+
+@pytest.mark.parametrize("settings", [{"log_retention_s": 0.0}])
+def test_an_ended_pod_is_deleted_once_its_end_is_acknowledged(lab: Lab, cluster: Kubernetes) -> None:
+    """Not before; also if another driver reports it."""
+    lab.events.deaf = True
+    pod = lab.launch("true")
+    lab.wait(lambda: lab.reports_of(pod), "a report")
+    lab.tend()
+    assert [str(pod.pod_id)] == names(cluster)
+    lab.stop()
+    lab.start()
+
+    lab.wait_for(pod, PodState.SUCCEEDED)
+
+    lab.wait(lambda: not names(cluster), "its deletion")
+
+
+def test_a_successor_reports_ended_pods_that_are_kept_and_keeps_them(lab: Lab, cluster: Kubernetes) -> None:
+    """Their logs can be read for as long as they could have been."""
+    pod = lab.launch("true")
+    lab.wait_for(pod, PodState.SUCCEEDED)
+    lab.stop()
+    lab.start()
+
+    lab.wait_for(pod, PodState.SUCCEEDED)
+
+    lab.tend()
+    assert [str(pod.pod_id)] == names(cluster)
+
+
+def test_a_pod_that_somebody_deletes_has_ended(lab: Lab, cluster: Kubernetes) -> None:
+    """It did not end by itself: it may run again."""
+    pod = lab.running()
+
+    cluster.client.ask("DELETE", f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}")
+
+    status = lab.wait_for(pod, *ENDS).status
+    assert status is not None
+    assert Cause.PROGRAM is not status.cause
+
+
+# Nodes.
+
+
+def test_pods_of_a_node_that_was_deleted_are_lost_and_removed(lab: Lab, cluster: Kubernetes) -> None:
+    """No kubelet is left that would: they are sent away, and run again."""
+    pod = lab.running()
+    cluster.machines.lose(pod.hostname)
+
+    cluster.client.ask("DELETE", f"/api/v1/nodes/{pod.hostname}")
+
+    status = lab.wait_for(pod, PodState.LOST).status
+    assert status is not None
+    assert Cause.HOST_GONE is status.cause
+    lab.wait(lambda: pod.hostname not in lab.events.hosts and not names(cluster), "nothing left of it")
+
+
+def test_a_node_that_others_cordon_takes_nothing_and_says_so(lab: Lab, cluster: Kubernetes) -> None:
+    """What runs there stays; our own drain does not take that cordon off."""
+    pod = lab.running()
+    path, address = f"/api/v1/nodes/{pod.hostname}", lab.address(pod.hostname)
+    cluster.patch(path, {"spec": {"unschedulable": True}})
+    lab.wait(lambda: lab.events.hosts[pod.hostname].withdrawn, "a reason")
+    assert [] == lab.rooms(pod.hostname)
+
+    lab.driver.drain([address])
+    lab.driver.bring_up(address)
+
+    assert node(cluster, pod.hostname)["spec"]["unschedulable"]
+    assert PodState.RUNNING is lab.states(pod)[-1]
+    cluster.patch(path, {"spec": {"unschedulable": None}})
+    lab.wait(lambda: lab.rooms(pod.hostname), "room")
+
+
+def test_a_successor_goes_on_with_a_drain(lab: Lab, cluster: Kubernetes) -> None:
+    """What we do to a node stands on the node; it is gone afterwards."""
+    host = lab.room_of()
+    address = lab.address(host)
+    lab.driver.drain([address])
+    lab.wait(lambda: {bool(room.goes_ns) for room in lab.rooms(host)} == {True}, "room that goes")
+    assert node(cluster, host)["spec"]["unschedulable"]
+    lab.stop()
+    lab.start()
+    lab.wait(lambda: {bool(room.goes_ns) for room in lab.rooms(host)} == {True}, "room that goes again")
+
+    lab.driver.bring_up(address)
+
+    lab.wait(lambda: {bool(room.goes_ns) for room in lab.rooms(host)} == {False}, "room that stays")
+    found = node(cluster, host)
+    assert not found["spec"].get("unschedulable")
+    assert not [key for key in found["metadata"].get("annotations", {}) if key.startswith("peloton.io/")]
+
+
+def test_a_tainted_node_takes_nothing_unless_the_taint_is_ours(lab: Lab, cluster: Kubernetes) -> None:
+    """Dedicated nodes keep others away, not us."""
+    first, second = sorted(lab.events.hosts)[:2]
+    for name, key in ((first, "example.com/gpu"), (second, "peloton.io/dedicated")):
+        taint = {"key": key, "value": "true", "effect": "NoSchedule"}
+        cluster.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [taint]}})
+
+    lab.wait(lambda: lab.events.hosts[first].withdrawn, "a reason")
+
+    assert "it has the taint example.com/gpu=true:NoSchedule" == lab.events.hosts[first].withdrawn
+    assert ([], True) == (lab.rooms(first), bool(lab.rooms(second)))
+
+
+# The start.
+
+
+def test_namespace_and_priority_class_are_made(lab: Lab, cluster: Kubernetes) -> None:
+    """So that a new cluster needs no preparation."""
+    found = cluster.client.ask("GET", "/apis/scheduling.k8s.io/v1/priorityclasses/peloton").json()
+
+    assert (1_000_000, "Never") == (found["value"], found["preemptionPolicy"])
+    assert http.client.OK == cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}").status

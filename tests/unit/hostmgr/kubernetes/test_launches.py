@@ -1,0 +1,51 @@
+"""What an apiserver's answer to the creation of a pod means."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from services.hostmgr.kubernetes.launches import Outcome, verdict_of
+from services.hostmgr.kubernetes.wire import Answer
+
+QUOTA = 'pods "x" is forbidden: exceeded quota: rq, requested: pods=1, used: pods=5, limited: pods=5'
+RIGHTS = 'pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "peloton"'
+CLASS = 'pods "x" is forbidden: no PriorityClass with name peloton was found'
+ACCOUNT = 'pods "x" is forbidden: error looking up service account peloton/default: serviceaccount "default" not found'
+ENDING = 'pods "x" is forbidden: unable to create new content in namespace n because it is being terminated'
+POLICY = 'pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged'
+
+
+def answer(status: int, reason: str = "", message: str = "") -> Answer:
+    return Answer(status, orjson.dumps({"kind": "Status", "reason": reason, "message": message}))
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        (answer(201), Outcome.TAKEN),
+        (answer(409, "AlreadyExists"), Outcome.EXISTS),
+        (answer(409, "Conflict"), Outcome.REFUSED),
+        (answer(403, "Forbidden", QUOTA), Outcome.REFUSED),
+        (answer(403, "Forbidden", RIGHTS), Outcome.REFUSED),
+        (answer(403, "Forbidden", CLASS), Outcome.REFUSED),
+        (answer(403, "Forbidden", ACCOUNT), Outcome.REFUSED),
+        (answer(403, "Forbidden", ENDING), Outcome.REFUSED),
+        (answer(403, "Forbidden", POLICY), Outcome.INVALID),
+        (answer(404, "NotFound", 'namespaces "peloton" not found'), Outcome.REFUSED),
+        (answer(422, "Invalid", "spec.containers[0].image: Required value"), Outcome.INVALID),
+        (answer(429, "TooManyRequests"), Outcome.REFUSED),
+        (answer(500, "InternalError", "etcdserver: request timed out"), Outcome.UNKNOWN),
+        (answer(401, "Unauthorized"), Outcome.REFUSED),
+        (TimeoutError("no answer"), Outcome.UNKNOWN),
+    ],
+    ids=lambda value: value.name if isinstance(value, Outcome) else "",
+)
+def test_an_answer_says_whether_the_pod_is_there(given: Answer | OSError, outcome: Outcome) -> None:
+    """Only what the pod itself is makes it fail; what an administrator may change has it wait."""
+    assert outcome is verdict_of(given).outcome
+
+
+def test_a_refusal_has_the_words_of_the_apiserver() -> None:
+    """They name the object and the numbers."""
+    assert QUOTA in verdict_of(answer(403, "Forbidden", QUOTA)).why
