@@ -26,7 +26,7 @@ def check_namespace(store: Store, resource: Resource, namespace: str, name: str)
 def admitted_spec(store: Store, name: str, spec: Json) -> Json:
     """The spec of a new pod with its priority and the tolerations that every pod has. Raises ApiError 403."""
     priority_class = _priority_class(store, name, spec.get("priorityClassName") or "")
-    value = int(priority_class.get("value", 0))
+    value = int(priority_class.get("value") or 0)
     if spec.get("priority") not in (None, value):
         why = (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
@@ -51,4 +51,4 @@ def _priority_class(store: Store, pod: str, name: str) -> Json:
             raise forbidden(PODS, pod, f"no PriorityClass with name {name} was found")
         return entry.body
     defaults = [one for one in store.values("priorityclasses") if one.get("globalDefault")]
-    return min(defaults, key=lambda one: int(one["value"]), default={})
+    return min(defaults, key=lambda one: int(one.get("value") or 0), default={})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from services.emulated_kubernetes.errors import bad_request, cause, conflict, invalid, not_found
+from services.emulated_kubernetes.forms import BINDING, check
 from services.emulated_kubernetes.pods import node_of, with_condition
 from services.emulated_kubernetes.registry import Registry, check_uid, timestamp
 from services.emulated_kubernetes.resources import PODS, Json
@@ -10,6 +11,7 @@ from services.emulated_kubernetes.resources import PODS, Json
 
 def bind(registry: Registry, namespace: str, name: str, binding: Json, is_dry: bool) -> None:
     """Raises ApiError: 404 for a pod that is not there, 409 for one that cannot be bound, or not any more."""
+    check("Binding", binding, BINDING)
     metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
     if metadata.get("name", name) != name:
         raise bad_request("name in URL does not match name in Binding object")

@@ -7,6 +7,7 @@ from services.emulated_kubernetes.bindings import bind
 from services.emulated_kubernetes.controllers.budgets import Budgets
 from services.emulated_kubernetes.errors import bad_request
 from services.emulated_kubernetes.evictions import evict
+from services.emulated_kubernetes.forms import EVICTION, check
 from services.emulated_kubernetes.registry import Registry
 from services.emulated_kubernetes.requests import Target, is_dry_run, object_of, options_of
 from services.emulation.http.server import Request
@@ -24,6 +25,7 @@ class PodRequests:
 
     def evict(self, request: Request, target: Target, query: dict[str, str]) -> bytes:
         body = object_of(request.body, request.headers.get("content-type", ""))
+        check("Eviction", body, EVICTION)
         if (body.get("metadata") or {}).get("name", target.name) != target.name:
             raise bad_request("name in URL does not match name in Eviction object")
         options = options_of(body.get("deleteOptions") or {}, query)

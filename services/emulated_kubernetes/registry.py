@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import orjson
 
-from services.emulated_kubernetes import admission, validation
+from services.emulated_kubernetes import admission, forms, validation
 from services.emulated_kubernetes.deletion import DeleteOptions, check_preconditions, marked
 from services.emulated_kubernetes.errors import (
     already_exists,
@@ -45,6 +45,7 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _GENERATED_PREFIX_MAX = 63 - _SUFFIX_LENGTH
 _KEPT_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_WITH_SPEC = ("pods", "nodes", BUDGETS.plural, QUOTAS.plural)
 FIRST_STATUSES: dict[str, Json] = {
     BUDGETS.plural: {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
     QUOTAS.plural: {},
@@ -69,6 +70,7 @@ class Registry:
     # Create
 
     def create(self, resource: Resource, namespace: str, body: Json, dry_run: bool = False) -> Entry:
+        body = _formed(resource, body)
         metadata = self._new_metadata(resource, namespace, body)
         name = metadata["name"]
         if resource.namespaced:
@@ -103,9 +105,7 @@ class Registry:
         return _unsaved(new)
 
     def _new_metadata(self, resource: Resource, namespace: str, body: Json) -> Json:
-        given = body.get("metadata")
-        if not isinstance(given, dict):
-            given = {}
+        given = body.get("metadata") or {}
         named = given.get("namespace") or ""
         if named and named != namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
@@ -126,11 +126,7 @@ class Registry:
         return metadata | {key: value for key, value in given.items() if value is not None and key not in left_out}
 
     def _new_pod(self, body: Json) -> Json:
-        spec = body.get("spec")
-        spec = spec if isinstance(spec, dict) else {}
-        if text := validation.quantity_fault(spec):
-            raise bad_request(f'Pod in version "v1" cannot be handled as a Pod: {text}')
-        spec = admission.admitted_spec(self.store, body["metadata"]["name"], with_defaults(spec))
+        spec = admission.admitted_spec(self.store, body["metadata"]["name"], with_defaults(body.get("spec") or {}))
         return {**body, "spec": spec, "status": first_status(spec, timestamp())}
 
     # Update
@@ -139,6 +135,7 @@ class Registry:
         """Replaces all but the status."""
         if resource.creates_on_update and self.store.get(resource.plural, namespace, name) is None:
             return self.create(resource, namespace, body, dry_run)
+        body = _formed(resource, body)
         old = self._found(resource, namespace, name)
         new = self._checked(resource, name, body, old)
         if "status" in resource.subresources:
@@ -158,6 +155,7 @@ class Registry:
 
     def update_status(self, resource: Resource, namespace: str, name: str, body: Json, dry_run: bool = False) -> Entry:
         """Replaces the status, and labels and annotations; the spec stays."""
+        body = _formed(resource, body)
         old = self._found(resource, namespace, name)
         new = {**old, "metadata": self._checked(resource, name, body, old)["metadata"]}
         new["metadata"]["finalizers"] = old["metadata"].get("finalizers")
@@ -283,6 +281,12 @@ class Registry:
         if is_over and self.store.get(resource.plural, namespace, name) is not None:
             entry = self.store.delete(resource.plural, namespace, name)
         return entry, is_over
+
+
+def _formed(resource: Resource, body: Json) -> Json:
+    """A body of the form of its kind, with a spec where its kind has one. Raises ApiError 400."""
+    forms.check_object(resource, body)
+    return body if body.get("spec") or resource.plural not in _WITH_SPEC else {**body, "spec": {}}
 
 
 def check_uid(resource: Resource, stored: Json, wanted: str) -> None:

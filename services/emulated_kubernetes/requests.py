@@ -11,6 +11,7 @@ import yaml
 
 from services.emulated_kubernetes.deletion import DeleteOptions
 from services.emulated_kubernetes.errors import ApiError, bad_request, no_such_path, unsupported_media_type
+from services.emulated_kubernetes.forms import OPTIONS, check
 from services.emulated_kubernetes.resources import SERVED, Json, Resource
 
 QUERIES_KEPT = 1024
@@ -132,6 +133,7 @@ def delete_options(body: bytes, content_type: str, query: dict[str, str]) -> Del
 
 def options_of(given: Json, query: dict[str, str]) -> DeleteOptions:
     """Of a DeleteOptions object, and of the query where it says nothing. Raises ApiError 400."""
+    check("DeleteOptions", given, OPTIONS)
     wanted = given.get("preconditions") or {}
     grace_s = given.get("gracePeriodSeconds")
     if grace_s is None and query.get("gracePeriodSeconds"):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from services.emulated_kubernetes.errors import cause
-from services.emulated_kubernetes.pods import all_containers
 from services.emulated_kubernetes.quantities import amount
 from services.emulated_kubernetes.resources import PODS, PRIORITY_CLASSES, Json, Resource
 
@@ -141,21 +140,8 @@ def _container_faults(container: Json, at: str, seen: set[str]) -> Iterator[Json
                 yield cause(f"{at}.resources.requests", INVALID, shown)
 
 
-def quantity_fault(spec: Json) -> str:
-    """A body whose amounts cannot be read is refused before anything else."""
-    for container in all_containers(spec):
-        resources = container.get("resources") or {}
-        for field in ("limits", "requests"):
-            for value in (resources.get(field) or {}).values():
-                try:
-                    amount(value)
-                except ValueError:
-                    return "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-    return ""
-
-
 def priority_class_faults(body: Json) -> Iterator[Json]:
-    name, value = body["metadata"].get("name") or "", body.get("value", 0)
+    name, value = body["metadata"].get("name") or "", body.get("value") or 0
     if name not in SYSTEM_CLASSES and value > PRIORITY_MAX:
         text = f"Forbidden: maximum allowed value of a user defined priority is {PRIORITY_MAX}"
         yield cause("value", FORBIDDEN, text)

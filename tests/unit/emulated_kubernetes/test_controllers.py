@@ -16,8 +16,8 @@ QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Cluster]:
-    """Its controllers wait for nothing."""
-    settings = ControllerSettings(node_grace_s=0.05, node_period_s=0.02, quarantine_s=0.05, collect_period_s=0.02)
+    """It does not wait long for nodes."""
+    settings = ControllerSettings(node_grace_s=0.05, node_period_s=0.02)
     with Cluster(tmp_path, controllers=settings) as cluster:
         yield cluster
 
@@ -107,7 +107,6 @@ def test_a_priority_class_and_a_quality_of_service(cluster: Cluster, resources: 
 
 def test_a_node_that_says_nothing_is_lost(hasty: Cluster) -> None:
     """Conditions unknown, two taints, its pods not ready; then those go that do not bear it, and wait for the node."""
-    ready_node(hasty, "n")
     patient = pod("patient", node="n", tolerations=[{"operator": "Exists"}])
     hurried = pod(
         "hurried", node="n", tolerations=[{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}]
@@ -116,6 +115,7 @@ def test_a_node_that_says_nothing_is_lost(hasty: Cluster) -> None:
         hasty.create(PODS, body)
         ready = [{"type": "Ready", "status": "True"}]
         hasty.patch(f"{PODS}/{body['metadata']['name']}/status", {"status": {"phase": "Running", "conditions": ready}})
+    ready_node(hasty, "n")  # last, since it is lost at once
 
     lost = hasty.wait("/api/v1/nodes/n", lambda found: ("unreachable", "NoExecute") in taints(found))
     gone = hasty.wait(f"{PODS}/hurried", lambda found: "deletionTimestamp" in found.json["metadata"])
@@ -161,10 +161,11 @@ def test_a_cordon_is_a_taint_too(cluster: Cluster) -> None:
     }
 
 
-def test_pods_of_a_node_that_is_gone_are_collected(hasty: Cluster) -> None:
+def test_pods_of_a_node_that_is_gone_are_collected(tmp_path: Path) -> None:
     """They fail with a reason first, so that a watch can tell; the same for a node that never was."""
-    hasty.create(PODS, pod("a", node="never-was"))
-    with hasty.watch(f"{PODS}?watch=1") as watch:
+    settings = ControllerSettings(quarantine_s=0.05, collect_period_s=0.02)
+    with Cluster(tmp_path, controllers=settings) as cluster, cluster.watch(f"{PODS}?watch=1") as watch:
+        cluster.create(PODS, pod("a", node="never-was"))
         events = watch.take(4)
 
     assert [kind for kind, _ in events] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
