@@ -75,8 +75,7 @@ class ControlPlane:
 
     def __enter__(self) -> ControlPlane:
         try:
-            for part in self._parts:
-                self.start(part)
+            self.restore()
         except BaseException:
             self.close()
             raise
@@ -101,6 +100,12 @@ class ControlPlane:
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         }
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
+
+    def restore(self) -> None:
+        """Starts what was killed."""
+        for part in self._parts:
+            if part not in self._running:
+                self.start(part)
 
     def process_id(self, part: str) -> int:
         return self._running[part].pid

@@ -20,7 +20,7 @@ from tests.kubernetes.control_plane import ControlPlane
 
 KUBECONFIG = os.environ.get("PELOTON_TEST_KUBERNETES", "")
 """Anybody's cluster, used instead of one that the tests start."""
-REAL_KUBERNETES = pytest.mark.xdist_group("kubernetes")
+REAL_KUBERNETES = pytest.mark.xdist_group("real-kubernetes")
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def running_control_plane(*, scheduler: bool = False) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """Shared by all tests of this worker: nobody kills its parts."""
+    """Shared by all tests of this worker, which run one after the other: who kills a part starts it again."""
     with running_control_plane() as plane:
         yield plane
 

@@ -16,7 +16,7 @@ from tests.conformance.driver.kubernetes import Kubernetes, SharedPlane
 from tests.conformance.driver.lab import ENDS, Lab
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.fake_kubelet import FakeKubelets
-from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
+from tests.kubernetes.fixtures import REAL_KUBERNETES
 
 pytestmark = REAL_KUBERNETES
 BATCHES = 10
@@ -26,9 +26,10 @@ KILLED_IN_BATCH = {2: "kube-apiserver", 5: "etcd", 8: "kube-controller-manager"}
 
 
 @pytest.fixture
-def plane() -> Iterator[ControlPlane]:
-    with running_control_plane() as plane:
-        yield plane
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """That of all tests: none of them runs beside this one."""
+    yield control_plane
+    control_plane.restore()
 
 
 def test_no_pod_is_forgotten_or_started_twice(plane: ControlPlane, tmp_path: Path) -> None:

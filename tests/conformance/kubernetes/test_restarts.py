@@ -12,9 +12,11 @@ import pytest
 from tests.conformance.kubernetes.emulated import EmulatedKubernetes
 from tests.conformance.kubernetes.lab import pod
 from tests.kubernetes.client import Client, Json
-from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.fixtures import REAL_KUBERNETES
 
-PODS = "/api/v1/namespaces/default/pods"
+NAMESPACE = "restarts"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 class Restartable(NamedTuple):
@@ -25,7 +27,8 @@ class Restartable(NamedTuple):
 @pytest.fixture(params=["emulated", pytest.param("real", marks=REAL_KUBERNETES)])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Restartable]:
     if request.param == "real":
-        with running_control_plane() as plane, Client(plane.login) as client:
+        plane: ControlPlane = request.getfixturevalue("control_plane")  # nobody else uses it at the same time
+        with Client(plane.login) as client:
 
             def restart() -> None:
                 plane.kill("kube-apiserver")
@@ -33,6 +36,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Restarta
                 plane.start("kube-apiserver")
 
             yield Restartable(client, restart)
+            plane.restore()
+            client.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
         return
     with EmulatedKubernetes(tmp_path) as emulated, Client(emulated.login) as client:
 
@@ -47,6 +52,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Restarta
 def test_a_watch_from_before_a_restart_is_too_old(cluster: Restartable) -> None:
     """What is stored outlives a kill -9; watches end, and one from an earlier version gets ERROR 410."""
     client = cluster.client
+    assert client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).status == http.client.CREATED
     versions = []
     for name in ("r1", "r2", "r3"):
         created = client.ask("POST", PODS, pod(name))

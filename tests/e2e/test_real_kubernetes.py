@@ -1,0 +1,106 @@
+"""A story of each kind of job on a real apiserver: all our roles, the service account of deploy/kubernetes, and nodes
+without machines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from peloton.api.v0.task import task_pb2
+from services.local.kubernetes import LocalKubernetes
+from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.service import SLEEP, Service
+from tests.kubernetes.client import Client, login_of
+from tests.kubernetes.deployment import host_manager_of
+from tests.kubernetes.fake_kubelet import FakeKubelets
+from tests.kubernetes.fixtures import REAL_KUBERNETES, control_plane, kubernetes
+
+__all__ = ["control_plane", "kubernetes"]
+pytestmark = REAL_KUBERNETES
+NAMESPACE = "stories"
+NODES = ["stories-0", "stories-1", "stories-2"]
+
+
+@dataclass(frozen=True)
+class RealKubernetes(LocalKubernetes):
+    """The host manager drives this one; the emulated one beside it has nothing to do."""
+
+    access: Path = Path()
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), "PELOTON_KUBERNETES": str(self.access)}
+
+
+@pytest.fixture(scope="module")
+def cluster(kubernetes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("real-kubernetes")
+    access = host_manager_of(kubernetes, NAMESPACE, folder)
+    environment = {"PELOTON_KUBERNETES_NAMESPACE": NAMESPACE, "PELOTON_KUBERNETES_NODE_SELECTOR": "stories=yes"}
+    settings = replace(temporary(folder), kubernetes=0, no_mesos=True, environment=environment)
+    with (
+        Client(login_of(kubernetes)) as client,
+        FakeKubelets(client.login, NODES, labels={"stories": "yes"}) as kubelets,
+    ):
+        running = Cluster(settings)
+        emulated = running.local.kubernetes
+        assert emulated is not None
+        running.local.kubernetes = RealKubernetes(emulated.folder, emulated.port, access=access)
+        with running:
+            yield running
+        client.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
+        client.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
+        for node in kubelets.nodes:
+            client.ask("DELETE", f"/api/v1/nodes/{node}")
+
+
+@pytest.fixture
+def pool(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    return cluster.pool(request.node.name)
+
+
+def _hosts(cluster: Cluster, job: str) -> Counter[str]:
+    return Counter(task.runtime.host for task in cluster.tasks(job).values())
+
+
+def test_a_batch_job(cluster: Cluster, pool: str) -> None:
+    """Its instances end as their commands say, those that fail are tried again, and an override holds for one."""
+    job = cluster.submit(
+        pool,
+        instanceCount=30,
+        defaultConfig=shell("sleep 0.1", cpu=0.1, restartPolicy={"maxFailures": 2}),
+        instanceConfig={4: {"command": {"shell": True, "value": "exit 3"}}},
+    )
+
+    assert "FAILED" == cluster.finish(job)
+    assert {"SUCCEEDED": 29, "FAILED": 1} == cluster.counts(job)
+    assert (2, 3) == (cluster.run_ids(job)[4], cluster.task(job, 4).runtime.terminationStatus.exit_code)
+
+
+def test_a_gang(cluster: Cluster, pool: str) -> None:
+    """A member on each node, all at once; a stop ends all of them."""
+    config = shell(SLEEP, cpu=3)
+    job = cluster.submit(pool, instanceCount=3, defaultConfig=config, sla={"minimumRunningInstances": 3})
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 3}, "the gang running")
+    assert dict.fromkeys(NODES, 1) == _hosts(cluster, job)
+
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+
+    assert "KILLED" == cluster.finish(job)
+
+
+def test_a_service(cluster: Cluster, pool: str) -> None:
+    """It is rolled out in place: each instance gets its new version on the node where it was."""
+    service = Service(cluster, pool, 4).create().wait_running().wait_update("SUCCEEDED")
+    before = {i: pod.host for i, pod in service.pods().items()}
+
+    service.replace("sleep 1001", batch_size=2, in_place=True)
+    service.wait_update("SUCCEEDED")
+
+    assert ([2] * 4, dict.fromkeys(range(4), 2)) == (service.versions(), service.runs())
+    assert before == {i: pod.host for i, pod in service.pods().items()}
+    service.delete(force=True)
+    service.wait(lambda: not service.pods(), "the end of its pods")
