@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.kubernetes.fixtures import control_plane, kubernetes, kubernetes_login
+
+__all__ = ["control_plane", "kubernetes", "kubernetes_login"]  # here, so that all folders share them
+
 gc.disable()  # until all tests are collected
 
 # No deadlines: a slow machine is not a failure. In CI the same examples every time, so that a red run can be repeated;
@@ -54,6 +58,7 @@ LONGEST_FIRST = (
     "maintenance",
     "preemption",
     "clusters",
+    "real-kubernetes",
     "kubernetes",
 )
 """Groups of tests (``xdist_group``) that take minutes: they start first, and the many short tests fill the gaps."""

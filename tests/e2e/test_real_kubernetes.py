@@ -17,9 +17,8 @@ from tests.e2e.service import SLEEP, Service
 from tests.kubernetes.client import Client, login_of
 from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.fake_kubelet import FakeKubelets
-from tests.kubernetes.fixtures import REAL_KUBERNETES, control_plane, kubernetes
+from tests.kubernetes.fixtures import REAL_KUBERNETES
 
-__all__ = ["control_plane", "kubernetes"]
 pytestmark = REAL_KUBERNETES
 NAMESPACE = "stories"
 NODES = ["stories-0", "stories-1", "stories-2"]

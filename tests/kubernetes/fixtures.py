@@ -1,4 +1,4 @@
-"""A real Kubernetes for tests: ``from tests.kubernetes.fixtures import kubernetes`` in a conftest.
+"""A real Kubernetes for tests.
 
 Tests that use it bear ``REAL_KUBERNETES``: they run in one worker, which starts one control plane for all of them. Each
 keeps to a namespace and nodes of its own.
@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kubernetes.build import is_built
-from tests.kubernetes.client import Login, login_of
-from tests.kubernetes.control_plane import ControlPlane
+if TYPE_CHECKING:
+    from tests.kubernetes.client import Login
+    from tests.kubernetes.control_plane import ControlPlane
 
 KUBECONFIG = os.environ.get("PELOTON_TEST_KUBERNETES", "")
 """Anybody's cluster, used instead of one that the tests start."""
@@ -26,6 +27,9 @@ REAL_KUBERNETES = pytest.mark.xdist_group("real-kubernetes")
 @contextmanager
 def running_control_plane(*, scheduler: bool = False) -> Iterator[ControlPlane]:
     """One of one's own, whose parts may be killed; skips the test when the program is not built."""
+    from tests.kubernetes.build import is_built
+    from tests.kubernetes.control_plane import ControlPlane
+
     if not is_built():
         pytest.skip("no real Kubernetes is built: make kubernetes")
     with (
@@ -53,4 +57,6 @@ def kubernetes(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def kubernetes_login(kubernetes: Path) -> Login:
+    from tests.kubernetes.client import login_of
+
     return login_of(kubernetes)

@@ -23,9 +23,7 @@ from tests.conformance.driver.kubernetes import EmulatedPlane, EmulatedProcess, 
 from tests.conformance.driver.lab import Lab
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
-from tests.kubernetes.fixtures import REAL_KUBERNETES, control_plane, kubernetes
-
-__all__ = ["control_plane", "kubernetes"]
+from tests.kubernetes.fixtures import REAL_KUBERNETES
 
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 OFFER_HOLD_S = 0.4

@@ -13,6 +13,7 @@ import pytest
 from tests.conformance.kubernetes.emulated import EmulatedKubernetes
 from tests.kubernetes.client import Client, Json
 
+pytestmark = pytest.mark.xdist_group("lives")
 RECORDED: dict[str, list[Json]] = orjson.loads((Path(__file__).parent / "lives.json").read_bytes())
 NOT_EMULATED = {
     "oom": "processes of emulated nodes have no limit on memory",

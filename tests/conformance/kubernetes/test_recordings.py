@@ -15,6 +15,7 @@ from tests.conformance.kubernetes.scenarios.all import SCENARIOS
 from tests.kubernetes.client import Json, Login
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 
+EMULATED_KUBERNETES = pytest.mark.xdist_group("recordings")
 EMULATED_SCENARIOS = [name for name in SCENARIOS if name not in NOT_EMULATED]
 AT_ONCE = 4
 """Scenarios mostly wait, for controllers above all."""
@@ -53,6 +54,7 @@ def _none(found: list[Found]) -> None:
     assert not found, "".join(f"\n{step}: {path}: {values}" for step, path, values in found)
 
 
+@EMULATED_KUBERNETES
 @pytest.mark.parametrize("name", EMULATED_SCENARIOS)
 def test_emulated(name: str, emulated: Transcripts) -> None:
     """The emulated one differs from the recording only where that is accepted."""
@@ -61,6 +63,7 @@ def test_emulated(name: str, emulated: Transcripts) -> None:
     _none([item for item in found if not any(entry.covers(name, item[0], item[1]) for entry in EMULATED)])
 
 
+@EMULATED_KUBERNETES
 def test_every_accepted_difference_is_needed(emulated: Transcripts) -> None:
     """An entry of the table that nothing uses is a difference that is gone."""
     found = [(name, *item) for name, done in emulated.items() for item in _compared(name, done.result())]
