@@ -66,13 +66,14 @@ def started(cluster: Cluster, kubectl: Kubectl) -> None:
 
 
 def test_a_pod_is_made_looked_at_and_deleted(cluster: Cluster, kubectl: Kubectl) -> None:
-    """get in columns, describe, logs, label, annotate, apply twice, delete."""
+    """get in columns, describe, logs, exec, label, annotate, apply twice, delete."""
     started(cluster, kubectl)
 
     row = kubectl("get", "pods", "-o", "wide", "--no-headers").split()
     assert row[:4] == ["web", "1/1", "Running", "0"]
     assert row[6] == "node-0"
     assert kubectl("logs", "web") == "hello\n"
+    assert kubectl("exec", "web", "--", "echo", "hi") == "hi\n"
     assert "Node:         node-0/" in kubectl("describe", "pod", "web")
     assert kubectl("label", "pod", "web", "tier=1") == "pod/web labeled\n"
     assert kubectl("annotate", "pod", "web", "note=x") == "pod/web annotated\n"
