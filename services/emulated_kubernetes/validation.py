@@ -24,7 +24,7 @@ _IS_PATH_NAME = re.compile(r"[^/%]+")
 _RESTARTS = ("Always", "Never", "OnFailure")
 _PATH_NAMES = ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
 INVALID, REQUIRED, DUPLICATE = "FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate"
-FORBIDDEN, UNSUPPORTED, TOO_LONG = "FieldValueForbidden", "FieldValueNotSupported", "FieldValueTooLong"
+FORBIDDEN, UNSUPPORTED = "FieldValueForbidden", "FieldValueNotSupported"
 
 
 def metadata_faults(resource: Resource, metadata: Json) -> Iterator[Json]:
