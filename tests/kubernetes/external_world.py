@@ -23,7 +23,7 @@ from services.storage import migrate
 from services.storage.storage import Storage
 from tests.kubernetes.client import Client, Json, Login
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 CLUSTER = "k8s"
 POOL = RespoolId("pool-of-dev")
 _numbers = count(1)
