@@ -70,7 +70,7 @@ class ClusterView:
             self.unconfirmed |= {key.removeprefix(prefix) for key in absent}
             told = self.book.keep({pod["metadata"]["name"] for pod in pods if self.is_ours(pod)})
             for pod in pods:
-                told += self._take(pod, is_deleted=False)
+                told += self._take(pod, is_deleted=False, is_listed=True)
             self._is_new_term = True
         self._tell(told)
         self._wake()
@@ -84,7 +84,7 @@ class ClusterView:
         if is_dirty:
             self._wake()
 
-    def _take(self, pod: Json, is_deleted: bool) -> list[PodReport]:
+    def _take(self, pod: Json, is_deleted: bool, is_listed: bool = False) -> list[PodReport]:
         node = pod.get("spec", {}).get("nodeName", "")
         if is_deleted or is_over(pod):
             self.ledger.drop_pod(_key(pod))
@@ -94,7 +94,7 @@ class ClusterView:
             return []
         self.unconfirmed.discard(pod["metadata"]["name"])
         known = self.ledger.node(node)
-        report = self.book.seen(pod, known.uid if known is not None else "", is_deleted)
+        report = self.book.seen(pod, known.uid if known is not None else "", is_deleted, is_listed)
         return [report] if report is not None else []
 
     # Nodes.

@@ -66,12 +66,14 @@ class PodBook:
 
     # News.
 
-    def seen(self, pod: Json, host_id: str, is_deleted: bool = False) -> PodReport | None:
+    def seen(self, pod: Json, host_id: str, is_deleted: bool = False, is_listed: bool = False) -> PodReport | None:
+        """``is_listed``: it was so before we looked. A predecessor may have told all of it: its end is enough."""
         meta, node = pod["metadata"], pod.get("spec", {}).get("nodeName", "")
         name, uid = meta["name"], meta["uid"]
         own = self.pods.get(name)
         if own is None or (own.uid != uid and not is_deleted):
             own = self._put(OwnPod(name, uid, node, host_id, pod, is_kill_asked=name in self._kills))
+            own.has_run = is_listed
         if own.uid != uid:
             return None  # the end of an object that another one has replaced
         own.pod = pod

@@ -55,6 +55,12 @@ def test_a_pod_that_ended_unseen_has_run() -> None:
     assert "SUCCEEDED" == state(acknowledge(book, first))
 
 
+def test_a_pod_that_had_ended_before_we_looked_has_its_end_told_alone() -> None:
+    """A predecessor may have told all of it: a run that goes on would not be wanted any more."""
+    assert "SUCCEEDED" == state(PodBook().seen(pod("Succeeded", ENDED), "h", is_listed=True))
+    assert "RUNNING" == state(PodBook().seen(pod("Running", RUNNING), "h", is_listed=True))
+
+
 def test_reports_come_again_until_they_are_acknowledged() -> None:
     """The first of each pod; tokens that are not awaited change nothing."""
     book = PodBook()
