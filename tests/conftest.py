@@ -9,6 +9,7 @@ import signal
 from typing import Any
 
 import pytest
+from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 
 from tests.kubernetes.fixtures import control_plane, kubernetes, kubernetes_login
@@ -75,7 +76,17 @@ def _turn(item: pytest.Item) -> int:
     return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
-def pytest_collection_finish() -> None:
+def _keep_groups(items: list[pytest.Item]) -> None:
+    """xdist 3.8 adds the group to an attribute of items that pytest 9.2 no longer reads: without this, tests of a group
+    are dealt out to all workers, and each worker starts the clusters of all of them."""
+    for item in items:
+        if (with_group := getattr(item, "_nodeid", "")) and with_group != item.nodeid:
+            item._id = coerce_node_id(with_group)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
     """What was loaded up to here stays until the end: the garbage collector need not look through it each time."""
+    _keep_groups(session.items)
     gc.freeze()
     gc.enable()
