@@ -284,34 +284,43 @@ def clusters_that_serve(cluster: Cluster, job: str) -> Counter[str]:
 
 
 def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]) -> None:
-    """Its instances move one by one, through the end of host manager, worker and resource manager; a rollback half way
-    brings back those that had moved. Then it goes for good, and pods that end come up in the target."""
-    web = start(HOSTS, cpu=1, task=of_kind("mesos"), type="SERVICE", name="moving",
-                sla={"maximumUnavailableInstances": 1})  # fmt: skip
+    """Its instances move one by one while there is room; a rollback, through the end of host manager, worker and
+    resource manager, brings back those that had moved. Then it goes for good, and new pods come up in the target."""
+    run(cluster, "migrate", "/test_a_service_migrates_and_back", "--to", A)  # where the pool's pods begin
+    sla = {"maximumUnavailableInstances": 1}
+    web = start(HOSTS, cpu=1, task=of_kind("mesos"), type="SERVICE", name="moving", sla=sla)
     wait_running(cluster, web, HOSTS)
-    home = next(iter(clusters_of(cluster, web)))
-    target = B if home == A else A
-    assert {home: HOSTS} == clusters_of(cluster, web)
+    assert {A: HOSTS} == clusters_of(cluster, web)
+    released = run(cluster, "migration", "release", "/test_a_service_migrates_and_back")
+    assert f"was bound to {A}" in released
+    plugs = [start(HOSTS, task=in_cluster(B)), start(HOSTS - 2, cpu=1, task=in_cluster(B))]
+    for plug, count in zip(plugs, (HOSTS, HOSTS - 2), strict=True):
+        wait_running(cluster, plug, count)
 
-    plan = run(cluster, "migrate", web, "--to", target, "--dry-run")
-    assert f"moving to cluster {target}: {HOSTS} instances of 1 service move" in plan
+    plan = run(cluster, "migrate", web, "--to", B, "--dry-run", "--force")
+    assert f"moving to cluster {B}: {HOSTS} instances of 1 service move" in plan
     assert "No migrations" in run(cluster, "migration", "status", web)
-    run(cluster, "migrate", web, "--to", target)
-    cluster.wait(lambda: clusters_that_serve(cluster, web)[target] >= 2, "a service half way")
+    run(cluster, "migrate", web, "--to", B, "--force")
+    cluster.wait(lambda: clusters_that_serve(cluster, web) == {A: 1, B: 2}, "as many as there is room for")
     run(cluster, "migration", "rollback", web)
     for part in ("hostmgr-b", "worker", "resmgr"):
         cluster.kill(part)
     cluster.wait(lambda: state_of(cluster, web)["state"] == "ROLLED_BACK", "everything back")
-    assert {home: HOSTS} == clusters_that_serve(cluster, web)
+    cluster.wait(lambda: clusters_that_serve(cluster, web) == {A: HOSTS}, "all of them serving")
 
-    run(cluster, "migrate", web, "--to", target, "--batch", "2")
+    for plug in plugs:
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": plug}))
+        assert cluster.finish(plug) == "KILLED"
+    cluster.wait(lambda: free_cpus(cluster).get(B) == HOSTS * CPUS, "room in the target")
+    run(cluster, "migrate", web, "--to", B, "--batch", "2")
     cluster.wait(lambda: state_of(cluster, web)["state"] == "SUCCEEDED", "the end of the migration")
-    assert {target: HOSTS} == clusters_that_serve(cluster, web)
-    assert f"bound to cluster {target} by a migration" in why(cluster, web)
+    assert {B: HOSTS} == clusters_that_serve(cluster, web)
+    assert f"bound to cluster {B} by a migration" in why(cluster, web)
+    before = cluster.run_ids(web)[0]
     cluster.client.tasks.Restart(task_pb2.RestartRequest(jobId={"value": web}, ranges=[{"from": 0, "to": 1}]))
-    cluster.wait(lambda: cluster.run_ids(web)[0] >= 4, "another run")
+    cluster.wait(lambda: cluster.run_ids(web)[0] > before, "another run")
     wait_running(cluster, web, HOSTS)
-    assert {target: HOSTS} == clusters_of(cluster, web)
+    assert {B: HOSTS} == clusters_of(cluster, web)
 
 
 def test_a_pool_migrates(cluster: Cluster, start: Callable[..., str]) -> None:
