@@ -60,7 +60,7 @@ def build() -> None:
             return
         until_s = time.monotonic() + BUILD_MAX_S
         try:
-            _run([go, "list", "-deps", "."], until_s)
+            _run([go, "list", "-deps", "-f", "{{with .Error}}{{.}}{{end}}", "."], until_s)
         except subprocess.CalledProcessError as error:
             raise CannotBuild(f"its modules cannot be fetched:\n{_last_lines(error.output)}") from None
         built = target.with_suffix(".new")
