@@ -6,6 +6,7 @@ this says why and succeeds: the tests that need it are skipped then.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -22,6 +23,7 @@ BUILD_MAX_S = 900.0
 """Two idle cores take five minutes. What was compiled until then is kept by Go: the next build goes on from there."""
 NICENESS = 15
 OUTPUT_LINES_SHOWN = 20
+_PR_SET_PDEATHSIG = 1
 
 
 class CannotBuild(Exception):
@@ -85,7 +87,7 @@ def _run(argv: list[str], until_s: float) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,  # its compilers end with it
-        preexec_fn=lambda: os.nice(NICENESS) and None,
+        preexec_fn=_gently,
     )
     try:
         output, _ = process.communicate(timeout=max(until_s - time.monotonic(), 1.0))
@@ -97,6 +99,13 @@ def _run(argv: list[str], until_s: float) -> None:
             process.wait()
     if process.returncode != 0:
         raise subprocess.CalledProcessError(process.returncode, argv, output)
+
+
+def _gently() -> None:
+    """In the child: others go first, and it ends when we are killed."""
+    os.nice(NICENESS)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _last_lines(output: str) -> str:
