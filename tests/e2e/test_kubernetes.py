@@ -6,7 +6,8 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import launched_twice
+from tests.kubernetes.client import Client, login_of
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 NODES, CPUS = 3, 4
@@ -154,14 +156,31 @@ def test_ports_of_pods_on_one_machine_differ(cluster: Cluster, pool: str, tmp_pa
     assert "SUCCEEDED" == cluster.finish(job)
 
 
-def test_a_gang_runs_whole(cluster: Cluster, pool: str) -> None:
-    """One member on each node; when one fails all run anew."""
-    config = shell("sleep 1000", cpu=3)
-    job = cluster.submit(pool, instanceCount=3, defaultConfig=config, sla={"minimumRunningInstances": 3})
+def test_a_gang_runs_whole(cluster: Cluster, pool: str, tmp_path: Path) -> None:
+    """One member on each node; when one fails all run anew, and only its failure counts."""
+    fails, failed = tmp_path / "fails", tmp_path / "failed"
+    once = f"test -e {failed} && exec sleep 1000; while [ ! -e {fails} ]; do sleep 0.1; done; touch {failed}; exit 3"
+    job = cluster.submit(
+        pool,
+        instanceCount=3,
+        defaultConfig=shell("sleep 1000", cpu=3, restartPolicy={"maxFailures": 2}),
+        instanceConfig={1: {"command": {"shell": True, "value": once}}},
+        sla={"minimumRunningInstances": 3},
+    )
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 3}, "the gang running")
     assert [1] * NODES == sorted(hosts_of(cluster, job).values())
 
+    fails.touch()
+
+    cluster.wait(lambda: again(cluster, job), "the gang running again")
+    assert [1] * NODES == sorted(hosts_of(cluster, job).values())
+    assert [0, 1, 0] == [cluster.task(job, i).runtime.failureCount for i in range(3)]
     stop(cluster, job)
+
+
+def again(cluster: Cluster, job: str) -> bool:
+    """Whether all its pods run, none of them for the first time."""
+    return 1 not in cluster.run_ids(job).values() and {"RUNNING"} == cluster.counts(job).keys()
 
 
 def test_a_service_is_rolled_out_in_place(cluster: Cluster, pool: str) -> None:
@@ -220,6 +239,98 @@ def state_of(cluster: Cluster, host: str) -> str:
     infos = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
     found = {info.hostname: info.state for info in infos}
     return host_pb2.HostState.Name(found[host]).removeprefix("HOST_STATE_") if host in found else ""
+
+
+# What somebody does to the cluster past us.
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster) -> Iterator[Client]:
+    assert cluster.local.kubernetes is not None
+    with Client(login_of(cluster.local.kubernetes.kubeconfig)) as client:
+        yield client
+
+
+@dataclass
+class Workloads:
+    """A service, a batch job that allows failures, and one that allows none."""
+
+    cluster: Cluster
+    service: Service
+    batch: str
+    strict: str
+
+    @staticmethod
+    def running(cluster: Cluster, pool: str) -> Workloads:
+        patient = shell(SLEEP, restartPolicy={"maxFailures": 2})
+        made = Workloads(
+            cluster,
+            Service(cluster, pool, 4).create(),
+            cluster.submit(pool, instanceCount=4, defaultConfig=patient),
+            cluster.submit(pool, instanceCount=2, defaultConfig=shell(SLEEP)),
+        )
+        made.service.wait_running()
+        cluster.wait(lambda: cluster.counts(made.batch) == {"RUNNING": 4}, "the batch job running")
+        cluster.wait(lambda: cluster.counts(made.strict) == {"RUNNING": 2}, "the job without retries running")
+        return made
+
+    def check_removed(self) -> None:
+        """All of their pods were."""
+        assert "KILLED" == self.cluster.finish(self.strict)
+        self.cluster.wait(lambda: again(self.cluster, self.batch), "the batch job running again")
+        self.service.wait(lambda: min(self.service.runs().values()) > 1, "other runs of the service")
+        self.service.wait_running()
+        assert dict.fromkeys(range(2), 1) == self.cluster.run_ids(self.strict)
+        assert 0 == failures_of(self.cluster, self.batch)
+
+    def end(self) -> None:
+        stop(self.cluster, self.batch)
+        self.service.delete(force=True)
+        self.service.wait(lambda: not self.service.pods(), "the end of its pods")
+
+
+def test_somebody_deletes_all_pods(cluster: Cluster, pool: str, kubectl: Client) -> None:
+    """A service comes back, and so does a batch job that allows failures, without counting one; another one ends."""
+    workloads = Workloads.running(cluster, pool)
+
+    reply = kubectl.ask("DELETE", "/api/v1/namespaces/peloton/pods")
+
+    assert HTTPStatus.OK == reply.status
+    workloads.check_removed()
+    workloads.end()
+
+
+def test_somebody_deletes_the_namespace(cluster: Cluster, pool: str, kubectl: Client) -> None:
+    """All that may run again does as soon as the namespace is there again."""
+    workloads = Workloads.running(cluster, pool)
+    namespaces = "/api/v1/namespaces"
+
+    kubectl.ask("DELETE", f"{namespaces}/peloton")
+    cluster.wait(lambda: kubectl.ask("GET", f"{namespaces}/peloton").status == HTTPStatus.NOT_FOUND, "no namespace")
+    reply = kubectl.ask("POST", namespaces, {"metadata": {"name": "peloton"}})
+
+    assert HTTPStatus.CREATED == reply.status
+    workloads.check_removed()
+    workloads.end()
+
+
+def test_somebody_deletes_a_node(cluster: Cluster, pool: str, kubectl: Client) -> None:
+    """Its pods run elsewhere, also those of a batch job that allows no failure: they have none."""
+    assert cluster.local.kubernetes is not None
+    job = cluster.submit(pool, instanceCount=6, defaultConfig=shell(SLEEP, cpu=0.5))
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 6}, "all pods running")
+    host = min(hosts_of(cluster, job))
+
+    cluster.local.kubernetes.act_on_node(host, "stop")
+    assert HTTPStatus.OK == kubectl.ask("DELETE", f"/api/v1/nodes/{host}").status
+
+    cluster.wait(
+        lambda: cluster.counts(job) == {"RUNNING": 6} and host not in hosts_of(cluster, job), "all pods elsewhere"
+    )
+    assert 0 == failures_of(cluster, job)
+    cluster.local.kubernetes.act_on_node(host, "start")
+    assert cluster.takes_pods(pool, host)
+    stop(cluster, job)
 
 
 @pytest.mark.parametrize("victim", ["hostmgr-kubernetes", "kubernetes"])

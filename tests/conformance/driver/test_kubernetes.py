@@ -194,6 +194,25 @@ def test_a_pod_that_somebody_deletes_has_ended(lab: Lab, cluster: Kubernetes) ->
     assert Cause.PROGRAM is not status.cause
 
 
+def test_pods_end_with_their_namespace_and_others_run_when_it_is_back(lab: Lab, cluster: Kubernetes) -> None:
+    """Those that ran did not end by themselves: they may run again. The session goes on without its Lease."""
+    pods = [lab.running() for _ in range(2)]
+    path = f"/api/v1/namespaces/{cluster.namespace}"
+    sessions = lab.events.sessions
+
+    cluster.client.ask("DELETE", path)
+
+    for pod in pods:
+        status = lab.wait_for(pod, *ENDS).status
+        assert status is not None
+        assert Cause.REMOVED is status.cause
+    lab.wait(lambda: cluster.client.ask("GET", path).status == http.client.NOT_FOUND, "no namespace")
+    made = cluster.client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": cluster.namespace}})
+    assert http.client.CREATED == made.status
+    lab.running()
+    assert sessions == lab.events.sessions
+
+
 # Nodes.
 
 
