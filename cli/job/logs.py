@@ -30,6 +30,8 @@ TAIL_BYTES_MAX = 1024 * 1024
 """How far back ``--tail`` looks for the beginning of its lines, in each file."""
 FOLLOW_BYTES_MAX = 4 * CHUNK_BYTES
 """How much of one file is printed before the next one has its turn, when following."""
+FAILURES_NAMED = 3
+"""Looks in a row that fail before it is said, when following."""
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
 
 
@@ -145,6 +147,7 @@ class Run:
     source: Sandbox
     files: list[LogFile] = field(default_factory=list)
     is_open: bool = False
+    failures: int = 0  # to read it, in a row
 
     def open(self, names: Sequence[str], start: Start) -> None:
         listing = self.source.browse()
@@ -168,6 +171,8 @@ class JobOutput:
     sleep: Callable[[float], None] = time.sleep
     runs: dict[int, Run] = field(default_factory=dict)
     unread: set[int] = field(default_factory=set)
+    named: set[int] = field(default_factory=set)
+    """Instances of which it was said why they cannot be read."""
 
     def print_once(self) -> int:
         waiting, tasks = 0, self.tasks()
@@ -217,7 +222,8 @@ class JobOutput:
     def print_run(
         self, instance: int, run: Run, start: Start, limit_bytes: int | None = None, is_last: bool = False
     ) -> int:
-        """Print what is new; returns how many bytes that was. An agent that cannot be read is named once."""
+        """Print what is new; returns how many bytes that was. What cannot be read is named once, and not at the first
+        look: a run has no files for a moment after it came to its host."""
         before = sum(file.offset for file in run.files)
         run.source.is_live = limit_bytes is not None
         try:
@@ -228,10 +234,14 @@ class JobOutput:
                 self.print_lines(instance, file.name, file.lines(limit_bytes))
                 if is_last:
                     self.print_lines(instance, file.name, file.last_line())
+            run.failures = 0
         except Failed as failed:
-            if instance not in self.unread:
+            run.failures += 1
+            if is_last:
+                self.unread.add(instance)
+            if (is_last or run.failures == FAILURES_NAMED) and instance not in self.named:
+                self.named.add(instance)
                 click.echo(f"instance {instance}: {failed.message}", err=True)
-            self.unread.add(instance)
         return sum(file.offset for file in run.files) - before
 
     def print_lines(self, instance: int, name: str, lines: Iterator[bytes]) -> None:

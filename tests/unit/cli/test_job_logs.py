@@ -148,6 +148,25 @@ def test_an_agent_that_is_gone_fails_the_command_after_the_others_are_read(
     assert (1, "here\n", expected) == (result.exit_code, result.stdout, result.stderr)
 
 
+def test_follow_waits_for_the_files_of_a_run_that_has_just_come_to_its_host(
+    run: Run, api: FakeApi, sandboxes: FakeAgent
+) -> None:
+    """Its sandbox cannot be listed at first. Nothing is missed, and nothing is said."""
+    missing = task_pb2.BrowseSandboxResponse()
+    missing.error.failure.message = "HTTP 404"
+    found = task_pb2.BrowseSandboxResponse(
+        hostname=sandboxes.host, port=sandboxes.port, paths=[f"{folder(0, 1)}/stdout"]
+    )
+    sandboxes.files = {f"{folder(0, 1)}/stdout": b"here\n"}
+    api.answers["tasks.BrowseSandbox"] = [missing, found]
+    api.answers["tasks.List"] = [tasks((0, "RUNNING", 1))] * 3 + [tasks((0, "SUCCEEDED", 1))]
+    api.answers["jobs.Get"] = [job_in("SUCCEEDED")]
+
+    result = run(f"job logs {JOB} -f --no-prefix")
+
+    assert (0, "here\n", "") == (result.exit_code, result.stdout, result.stderr)
+
+
 def test_follow_prints_later_lines_and_later_runs_until_the_job_has_ended(
     run: Run, api: FakeApi, sandboxes: FakeAgent
 ) -> None:
