@@ -73,8 +73,8 @@ def kubernetes_real() -> dict[str, Any]:
     }
 
 
-def run(plane: ControlPlane, parts: dict[str, subprocess.Popen[str]], *more: str) -> dict[str, Any]:
-    """Pods a second, and milliseconds of each process for a pod."""
+def run(plane: ControlPlane, parts: dict[str, subprocess.Popen[str]], *more: str, pods: int = PODS) -> dict[str, Any]:
+    """Pods a second, and milliseconds of each process for a pod. The first of the parts is told to begin."""
     pids = {name: process.pid for name, process in parts.items()}
     pids |= {name: plane.process_id(name) for name in ("etcd", "kube-apiserver", "kube-controller-manager", *more)}
     api = ApiServer(read_access(str(plane.kubeconfig)))
@@ -86,15 +86,15 @@ def run(plane: ControlPlane, parts: dict[str, subprocess.Popen[str]], *more: str
         before = {name: cpu_s(pid) for name, pid in pids.items()}
         began_s = time.monotonic()
         ask(next(iter(parts.values())))
-        lives.wait(lambda: len(lives.ended) == PODS)
-        cpu_ms = {name: round((cpu_s(pid) - before[name]) / PODS * 1000, 2) for name, pid in pids.items()}
+        lives.wait(lambda: len(lives.ended) == pods)
+        cpu_ms = {name: round((cpu_s(pid) - before[name]) / pods * 1000, 2) for name, pid in pids.items()}
     finally:
         watch.stop()
         api.close()
     placing = sum(used for name, used in cpu_ms.items() if name != "fake_kubelet")
     return {
-        "on_nodes_per_second": round(PODS / (max(lives.on_node.values()) - began_s), 1),
-        "ended_per_second": round(PODS / (max(lives.ended.values()) - began_s), 1),
+        "on_nodes_per_second": round(pods / (max(lives.on_node.values()) - began_s), 1),
+        "ended_per_second": round(pods / (max(lives.ended.values()) - began_s), 1),
         "cpu_ms": cpu_ms,
         "placing_cpu_ms": round(placing, 2),
     }
@@ -141,9 +141,11 @@ def delete_pods(plane: ControlPlane) -> None:
 
 
 @contextmanager
-def part(name: str, plane: ControlPlane) -> Iterator[subprocess.Popen[str]]:
+def part(
+    name: str, plane: ControlPlane, *arguments: str, module: str = "tests.bench.kubernetes_real"
+) -> Iterator[subprocess.Popen[str]]:
     """One that is ready."""
-    argv = [sys.executable, "-m", "tests.bench.kubernetes_real", name, str(plane.kubeconfig)]
+    argv = [sys.executable, "-m", module, name, str(plane.kubeconfig), *arguments]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -17,6 +17,7 @@ from tests.bench.faults import throughput_faults
 from tests.bench.figures import Missing
 from tests.bench.growth import updates
 from tests.bench.idle import first_launch
+from tests.bench.kubernetes_bind import bind
 from tests.bench.kubernetes_real import kubernetes_real
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
@@ -64,6 +65,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "pressure": pressure,
     "minicluster-updates": minicluster_updates,
     "kubernetes-real": kubernetes_real,
+    "bind": bind,
     "wide": wide,
     "hosts": hosts,
 }

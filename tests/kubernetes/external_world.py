@@ -46,15 +46,25 @@ class _Wakes:
 
 
 class ExternalWorld:
-    def __init__(self, kubeconfig: Path, login: Login, folder: Path) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        login: Login,
+        folder: Path,
+        *,
+        namespace: str = "",
+        node_selector: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        """The namespace of the pods, and the nodes: unless they are named, each world has its own."""
         self.url = f"sqlite:///{folder}/peloton.db"
         migrate.upgrade(self.url)
         self.storage = Storage(self.url)
         self.client = Client(login)
         number = next(_numbers)
-        self.namespace, self.node = f"team-{number}", f"external-{number}"
+        self.namespace, self.node = namespace or f"team-{number}", f"external-{number}"
+        selector = node_selector or (("for", self.node),)
         self.settings = KubernetesSettings(
-            str(kubeconfig), cluster=CLUSTER, namespace=f"peloton-{number}", node_selector=(("for", self.node),)
+            str(kubeconfig), cluster=CLUSTER, namespace=f"peloton-{number}", node_selector=selector
         )
         pool = respool_pb2.ResourcePoolConfig(name="dev")
         pool.parent.value = "root"

@@ -1,0 +1,129 @@
+"""Pods of others on a real apiserver, bound by Peloton's host manager, and by kube-scheduler beside it.
+
+They have one owner, and come as fast as somebody can create them. In the process of the host manager a loop stands in
+for the workflows and the resource manager: what it uses counts, too.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from services.hostmgr.kubernetes.access import read_access
+from services.hostmgr.kubernetes.wire import Answer, ApiServer, Request
+from tests.bench.figures import Missing
+from tests.bench.kubernetes_real import (
+    NAMESPACE,
+    NODES,
+    PODS,
+    PODS_PATH,
+    SELECTOR,
+    ask,
+    part,
+    ready,
+    run,
+    wait,
+)
+from tests.kubernetes.client import login_of
+from tests.kubernetes.control_plane import ControlPlane, is_built
+from tests.kubernetes.external_world import ExternalWorld
+
+MODULE = "tests.bench.kubernetes_bind"
+TURN_S = 0.1
+"""Between the turns of the loop: pods that come meanwhile are placed together."""
+OWNER = "bench"
+
+
+def bind(count: int = PODS) -> dict[str, Any]:
+    """The same pods twice, each time on an apiserver without pods."""
+    if not is_built():
+        raise Missing("no real Kubernetes is built: make kubernetes")
+    with (
+        tempfile.TemporaryDirectory(prefix="kubernetes-", ignore_cleanup_errors=True) as folder,
+        ControlPlane(Path(folder), node_grace_s=40) as plane,
+        part("kubelets", plane) as kubelets,
+    ):
+        ask(kubelets)
+        with (
+            part("host-manager", plane, folder, module=MODULE) as host_manager,
+            part("creator", plane, "peloton", str(count), module=MODULE) as creator,
+        ):
+            ask(host_manager)
+            parts = {"creator": creator, "host_manager": host_manager, "fake_kubelet": kubelets}
+            peloton = run(plane, parts, pods=count)
+        plane.start("kube-scheduler")
+        with part("creator", plane, "default-scheduler", str(count), module=MODULE) as creator:
+            parts = {"creator": creator, "fake_kubelet": kubelets}
+            peer = run(plane, parts, "kube-scheduler", pods=count)
+    return {
+        "pods": count,
+        "nodes": NODES,
+        "peloton": peloton,
+        "kube_scheduler": peer,
+        "cpu_ms_saved": round(peer["placing_cpu_ms"] - peloton["placing_cpu_ms"], 2),
+    }
+
+
+# Parts.
+
+
+def host_manager(kubeconfig: str, folder: str) -> None:
+    """Its end takes the pods away."""
+    path = Path(kubeconfig)
+    world = ExternalWorld(path, login_of(path), Path(folder), namespace=NAMESPACE, node_selector=SELECTOR)
+    wait(lambda: world.driver.is_connected and len(world.core.pool.hosts()) == NODES)
+    ready()
+    ending = threading.Thread(target=sys.stdin.read)
+    ending.start()
+    while ending.is_alive():
+        ending.join(TURN_S)
+        world.turn()
+    world.close()
+
+
+def creator(kubeconfig: str, scheduler: str, count: str) -> None:
+    api = ApiServer(read_access(kubeconfig))
+    owner = owner_of_all(api)
+    requests = [Request("POST", PODS_PATH, orjson.dumps(pod(n, scheduler, owner))) for n in range(int(count))]
+    ready()
+    refused = [one for one in api.ask_all(requests) if not isinstance(one, Answer) or not one.is_ok]
+    assert not refused, refused[0]
+    sys.stdin.read()
+    api.close()
+
+
+def owner_of_all(api: ApiServer) -> dict[str, Any]:
+    """Anything that is there: the pods of an owner that is not are collected."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    answer = api.ask(Request("GET", f"{path}/{OWNER}"))
+    if not answer.is_ok:
+        answer = api.ask(Request("POST", path, orjson.dumps({"metadata": {"name": OWNER}})))
+    uid = answer.json()["metadata"]["uid"]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": uid, "controller": True}
+
+
+def pod(number: int, scheduler: str, owner: dict[str, Any]) -> dict[str, Any]:
+    requests = {"cpu": "10m", "memory": "16Mi"}
+    container = {"name": "main", "image": "busybox", "command": ["true"], "resources": {"requests": requests}}
+    return {
+        "metadata": {
+            "name": f"{OWNER}-{number}",
+            "labels": {"peloton.io/pool": "dev"},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "schedulerName": scheduler,
+            "restartPolicy": "Never",
+            "nodeSelector": dict(SELECTOR),
+            "containers": [container],
+        },
+    }
+
+
+if __name__ == "__main__":
+    {"host-manager": host_manager, "creator": creator}[sys.argv[1]](*sys.argv[2:])
