@@ -80,6 +80,7 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
         settings.kubernetes_log_retention_s,
         settings.kubernetes_image_timeout_s,
         settings.kubernetes_lost_node_s,
+        settings.kubernetes_slack_period_s,
         settings.kubernetes_default_image,
         read_ports(settings.kubernetes_ports),
     )

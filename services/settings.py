@@ -87,6 +87,10 @@ class Settings:
     kubernetes_lost_node_s: float = field(
         default=60.0, metadata={"help": "seconds after which the pods of a node that is not ready are lost"}
     )
+    kubernetes_slack_period_s: float = field(
+        default=15.0,
+        metadata={"help": "seconds between measurements of what pods leave to revocable ones; 0: none"},
+    )
     host: str = field(default="127.0.0.1", metadata={"help": "address to listen on"})
     advertise: str = field(default="", metadata={"help": "host that other roles reach this one by; default: host"})
     port: int = field(default=5397, metadata={"help": "port of the public API"})

@@ -65,6 +65,7 @@ class RegisteredHost:
     state: HostState = HostState.UP
     withdrawn: str = ""  # why it takes no pods: an act of an operator of the cluster
     held: Resources = NOTHING  # by pods of whoever uses the cluster
+    beside: Resources = NOTHING  # what it has beyond the capacity: others hold it
 
     @property
     def free(self) -> Resources:

@@ -73,10 +73,14 @@ class _Look:
 
     @property
     def load(self) -> HostLoad:
-        host = self.host
-        total = Use(host.capacity.cpu_milli, host.capacity.memory_mib)
-        held = host.revocable_held.cpu_milli
-        return HostLoad(host.hostname, total, self.use.total(), host.revocable.cpu_milli, held)
+        return load_of(self.host, self.use)
+
+
+def load_of(host: RegisteredHost, use: HostUse) -> HostLoad:
+    """Pods of others count on both sides: with what they use, and with what they hold."""
+    machine = host.capacity + host.beside
+    total, held = Use(machine.cpu_milli, machine.memory_mib), host.revocable_held.cpu_milli
+    return HostLoad(host.hostname, total, use.total(), host.revocable.cpu_milli, held)
 
 
 class QosController:

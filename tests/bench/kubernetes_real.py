@@ -179,7 +179,9 @@ def templates(settings: KubernetesSettings) -> tuple[list[PodId], PodTemplate]:
 
 
 def settings_of(kubeconfig: str) -> KubernetesSettings:
-    return KubernetesSettings(kubeconfig, namespace=NAMESPACE, node_selector=SELECTOR)
+    return KubernetesSettings(
+        kubeconfig, namespace=NAMESPACE, node_selector=SELECTOR, slack_period_s=0
+    )  # no kubelets: nothing is measured
 
 
 def kubelets(kubeconfig: str) -> None:

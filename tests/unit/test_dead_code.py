@@ -29,8 +29,7 @@ BY_OTHERS = {
     "descriptor pool": "DECLARED_IN",
     "pod machine, which names columns": "initial_health",
     "JSON of dataclasses": "hits misses prefetched",
-    "tests": "settings_of fail_over MemoryDriver MemoryStorage set_pool count_in shares_room has_revocable_room "
-    "set_slack",
+    "tests": "settings_of fail_over MemoryDriver MemoryStorage set_pool count_in shares_room",
     "enum": "_missing_",
     "public API": "DAEMON PLACING PLACED LAUNCHING RESERVED",
 }

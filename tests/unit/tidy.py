@@ -102,7 +102,8 @@ MAY: dict[str, May] = {
         ("google", "httptools", "orjson", "pymesos"),
     ),
     "services.hostmgr.kubernetes": May(
-        (*_INSIDE, "services.hostmgr.driver", "services.hostmgr.external_port"), ("httptools", "orjson", "yaml")
+        (*_INSIDE, "peloton.scheduling.slack", "services.hostmgr.driver", "services.hostmgr.external_port"),
+        ("httptools", "orjson", "yaml"),
     ),
     "services.worker": May(
         ("peloton.ports", "workflows", "activities", "services.temporal", "services.worker_versions"), ("temporalio",)

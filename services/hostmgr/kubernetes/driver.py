@@ -36,6 +36,7 @@ from services.hostmgr.kubernetes.nodes import DOWN
 from services.hostmgr.kubernetes.preparation import prepare
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.slack import SlackEstimator
 from services.hostmgr.kubernetes.use import NodeUse
 from services.hostmgr.kubernetes.watch import Reflector
 from services.hostmgr.kubernetes.wire import ApiServer
@@ -83,13 +84,17 @@ class KubernetesDriver:
         self._logs = PodLogs(self.api, settings.namespace)
         self._log_readers = LogReaders(self._logs)
         self._use = NodeUse(self.api, settings.namespace, self.view.pods_on)
-        self.capabilities = Capabilities(kind="kubernetes", measures_use=True, serves_files=True)
+        lends = settings.slack_period_s > 0
+        self.slack = SlackEstimator(self.view, self.samples_of, settings.slack_period_s, lambda: self.is_connected)
+        self.capabilities = Capabilities("kubernetes", has_revocable_room=lends, measures_use=True, serves_files=True)
 
     # Life.
 
     def start(self, events: DriverEvents) -> None:
         self._events = events
         self._thread.start()
+        if self.capabilities.has_revocable_room:
+            self.slack.start()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -97,6 +102,7 @@ class KubernetesDriver:
         self._stop_watching()
         self._log_readers.close()
         self.api.close()  # ends what waits for an answer
+        self.slack.stop()
         self._thread.join()
 
     def _stop_watching(self) -> None:

@@ -39,7 +39,7 @@ class _Line:
     held: Resources = NOTHING
     foreign: Resources = NOTHING  # of held
     slack_held_milli: int = 0
-    slack_milli: int = 0  # measured
+    slack_milli: int | None = None  # measured; None: not yet, or not any more
     room: Room | None = None  # announced, and neither used nor withdrawn
     goes_ns: int = 0
     host: RegisteredHost | None = None  # as it was listed last, until something changes
@@ -58,8 +58,13 @@ class _Line:
         return _less(self.node.capacity, self.held)
 
     @property
+    def slack_total_milli(self) -> int:
+        """Revocable pods stay while it is unknown, and no more come."""
+        return self.slack_held_milli if self.slack_milli is None else self.slack_milli
+
+    @property
     def slack_free_milli(self) -> int:
-        return max(self.slack_milli - self.slack_held_milli, 0)
+        return max(self.slack_total_milli - self.slack_held_milli, 0)
 
     @property
     def slots(self) -> int:
@@ -99,7 +104,7 @@ class Ledger:
         if line.node == node:
             return False
         if line.node is None or line.node.uid != node.uid:
-            line.slack_milli, line.is_lost = 0, False
+            line.slack_milli, line.is_lost = None, False
         line.node, line.host = node, None
         self.nodes_version += 1
         if node.is_ready:
@@ -111,7 +116,7 @@ class Ledger:
     def drop_node(self, name: str) -> None:
         if (line := self._lines.get(name)) is not None and line.node is not None:
             self.nodes_version += 1
-            line.node, line.host, line.slack_milli, line.goes_ns, line.is_lost = None, None, 0, 0, False
+            line.node, line.host, line.slack_milli, line.goes_ns, line.is_lost = None, None, None, 0, False
             self._changed(name)
 
     def lose_node(self, name: str) -> None:
@@ -120,8 +125,8 @@ class Ledger:
             line.is_lost = True
             self.nodes_version += 1
 
-    def set_slack(self, name: str, milli: int) -> None:
-        """Cpu of the node that its ordinary pods do not use, as it was measured."""
+    def set_slack(self, name: str, milli: int | None) -> None:
+        """Cpu of the node that its ordinary pods do not use, as it was measured. None: it is unknown."""
         line = self._lines.get(name)
         if line is not None and line.node is not None and line.slack_milli != milli:
             line.slack_milli, line.host = milli, None
@@ -189,6 +194,21 @@ class Ledger:
         """All live ones that we know of."""
         line = self._lines.get(name)
         return list(line.demands) if line is not None else []
+
+    def demands_on(self, name: str) -> Mapping[str, Demand]:
+        """Of the live pods there, by namespace and name."""
+        line = self._lines.get(name)
+        return line.demands if line is not None else {}
+
+    def slack_of(self, name: str) -> int | None:
+        """As it was measured last."""
+        line = self._lines.get(name)
+        return line.slack_milli if line is not None else None
+
+    def lenders(self) -> list[str]:
+        """By name: nodes whose pods request cpu that they may not use, and those whose slack is held or to be had."""
+        lines = self._lines.items()
+        return sorted(name for name, line in lines if line.node and (line.held.cpu_milli or line.slack_total_milli))
 
     def is_lost(self, name: str) -> bool:
         line = self._lines.get(name)
@@ -304,11 +324,16 @@ def _host(line: _Line) -> RegisteredHost:
     node = line.node
     assert node is not None
     if line.host is None:
-        slack, slack_held = Resources(cpu_milli=line.slack_milli), Resources(cpu_milli=line.slack_held_milli)
+        slack, slack_held = Resources(cpu_milli=line.slack_total_milli), Resources(cpu_milli=line.slack_held_milli)
         capacity = _less(node.capacity, line.foreign)  # pools share out what others leave
         ours = line.held - line.foreign
         amounts = capacity, slack, node.labels, slack_held
-        line.host = RegisteredHost(node.uid, node.name, node.ip, *amounts, withdrawn=node.withdrawn, held=ours)
+        line.host = RegisteredHost(
+            *(node.uid, node.name, node.ip, *amounts),
+            withdrawn=node.withdrawn,
+            held=ours,
+            beside=node.capacity - capacity,
+        )
     return line.host
 
 

@@ -30,6 +30,7 @@ class KubernetesSettings:
     log_retention_s: float = 600.0  # for which an ended pod is kept after its end is stored: its log can be read
     image_timeout_s: float = 900.0  # in which the images of a pod must have come
     lost_node_s: float = 60.0  # after which pods of a node that is unreachable are lost
+    slack_period_s: float = 15.0  # between measurements of what pods leave to revocable ones; 0: none
     default_image: str = "busybox:stable"  # of pods that name none
     ports: Ports = ((25_000, 29_999),)  # of hosts, for dynamic ports of pods
 
@@ -46,7 +47,7 @@ class KubernetesSettings:
             raise InvalidArgument(f"PELOTON_KUBERNETES_TAINT={self.taint!r}: want the key of a taint")
         if not self.default_image:
             raise InvalidArgument("PELOTON_KUBERNETES_DEFAULT_IMAGE is empty: want an image for pods that name none")
-        for name in ("log_retention_s", "image_timeout_s", "lost_node_s"):
+        for name in ("log_retention_s", "image_timeout_s", "lost_node_s", "slack_period_s"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
                 raise InvalidArgument(f"PELOTON_KUBERNETES_{name.upper()}={value:g}: want at least 0 seconds")

@@ -49,6 +49,7 @@ class NodeUse:
         self._lock = threading.Lock()
         self._metrics: dict[PodKey, _Metric] = {}
         self._metrics_at_s = float("-inf")
+        self._metrics_error: OSError | None = None
         self._refused_at_s = float("-inf")
 
     def samples_of(self, node: str) -> list[UseSample]:
@@ -71,16 +72,18 @@ class NodeUse:
 
     def _of_pod(self, pod: Json) -> UseSample:
         parts = _measured(pod)
-        name = pod["podRef"]
         cpu_s = sum(int(part["cpu"]["usageCoreNanoSeconds"]) for part in parts) / 1e9
         at_s = min(_time(part["cpu"]["time"]) for part in parts)
         memory = sum(int((part.get("memory") or {}).get("workingSetBytes") or 0) for part in parts)
-        return UseSample(name["uid"], self._own(name["namespace"], name["name"]), cpu_s, at_s, memory // MIB)
+        namespace, name = pod["podRef"]["namespace"], pod["podRef"]["name"]
+        return UseSample(f"{namespace}/{name}", self._own(namespace, name), cpu_s, at_s, memory // MIB)
 
     def _of_metrics(self, node: str) -> list[UseSample]:
         with self._lock:
             if self._clock() - self._metrics_at_s >= METRICS_AGE_MAX_S:
                 self._read_metrics()
+            if self._metrics_error is not None:
+                raise self._metrics_error
             metrics = self._metrics
         found = [(key, metrics[key]) for key in self._pods_on(node) if key in metrics]
         return [
@@ -88,9 +91,15 @@ class NodeUse:
         ]
 
     def _read_metrics(self) -> None:
-        answer = self._api.ask(Request("GET", METRICS), ANSWER_TIMEOUT_S)
-        if not answer.is_ok:
-            raise Refused(answer)
+        """An error stands for all nodes, too."""
+        try:
+            answer = self._api.ask(Request("GET", METRICS), ANSWER_TIMEOUT_S)
+            self._metrics_error = None if answer.is_ok else Refused(answer)
+        except OSError as error:
+            self._metrics_error = error
+        if self._metrics_error is not None:
+            self._metrics_at_s = self._clock()
+            return
         try:
             items = answer.json().get("items") or ()
             self._metrics = {

@@ -40,6 +40,9 @@ class InMemory:
     def driver(self) -> ClusterDriver:
         return MemoryDriver(self._cluster)
 
+    def measure_slack(self) -> bool:
+        return False
+
     def lose_host(self, hostname: str) -> None:
         self._cluster.lose(hostname)
 
@@ -82,6 +85,9 @@ class Mesos:
     def emulated(self) -> Emulated:
         assert self._emulated is not None, "this needs an emulated cluster"
         return self._emulated
+
+    def measure_slack(self) -> bool:
+        return False
 
     def lose_host(self, hostname: str) -> None:
         self.emulated.agent(hostname, "stop")

@@ -209,11 +209,17 @@ class Kubernetes:
             str(plane.driver_kubeconfig(self.namespace)),
             namespace=self.namespace,
             node_selector=selector,
-            **{"lost_node_s": 0.3, "log_retention_s": 60.0, **settings},
+            **{"lost_node_s": 0.3, "log_retention_s": 60.0, "slack_period_s": 3_600.0, **settings},
         )
 
     def driver(self) -> ClusterDriver:
-        return ExternalPodsDriver(self.settings, lambda instances: {})
+        self._driver = ExternalPodsDriver(self.settings, lambda instances: {})
+        return self._driver
+
+    def measure_slack(self) -> bool:
+        if self.hosts_answer:
+            self._driver.slack.run_round()
+        return self.hosts_answer
 
     def lose_host(self, hostname: str) -> None:
         """Its kubelet is silent, and the controller of nodes has noticed."""

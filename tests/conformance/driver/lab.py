@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from typing import Any, Protocol
 
+import pytest
 from google.protobuf.json_format import ParseDict
 
 from peloton.api import convert
@@ -112,6 +113,10 @@ class Cluster(Protocol):
         """Another one, with the identity of those before."""
         ...
 
+    def measure_slack(self) -> bool:
+        """At once, if slack is what ordinary pods leave; else hosts have a fixed amount."""
+        ...
+
     def lose_host(self, hostname: str) -> None: ...
     def bring_back_host(self, hostname: str) -> None: ...
     def fail_over(self) -> None: ...
@@ -196,6 +201,22 @@ class Lab:
     def rooms(self, hostname: str) -> list[Room]:
         with self.events.changed:
             return [room for room in self.events.rooms.values() if room.hostname == hostname]
+
+    def lender(self) -> str:
+        """A host with revocable room of more than one cpu."""
+        is_measured = self.cluster.measure_slack()
+        if is_measured:
+            self.running(cpu=2)
+        elif not any(room.revocable.cpu_milli for room in self.events.rooms.values()):
+            pytest.skip("no host of this cluster has revocable room")
+        at_least = 1_610 if is_measured else 1_000  # above four fifths of what is held an estimate is at rest
+
+        def found() -> str:
+            self.cluster.measure_slack()
+            slack = {name: sum(room.revocable.cpu_milli for room in self.rooms(name)) for name in self.events.hosts}
+            return next((name for name, milli in slack.items() if milli >= at_least), "")
+
+        return str(self.wait(found, "revocable room"))
 
     def free(self, hostname: str) -> Resources:
         return sum((room.free for room in self.rooms(hostname)), Resources())

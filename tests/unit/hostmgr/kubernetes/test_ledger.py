@@ -156,6 +156,16 @@ def test_pods_of_others_that_came_meanwhile_are_counted() -> None:
     assert ["a"] == list(made.use(claim(room), wanted("a")))
 
 
+def test_a_host_is_what_others_leave_of_its_machine() -> None:
+    """Also of one that they have filled beyond what it has."""
+    made = ledger()
+    made.put_pod("x", "n1", Demand(Resources.of(3, 2_000), is_foreign=True))
+
+    (host,) = made.hosts()
+
+    assert (Resources.of(1, 0, 10_000), Resources.of(3, 1_000)) == (host.capacity, host.beside)
+
+
 def test_room_that_was_not_used_comes_again() -> None:
     """Under another id."""
     made = ledger()

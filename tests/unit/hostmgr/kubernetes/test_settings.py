@@ -21,6 +21,7 @@ from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings,
         ({"log_retention_s": -1.0}, "KUBERNETES_LOG_RETENTION_S"),
         ({"image_timeout_s": float("nan")}, "KUBERNETES_IMAGE_TIMEOUT_S"),
         ({"lost_node_s": float("inf")}, "KUBERNETES_LOST_NODE_S"),
+        ({"slack_period_s": -1.0}, "KUBERNETES_SLACK_PERIOD_S"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_setting(wrong: dict[str, Any], setting: str) -> None:

@@ -73,9 +73,9 @@ def test_a_kubelet_counts_pods_or_their_containers(cluster: Cluster, use: NodeUs
     cluster.answers[SUMMARY] = answer(200, {"pods": pods})
 
     assert [
-        UseSample(f"u-{OURS}", PodId.parse(OURS), 4.5, AT_S, 100),
-        UseSample("u-dns", None, 3.0, AT_S, 15),
-        UseSample("u-no-run-of-ours", None, 1.0, AT_S, 0),
+        UseSample(f"peloton/{OURS}", PodId.parse(OURS), 4.5, AT_S, 100),
+        UseSample("kube-system/dns", None, 3.0, AT_S, 15),
+        UseSample("peloton/no-run-of-ours", None, 1.0, AT_S, 0),
     ] == use.samples_of("node-1")
 
 
@@ -96,8 +96,10 @@ def test_without_the_right_to_ask_kubelets_metrics_are_added_up(cluster: Cluster
 
 def test_without_any_measure_there_is_an_error(cluster: Cluster, use: NodeUse) -> None:
     """The answer of the apiserver, or what could not be read."""
-    with pytest.raises(Refused, match="not for you"):
-        use.samples_of("node-1")
+    for _ in range(2):
+        with pytest.raises(Refused, match="not for you"):
+            use.samples_of("node-1")
+    assert [SUMMARY, METRICS] == cluster.asked
     cluster.now_s += REFUSAL_KEPT_S
     cluster.answers[SUMMARY] = answer(200, {"pods": [{"cpu": cpu(1)}]})
     with pytest.raises(ValueError, match="summary of a kubelet that cannot be read: KeyError"):

@@ -1,0 +1,58 @@
+"""How much slack is lent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.scheduling.slack import estimate, smoothed, target
+
+AMOUNTS = st.integers(0, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("last", "allocated", "used", "expected"),
+    [
+        (0, 1000, 0, 900),  # a tenth of the allocation is held back
+        (0, 1000, 400, 500),
+        (0, 1000, 950, 0),
+        (0, 500, 700, 0),  # a task may use more than it was promised
+        (500, 1000, 430, 500),  # within the margin: the old report stays
+        (500, 1000, 510, 390),  # it does not
+        (500, 1000, 350, 500),  # not enough more to be worth a new offer
+        (500, 1000, 300, 600),
+        (900, 0, 0, 0),
+    ],
+)
+def test_the_estimate_is_what_is_unused(last: int, allocated: int, used: int, expected: int) -> None:
+    """Less a margin; the last report stays while it is safe."""
+    assert expected == estimate(last, allocated, used)
+
+
+@given(AMOUNTS, AMOUNTS, AMOUNTS)
+def test_no_estimate_promises_what_is_in_use(last: int, allocated: int, used: int) -> None:
+    """Whatever the last report: from 0 to what is allocated and unused; with the same use it does not change again."""
+    found = estimate(last, allocated, used)
+
+    assert 0 <= found <= max(0, allocated - used)
+    assert estimate(found, allocated, used) == found
+
+
+@given(AMOUNTS, AMOUNTS, st.integers(0, 1000))
+def test_more_use_never_means_more_slack(allocated: int, used: int, more: int) -> None:
+    """The target falls with use and rises with the allocation."""
+    assert target(allocated, used + more) <= target(allocated, used) <= target(allocated + more, used)
+
+
+@given(AMOUNTS, st.lists(AMOUNTS, min_size=1, max_size=30))
+def test_use_is_believed_at_once_and_forgotten_slowly(before: int, measured: list[int]) -> None:
+    """The smoothed use is never below the last measurement nor above the highest one, and comes to rest."""
+    seen = before
+    for each in measured:
+        was, before, seen = before, smoothed(before, each), max(seen, each)
+        assert each <= before <= seen
+        assert before <= max(was, each)
+    for _ in range(40):
+        before = smoothed(before, measured[-1])
+    assert before == measured[-1]
