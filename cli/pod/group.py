@@ -128,7 +128,7 @@ def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: 
 @pod.command("exec", context_settings=CONTEXT)
 @session_options
 @pass_settings
-def exec_pod(settings: Settings, pod: tuple[PodName, tuple[str, ...]], stdin: bool, tty: bool) -> None:
+def exec_pod(settings: Settings, pod: tuple[PodName, tuple[str, ...]], container: str, stdin: bool, tty: bool) -> None:
     """Run a command in the sandbox of a running pod, as `task exec` does. Options stand before JOB.
 
     \b
@@ -136,7 +136,7 @@ def exec_pod(settings: Settings, pod: tuple[PodName, tuple[str, ...]], stdin: bo
       peloton pod exec JOB-0 ls -l
       peloton pod exec -it JOB-0
     """
-    run_session(settings, *pod, stdin, tty)
+    run_session(settings, *pod, container, stdin, tty)
 
 
 @pod.command()

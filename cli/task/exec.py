@@ -23,7 +23,8 @@ from cli.command import Command
 from cli.errors import Failed
 from cli.names import instance_argument
 from cli.settings import Settings, pass_settings
-from cli.task.logs import Sandbox, is_served
+from cli.task.logs import Sandbox, container_option, is_served
+from cli.task.relayed_session import RelayedSession
 from peloton.model.ids import PodName
 
 SHELL = ("/bin/sh",)
@@ -39,6 +40,7 @@ def session_options(function: Callable[..., None]) -> Callable[..., None]:
     """Of every ``exec``; they stand before the task, because what follows it is the command."""
     for option in (
         instance_argument("COMMAND", many=True),
+        container_option,
         click.option("--tty", "-t", is_flag=True, help="Give the command a terminal; needs one here."),
         click.option("--stdin", "-i", is_flag=True, help="Pass the input of this command on."),
     ):
@@ -49,7 +51,7 @@ def session_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.command("exec", cls=Command, context_settings=CONTEXT)
 @session_options
 @pass_settings
-def exec_task(settings: Settings, pod: tuple[PodName, tuple[str, ...]], stdin: bool, tty: bool) -> None:
+def exec_task(settings: Settings, pod: tuple[PodName, tuple[str, ...]], container: str, stdin: bool, tty: bool) -> None:
     """Run a command in the sandbox of a running task. Without a command: a shell, on a terminal with one.
 
     The command has the environment of the task and ends with it. Its exit code is that of this one; 128 and the number
@@ -60,22 +62,28 @@ def exec_task(settings: Settings, pod: tuple[PodName, tuple[str, ...]], stdin: b
       peloton task exec JOB 0 ls -l
       peloton task exec -it JOB 0
       peloton task exec -i JOB 0 sort < names
+      peloton task exec --container proxy JOB 0 ls -l
     """
-    run_session(settings, *pod, stdin, tty)
+    run_session(settings, *pod, container, stdin, tty)
 
 
-def run_session(settings: Settings, pod: PodName, words: Sequence[str], stdin: bool, tty: bool) -> None:
+def run_session(settings: Settings, pod: PodName, words: Sequence[str], container: str, stdin: bool, tty: bool) -> None:
     """Exits with the exit code of the command."""
     if not words and sys.stdin.isatty() and sys.stdout.isatty():
         stdin = tty = True
     if tty and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failed("--tty needs a terminal for input and output: leave it out")
     listing = Sandbox(settings, pod.job_id, pod.instance_id).browse()
+    argv = list(words or SHELL)
+    session: Session | RelayedSession
     if not is_served(listing):
-        raise Failed(f"pod {pod} is on Kubernetes, where exec is not possible yet: use kubectl exec")
-    if not listing.containerId:
+        session = RelayedSession(settings, pod, container, argv, stdin, tty)
+    elif container:
+        raise Failed(f"pod {pod} is on Mesos, where a pod has one container: leave --container out")
+    elif not listing.containerId:
         raise Failed(f"pod {pod} does not run: it has no container for a session")
-    session = Session(listing.hostname, listing.port, listing.containerId, list(words or SHELL), stdin, tty)
+    else:
+        session = Session(listing.hostname, listing.port, listing.containerId, argv, stdin, tty)
     with raw_terminal() if tty else nullcontext():
         exit_code = session.run()
     click.get_current_context().exit(exit_code)

@@ -26,6 +26,8 @@ CAPACITY_AGE_MAX_S = 5.0
 BROWSE_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 60.0
 """A log may have to be read up to the byte that is wanted."""
+EXCHANGE_TIMEOUT_S = 60.0
+"""A command may be slow to start."""
 
 
 class Hosts(Protocol):
@@ -45,6 +47,12 @@ class Hosts(Protocol):
         self, pod_id: PodId, host: str, agent_id: str, path: str, offset: int, follow: bool
     ) -> hostmgr_pb2.ReadFileResponse:
         """A piece of such a file that no host serves; raises PelotonError."""
+        ...
+
+    async def exchange(
+        self, request: hostmgr_pb2.ExchangeWithCommandRequest
+    ) -> hostmgr_pb2.ExchangeWithCommandResponse:
+        """With a command in a run on such a host; raises PelotonError."""
         ...
 
 
@@ -100,6 +108,12 @@ class RemoteHosts:
             pod_id=str(pod_id), hostname=host, agent_id=agent_id, path=path, offset=offset, follow=follow
         )
         return await self._first(lambda stub: stub.ReadFile(request, timeout=READ_TIMEOUT_S))
+
+    async def exchange(
+        self, request: hostmgr_pb2.ExchangeWithCommandRequest
+    ) -> hostmgr_pb2.ExchangeWithCommandResponse:
+        """Of the cluster that knows the pod."""
+        return await self._first(lambda stub: stub.ExchangeWithCommand(request, timeout=EXCHANGE_TIMEOUT_S))
 
     async def _first(self, ask: Callable[[Any], Awaitable[T]]) -> T:
         """The answer of the first cluster that finds what is asked for, by its stub. Raises PelotonError."""

@@ -128,6 +128,37 @@ class FilePiece(NamedTuple):
     is_end: bool  # the file ends behind it
 
 
+@dataclass(frozen=True, slots=True)
+class CommandStart:
+    """A command in a container of a pod."""
+
+    container: str  # empty: the pod's first one
+    argv: tuple[str, ...]
+    has_input: bool
+    has_terminal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a caller says to a command in a pod. Exchanges of a session are numbered from 0 on, and one that is repeated
+    has the same answer and does nothing more."""
+
+    session: str  # the caller's own name of it
+    number: int
+    start: CommandStart | None = None  # of number 0
+    data: bytes = b""  # for its input
+    ends_input: bool = False
+    terminal: tuple[int, int] | None = None  # columns and rows, when they have changed
+    is_last: bool = False  # the caller goes away, whatever the number is
+
+
+class ExchangeAnswer(NamedTuple):
+    stdout: bytes
+    stderr: bytes
+    exit_code: int | None  # None: the command runs, and there may be more output
+    wants_input: bool  # false: it has not taken yet what it was given
+
+
 class DriverEvents(Protocol):
     """What a driver reports, from any of its threads. Only ``hosts_registered`` may wait, for storage."""
 
@@ -301,6 +332,11 @@ class ClusterDriver(Protocol):
     def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
         """Of a sandbox without address, from this byte on. ``follow``: it is read on as it grows, and empty while there
         is no more; otherwise the file ends where it ends now. Raises NotFound, OSError."""
+        ...
+
+    def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
+        """With a command in a pod whose sandbox has no address. Raises PelotonError (NotFound: neither the pod nor the
+        session is here), OSError."""
         ...
 
     # Chores.

@@ -17,6 +17,7 @@ from peloton.model.ids import Hostname
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
+from services.hostmgr.driver import CommandStart, Exchange
 
 _Kind = pb.Constraint
 
@@ -178,3 +179,18 @@ def placements_from_wire(placements: Iterable[pb.Placement]) -> list[Placement]:
 
 def launch_result_from_wire(wire: pb.LaunchResponse) -> LaunchResult:
     return LaunchResult(wire.launched, wire.refused, wire.failed)
+
+
+def exchange_from_wire(wire: pb.ExchangeWithCommandRequest) -> Exchange:
+    start = wire.start
+    return Exchange(
+        session=wire.session,
+        number=wire.number,
+        start=CommandStart(start.container, tuple(start.argv), start.has_input, start.has_terminal)
+        if wire.HasField("start")
+        else None,
+        data=wire.data,
+        ends_input=wire.ends_input,
+        terminal=(wire.columns, wire.rows) if wire.columns and wire.rows else None,
+        is_last=wire.is_last,
+    )

@@ -114,7 +114,20 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             raise Unavailable(f"file {request.path} of pod {pod.pod_id} cannot be read: {error}") from error
         return pb.ReadFileResponse(data=piece.data, is_end=piece.is_end)
 
-    def _pod_with_files(self, request: pb.BrowseSandboxRequest | pb.ReadFileRequest) -> PodOnHost:
+    @abort_on_error
+    def ExchangeWithCommand(
+        self, request: pb.ExchangeWithCommandRequest, context: grpc.ServicerContext
+    ) -> pb.ExchangeWithCommandResponse:
+        pod = self._pod_with_files(request)
+        try:
+            answer = self._core.driver.exchange(pod, messages.exchange_from_wire(request))
+        except OSError as error:
+            raise Unavailable(f"command in pod {pod.pod_id}: {error}") from error
+        return pb.ExchangeWithCommandResponse(**answer._asdict())
+
+    def _pod_with_files(
+        self, request: pb.BrowseSandboxRequest | pb.ReadFileRequest | pb.ExchangeWithCommandRequest
+    ) -> PodOnHost:
         try:
             pod = PodOnHost(PodId.parse(request.pod_id), request.hostname, request.agent_id)
         except ValueError as error:

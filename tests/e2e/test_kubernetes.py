@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 from collections import Counter
@@ -16,7 +18,7 @@ from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import launched_twice
 from tests.kubernetes.client import Client, login_of
@@ -141,6 +143,31 @@ def test_logs_are_followed_by_the_command_line(cluster: Cluster, pool: str, tmp_
     assert (0, ["begin\n", "no such table: users\n"]) == (follower.returncode, seen)
     assert "FAILED" == cluster.finish(job)
     cluster.wait(lambda: "no such table: users" in cluster.task(job).runtime.message, "the end of its output")
+
+
+def test_commands_run_in_a_pod(cluster: Cluster, pool: str) -> None:
+    """By way of the api: with our input, outputs told apart, its exit code here; and on a terminal."""
+    job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("exec sleep 600"))
+    cluster.wait(lambda: "RUNNING" in cluster.states(job).values(), "the task to run")
+    argv = [sys.executable, "-m", "cli.main", "--address", cluster.local.address, "task", "exec"]
+    script = "wc -c; echo $PELOTON_INSTANCE_ID >&2; exit 9"
+    done = subprocess.run(
+        [*argv, "-i", job, "0", "sh", "-c", script], input=b"x" * 100_000, capture_output=True, timeout=PATIENCE_S
+    )
+    assert (9, b"100000", b"0\n") == (done.returncode, done.stdout.strip(), done.stderr)
+
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*argv, "-it", job, "0"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as client:
+        os.close(theirs)
+        os.write(ours, b"echo $((6 * 7)); exit 3\n")
+        shown = b""
+        while b"42" not in shown.replace(b"6 * 7", b""):
+            shown += os.read(ours, 1024)
+    os.close(ours)
+    assert 3 == client.returncode
+    stop(cluster, job)
 
 
 def test_ports_of_pods_on_one_machine_differ(cluster: Cluster, pool: str, tmp_path: Path) -> None:

@@ -62,7 +62,9 @@ def hostmgr(applied: Client) -> Iterator[Client]:
         ("DELETE", "/api/v1/namespaces/peloton/pods"),
         ("DELETE", "/api/v1/nodes/x"),
         ("GET", "/api/v1/nodes/x/proxy/stats/summary"),
-        ("POST", "/api/v1/namespaces/peloton/pods/x/exec"),
+        ("POST", "/api/v1/namespaces/peloton-system/pods/x/exec"),
+        ("GET", "/api/v1/namespaces/default/pods/x/exec"),
+        ("POST", "/api/v1/namespaces/peloton/pods/x/attach"),
         ("POST", "/api/v1/namespaces"),
         ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"),
         ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/x"),
@@ -71,6 +73,13 @@ def hostmgr(applied: Client) -> Iterator[Client]:
 def test_the_host_manager_may_no_more_than_it_does(hostmgr: Client, method: str, path: str) -> None:
     """Its service account is refused what its driver never asks."""
     assert 403 == hostmgr.ask(method, path, None if method == "GET" else {"metadata": {"name": "x"}}).status
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_the_host_manager_may_run_commands_in_its_pods(hostmgr: Client, method: str) -> None:
+    """The verb for a WebSocket is that of its method, or create: of a pod that is not there it is not found."""
+    body = None if method == "GET" else {"metadata": {"name": "x"}}
+    assert 404 == hostmgr.ask(method, "/api/v1/namespaces/peloton/pods/x/exec?command=ls", body).status
 
 
 def test_the_host_manager_may_cordon(hostmgr: Client) -> None:

@@ -847,6 +847,125 @@ class ReadFileResponse(_message.Message):
 Global___ReadFileResponse: _TypeAlias = ReadFileResponse  # noqa: Y015
 
 @_typing.final
+class ExchangeWithCommandRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_ID_FIELD_NUMBER: _builtins.int
+    HOSTNAME_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    ENDS_INPUT_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    IS_LAST_FIELD_NUMBER: _builtins.int
+    pod_id: _builtins.str
+    hostname: _builtins.str
+    agent_id: _builtins.str
+    session: _builtins.str
+    """the caller's own name of it"""
+    number: _builtins.int
+    """from 0 on"""
+    data: _builtins.bytes
+    """for the command's input"""
+    ends_input: _builtins.bool
+    columns: _builtins.int
+    """of the terminal, when its size has changed"""
+    rows: _builtins.int
+    is_last: _builtins.bool
+    """the caller goes away, whatever the number is"""
+    @_builtins.property
+    def start(self) -> Global___CommandStart:
+        """of number 0"""
+
+    def __init__(
+        self,
+        *,
+        pod_id: _builtins.str = ...,
+        hostname: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        session: _builtins.str = ...,
+        number: _builtins.int = ...,
+        start: Global___CommandStart | None = ...,
+        data: _builtins.bytes = ...,
+        ends_input: _builtins.bool = ...,
+        columns: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        is_last: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "columns", b"columns", "data", b"data", "ends_input", b"ends_input", "hostname", b"hostname", "is_last", b"is_last", "number", b"number", "pod_id", b"pod_id", "rows", b"rows", "session", b"session", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExchangeWithCommandRequest: _TypeAlias = ExchangeWithCommandRequest  # noqa: Y015
+
+@_typing.final
+class CommandStart(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    ARGV_FIELD_NUMBER: _builtins.int
+    HAS_INPUT_FIELD_NUMBER: _builtins.int
+    HAS_TERMINAL_FIELD_NUMBER: _builtins.int
+    container: _builtins.str
+    """the first one of the pod if absent"""
+    has_input: _builtins.bool
+    has_terminal: _builtins.bool
+    @_builtins.property
+    def argv(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        container: _builtins.str = ...,
+        argv: _abc.Iterable[_builtins.str] | None = ...,
+        has_input: _builtins.bool = ...,
+        has_terminal: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["argv", b"argv", "container", b"container", "has_input", b"has_input", "has_terminal", b"has_terminal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommandStart: _TypeAlias = CommandStart  # noqa: Y015
+
+@_typing.final
+class ExchangeWithCommandResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STDOUT_FIELD_NUMBER: _builtins.int
+    STDERR_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
+    WANTS_INPUT_FIELD_NUMBER: _builtins.int
+    stdout: _builtins.bytes
+    stderr: _builtins.bytes
+    exit_code: _builtins.int
+    """absent: the command runs"""
+    wants_input: _builtins.bool
+    """false: it has not taken yet what it was given"""
+    def __init__(
+        self,
+        *,
+        stdout: _builtins.bytes = ...,
+        stderr: _builtins.bytes = ...,
+        exit_code: _builtins.int | None = ...,
+        wants_input: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code", "stderr", b"stderr", "stdout", b"stdout", "wants_input", b"wants_input"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
+    _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
+
+Global___ExchangeWithCommandResponse: _TypeAlias = ExchangeWithCommandResponse  # noqa: Y015
+
+@_typing.final
 class ImageOnHosts(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

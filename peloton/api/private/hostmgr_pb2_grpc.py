@@ -74,6 +74,11 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileResponse.FromString,
                 _registered_method=True)
+        self.ExchangeWithCommand = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/ExchangeWithCommand',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ExchangeWithCommandRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ExchangeWithCommandResponse.FromString,
+                _registered_method=True)
         self.PrefetchImages = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/PrefetchImages',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesRequest.SerializeToString,
@@ -161,6 +166,14 @@ class HostsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExchangeWithCommand(self, request, context):
+        """One of the numbered exchanges with a command in a pod, where BrowseSandbox names no address. A repeated one has the
+        answer of the first and does nothing more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PrefetchImages(self, request, context):
         """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call.
         """
@@ -235,6 +248,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.ReadFile,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileResponse.SerializeToString,
+            ),
+            'ExchangeWithCommand': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExchangeWithCommand,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ExchangeWithCommandRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ExchangeWithCommandResponse.SerializeToString,
             ),
             'PrefetchImages': grpc.unary_unary_rpc_method_handler(
                     servicer.PrefetchImages,
@@ -478,6 +496,33 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/ReadFile',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ReadFileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExchangeWithCommand(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/ExchangeWithCommand',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.ExchangeWithCommandRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.ExchangeWithCommandResponse.FromString,
             options,
             channel_credentials,
             insecure,

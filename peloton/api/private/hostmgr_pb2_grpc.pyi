@@ -49,6 +49,10 @@ class HostsStub:
     """Where the sandbox of a run is, and which files it holds."""
     ReadFile: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ReadFileRequest, _hostmgr_pb2.ReadFileResponse]
     """A piece of a file of a run, where BrowseSandbox names no address that serves it."""
+    ExchangeWithCommand: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ExchangeWithCommandRequest, _hostmgr_pb2.ExchangeWithCommandResponse]
+    """One of the numbered exchanges with a command in a pod, where BrowseSandbox names no address. A repeated one has the
+    answer of the first and does nothing more.
+    """
     PrefetchImages: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]
     """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
     CordonHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
@@ -78,6 +82,10 @@ class HostsAsyncStub(HostsStub):
     """Where the sandbox of a run is, and which files it holds."""
     ReadFile: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ReadFileRequest, _hostmgr_pb2.ReadFileResponse]  # type: ignore[assignment]
     """A piece of a file of a run, where BrowseSandbox names no address that serves it."""
+    ExchangeWithCommand: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ExchangeWithCommandRequest, _hostmgr_pb2.ExchangeWithCommandResponse]  # type: ignore[assignment]
+    """One of the numbered exchanges with a command in a pod, where BrowseSandbox names no address. A repeated one has the
+    answer of the first and does nothing more.
+    """
     PrefetchImages: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]  # type: ignore[assignment]
     """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
     CordonHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
@@ -152,6 +160,16 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.ReadFileResponse, _abc.Awaitable[_hostmgr_pb2.ReadFileResponse]]:
         """A piece of a file of a run, where BrowseSandbox names no address that serves it."""
+
+    @_abc_1.abstractmethod
+    def ExchangeWithCommand(
+        self,
+        request: _hostmgr_pb2.ExchangeWithCommandRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.ExchangeWithCommandResponse, _abc.Awaitable[_hostmgr_pb2.ExchangeWithCommandResponse]]:
+        """One of the numbered exchanges with a command in a pod, where BrowseSandbox names no address. A repeated one has the
+        answer of the first and does nothing more.
+        """
 
     @_abc_1.abstractmethod
     def PrefetchImages(

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from peloton.api import convert_v1
+from peloton.api.private import hostmgr_pb2
 from peloton.api.respell import respell
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
@@ -169,15 +170,37 @@ class PodService(Servicer):
         return response
 
     async def GetPodFile(self, request: svc.GetPodFileRequest, context: Any) -> svc.GetPodFileResponse:
+        run, host, agent_id = await self._place_of(request)
+        piece = await self._hosts.read_file(run, host, agent_id, request.path, request.offset, request.follow)
+        return svc.GetPodFileResponse(data=piece.data, is_end=piece.is_end)
+
+    async def ExchangeWithCommand(
+        self, request: svc.ExchangeWithCommandRequest, context: Any
+    ) -> svc.ExchangeWithCommandResponse:
+        run, host, agent_id = await self._place_of(request)
+        if not request.number:
+            check_ours(await self._job_of(pod_name_of(request.pod_name)))
+        asked = hostmgr_pb2.ExchangeWithCommandRequest()
+        respell(request, asked)
+        asked.pod_id, asked.hostname, asked.agent_id = str(run), host, agent_id
+        response = svc.ExchangeWithCommandResponse()
+        answer = await self._hosts.exchange(asked)
+        respell(answer, response)
+        if answer.HasField("exit_code"):
+            response.exit_code = answer.exit_code  # zero is one, too
+        return response
+
+    async def _place_of(
+        self, request: svc.GetPodFileRequest | svc.ExchangeWithCommandRequest
+    ) -> tuple[PodId, str, str]:
+        """The run, its host and its agent."""
         name = pod_name_of(request.pod_name)
         run_id = run_of(request.pod_id, name) if request.pod_id.value else None
         events = await self._calls.run(self._records.pods.events, name.job_id, name.instance_id, run_id, 1)
         ran = next((event for event in events if event.host and event.agent_id), None)
         if ran is None:
             raise Aborted("pod has not been run")
-        run = PodId(name.job_id, name.instance_id, ran.run_id)
-        piece = await self._hosts.read_file(run, ran.host, ran.agent_id, request.path, request.offset, request.follow)
-        return svc.GetPodFileResponse(data=piece.data, is_end=piece.is_end)
+        return PodId(name.job_id, name.instance_id, ran.run_id), ran.host, ran.agent_id
 
     # -- storage
 

@@ -14,6 +14,8 @@ from peloton.model.pod import PodShape
 from services.hostmgr.driver import (
     Capabilities,
     DriverEvents,
+    Exchange,
+    ExchangeAnswer,
     FilePiece,
     Holder,
     HostAddress,
@@ -27,6 +29,7 @@ from services.hostmgr.driver import (
 )
 from services.hostmgr.kubernetes.access import read_access
 from services.hostmgr.kubernetes.cluster_view import ClusterView
+from services.hostmgr.kubernetes.command_sessions import CommandSessions
 from services.hostmgr.kubernetes.cordons import Cordons
 from services.hostmgr.kubernetes.creation import Creation
 from services.hostmgr.kubernetes.deletions import Deletions
@@ -83,6 +86,7 @@ class KubernetesDriver:
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._logs = PodLogs(self.api, settings.namespace)
         self._log_readers = LogReaders(self._logs)
+        self._commands = CommandSessions(self.api, self._logs)
         self._use = NodeUse(self.api, settings.namespace, self.view.pods_on)
         lends = settings.slack_period_s > 0
         self.slack = SlackEstimator(self.view, self.samples_of, settings.slack_period_s, lambda: self.is_connected)
@@ -101,6 +105,7 @@ class KubernetesDriver:
         self._woken.set()
         self._stop_watching()
         self._log_readers.close()
+        self._commands.close()
         self.api.close()  # ends what waits for an answer
         self.slack.stop()
         self._thread.join()
@@ -288,9 +293,13 @@ class KubernetesDriver:
     def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
         return self._log_readers.read(str(pod.pod_id), path, offset, follow)
 
+    def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
+        return self._commands.exchange(str(pod.pod_id), exchange)
+
     # Chores.
 
     def tend(self) -> None:
+        self._commands.close_idle()
         self._check()
         self._deletions.tend()
 

@@ -28,6 +28,12 @@ class PodLogs:
         self._api = api
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
 
+    def path_of(self, pod: str) -> str:
+        return f"{self._pods}/{pod}"
+
+    def first_container(self, pod: str) -> str:
+        return str(self._pod(pod)["spec"]["containers"][0]["name"])
+
     def files(self, pod: str) -> tuple[str, ...]:
         """Of the containers that have begun."""
         found = self._pod(pod)
@@ -39,7 +45,7 @@ class PodLogs:
         container, _, name = file.rpartition("/")
         if name != OUTPUT:
             raise NotFound(f"pod {pod} has no file {file}: Kubernetes keeps only what containers write to {OUTPUT}")
-        container = container or self._pod(pod)["spec"]["containers"][0]["name"]
+        container = container or self.first_container(pod)
         return self._open(pod, {"container": container, **({"follow": "true"} if follow else {})}, follow)
 
     def tail(self, pod: str, limit_bytes: int) -> bytes:
@@ -55,7 +61,7 @@ class PodLogs:
             raise _missing(error.answer, pod) from None
 
     def _pod(self, pod: str) -> Json:
-        answer = self._api.ask(Request("GET", f"{self._pods}/{pod}"))
+        answer = self._api.ask(Request("GET", self.path_of(pod)))
         if not answer.is_ok:
             raise _missing(answer, pod)
         return answer.json()

@@ -9,6 +9,8 @@ from peloton.model.pod import PodShape
 from services.hostmgr.driver import (
     Capabilities,
     DriverEvents,
+    Exchange,
+    ExchangeAnswer,
     FilePiece,
     Holder,
     HostAddress,
@@ -107,6 +109,9 @@ class MemoryDriver:
         raise OSError(NO_FILES)
 
     def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
+        raise OSError(NO_FILES)
+
+    def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
         raise OSError(NO_FILES)
 
     def tend(self) -> None:

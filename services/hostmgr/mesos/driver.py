@@ -13,6 +13,8 @@ from peloton.ports import FrameworkRecords
 from services.hostmgr.driver import (
     Capabilities,
     DriverEvents,
+    Exchange,
+    ExchangeAnswer,
     FilePiece,
     Holder,
     HostAddress,
@@ -295,6 +297,9 @@ class MesosDriver(Callbacks):
 
     def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
         raise NotFound(f"no file {path} of pod {pod.pod_id} here: agents of Mesos serve files themselves")
+
+    def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
+        raise NotFound(f"no session with pod {pod.pod_id} here: agents of Mesos serve sessions themselves")
 
     # Chores.
 

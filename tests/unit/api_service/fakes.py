@@ -34,6 +34,7 @@ class OneSandbox:
         self.total: Resources | None = None
         self.cluster_kinds = frozenset({"mesos"})
         self.asked: list[tuple[PodId, str, str]] = []
+        self.exchanges: list[hostmgr_pb2.ExchangeWithCommandRequest] = []
         self.is_down = False
 
     async def capacity(self) -> Resources | None:
@@ -59,3 +60,14 @@ class OneSandbox:
     ) -> hostmgr_pb2.ReadFileResponse:
         self.asked.append((pod_id, host, agent_id))
         return hostmgr_pb2.ReadFileResponse(data=f"{path} from {offset}".encode(), is_end=not follow)
+
+    async def exchange(
+        self, request: hostmgr_pb2.ExchangeWithCommandRequest
+    ) -> hostmgr_pb2.ExchangeWithCommandResponse:
+        """With a command that repeats what it gets, and ends when its input does."""
+        self.asked.append((PodId.parse(request.pod_id), request.hostname, request.agent_id))
+        self.exchanges.append(request)
+        answer = hostmgr_pb2.ExchangeWithCommandResponse(stdout=request.data, wants_input=True)
+        if request.ends_input:
+            answer.exit_code = 0
+        return answer

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
+from peloton.api.private import hostmgr_pb2
 from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2
@@ -195,6 +196,27 @@ async def test_a_piece_of_a_file(pods: Any, storage: Storage, hosts: OneSandbox,
     request.pod_id.value = f"{JOB}-0-9"
     with pytest.raises(grpc.aio.AioRpcError, match="pod has not been run"):
         await pods.GetPodFile(request)
+
+
+async def test_exchanges_with_a_command(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
+    """They go where the run is, with all that was said; an exit code of zero comes back."""
+    running = storage.pods.page(JOB)[0]
+    start = svc.CommandStart(container="main", argv=["sort", "-u"], has_input=True, has_terminal=True)
+    begin = svc.ExchangeWithCommandRequest(pod_name=pod(0), session="s", start=start, columns=80, rows=25)
+    end = svc.ExchangeWithCommandRequest(pod_name=pod(0), session="s", number=1, data=b"x", ends_input=True)
+    said = [await pods.ExchangeWithCommand(request) for request in (begin, end)]
+
+    assert [
+        svc.ExchangeWithCommandResponse(wants_input=True),
+        svc.ExchangeWithCommandResponse(stdout=b"x", exit_code=0, wants_input=True),
+    ] == said
+    assert [(PodId(JOB, 0, 1), running.host, running.agent_id)] * 2 == hosts.asked
+    place = {"pod_id": str(PodId(JOB, 0, 1)), "hostname": running.host, "agent_id": running.agent_id, "session": "s"}
+    command = hostmgr_pb2.CommandStart(container="main", argv=["sort", "-u"], has_input=True, has_terminal=True)
+    assert [
+        hostmgr_pb2.ExchangeWithCommandRequest(**place, start=command, columns=80, rows=25),
+        hostmgr_pb2.ExchangeWithCommandRequest(**place, number=1, data=b"x", ends_input=True),
+    ] == hosts.exchanges
 
 
 async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:

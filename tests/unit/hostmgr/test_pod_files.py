@@ -1,4 +1,4 @@
-"""Files of pods that the host manager reads for the api."""
+"""Files of pods that the host manager reads for the api, and commands in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.errors import NotFound
-from services.hostmgr.driver import Capabilities, FilePiece, PodOnHost
+from services.hostmgr.driver import Capabilities, CommandStart, Exchange, ExchangeAnswer, FilePiece, PodOnHost
 from services.hostmgr.servicer import HostsServicer
 
 POD = "91b1b8e5-2ba8-41e7-bc23-0242ac11000d-3-2"
@@ -20,6 +20,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.capabilities = Capabilities(serves_files=True)
+        self.exchanges: list[Exchange] = []
 
     def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
         if path == "broken":
@@ -27,6 +28,12 @@ class Driver:
         if path != "stdout":
             raise NotFound(f"pod {pod.pod_id} has no file {path}")
         return FilePiece(b"0123456789"[offset:], not follow)
+
+    def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
+        self.exchanges.append(exchange)
+        if exchange.session == "broken":
+            raise ConnectionError("connection reset")
+        return ExchangeAnswer(b"out", b"err", 0 if exchange.ends_input else None, wants_input=True)
 
 
 class Core:
@@ -46,9 +53,17 @@ def core() -> Core:
     return Core()
 
 
+def servicer_of(core: Core) -> HostsServicer:
+    return HostsServicer(cast("Any", core), cast("Any", None), cast("Any", None))
+
+
 def read(core: Core, **fields: Any) -> pb.ReadFileResponse:
-    servicer = HostsServicer(cast("Any", core), cast("Any", None), cast("Any", None))
-    return servicer.ReadFile(pb.ReadFileRequest(**{"pod_id": POD, **fields}), cast("Any", Context()))
+    return servicer_of(core).ReadFile(pb.ReadFileRequest(**{"pod_id": POD, **fields}), cast("Any", Context()))
+
+
+def exchange(core: Core, **fields: Any) -> pb.ExchangeWithCommandResponse:
+    request = pb.ExchangeWithCommandRequest(**{"pod_id": POD, "session": "s", **fields})
+    return servicer_of(core).ExchangeWithCommand(request, cast("Any", Context()))
 
 
 def test_a_piece_of_a_file(core: Core) -> None:
@@ -77,3 +92,25 @@ def test_a_cluster_without_files(core: Core) -> None:
     core.driver.capabilities = Capabilities()
     with pytest.raises(PermissionError, match="UNIMPLEMENTED"):
         read(core, path="stdout")
+
+
+def test_exchanges_with_a_command(core: Core) -> None:
+    """What is said reaches the driver; an exit code of zero is one, too."""
+    start = pb.CommandStart(container="main", argv=["sort", "-u"], has_input=True, has_terminal=True)
+    running = pb.ExchangeWithCommandResponse(stdout=b"out", stderr=b"err", wants_input=True)
+    ended = pb.ExchangeWithCommandResponse(stdout=b"out", stderr=b"err", wants_input=True, exit_code=0)
+    assert running == exchange(core, start=start, columns=80, rows=25)
+    assert ended == exchange(core, number=1, data=b"x", ends_input=True)
+    assert running == exchange(core, number=2, is_last=True)
+    assert [
+        Exchange("s", 0, CommandStart("main", ("sort", "-u"), True, True), terminal=(80, 25)),
+        Exchange("s", 1, data=b"x", ends_input=True),
+        Exchange("s", 2, is_last=True),
+    ] == core.driver.exchanges
+
+
+def test_a_command_whose_connection_breaks(core: Core) -> None:
+    """The call may be repeated."""
+    with pytest.raises(PermissionError, match="UNAVAILABLE") as refused:
+        exchange(core, session="broken")
+    assert f"command in pod {POD}: connection reset" == refused.value.args[1]

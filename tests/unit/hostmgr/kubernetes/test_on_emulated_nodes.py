@@ -1,4 +1,4 @@
-"""Logs and use of pods that run as processes of emulated nodes."""
+"""Logs, use and commands of pods that run as processes of emulated nodes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,21 @@ from typing import Any
 import orjson
 import pytest
 
+from peloton.errors import Aborted, InvalidArgument, NotFound, ResourceExhausted
 from peloton.model.ids import PodId
 from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulation.hosts import HostSpec
+from services.hostmgr.driver import CommandStart, Exchange, ExchangeAnswer
 from services.hostmgr.kubernetes.access import read_access
+from services.hostmgr.kubernetes.command_sessions import (
+    IDLE_S,
+    INPUT_BYTES_MAX,
+    SESSIONS_MAX,
+    UNSENT_BYTES_MAX,
+    CommandSessions,
+)
 from services.hostmgr.kubernetes.log_readers import LogReaders
 from services.hostmgr.kubernetes.logs import PodLogs
 from services.hostmgr.kubernetes.use import NodeUse
@@ -102,3 +111,182 @@ def test_what_pods_of_a_node_use(api: ApiServer) -> None:
 
     wait(lambda: used_s() > 0.1)
     api.ask(Request("DELETE", f"{PODS}/{pod}?gracePeriodSeconds=0"))
+
+
+class Caller:
+    """Of one session with a command; what it was told is kept."""
+
+    def __init__(self, sessions: CommandSessions, pod: str, *argv: str, has_terminal: bool = False) -> None:
+        self.sessions, self.pod = sessions, pod
+        self.name = str(uuid.uuid4())
+        self.start = CommandStart("", argv, has_input=True, has_terminal=has_terminal)
+        self.number = -1
+        self.stdout = self.stderr = b""
+        self.exit_code: int | None = None
+
+    def exchange(self, **content: Any) -> ExchangeAnswer:
+        """The next one."""
+        self.number += 1
+        start = None if self.number else self.start
+        answer = self.repeat(start=start, **content)
+        self.stdout += answer.stdout
+        self.stderr += answer.stderr
+        self.exit_code = answer.exit_code
+        return answer
+
+    def repeat(self, **content: Any) -> ExchangeAnswer:
+        """The last one."""
+        return self.sessions.exchange(self.pod, Exchange(self.name, self.number, **content))
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Goes on without saying anything."""
+
+        def is_so_now() -> bool:
+            if not is_so():
+                self.exchange()
+            return is_so()
+
+        wait(is_so_now)
+
+
+@pytest.fixture
+def sessions(api: ApiServer) -> Iterator[CommandSessions]:
+    sessions = CommandSessions(api, PodLogs(api, "default"))
+    yield sessions
+    sessions.close()
+
+
+@pytest.fixture(scope="module")
+def sleeper(api: ApiServer) -> str:
+    """A pod that runs."""
+    pod = run(api, "sleep 1000")
+    logs = PodLogs(api, "default")
+    wait(lambda: logs.files(pod) == ("stdout",))
+    return pod
+
+
+def test_a_command_and_its_exit_code(sessions: CommandSessions, sleeper: str) -> None:
+    """Outputs are told apart, and the input has an end."""
+    caller = Caller(sessions, sleeper, "sh", "-c", "echo err >&2; cat; exit 3")
+    caller.exchange()
+    caller.exchange(data=b"typed ")
+    caller.exchange(data=b"text", ends_input=True)
+    caller.until(lambda: caller.exit_code is not None)
+
+    assert (b"typed text", b"err\n", 3) == (caller.stdout, caller.stderr, caller.exit_code)
+
+
+def test_what_is_repeated_is_not_typed_twice(sessions: CommandSessions, sleeper: str) -> None:
+    """It has the answer of the first time, the first and the last one too; and none may be left out."""
+    caller = Caller(sessions, sleeper, "cat")
+    first = caller.exchange()
+    assert first == caller.repeat(start=caller.start)
+    said = caller.exchange(data=b"once")
+    assert said == caller.repeat(data=b"once")
+    with pytest.raises(InvalidArgument, match="exchange 3 follows 1: want 2"):
+        sessions.exchange(sleeper, Exchange(caller.name, 3))
+    caller.exchange(ends_input=True)
+    caller.until(lambda: caller.exit_code is not None)
+    assert (b"once", 0, 0) == (caller.stdout, caller.exit_code, caller.repeat().exit_code)
+    caller.number += 1
+    with pytest.raises(Aborted, match="is over"):
+        caller.repeat()
+
+
+def test_a_terminal(sessions: CommandSessions, sleeper: str) -> None:
+    """With the size of the caller's own, as it is and as it becomes."""
+    caller = Caller(sessions, sleeper, "sh", has_terminal=True)
+    caller.exchange(terminal=(91, 17))
+    caller.exchange(data=b"stty size; echo fi''rst\n")
+    caller.until(lambda: b"first" in caller.stdout)
+    caller.exchange(terminal=(92, 18))
+    caller.exchange(data=b"stty size; exit 5\n")
+    caller.until(lambda: caller.exit_code is not None)
+
+    assert 5 == caller.exit_code
+    sizes = [line.strip() for line in caller.stdout.splitlines() if line[:1] == b"1"]
+    assert [b"17 91", b"18 92"] == sizes
+
+
+def test_a_command_that_reads_slowly(sessions: CommandSessions, sleeper: str, tmp_path: Path) -> None:
+    """The caller is told to wait, and nothing of what it gave is lost."""
+    go_on = tmp_path / "go-on"
+    caller = Caller(sessions, sleeper, "sh", "-c", f"while [ ! -e {go_on} ]; do sleep 0.05; done; wc -c")
+    wants_input = caller.exchange().wants_input
+    given = 0
+    while wants_input and given < 256 * INPUT_BYTES_MAX:
+        wants_input = caller.exchange(data=b"x" * INPUT_BYTES_MAX).wants_input
+        given += INPUT_BYTES_MAX
+    assert not wants_input
+    go_on.touch()
+    wait(lambda: caller.exchange().wants_input)
+    caller.exchange(ends_input=True)
+    caller.until(lambda: caller.exit_code is not None)
+
+    assert UNSENT_BYTES_MAX < given == int(caller.stdout)
+
+
+def test_sessions_that_nobody_uses(api: ApiServer, sleeper: str) -> None:
+    """They end after a while, and so does one whose caller takes its leave."""
+    now_s = 0.0
+    sessions = CommandSessions(api, PodLogs(api, "default"), lambda: now_s)
+    forgotten, left = Caller(sessions, sleeper, "cat"), Caller(sessions, sleeper, "cat")
+    forgotten.exchange()
+    left.exchange()
+    left.repeat(is_last=True)
+    left.number += 1
+    with pytest.raises(Aborted, match="is over"):
+        left.repeat()
+    now_s = IDLE_S + 1
+    sessions.close_idle()
+    forgotten.number += 1
+    with pytest.raises(NotFound, match=f"pod {sleeper} has no session {forgotten.name}"):
+        forgotten.repeat()
+
+
+def test_no_more_sessions_than_may_be(sessions: CommandSessions, sleeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are over make room."""
+    monkeypatch.setattr("services.hostmgr.kubernetes.command_sessions.SESSIONS_MAX", 2)
+    assert SESSIONS_MAX > 2
+    callers = [Caller(sessions, sleeper, "cat") for _ in range(3)]
+    callers[0].exchange()
+    callers[1].exchange()
+    with pytest.raises(ResourceExhausted, match="2 commands run"):
+        callers[2].exchange()
+    callers[0].repeat(is_last=True)
+    callers[2].number = -1
+    assert callers[2].exchange().exit_code is None
+
+
+def refused(caller: Caller, content: dict[str, Any]) -> None:
+    """A command that cannot start may say so a little later."""
+    caller.repeat(**content)
+    caller.until(lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("pod", "content", "error", "text"),
+    [
+        (
+            "gone",
+            {"start": CommandStart("", ("ls",), False, False)},
+            NotFound,
+            "pod gone is not in the cluster any more",
+        ),
+        ("", {"start": CommandStart("", ("/no/such",), False, False)}, Aborted, "/no/such"),
+        ("", {"start": CommandStart("no", ("ls",), False, False)}, Aborted, "no"),
+        ("", {"start": CommandStart("", (), False, False)}, InvalidArgument, "at least one word"),
+        ("", {}, InvalidArgument, "number 0, says which command"),
+        ("", {"data": b"x" * (INPUT_BYTES_MAX + 1)}, InvalidArgument, "65537 bytes"),
+    ],
+)
+def test_commands_that_are_refused(
+    sessions: CommandSessions, sleeper: str, pod: str, content: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    """Whose fault that is; a repeated call says the same."""
+    caller = Caller(sessions, pod or sleeper)
+    caller.number = 0
+    with pytest.raises(error, match=text):
+        refused(caller, content)
+    with pytest.raises(error, match=text):
+        caller.repeat(**({} if caller.number else content))

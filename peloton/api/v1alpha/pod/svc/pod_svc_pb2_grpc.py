@@ -69,6 +69,11 @@ class PodServiceStub:
                 request_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileResponse.FromString,
                 _registered_method=True)
+        self.ExchangeWithCommand = channel.unary_unary(
+                '/peloton.api.v1alpha.pod.svc.PodService/ExchangeWithCommand',
+                request_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.ExchangeWithCommandRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.ExchangeWithCommandResponse.FromString,
+                _registered_method=True)
         self.RefreshPod = channel.unary_unary(
                 '/peloton.api.v1alpha.pod.svc.PodService/RefreshPod',
                 request_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.RefreshPodRequest.SerializeToString,
@@ -131,6 +136,12 @@ class PodServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExchangeWithCommand(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RefreshPod(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -186,6 +197,11 @@ def add_PodServiceServicer_to_server(servicer, server):
                     servicer.GetPodFile,
                     request_deserializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileResponse.SerializeToString,
+            ),
+            'ExchangeWithCommand': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExchangeWithCommand,
+                    request_deserializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.ExchangeWithCommandRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.ExchangeWithCommandResponse.SerializeToString,
             ),
             'RefreshPod': grpc.unary_unary_rpc_method_handler(
                     servicer.RefreshPod,
@@ -392,6 +408,33 @@ class PodService:
             '/peloton.api.v1alpha.pod.svc.PodService/GetPodFile',
             peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileRequest.SerializeToString,
             peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.GetPodFileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExchangeWithCommand(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v1alpha.pod.svc.PodService/ExchangeWithCommand',
+            peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.ExchangeWithCommandRequest.SerializeToString,
+            peloton_dot_api_dot_v1alpha_dot_pod_dot_svc_dot_pod__svc__pb2.ExchangeWithCommandResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,7 @@ class PodServiceStub:
     GetPodEvents: _grpc.UnaryUnaryMultiCallable[_pod_svc_pb2.GetPodEventsRequest, _pod_svc_pb2.GetPodEventsResponse]
     BrowsePodSandbox: _grpc.UnaryUnaryMultiCallable[_pod_svc_pb2.BrowsePodSandboxRequest, _pod_svc_pb2.BrowsePodSandboxResponse]
     GetPodFile: _grpc.UnaryUnaryMultiCallable[_pod_svc_pb2.GetPodFileRequest, _pod_svc_pb2.GetPodFileResponse]
+    ExchangeWithCommand: _grpc.UnaryUnaryMultiCallable[_pod_svc_pb2.ExchangeWithCommandRequest, _pod_svc_pb2.ExchangeWithCommandResponse]
     RefreshPod: _grpc.UnaryUnaryMultiCallable[_pod_svc_pb2.RefreshPodRequest, _pod_svc_pb2.RefreshPodResponse]
     GetPodCache: _grpc.UnaryUnaryMultiCallable[_pod_svc_pb2.GetPodCacheRequest, _pod_svc_pb2.GetPodCacheResponse]
     DeletePodEvents: _grpc.UnaryUnaryMultiCallable[_pod_svc_pb2.DeletePodEventsRequest, _pod_svc_pb2.DeletePodEventsResponse]
@@ -52,6 +53,7 @@ class PodServiceAsyncStub(PodServiceStub):
     GetPodEvents: _aio.UnaryUnaryMultiCallable[_pod_svc_pb2.GetPodEventsRequest, _pod_svc_pb2.GetPodEventsResponse]  # type: ignore[assignment]
     BrowsePodSandbox: _aio.UnaryUnaryMultiCallable[_pod_svc_pb2.BrowsePodSandboxRequest, _pod_svc_pb2.BrowsePodSandboxResponse]  # type: ignore[assignment]
     GetPodFile: _aio.UnaryUnaryMultiCallable[_pod_svc_pb2.GetPodFileRequest, _pod_svc_pb2.GetPodFileResponse]  # type: ignore[assignment]
+    ExchangeWithCommand: _aio.UnaryUnaryMultiCallable[_pod_svc_pb2.ExchangeWithCommandRequest, _pod_svc_pb2.ExchangeWithCommandResponse]  # type: ignore[assignment]
     RefreshPod: _aio.UnaryUnaryMultiCallable[_pod_svc_pb2.RefreshPodRequest, _pod_svc_pb2.RefreshPodResponse]  # type: ignore[assignment]
     GetPodCache: _aio.UnaryUnaryMultiCallable[_pod_svc_pb2.GetPodCacheRequest, _pod_svc_pb2.GetPodCacheResponse]  # type: ignore[assignment]
     DeletePodEvents: _aio.UnaryUnaryMultiCallable[_pod_svc_pb2.DeletePodEventsRequest, _pod_svc_pb2.DeletePodEventsResponse]  # type: ignore[assignment]
@@ -105,6 +107,13 @@ class PodServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pod_svc_pb2.GetPodFileRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pod_svc_pb2.GetPodFileResponse, _abc.Awaitable[_pod_svc_pb2.GetPodFileResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ExchangeWithCommand(
+        self,
+        request: _pod_svc_pb2.ExchangeWithCommandRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_pod_svc_pb2.ExchangeWithCommandResponse, _abc.Awaitable[_pod_svc_pb2.ExchangeWithCommandResponse]]: ...
 
     @_abc_1.abstractmethod
     def RefreshPod(

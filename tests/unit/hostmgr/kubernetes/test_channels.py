@@ -1,0 +1,122 @@
+"""Commands in containers, over a WebSocket."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.hostmgr.kubernetes.channels import Command, CommandFailed, Frames, exit_code_of, frame_of
+from services.hostmgr.kubernetes.wire import ApiServer, Refused
+from tests.unit.hostmgr.kubernetes.scripted import CERTIFICATES, Asked, access_to, answer, api_of, scripted, status
+
+POD = "/api/v1/namespaces/peloton/pods/p"
+SWITCH = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-Websocket-Protocol: v5.channel.k8s.io\r\n\r\n"
+)
+
+
+def sent(payload: bytes, opcode: int = 2) -> bytes:
+    """As a server sends it: without a mask."""
+    size = len(payload)
+    length = bytes((size,)) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
+    return bytes((128 | opcode,)) + length + payload
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=300), max_size=5), st.lists(st.integers(0, 1500), max_size=8))
+def test_frames_may_be_cut_anywhere(payloads: list[bytes], places: list[int]) -> None:
+    """Each comes once, whole, and in its order."""
+    data = b"".join(map(sent, payloads))
+    ends = sorted({min(place, len(data)) for place in places} | {len(data)})
+    frames = Frames()
+    found = [frame for begin, end in zip([0, *ends], ends, strict=False) for frame in frames.feed(data[begin:end])]
+    assert [(2, payload) for payload in payloads] == found
+
+
+@given(st.binary(max_size=70_000), st.binary(min_size=4, max_size=4))
+@settings(deadline=None, max_examples=30)
+def test_what_is_sent_is_masked(payload: bytes, mask: bytes) -> None:
+    """As the protocol wants it of clients: byte by byte with the four bytes in front."""
+    frame = frame_of(payload, mask=mask)
+    at = frame.index(mask, 2) if not payload else len(frame) - len(payload) - 4
+    body = frame[at + 4 :]
+    assert payload == bytes(byte ^ mask[place % 4] for place, byte in enumerate(body))
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+def test_a_command_runs_to_its_end(has_tls: bool, tmp_path: Path) -> None:
+    """Both outputs are told apart, and its exit code is that of the error channel."""
+    tls = None
+    if has_tls:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(CERTIFICATES / "server.pem")
+    asked: list[Asked] = []
+    failed = status(500, "NonZeroExitCode", "exit 3", causes=[{"reason": "ExitCode", "message": "3"}])
+
+    def serve(one: Asked) -> Iterator[bytes]:
+        asked.append(one)
+        yield SWITCH + sent(b"\x01out")
+        yield (
+            sent(b"\x02err")
+            + sent(b"", 9)
+            + sent(b"\x01more")
+            + sent(b"\x03" + orjson.dumps(failed))
+            + sent(b"\x03\xe8", 8)
+        )
+
+    with scripted(serve, tls) as server:
+        address = f"http{'s' if has_tls else ''}://{server.address}"
+        api = ApiServer(access_to(address, tmp_path, **{"insecure-skip-tls-verify": has_tls}))
+        command = Command(api, POD, "main", ["sh", "-c", "a b"], stdin=False, tty=False)
+        out = err = b""
+        code = None
+        while code is None:
+            more, errors, code = command.read(100, 5.0)
+            out, err = out + more, err + errors
+        command.close()
+        api.close()
+
+    assert (b"outmore", b"err", 3) == (out, err, code)
+    query = parse_qsl(asked[0].path.partition("?")[2])
+    assert [("command", "sh"), ("command", "-c"), ("command", "a b")] == query[-3:]
+    assert {"container": "main", "stdin": "false", "stdout": "true", "stderr": "true", "tty": "false"} == dict(
+        query[:-3]
+    )
+
+
+def test_a_command_that_is_refused() -> None:
+    """With the apiserver's words."""
+    refused = answer(403, status(403, "Forbidden", "pods/exec is forbidden"))
+    with (
+        scripted(lambda asked: [refused]) as server,
+        api_of(server) as api,
+        pytest.raises(Refused, match="pods/exec is forbidden"),
+    ):
+        Command(api, POD, "main", ["ls"], stdin=False, tty=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"status": "Success"}, 0),
+        ({"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": "137"}]}}, 137),
+    ],
+)
+def test_exit_codes(said: dict[str, Any], code: int) -> None:
+    """As a kubelet says them."""
+    assert code == exit_code_of(said)
+
+
+def test_a_command_that_could_not_be_started() -> None:
+    """Has no exit code, and the runtime's words."""
+    with pytest.raises(CommandFailed, match="executable file not found"):
+        exit_code_of({"status": "Failure", "message": "executable file not found in $PATH"})
