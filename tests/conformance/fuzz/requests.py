@@ -81,7 +81,7 @@ class Maker:
             self._pool(message.config)
         if "spec" in names and names["spec"].message_type.name == "ResourcePoolSpec":
             self._pool(message.spec)
-        if "start" in names:
+        if "start" in names and "commit" in names:
             getattr(self, "_" + self._random.choice(("start", "instances", "commit")))(message)
         return message if message.ByteSize() else None
 
