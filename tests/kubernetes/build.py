@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "parts"
-BUILD_MAX_S = 900.0
+BUILD_MAX_S = 600.0
 """Two idle cores take five minutes. What was compiled until then is kept by Go: the next build goes on from there."""
 NICENESS = 15
 OUTPUT_LINES_SHOWN = 20
