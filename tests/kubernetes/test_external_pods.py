@@ -65,7 +65,7 @@ def test_pods_of_a_job_are_bound_and_end_as_their_job_wants(world: ExternalWorld
 
 def test_instances_are_used_again_by_the_pods_of_a_deployment(world: ExternalWorld) -> None:
     """The job is the Deployment's, not its ReplicaSet's. A new pod may come before the old one is gone: then it has an
-    instance of its own, but there are no more of them than pods at a time."""
+    instance of its own, but there are no more instances than pods at a time."""
     labels = {"app": "web", "peloton.io/pool": "dev"}
     spec = {
         "replicas": 1,
@@ -76,12 +76,19 @@ def test_instances_are_used_again_by_the_pods_of_a_deployment(world: ExternalWor
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
     job_id = JobId(world.create(path, deployment)["metadata"]["uid"])
     seen: set[str] = set()
+
+    def the_next() -> str | None:
+        """Once all others have ended: the deletion of a pod that has not started, beside one that has not ended yet,
+        would make a third."""
+        names = list(world.slots(job_id))
+        is_alone = len(names) == 1 and world.states(job_id).count(R) == 1
+        return names[0] if is_alone and names[0] not in seen else None
+
     for _ in range(3):
-        world.until(lambda: sum(state is R for state in world.states(job_id)) == 1, "the pod to run")
-        [name] = [name for name in world.slots(job_id) if name not in seen]
+        name = world.until(the_next, "the only pod to run")
         seen.add(name)
         world.client.ask("DELETE", f"/api/v1/namespaces/{world.namespace}/pods/{name}")
-        world.until(lambda name=name: set(world.slots(job_id)) - {name}, "the next")
+    world.until(the_next, "the last")
     assert len(world.states(job_id)) <= 2
 
 
