@@ -52,6 +52,8 @@ class ExecRequests:
         protocol = chosen_protocol(request.headers, PROTOCOLS)
         if protocol is None:
             raise bad_request(f"unable to upgrade: want a WebSocket of {' or '.join(PROTOCOLS)}")
+        if "*/*" not in request.headers.get("accept", "*/*"):
+            raise ApiError(406, "NotAcceptable", "406: Not Acceptable")  # so a container runtime says
         transport = request.connection.transport
         if transport is None:
             return None

@@ -116,7 +116,8 @@ class Command:
         self._sock, _ = connect(api.access)
         try:
             self._sock.settimeout(HEAD_TIMEOUT_S)
-            self._sock.sendall(api.written(Request("GET", path), api.tail(api.access.authorization()) + upgrade))
+            tail = api.tail(api.access.authorization(), accept="*/*")  # a container runtime has no JSON for this: 406
+            self._sock.sendall(api.written(Request("GET", path), tail + upgrade))
             self._early = self._frames.feed(self._read_head())
             self._sock.setblocking(False)
         except BaseException:

@@ -146,12 +146,11 @@ class ApiServer:
         for stream in streams:
             stream.close()
 
-    def tail(self, authorization: str) -> str:
+    def tail(self, authorization: str, accept: str = "application/json") -> str:
         """What stands behind the path in every request."""
         credentials = f"Authorization: {authorization}\r\n" if authorization else ""
         return (
-            f" HTTP/1.1\r\nHost: {self.access.host_header}\r\n{credentials}"
-            "Accept: application/json\r\nUser-Agent: peloton\r\n"
+            f" HTTP/1.1\r\nHost: {self.access.host_header}\r\n{credentials}Accept: {accept}\r\nUser-Agent: peloton\r\n"
         )
 
     def take(self) -> Connection | None:

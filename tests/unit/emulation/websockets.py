@@ -26,12 +26,12 @@ def masked(kind: int, payload: bytes, is_last: bool = True) -> bytes:
 class Channels:
     """A WebSocket whose messages begin with the number of a channel."""
 
-    def __init__(self, port: int, path: str, protocol: str) -> None:
+    def __init__(self, port: int, path: str, protocol: str, accept: str = "*/*") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
         lines = (
             f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: Upgrade", "Upgrade: websocket",
             "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-            f"Sec-WebSocket-Protocol: {protocol}", "", "",
+            f"Sec-WebSocket-Protocol: {protocol}", f"Accept: {accept}", "", "",
         )  # fmt: skip
         self._socket.sendall("\r\n".join(lines).encode())
         self._file = self._socket.makefile("rb")

@@ -116,3 +116,11 @@ def test_refusals(cluster: Cluster) -> None:
     assert 101 == status_of(opened(cluster, "true"))
     cluster.create(PODS, pod("waits", containers=[{"name": "main", "image": "absent:1"}]))
     assert 500 == status_of(opened(cluster, "true", "waits"))
+
+
+def test_a_client_that_accepts_json_alone_is_refused(cluster: Cluster) -> None:
+    """As by containerd, which says so through a real apiserver."""
+    path = f"{PODS}/a/exec?{urlencode({'command': 'true', 'stdout': 'true'})}"
+
+    assert 406 == status_of(Channels(cluster.server.port, path, V5, accept="application/json"))
+    assert 101 == status_of(Channels(cluster.server.port, path, V5, accept="application/json, */*"))

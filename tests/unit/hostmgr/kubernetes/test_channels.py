@@ -86,6 +86,7 @@ def test_a_command_runs_to_its_end(has_tls: bool, tmp_path: Path) -> None:
         api.close()
 
     assert (b"outmore", b"err", 3) == (out, err, code)
+    assert "*/*" == asked[0].headers["accept"]  # a container runtime refuses those who want JSON
     query = parse_qsl(asked[0].path.partition("?")[2])
     assert [("command", "sh"), ("command", "-c"), ("command", "a b")] == query[-3:]
     assert {"container": "main", "stdin": "false", "stdout": "true", "stderr": "true", "tty": "false"} == dict(
