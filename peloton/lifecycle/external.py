@@ -89,10 +89,10 @@ def pool_of(text: str, leaves: Mapping[str, RespoolId]) -> tuple[RespoolId, str]
 
 
 def owner_refusal(job: JobRecord) -> str:
-    """Why people cannot change this job here; empty: they can."""
+    """Why people cannot change this job here, nor look into its pods; empty: they can."""
     if job.type is not JobType.EXTERNAL:
         return ""
     return (
         f"job {job.job_id} is external: its pods belong to {job.name} in their Kubernetes cluster. "
-        f"Change or delete that there, with kubectl"
+        f"Change them and read their logs there, with kubectl"
     )

@@ -15,6 +15,7 @@ from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, NotFound, PelotonError, ResourceExhausted
+from peloton.lifecycle.external import owner_refusal
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodEvent, PodRecord, PodState
@@ -131,6 +132,9 @@ class TaskManager(Servicer):
         record = await self._job(known_id(request.jobId))
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
+            return response
+        if refused := owner_refusal(record):  # the names of its pods are not ours
+            response.error.failure.message = refused
             return response
         run = await self._calls.run(self._run_to_browse, record.job_id, request.instanceId, request.taskId)
         if run is None:

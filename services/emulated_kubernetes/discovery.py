@@ -8,6 +8,8 @@ from services.emulated_kubernetes.resources import SERVED, Json, Resource
 
 MAJOR, MINOR, PATCH = "1", "36", "3"
 GIT_VERSION = f"v{MAJOR}.{MINOR}.{PATCH}"
+OLD_SCHEMAS, OLD_SCHEMAS_TYPE = "/openapi/v2", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""An empty document: kubectl reads it for kinds that are not served, before it says so."""
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCES: dict[str, Json] = {
     "status": {"verbs": ["get", "patch", "update"]},

@@ -50,6 +50,8 @@ class Rest:
         """By method and subresource, of pods."""
 
     def handle(self, request: Request) -> bytes | None:
+        if request.path == discovery.OLD_SCHEMAS:
+            return answer(200, b"", discovery.OLD_SCHEMAS_TYPE)
         try:
             if not accepts_json(request.headers.get("accept", "")):
                 raise not_acceptable()

@@ -158,6 +158,7 @@ class PodService(Servicer):
         self, request: svc.BrowsePodSandboxRequest, context: Any
     ) -> svc.BrowsePodSandboxResponse:
         name = pod_name_of(request.pod_name)
+        check_ours(await self._job_of(name))
         run_id = run_of(request.pod_id, name) if request.pod_id.value else None
         events = await self._calls.run(self._records.pods.events, name.job_id, name.instance_id, run_id, 1)
         ran = next((event for event in events if event.state is PodState.RUNNING), None)

@@ -111,3 +111,10 @@ def test_a_node_is_drained(cluster: Cluster, kubectl: Kubectl) -> None:
     assert kubectl("taint", "node", "node-0", "team=a:NoSchedule") == "node/node-0 tainted\n"
     assert "team=a:NoSchedule" in kubectl("describe", "node", "node-0")
     assert kubectl("taint", "node", "node-0", "team-") == "node/node-0 untainted\n"
+
+
+def test_a_kind_that_is_not_served_is_named(kubectl: Kubectl) -> None:
+    """apply reads schemas first, and would say that it cannot."""
+    job = POD.replace("v1\nkind: Pod", "batch/v1\nkind: Job")
+    with pytest.raises(AssertionError, match='no matches for kind "Job" in version "batch/v1"'):
+        kubectl("apply", "-f", "-", sent=job)

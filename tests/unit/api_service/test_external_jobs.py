@@ -50,6 +50,9 @@ CHANGES: Calls = {
     "delete a service": lambda jobs, tasks, v1, pods: v1.DeleteJob(
         stateless_svc_pb2.DeleteJobRequest(job_id=JobID(value=JOB), version=SEEN, force=True)
     ),
+    "look into a pod": lambda jobs, tasks, v1, pods: pods.BrowsePodSandbox(
+        pod_svc_pb2.BrowsePodSandboxRequest(pod_name=PodName(value=f"{JOB}-0"))
+    ),
 }
 
 
@@ -74,6 +77,14 @@ async def test_people_see_it_like_any_other(jobs: Any, tasks: Any) -> None:
     assert ("Job team/train", job_pb2.EXTERNAL) == (job.config.name, job.config.type)
     found = await tasks.List(task_pb2.ListRequest(jobId=ID))
     assert [0] == list(found.result.value)
+
+
+@pytest.mark.usefixtures("external_job")
+async def test_its_logs_are_read_where_it_is_made(tasks: Any) -> None:
+    """Its pods have names of their own: nothing of theirs is looked for."""
+    answer = await tasks.BrowseSandbox(task_pb2.BrowseSandboxRequest(jobId=ID, instanceId=0))
+    assert f"job {JOB} is external: its pods belong to Job team/train" in answer.error.failure.message
+    assert "read their logs there" in answer.error.failure.message
 
 
 async def test_nobody_creates_one(jobs: Any) -> None:

@@ -25,6 +25,7 @@ POOLS = {
     "examples/maps.yaml": "maps",
     "examples/elastic-pools/team-a.yaml": "team-a",
     "examples/elastic-pools/team-b.yaml": "team-b",
+    "examples/kubernetes/teams.yaml": "teams",
     "examples/kubernetes/team-a.yaml": "team-a",
     "examples/kubernetes/team-b.yaml": "team-b",
     "examples/udeploy/pool.yaml": "udeploy",
@@ -61,6 +62,18 @@ def test_jobs_load_and_fit_the_pool(path: str) -> None:
         resource = own.resource if own and own.HasField("resource") else job.defaultConfig.resource
         cpus += resource.cpuLimit
     assert 0 < cpus <= next(each.limit for each in pool.resources if each.kind == "cpu")
+
+
+def test_teams_on_kubernetes_lend_on_a_cluster_of_any_size() -> None:
+    """What both may use together is what they are promised: one that borrows holds the other one's."""
+    teams, *both = (
+        load_message(ROOT / f"examples/kubernetes/{name}.yaml", respool_pb2.ResourcePoolConfig)
+        for name in ("teams", "team-a", "team-b")
+    )
+    for kind, above in ((each.kind, each) for each in teams.resources):
+        promised = sum(each.reservation for team in both for each in team.resources if each.kind == kind)
+        limits = {each.limit for team in both for each in team.resources if each.kind == kind}
+        assert (promised, {promised}) == (above.limit, limits), kind
 
 
 def test_a_service_keeps_its_pods_apart_and_healthy() -> None:
