@@ -89,6 +89,7 @@ def misfit_text(misfit: Misfit) -> str:
 _HOST_TEXTS = {
     HostRule.UNKNOWN: UNKNOWN,
     HostRule.NOT_OFFERED: "nothing on offer",
+    HostRule.POD_SLOTS: "no pod slot left",
     HostRule.LEASED: "leased to another placement",
     HostRule.MAINTENANCE: "in maintenance",
     HostRule.GOES_SOON: "scheduled for maintenance in the cluster",

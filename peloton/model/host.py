@@ -17,6 +17,10 @@ CLUSTER_KIND_LABEL = "peloton/cluster-kind"
 """Every host has this label: ``mesos``, ``kubernetes`` or ``memory``."""
 
 
+POD_SLOTS_UNLIMITED = 2**31
+"""Of a host that limits the amounts of its pods, and not their number."""
+
+
 class HostState(StrEnum):
     UP = "UP"
     DRAINING = "DRAINING"
@@ -60,6 +64,7 @@ class LeasedHost:
     pod_labels: tuple[tuple[Label, int], ...] = ()  # label named by a wanted pod -> pods there
     capacity: Resources = field(default_factory=Resources)
     is_shunned: bool = False  # pods of the job failed there: it comes last
+    pod_slots: int = POD_SLOTS_UNLIMITED  # pods that it still takes, whatever they ask for
 
 
 @dataclass(frozen=True, slots=True)

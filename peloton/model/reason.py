@@ -66,6 +66,7 @@ class HostRule(OpenEnum):
     CONSTRAINT = "constraint"  # of the pod, on labels of hosts or of the pods there
     ROOM = "room"
     REVOCABLE_ROOM = "revocable room"
+    POD_SLOTS = "pod slots"  # the host has as many pods as it takes
     PORTS = "ports"
     NOT_OFFERED = "not offered"
     LEASED = "leased"  # to another placement, until that launches or gives it back

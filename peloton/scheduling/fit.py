@@ -1,7 +1,8 @@
 """Whether a host takes a pod: the one judge for leases, for placement, and for whether any host ever could.
 
 Rules in this order, of which the first that fails is the reason: the host's exclusive label, the constraint on labels
-of the host, room, ports, the constraint on labels of the pods there. Hosts that are alike are judged once."""
+of the host, room, pod slots, ports, the constraint on labels of the pods there. Hosts that are alike are judged
+once."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from peloton.lifecycle.constraints import (
     matches,
     mentions,
 )
+from peloton.model.host import POD_SLOTS_UNLIMITED
 from peloton.model.pod import Constraint, Label, PodLabel, PodShape
 from peloton.model.reason import HostRule, Infeasible, Misfit
 from peloton.model.resources import RESOURCE_KINDS, Resources, needed
@@ -35,6 +37,7 @@ class HostView:
     revocable_cpu_milli: int = 0
     port_count: int = 0
     is_on_offer: bool = True
+    pod_slots: int = POD_SLOTS_UNLIMITED
 
 
 def misfit(shape: PodShape, host: HostView, pods: PodLabels | None = NO_PODS) -> Misfit | None:
@@ -71,6 +74,8 @@ def room_misfit(shape: PodShape, host: HostView) -> Misfit | None:
         return Misfit(HostRule.REVOCABLE_ROOM if is_revocable else HostRule.ROOM, kind, wanted, left)
     if not host.is_on_offer:  # after room: for lack of room, more of it is requested
         return Misfit(HostRule.NOT_OFFERED)
+    if not host.pod_slots:
+        return Misfit(HostRule.POD_SLOTS)
     if host.port_count < shape.port_count:
         return Misfit(HostRule.PORTS, wanted=shape.port_count, left=host.port_count)
     return None
@@ -83,7 +88,8 @@ def free_for(shape: PodShape, host: HostView) -> Resources:
 
 def room(shape: PodShape, host: HostView) -> int:
     """How many such pods have room, by the amounts alone."""
-    rooms = [have // need for have, need in zip(free_for(shape, host), needed(shape.resources), strict=True) if need]
+    amounts = zip(free_for(shape, host), needed(shape.resources), strict=True)
+    rooms = [host.pod_slots, *(have // need for have, need in amounts if need)]
     if shape.port_count:
         rooms.append(host.port_count // shape.port_count)
     return max(min(rooms), 0)

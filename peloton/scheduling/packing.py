@@ -11,9 +11,9 @@ from peloton.model.resources import free_share
 from peloton.scheduling.tree import Ints
 
 
-def room_for(free: Ints, need: Ints, ports_free: Ints, port_count: int) -> Ints:
+def room_for(free: Ints, need: Ints, pod_slots: Ints, ports_free: Ints, port_count: int) -> Ints:
     """[H] how many pods of ``need`` ``[R]`` and ``port_count`` each host can take; ``free`` is ``[H,R]``."""
-    room: Ints = np.full(len(free), np.iinfo(np.int64).max, np.int64)
+    room = pod_slots.copy()
     for kind in np.flatnonzero(need > 0):
         np.minimum(room, free[:, kind] // need[kind], out=room)
     if port_count > 0:

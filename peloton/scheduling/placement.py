@@ -111,6 +111,7 @@ class _Hosts:
         self._capacity = np.array([tuple(host.capacity) for host in hosts], np.int64).reshape(self.free.shape)
         self.revocable_cpu = np.array([host.revocable.cpu_milli for host in hosts], np.int64)
         self.ports_free = np.array([port_count(host.ports) for host in hosts], np.int64)
+        self.pod_slots = np.array([host.pod_slots for host in hosts], np.int64)
         self.pods_held = np.zeros(len(hosts), np.int64)
         self._shunned = np.array([host.is_shunned for host in hosts], np.bool_)
         # A kind is all hosts with the same labels, the name aside: [H] kind of each host, and the labels by kind.
@@ -161,7 +162,7 @@ class _Hosts:
 
     def room(self, shape: PodShape, labels: _Labels) -> Ints:
         """[H] how many more pods of this shape each host takes."""
-        room = room_for(self._free_for(shape), _need(shape), self.ports_free, shape.port_count)
+        room = room_for(self._free_for(shape), _need(shape), self.pod_slots, self.ports_free, shape.port_count)
         room[~self._allowed(shape.constraint)] = 0
         if named := pod_labels_named(shape.constraint):
             assert shape.constraint is not None
@@ -181,15 +182,15 @@ class _Hosts:
         free, keys = self._free_for(shape), self._keys(shape.constraint)
         pods_on = self._pods_with_each(pod_labels_named(shape.constraint))
         alike: dict[tuple[int, ...], list[int]] = {}
-        for at, known in enumerate(
-            zip(keys, self.ports_free.tolist(), *free.T.tolist(), *pods_on.values(), strict=True)
-        ):
+        counts = self.ports_free.tolist(), np.minimum(self.pod_slots, 1).tolist()
+        for at, known in enumerate(zip(keys, *counts, *free.T.tolist(), *pods_on.values(), strict=True)):
             alike.setdefault(known, []).append(at)
         fitting: list[int] = []
-        for (key, ports_free, *rest), hosts in alike.items():
+        for (key, ports_free, slots, *rest), hosts in alike.items():
             amounts = Resources(*rest[: len(RESOURCE_KINDS)])
             pods = by_key(zip(pods_on, rest[len(RESOURCE_KINDS) :], strict=True))
-            if why := misfit(shape, HostView(self._labels_of(key), amounts, amounts.cpu_milli, ports_free), pods):
+            view = HostView(self._labels_of(key), amounts, amounts.cpu_milli, ports_free, pod_slots=slots)
+            if why := misfit(shape, view, pods):
                 yield why, len(hosts)
             else:
                 fitting += hosts
@@ -215,6 +216,7 @@ class _Hosts:
             used[:, CPU] = 0
         self.free -= used
         self.ports_free -= taken * shape.port_count
+        self.pod_slots -= taken
         self.pods_held += taken
         for label in labels:
             self._carriers[label] = self._pods_with(label) + taken

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from peloton.api.pod_parts import pod_resources
 from peloton.api.pod_parts import ports as pod_ports
 from peloton.api.v0.task import task_pb2
-from peloton.model.host import HostState
+from peloton.model.host import POD_SLOTS_UNLIMITED, HostState
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import Label, PodShape, PodStatus
@@ -85,6 +85,7 @@ class Room:
     ports: Ports
     labels: Mapping[str, str]
     goes_ns: int = 0  # when the cluster takes the host away; 0 = it does not
+    pod_slots: int = POD_SLOTS_UNLIMITED  # pods that it takes, whatever they ask for
 
 
 @dataclass(slots=True)

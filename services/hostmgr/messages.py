@@ -12,7 +12,15 @@ from peloton.api.convert_reason import (
 )
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import reason_pb2
-from peloton.model.host import Desired, HostLease, LaunchResult, LeasedHost, PlacedPod, Placement
+from peloton.model.host import (
+    POD_SLOTS_UNLIMITED,
+    Desired,
+    HostLease,
+    LaunchResult,
+    LeasedHost,
+    PlacedPod,
+    Placement,
+)
 from peloton.model.ids import Hostname
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.reason import Infeasible
@@ -110,6 +118,7 @@ def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHos
             pod_labels=[pb.PodLabelCount(key=k, value=v, pod_count=count) for (k, v), count in h.pod_labels],
             capacity=resources_to_wire(h.capacity),
             shunned=h.is_shunned,
+            pod_slots=h.pod_slots if h.pod_slots < POD_SLOTS_UNLIMITED else None,
         )
         for h in lease.hosts
     ]
@@ -151,6 +160,7 @@ def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -
             tuple(((c.key, c.value), c.pod_count) for c in h.pod_labels),
             resources_from_wire(h.capacity),
             h.shunned,
+            h.pod_slots if h.HasField("pod_slots") else POD_SLOTS_UNLIMITED,
         )
         for h in wire.hosts
     )

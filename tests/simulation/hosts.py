@@ -29,6 +29,7 @@ class SimulatedHosts:
         self.is_up = np.ones(len(hosts), np.bool_)
         self.pods: list[dict[PodId, PodShape]] = [{} for _ in hosts]
         self._no_ports = np.zeros(len(hosts), np.int64)
+        self._pod_slots = np.array([host.pod_slots for host in hosts], np.int64)
         self._accepting: dict[Constraint | None, Flags] = {}
 
     def capacity(self) -> tuple[Resources, Resources]:
@@ -42,7 +43,7 @@ class SimulatedHosts:
         if shape.revocable:
             free = free.copy()
             free[:, CPU] = self.revocable_free
-        room = room_for(free, np.array(tuple(shape.resources), np.int64), self._no_ports, 0)
+        room = room_for(free, np.array(tuple(shape.resources), np.int64), self._pod_slots, self._no_ports, 0)
         room[~(self.is_up & self._accepts(shape.constraint))] = 0
         if shape.strategy is Strategy.SPREAD_JOB:
             np.minimum(room, 1, out=room)

@@ -200,9 +200,12 @@ class LeasedHost(_message.Message):
     POD_LABELS_FIELD_NUMBER: _builtins.int
     CAPACITY_FIELD_NUMBER: _builtins.int
     SHUNNED_FIELD_NUMBER: _builtins.int
+    POD_SLOTS_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     shunned: _builtins.bool
     """pods of the job failed there: it comes last"""
+    pod_slots: _builtins.int
+    """pods that it still takes; absent: any number"""
     @_builtins.property
     def free(self) -> Global___Resources: ...
     @_builtins.property
@@ -228,12 +231,15 @@ class LeasedHost(_message.Message):
         pod_labels: _abc.Iterable[Global___PodLabelCount] | None = ...,
         capacity: Global___Resources | None = ...,
         shunned: _builtins.bool = ...,
+        pod_slots: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "revocable", b"revocable"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pod_slots", b"_pod_slots", "capacity", b"capacity", "free", b"free", "pod_slots", b"pod_slots", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "hostname", b"hostname", "labels", b"labels", "pod_labels", b"pod_labels", "ports", b"ports", "revocable", b"revocable", "shunned", b"shunned"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pod_slots", b"_pod_slots", "capacity", b"capacity", "free", b"free", "hostname", b"hostname", "labels", b"labels", "pod_labels", b"pod_labels", "pod_slots", b"pod_slots", "ports", b"ports", "revocable", b"revocable", "shunned", b"shunned"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__pod_slots: _TypeAlias = _typing.Literal["pod_slots"]  # noqa: Y015
+    _WhichOneofArgType__pod_slots: _TypeAlias = _typing.Literal["_pod_slots", b"_pod_slots"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pod_slots) -> _WhichOneofReturnType__pod_slots | None: ...
 
 Global___LeasedHost: _TypeAlias = LeasedHost  # noqa: Y015
 

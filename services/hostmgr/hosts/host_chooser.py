@@ -173,7 +173,7 @@ class HostChooser:
 
     def _as_seen(self, host: HostRoom, mine: frozenset[PodKey]) -> HostRoom:
         """The host without the room that is held for other pods."""
-        return host.without(self.table.holds.held(host.hostname, mine))
+        return host.without(*self.table.holds.held(host.hostname, mine))
 
     def _misfit(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
         """Why the host does not take the pod; leases do not matter."""

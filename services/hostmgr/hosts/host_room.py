@@ -12,7 +12,7 @@ from peloton.model.resources import Resources
 from peloton.scheduling.fit import HostView
 from services.hostmgr.driver import NOTHING, Ports, Room
 
-Kind = tuple[bool, Resources, int, int, int, tuple[tuple[str, str], ...]]
+Kind = tuple[bool, Resources, int, int, bool, int, tuple[tuple[str, str], ...]]
 """All that decides whether a pod fits, except the host's name: see ``HostRoom.kind``."""
 
 
@@ -27,6 +27,7 @@ class HostRoom:
     free: Resources = NOTHING
     revocable: Resources = NOTHING
     ports: Ports = ()
+    pod_slots: int = 0
     goes_ns: int = 0  # when the cluster takes the host away for maintenance; 0 = not
     kind_labels: tuple[tuple[str, str], ...] = field(init=False)
 
@@ -39,39 +40,42 @@ class HostRoom:
         if len(rooms) == 1:
             (only,) = rooms
             self.free, self.revocable, self.ports, self.goes_ns = only.free, only.revocable, only.ports, only.goes_ns
+            self.pod_slots = only.pod_slots
         else:
             self.free = sum((room.free for room in rooms), NOTHING)
             self.revocable = sum((room.revocable for room in rooms), NOTHING)
             self.ports = tuple(sorted(ports for room in rooms for ports in room.ports))
             self.goes_ns = min((room.goes_ns for room in rooms if room.goes_ns), default=0)
+            self.pod_slots = sum(room.pod_slots for room in rooms)
 
     @property
     def kind(self) -> Kind:
-        amounts = self.free, self.revocable.cpu_milli, self.port_count
+        """Each pod takes one slot, so that their number decides nothing as long as there is one."""
+        amounts = self.free, self.revocable.cpu_milli, self.port_count, self.pod_slots > 0
         return bool(self.rooms), *amounts, self.goes_ns, self.kind_labels
 
     @property
     def view(self) -> HostView:
-        return self._view(self.labels)
+        return self._view(self.labels, self.pod_slots)
 
     @property
     def view_of_kind(self) -> HostView:
-        """Without the name, as all hosts of its kind look."""
-        return self._view(dict(self.kind_labels))
+        """Without the name, as all hosts of its kind look; the least that they have in slots."""
+        return self._view(dict(self.kind_labels), min(self.pod_slots, 1))
 
-    def _view(self, labels: dict[str, str]) -> HostView:
-        return HostView(labels, self.free, self.revocable.cpu_milli, self.port_count, bool(self.rooms))
+    def _view(self, labels: dict[str, str], pod_slots: int) -> HostView:
+        return HostView(labels, self.free, self.revocable.cpu_milli, self.port_count, bool(self.rooms), pod_slots)
 
     @property
     def port_count(self) -> int:
         return sum(end - begin + 1 for begin, end in self.ports)
 
-    def without(self, held: Resources) -> HostRoom:
-        """The host with this much less free room."""
-        if not any(held):
+    def without(self, held: Resources, pod_count: int) -> HostRoom:
+        """The host with this much less free room, for so many pods."""
+        if not pod_count:
             return self
         free = Resources(*(max(have - kept, 0) for have, kept in zip(self.free, held, strict=True)))
-        return replace(self, free=free)
+        return replace(self, free=free, pod_slots=max(self.pod_slots - pod_count, 0))
 
 
 PodCounts = tuple[tuple[Label, int], ...]
@@ -83,4 +87,5 @@ def leased_host(
 ) -> LeasedHost:
     revocable = Resources() if is_closed else host.revocable
     labels = tuple(sorted(host.labels.items()))
-    return LeasedHost(host.hostname, host.free, revocable, host.ports, labels, pods, capacity, is_shunned)
+    amounts = host.free, revocable, host.ports
+    return LeasedHost(host.hostname, *amounts, labels, pods, capacity, is_shunned, host.pod_slots)

@@ -104,9 +104,10 @@ class ReadyHosts:
         return {kind: len(each.members) - away[kind] for kind, each in self._classes.items()}
 
     def free_without(self, apart: Iterable[Hostname]) -> Resources:
-        """What is free on hosts that are not among these."""
+        """What is free on hosts that take a pod and are not among these."""
         counts = self.counts_without(apart)
-        return sum((each.like.free * counts[kind] for kind, each in self._classes.items()), NOTHING)
+        taking = ((each.like, counts[kind]) for kind, each in self._classes.items() if each.view.pod_slots)
+        return sum((like.free * count for like, count in taking), NOTHING)
 
 
 def first_come(

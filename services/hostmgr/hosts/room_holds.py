@@ -54,10 +54,11 @@ class RoomHolds:
     def is_held(self, hostname: Hostname, key: PodKey) -> bool:
         return key in self._on_host.get(hostname, {})
 
-    def held(self, hostname: Hostname, apart_from: frozenset[PodKey]) -> Resources:
-        """What the holds of the host keep from a placement of ``apart_from``."""
+    def held(self, hostname: Hostname, apart_from: frozenset[PodKey]) -> tuple[Resources, int]:
+        """What the holds of the host keep from a placement of ``apart_from``, and for how many pods."""
         on_host: Mapping[PodKey, Resources] = self._on_host.get(hostname, {})
-        return sum((held for key, held in on_host.items() if key not in apart_from), Resources())
+        held = [amounts for key, amounts in on_host.items() if key not in apart_from]
+        return sum(held, Resources()), len(held)
 
     def by_job(self) -> dict[JobId, list[int]]:
         jobs: dict[JobId, list[int]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from peloton.model.resources import Resources
@@ -262,7 +262,7 @@ class Ledger:
 
     def _room(self, line: _Line) -> Room | None:
         node = line.node
-        if node is None or not line.is_open or not line.slots:
+        if node is None or not line.is_open:
             return None
         free, slack_milli = line.free, line.slack_free_milli
         if not free.cpu_milli and not slack_milli:
@@ -272,7 +272,7 @@ class Ledger:
         taken = {port for demand in line.demands.values() for port in demand.ports}
         ports = tuple(_without(node.ports, sorted(taken)))
         slack = Resources(cpu_milli=slack_milli)
-        return Room(room_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns)
+        return Room(room_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns, line.slots)
 
     def give_back(self, room_ids: Sequence[str]) -> None:
         """Room that was claimed and not used is announced anew."""
@@ -338,14 +338,7 @@ def _host(line: _Line) -> RegisteredHost:
 
 
 def _is_same(old: Room, new: Room) -> bool:
-    return (old.host_id, old.free, old.revocable, old.ports, old.goes_ns, old.labels) == (
-        new.host_id,
-        new.free,
-        new.revocable,
-        new.ports,
-        new.goes_ns,
-        new.labels,
-    )
+    return replace(old, room_id=new.room_id) == new
 
 
 def _without(ranges: Ports, taken: Iterable[int]) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peloton.lifecycle.constraints import pod_labels_named
-from peloton.model.host import ComingBack, HostState
+from peloton.model.host import POD_SLOTS_UNLIMITED, ComingBack, HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, Strategy
@@ -38,6 +38,7 @@ ROOMS = st.builds(
     revocable=st.sampled_from([0, 2.0]),
     rack=st.sampled_from("ab"),
     number=st.integers(1, 2),
+    slots=st.sampled_from([POD_SLOTS_UNLIMITED, POD_SLOTS_UNLIMITED, 0, 1, 2]),
 )
 ACTS = st.one_of(
     st.tuples(st.just("room"), ROOMS),
@@ -124,6 +125,15 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     lease = pool.acquire(JOB, [(wanted, count)], 0.0)
 
     assert (hosts, reasons) == ([host.hostname for host in lease.hosts], lease.refused.get(wanted, ()))
+
+
+def test_hosts_that_differ_in_the_number_of_pod_slots_are_of_one_kind() -> None:
+    """Those without any are of another."""
+    pool = pool_with(*(room(name, slots=slots) for slots, name in enumerate(NAMES)))
+
+    kinds = [list(each.members) for each in pool._table.rooms.ready.classes()]
+
+    assert [NAMES[:1], NAMES[1:]] == kinds
 
 
 def test_a_host_that_was_away_is_leased_once() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from peloton.lifecycle.reason_text import misfit_text
-from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, HostLease
+from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, POD_SLOTS_UNLIMITED, HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost, Room
 from services.hostmgr.hosts.host_chooser import HOSTS_PER_LEASE_MAX
 from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.messages import lease_from_wire, lease_to_wire
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 OTHER = JobId("00000000-0000-4000-8000-000000000002")
@@ -23,7 +24,13 @@ LEASE_S = 30.0
 
 
 def room(
-    name: str, cpus: float = 4.0, mem: float = 2048, revocable: float = 0, rack: str = "a", number: int = 1
+    name: str,
+    cpus: float = 4.0,
+    mem: float = 2048,
+    revocable: float = 0,
+    rack: str = "a",
+    number: int = 1,
+    slots: int = POD_SLOTS_UNLIMITED,
 ) -> Room:
     return Room(
         f"{name}-O{number}",
@@ -33,6 +40,7 @@ def room(
         Resources.of(revocable),
         ((31_000, 31_009),),
         {"hostname": name, "rack": rack},
+        pod_slots=slots,
     )
 
 
@@ -103,6 +111,21 @@ def test_a_lease_takes_no_more_hosts_than_the_pods_need() -> None:
     pool = pool_with(room("h1"), room("h2"), room("h3"))
 
     assert leased(pool, shape(), 6) == ["h1", "h2"]
+
+
+def test_a_lease_takes_hosts_until_their_pod_slots_are_enough() -> None:
+    """Those without any are told as such, and what is left there is not free."""
+    pool = pool_with(room("h1", slots=0), room("h2", slots=1), room("h3", slots=3))
+    wanted = shape(0.1)
+
+    lease = pool.acquire(JOB, [(wanted, 5)], 0.0)
+
+    assert ({"h2": 1, "h3": 3}, {"no pod slot left": 1}) == (
+        {host.hostname: host.pod_slots for host in lease.hosts},
+        refused(lease),
+    )
+    assert lease == lease_from_wire(lease_to_wire(lease, [wanted]), [wanted])
+    assert Resources() == pool.free()  # h1 has room that nobody can use
 
 
 def test_spread_takes_one_host_per_pod() -> None:

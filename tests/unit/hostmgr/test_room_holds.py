@@ -51,6 +51,17 @@ def test_others_do_not_see_what_is_held() -> None:
     assert 1_000 == host.free.cpu_milli
 
 
+def test_the_slot_of_who_comes_back_is_held() -> None:
+    """The last slot of a host with room for more is for it alone."""
+    pool = held("h1")
+    pool.add_room([room("h1", slots=1)])
+
+    lease = pool.acquire(OTHER, [(shape(0.1), 1)], 1.0)
+
+    assert ((), {"room held for pods that come back": 1}) == (lease.hosts, refused(lease))
+    assert [(H1, 1)] == [(host.hostname, host.pod_slots) for host in come_back(pool).hosts]
+
+
 def test_who_comes_back_gets_its_host_first() -> None:
     """With all that is free there, though another host comes before it; no second host is leased."""
     lease = come_back(held("h0", "h1"))

@@ -14,6 +14,7 @@ MISFITS = [
     (Misfit(HostRule.CONSTRAINT, name="label rack=a"), "label rack=a not met"),
     (Misfit(HostRule.ROOM, "memory", 200, 100), "less than 200 MiB memory free, 100 MiB at most"),
     (Misfit(HostRule.REVOCABLE_ROOM, "cpu", 2_000, 500), "less than 2 revocable cpu free, 0.5 at most"),
+    (Misfit(HostRule.POD_SLOTS), "no pod slot left"),
     (Misfit(HostRule.PORTS, wanted=1), "less than 1 port free, 0 at most"),
     (Misfit(HostRule.NAME_TAKEN, name="b"), "a host of cluster b has the same name"),
     (Misfit(HostRule.AVOIDED), "avoided after pods of several jobs failed there"),

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, host_labels, matches
 from peloton.lifecycle.reason_text import infeasible_text
-from peloton.model.host import HostLease, LeasedHost, ReadyGang
+from peloton.model.host import POD_SLOTS_UNLIMITED, HostLease, LeasedHost, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, Constraint, HostLabel, Label, PodLabel, PodShape
 from peloton.model.resources import Resources
@@ -104,18 +104,20 @@ LABELS = st.lists(st.sampled_from([("rack", "a"), ("rack", "z"), (EXCLUSIVE_LABE
     ),
     free=st.builds(Resources, st.integers(0, 30), st.integers(0, 3), gpu_milli=st.integers(0, 1)),
     revocable_cpu=st.integers(0, 30),
+    slots=st.sampled_from([0, 1, POD_SLOTS_UNLIMITED]),
     ports=st.integers(0, 3),
     labels=LABELS,
     pods=st.integers(0, 2),
 )
 def test_a_placement_puts_a_pod_just_where_the_judge_lets_it(
-    asked: PodShape, free: Resources, revocable_cpu: int, ports: int, labels: list[Label], pods: int
+    asked: PodShape, free: Resources, revocable_cpu: int, slots: int, ports: int, labels: list[Label], pods: int
 ) -> None:
-    """The arrays of a placement and the judge agree on room, ports, labels and pods; what is left out is told by the
-    rule of the judge."""
+    """The arrays of a placement and the judge agree on room, pod slots, ports, labels and pods; what is left out is
+    told by the rule of the judge."""
     ranges = ((31_000, 31_000 + ports - 1),) if ports else ()
-    host = LeasedHost(Hostname("h"), free, Resources(revocable_cpu), ranges, tuple(labels), ((WEB, pods),))
-    view = HostView(host_labels("h", labels), free, revocable_cpu, ports)
+    amounts = free, Resources(revocable_cpu), ranges
+    host = LeasedHost(Hostname("h"), *amounts, tuple(labels), ((WEB, pods),), pod_slots=slots)
+    view = HostView(host_labels("h", labels), free, revocable_cpu, ports, pod_slots=slots)
     why = misfit(asked, view, by_key([(WEB, pods)]))
 
     batch = place(JobId("j"), [ReadyGang(asked, ((0, 1),))], HostLease("lease", (host,)))

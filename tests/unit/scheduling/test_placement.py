@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.lifecycle.reason_text import placement_text
-from peloton.model.host import HostLease, LeasedHost, PlacementBatch, ReadyGang
+from peloton.model.host import POD_SLOTS_UNLIMITED, HostLease, LeasedHost, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts
@@ -31,9 +31,10 @@ def host(
     revocable_cpu: float = 0,
     ports: tuple[tuple[int, int], ...] = (),
     labels: tuple[tuple[str, str], ...] = (),
+    slots: int = POD_SLOTS_UNLIMITED,
 ) -> LeasedHost:
     free = Resources.of(cpu, memory, 1000, gpu)
-    return LeasedHost(Hostname(name), free, Resources.of(revocable_cpu), ports, labels)
+    return LeasedHost(Hostname(name), free, Resources.of(revocable_cpu), ports, labels, pod_slots=slots)
 
 
 def shape(cpu: float = 1, memory: float = 10, constraint: Constraint | None = None, **more: object) -> PodShape:
@@ -90,6 +91,26 @@ def test_spread_counts_pods_of_other_shapes() -> None:
     gangs = [g for i in range(3) for g in singles(shape(1 + i / 10, strategy=Strategy.SPREAD_JOB), 1, i)]
 
     assert where(place(JOB, gangs, lease(host("h1"), host("h2"), host("h3")))) == {"h1": [0], "h2": [1], "h3": [2]}
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_host_gets_no_more_pods_than_it_has_slots(strategy: Strategy) -> None:
+    """However small they are, and whatever shape and room they have; what is left says so."""
+    hosts = lease(host("h1", slots=2), host("h2", slots=0), host("h3", slots=1, revocable_cpu=4))
+    small, revocable = shape(0.1, strategy=strategy), shape(0.1, strategy=strategy, revocable=True)
+
+    batch = place(JOB, [*singles(small, 2), *singles(revocable, 1, 2), *singles(small, 4, 3)], hosts)
+
+    assert {"h1": 2, "h3": 1} == {name: len(pods) for name, pods in where(batch).items()}
+    assert "pods without a host (3 hosts: no pod slot left)" in placement_text(batch.why)
+
+
+def test_a_gang_needs_a_slot_for_each_member() -> None:
+    """It is placed whole or not at all."""
+    batch = place(JOB, [gang(shape(0.1), 4)], lease(host("h1", slots=2), host("h2", slots=1)))
+
+    assert {} == where(batch)
+    assert "gang of 4 without a host (2 hosts: room for 3 of the gang's 4 pods)" == placement_text(batch.why)
 
 
 def test_gangs_are_whole() -> None:

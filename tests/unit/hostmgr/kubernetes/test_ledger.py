@@ -178,14 +178,19 @@ def test_room_that_was_not_used_comes_again() -> None:
 
 
 def test_a_node_takes_as_many_pods_as_it_says() -> None:
-    """However small they are; a full one has no room."""
-    made = ledger(node(pods_max=2))
+    """However small they are, and whoever made them; a full one has room, and no slot."""
+    made = ledger(node(pods_max=3))
     small = Demand(Resources.of(0.01))
+    made.put_pod("x", "n1", small._replace(is_foreign=True))
+    room = rooms(made)["n1"]
 
-    refused = made.use(claim(rooms(made)["n1"]), wanted("a", "b", "c", demand=small))
+    refused = made.use(claim(room), wanted("a", "b", "c", demand=small))
 
-    assert {"c": "node n1 takes 2 pods, and has them"} == refused
-    assert {} == rooms(made)
+    assert {"c": "node n1 takes 3 pods, and has them"} == refused
+    full = rooms(made)["n1"]
+    assert (2, 0, CAPACITY - small.held * 3) == (room.pod_slots, full.pod_slots, full.free)
+    made.drop_pod("x")
+    assert 1 == rooms(made)["n1"].pod_slots
 
 
 def test_ports_are_dealt_once() -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from itertools import count
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from peloton.model.ids import Hostname
+from peloton.model.host import ReadyGang
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
+from peloton.scheduling.placement import place
 from services.hostmgr.driver import Claim, Room
+from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.kubernetes.ledger import Demand, Ledger
 from services.hostmgr.kubernetes.nodes import Node
 
@@ -20,6 +25,7 @@ PODS_MAX = 3
 NODES = ("n1", "n2")
 PORTS = ((25_000, 25_002),)
 NOTHING = Resources()
+JOB = JobId("job")
 
 nodes = st.sampled_from(NODES)
 demands = st.builds(
@@ -150,7 +156,10 @@ class TwoSchedulers(RuleBasedStateMachine):
     def we_launch(self, wanted: list[Demand], is_repeated: bool) -> None:
         if not self.claims:
             return
-        claim = self.claims[-1] if is_repeated else self.claims.pop()
+        self._launch(self.claims[-1] if is_repeated else self.claims.pop(), wanted)
+
+    def _launch(self, claim: Claim, wanted: list[Demand]) -> Mapping[str, str]:
+        """Returns what is refused."""
         pods = [(f"ours-{next(self.numbers)}", demand) for demand in wanted]
         refused = self.ledger.use(claim, pods)
         for pod, demand in pods:
@@ -159,6 +168,24 @@ class TwoSchedulers(RuleBasedStateMachine):
                 self.apiserver.create(pod, claim.hostname, demand)
                 beside = [d for p, (at, d) in {**self.ours, **self.known}.items() if at == claim.hostname and p != pod]
                 assert fits(demand, beside), f"{pod} was launched beside {beside}"
+        return refused
+
+    @rule(cpu_milli=st.sampled_from([10, 1_000]), port_count=st.integers(0, 1), pod_count=st.integers(1, 8))
+    def we_place(self, cpu_milli: int, port_count: int, pod_count: int) -> None:
+        """Nothing is refused of what is placed by the last news."""
+        self.room_is_announced()
+        hosts = HostPool(1.0)
+        hosts.add_room(list(self.rooms.values()))
+        shape = PodShape(Resources(cpu_milli), port_count)
+        lease = hosts.acquire(JOB, [(shape, pod_count)], 0.0)
+        batch = place(JOB, [ReadyGang(shape, ((at, 1),)) for at in range(pod_count)], lease)
+        claims = hosts.claim(lease.lease_id, [placement.hostname for placement in batch.placements])
+        for placement in batch.placements:
+            claim = claims[placement.hostname]
+            for room_id in claim.room_ids:
+                del self.rooms[room_id]
+            wanted = [Demand(shape.resources, ports=pod.ports) for pod in placement.pods]
+            assert {} == self._launch(claim, wanted)
 
     @invariant()
     def room_is_at_most_what_is_left(self) -> None:
@@ -171,7 +198,9 @@ class TwoSchedulers(RuleBasedStateMachine):
     @invariant()
     def nodes_are_never_overfull(self) -> None:
         for node in NODES:
-            assert total(self.apiserver.held(node)).fits_in(CAPACITY)
+            held = self.apiserver.held(node)
+            assert total(held).fits_in(CAPACITY)
+            assert len(held) <= PODS_MAX
 
     def teardown(self) -> None:
         """Once all has been heard, all that is left is room, and every pod that is there runs."""
@@ -183,8 +212,9 @@ class TwoSchedulers(RuleBasedStateMachine):
         for node in NODES:
             held = self.apiserver.held(node)
             left = CAPACITY - total(held)
-            has_room = left.cpu_milli > 0 and len(held) < PODS_MAX
-            assert (left if has_room else None) == (rooms[Hostname(node)].free if node in rooms else None)
+            room = rooms.get(Hostname(node))
+            announced = (room.free, room.pod_slots) if room is not None else None
+            assert ((left, PODS_MAX - len(held)) if left.cpu_milli else None) == announced
 
 
 TestTwoSchedulers = TwoSchedulers.TestCase
