@@ -54,7 +54,8 @@ def kinds(cluster: Cluster) -> Counter[str]:
 
 def test_one_job_runs_on_mesos_and_on_kubernetes(cluster: Cluster) -> None:
     """A thousand pods, which neither of them holds alone; each is launched once."""
-    assert {f"{MESOS} is mesos": HOSTS, f"{KUBERNETES} is kubernetes": HOSTS} == kinds(cluster)
+    expected = {f"{MESOS} is mesos": HOSTS, f"{KUBERNETES} is kubernetes": HOSTS}
+    cluster.wait(lambda: kinds(cluster) == expected, "the hosts of both kinds")
     job = cluster.submit(
         cluster.pool("thousand"), instanceCount=PODS, defaultConfig=shell("sleep 1000", cpu=0.36, memory=1)
     )

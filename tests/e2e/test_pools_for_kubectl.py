@@ -89,7 +89,7 @@ def test_two_teams_lend_to_each_other_by_kubectl(cluster: Cluster, kubectl: Kube
     cluster.pool("ops", own_cpu=half)
     train = kubectl.deploy("train", "dev", 2 * half)
     cluster.wait(lambda: kubectl.running("train") == 2 * half, "a full cluster")
-    assert "RUNNING" == cluster.job_state(train)
+    cluster.wait(lambda: cluster.job_state(train) == "RUNNING", "its job running")
 
     kubectl.deploy("web", "ops", half)
     cluster.wait(

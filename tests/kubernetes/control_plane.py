@@ -1,7 +1,6 @@
 """A real Kubernetes control plane for tests: etcd, apiserver, controller manager and, if asked for, the scheduler.
 
-It has no kubelets: nodes are those that a test makes, see ``fake_kubelet``. Nobody waits for what it does long: lost
-nodes are noticed within seconds, and pods of nodes that are gone are collected soon after.
+It has no kubelets: nodes are those that a test makes, see ``fake_kubelet``.
 """
 
 from __future__ import annotations
@@ -29,11 +28,13 @@ PEM = CERTIFICATES / "server.pem"
 """For the apiserver's TLS and, its key alone, to sign and check the tokens of service accounts."""
 USER = "ordinary"
 """A user whom RBAC allows nothing unless a test makes a role for it."""
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-node-lease")
+"""An apiserver makes them itself, a moment after it says that it is ready."""
 CONTROLLERS = (
     *("node-lifecycle", "taint-eviction", "pod-garbage-collector", "garbage-collector", "namespace"),
     *("disruption", "resourcequota", "job", "deployment", "replicaset", "statefulset"),
 )
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 180.0
 _LOOK_S = 0.05
 _PR_SET_PDEATHSIG = 1
 _LOG_LINES_SHOWN = 15
@@ -46,8 +47,8 @@ def is_built() -> bool:
 class ControlPlane:
     """Folder and ports are its own: any number of them run side by side."""
 
-    def __init__(self, folder: Path, *, scheduler: bool = False, node_grace_s: int = 12) -> None:
-        """``node_grace_s``: a node that says nothing for so long is lost."""
+    def __init__(self, folder: Path, *, scheduler: bool = False, node_grace_s: int = 60) -> None:
+        """``node_grace_s``: a node that says nothing for so long is lost. On a busy machine that is soon."""
         self.folder = folder
         self.kubeconfig, self.user_kubeconfig = folder / "kubeconfig", folder / "user.kubeconfig"
         self._ports = Taken()
@@ -214,9 +215,12 @@ class ControlPlane:
             port = self._managers if part == "kube-controller-manager" else self._schedulers
             trusting = ssl._create_unverified_context()
             login, path = Login(f"https://127.0.0.1:{port}", tls=trusting), "/healthz"
+        paths = [path]
+        if part == "kube-apiserver":
+            paths += [f"/api/v1/namespaces/{name}" for name in SYSTEM_NAMESPACES]
         with Client(login) as client:
             try:
-                return client.ask("GET", path).status == http.client.OK
+                return all(client.ask("GET", each).status == http.client.OK for each in paths)
             except (OSError, http.client.HTTPException):
                 return False
 

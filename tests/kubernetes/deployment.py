@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
-from tests.kubernetes.client import APPLY, Client, Json, Reply, login_of
+from tests.kubernetes.client import APPLY, Client, Json, Login, Reply, login_of
 
 FOLDER = Path(__file__).parents[2] / "deploy/kubernetes"
+PATIENCE_S = 180.0
 _CLUSTER_WIDE = {"Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding"}
 _PLURALS = {"PriorityClass": "priorityclasses", "NetworkPolicy": "networkpolicies"}
 
@@ -43,6 +45,30 @@ def token_of(client: Client, namespace: str, account: str) -> str:
     return str(reply.json()["status"]["token"])
 
 
+def login_of_host_manager(client: Client, namespace: str = "peloton") -> Login:
+    """Its service account's, once the apiserver acts by what was applied: roles and priority classes are read from
+    caches. ``namespace``: of the pods."""
+    login = client.login.with_token(token_of(client, "peloton-system", "hostmgr"))
+    reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    asked: list[Json] = [{"verb": "create", "resource": "pods", "namespace": namespace}]
+    asked.append({"verb": "patch", "resource": "nodes"})
+    container = {"name": "main", "image": "busybox"}
+    pod = {"metadata": {"name": "try"}, "spec": {"priorityClassName": "peloton", "containers": [container]}}
+    until_s = time.monotonic() + PATIENCE_S
+    with Client(login) as account:
+
+        def answers() -> list[bytes]:
+            """Those that are not as they will be."""
+            found = [account.ask("POST", reviews, {"spec": {"resourceAttributes": one}}) for one in asked]
+            made = client.ask("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)
+            refused = [one.body for one in found if not one.json().get("status", {}).get("allowed")]
+            return [*refused, *([made.body] if made.status != http.client.CREATED else [])]
+
+        while left := answers():
+            assert time.monotonic() < until_s, left
+    return login
+
+
 def host_manager_of(kubeconfig: Path, namespace: str, folder: Path) -> Path:
     """A kubeconfig of the host manager's service account, which has its roles of ``deploy/kubernetes`` with
     ``namespace`` for that of the pods. Made with an administrator's kubeconfig."""
@@ -53,7 +79,7 @@ def host_manager_of(kubeconfig: Path, namespace: str, folder: Path) -> Path:
                 place = {"name": namespace} if kind == "Namespace" else {**metadata, "namespace": namespace}
                 document = {**document, "metadata": place}
             must_apply(client, document)
-        token = token_of(client, "peloton-system", "hostmgr")
+        token = login_of_host_manager(client, namespace).token
     config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
     for entry in config["clusters"]:
         if "certificate-authority" in entry["cluster"]:

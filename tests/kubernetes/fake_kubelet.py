@@ -20,10 +20,10 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-from tests.kubernetes.client import MERGE, STRATEGIC, Client, Json, Login, Watch
+from tests.kubernetes.client import MERGE, STRATEGIC, Client, Json, Login, Reply, Watch
 
 HEARTBEAT_S = 3.0
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 RETRY_S = 0.2
 KILLED = 137
 _UNITS = {"": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -48,6 +48,7 @@ class FakeKubelets:
         self._allocatable, self._labels, self._taints = dict(allocatable), dict(labels or {}), list(taints)
         self._client = Client(login)
         self._lost: set[str] = set()
+        self._beating = threading.Lock()  # while a node says that it is well
         self._pods: dict[str, Json] = {}  # by uid, as last seen, on our nodes
         self._started: set[str] = set()  # uids
         self._due: list[tuple[float, int, str]] = []  # when the containers of a uid end
@@ -91,11 +92,12 @@ class FakeKubelets:
 
     def lose(self, node: str) -> None:
         """From now on nobody hears of it, and it hears nothing."""
-        self._lost.add(node)
+        with self._beating:
+            self._lost.add(node)
 
     def bring_back(self, node: str) -> None:
         self._lost.discard(node)
-        reply = self._client.ask("PATCH", f"/api/v1/nodes/{node}/status", {"status": self._node_status(node)}, MERGE)
+        reply = self._say_ready(node)
         assert reply.status == http.client.OK, reply.body
         for pod in list(self._pods.values()):
             self._seen.put({"type": "MODIFIED", "object": pod})
@@ -110,6 +112,9 @@ class FakeKubelets:
             "conditions": [{**ready, "lastHeartbeatTime": now}],
         }
 
+    def _say_ready(self, node: str) -> Reply:
+        return self._client.ask("PATCH", f"/api/v1/nodes/{node}/status", {"status": self._node_status(node)}, MERGE)
+
     def _is_open(self, node: str) -> bool:
         found = self._client.ask("GET", f"/api/v1/nodes/{node}").json()
         return len(found["spec"].get("taints", [])) == len(self._taints)
@@ -123,12 +128,16 @@ class FakeKubelets:
     # Threads.
 
     def _beat(self) -> None:
-        """Renews the lease of each node: without it the controller manager takes the node for lost."""
+        """Renews the lease of each node: without it the controller manager takes the node for lost. If it has done so,
+        because the apiserver was away or we had no cpu, the node says that it is ready."""
         while not self._closed.is_set():
             for node in self.nodes:
-                if node not in self._lost:
-                    with suppress(OSError, http.client.HTTPException):
+                with self._beating, suppress(OSError, http.client.HTTPException):
+                    if node not in self._lost:
                         self._renew(node)
+                        found = self._client.ask("GET", f"/api/v1/nodes/{node}")
+                        if found.status == http.client.OK and not _is_ready(found.json()):
+                            self._say_ready(node)
             self._closed.wait(HEARTBEAT_S)
 
     def _renew(self, node: str) -> None:
@@ -271,6 +280,11 @@ def _life(container: Json) -> tuple[float, int]:
         if name == "exit":
             break
     return seconds, code
+
+
+def _is_ready(node: Json) -> bool:
+    conditions = {one["type"]: one["status"] for one in node["status"].get("conditions", [])}
+    return conditions.get("Ready") == "True"
 
 
 def _is_over(pod: Json) -> bool:

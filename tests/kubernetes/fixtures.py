@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,7 +25,7 @@ REAL_KUBERNETES = pytest.mark.xdist_group("real-kubernetes")
 
 
 @contextmanager
-def running_control_plane(*, scheduler: bool = False) -> Iterator[ControlPlane]:
+def running_control_plane(**options: Any) -> Iterator[ControlPlane]:
     """One of one's own, whose parts may be killed; skips the test when the program is not built."""
     from tests.kubernetes.build import is_built
     from tests.kubernetes.control_plane import ControlPlane
@@ -34,7 +34,7 @@ def running_control_plane(*, scheduler: bool = False) -> Iterator[ControlPlane]:
         pytest.skip("no real Kubernetes is built: make kubernetes")
     with (
         tempfile.TemporaryDirectory(prefix="kubernetes-", ignore_cleanup_errors=True) as folder,
-        ControlPlane(Path(folder), scheduler=scheduler) as plane,
+        ControlPlane(Path(folder), **options) as plane,
     ):
         yield plane
 

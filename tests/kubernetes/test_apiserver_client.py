@@ -17,7 +17,7 @@ from services.hostmgr.kubernetes.wire import Answer, ApiServer, Json, Refused, R
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
 pytestmark = REAL_KUBERNETES
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 NAMESPACE = "apiserver-client"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 PODS_OF_NO_NODE = 700

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 COMPILER = """#!/bin/sh
 echo $$ > {seen}.new
 mv {seen}.new {seen}

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.client import Client, Json, Login, login_of
+from tests.kubernetes.client import MERGE, Client, Json, Login, login_of
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
 pytestmark = REAL_KUBERNETES
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 NAMESPACE = "fake-kubelets"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
@@ -88,7 +88,7 @@ def test_a_deleted_pod_is_killed_first(client: Client, kubelets: FakeKubelets) -
     _create(client, _pod("deleted", "sleep 300"))
     running = _until(lambda: client.ask("GET", f"{PODS}/deleted").json(), _has_phase("Running"))
     version = running["metadata"]["resourceVersion"]
-    query = f"watch=1&resourceVersion={version}&fieldSelector=metadata.name=deleted&timeoutSeconds=60"
+    query = f"watch=1&resourceVersion={version}&fieldSelector=metadata.name=deleted&timeoutSeconds={PATIENCE_S:.0f}"
     with client.watch(f"{PODS}?{query}") as watch:
         assert client.ask("DELETE", f"{PODS}/deleted").status == 200
         events = []
@@ -114,22 +114,42 @@ def test_a_node_takes_no_more_than_it_has(client: Client, kubelets: FakeKubelets
     assert client.ask("DELETE", f"{PODS}/fits?gracePeriodSeconds=0").status == 200
 
 
-def test_pods_of_a_lost_node_wait_for_it(client: Client, kubelets: FakeKubelets) -> None:
+def test_pods_of_a_lost_node_wait_for_it() -> None:
     """They are deleted in name once their toleration is over, and are gone when the node is back."""
-    _create(client, _pod("on-lost", "sleep 300", "fake-1"))
-    _until(lambda: client.ask("GET", f"{PODS}/on-lost").json(), _has_phase("Running"))
+    name = "on-lost"
+    with (
+        running_control_plane(node_grace_s=12) as plane,
+        Client(plane.login) as client,
+        FakeKubelets(plane.login, ["fake-0", "fake-1"]) as kubelets,
+    ):
+        assert client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).status == 201
+        _create(client, _pod(name, "sleep 300", "fake-1"))
+        _until(lambda: client.ask("GET", f"{PODS}/{name}").json(), _has_phase("Running"))
 
-    kubelets.lose("fake-1")
-    pod = _until(
-        lambda: client.ask("GET", f"{PODS}/on-lost").json(), lambda pod: "deletionTimestamp" in pod["metadata"]
-    )
-    assert "Running" == pod["status"]["phase"]
-    assert {"Ready": "False", "DisruptionTarget": "True"}.items() <= {
-        condition["type"]: condition["status"] for condition in pod["status"]["conditions"]
-    }.items()
+        kubelets.lose("fake-1")
+        pod = _until(
+            lambda: client.ask("GET", f"{PODS}/{name}").json(), lambda pod: "deletionTimestamp" in pod["metadata"]
+        )
+        assert "Running" == pod["status"]["phase"]
+        assert {"Ready": "False", "DisruptionTarget": "True"}.items() <= {
+            condition["type"]: condition["status"] for condition in pod["status"]["conditions"]
+        }.items()
 
-    kubelets.bring_back("fake-1")
-    _until(lambda: client.ask("GET", f"{PODS}/on-lost").status, lambda status: bool(status == 404))
+        kubelets.bring_back("fake-1")
+        _until(lambda: client.ask("GET", f"{PODS}/{name}").status, lambda status: bool(status == 404))
+
+
+def test_a_node_that_was_taken_for_lost_says_that_it_is_not(client: Client, kubelets: FakeKubelets) -> None:
+    """As a kubelet that had no cpu for long, or no apiserver."""
+    unknown = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
+    patched = client.ask("PATCH", "/api/v1/nodes/fake-0/status", {"status": {"conditions": unknown}}, MERGE)
+    assert patched.status == 200, patched.body
+
+    def ready() -> str:
+        conditions = client.ask("GET", "/api/v1/nodes/fake-0").json()["status"]["conditions"]
+        return next(str(one["status"]) for one in conditions if one["type"] == "Ready")
+
+    _until(ready, lambda status: bool(status == "True"))
 
 
 def test_an_ordinary_user_needs_a_role(control_plane: ControlPlane) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kubernetes.client import MERGE, Client, Login
-from tests.kubernetes.deployment import apply, documents, must_apply, token_of
+from tests.kubernetes.deployment import apply, documents, login_of_host_manager, must_apply
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 
 pytestmark = REAL_KUBERNETES
@@ -46,7 +46,7 @@ def test_pods_of_roles_are_admitted(applied: Client, role: str) -> None:
 
 @pytest.fixture(scope="module")
 def hostmgr(applied: Client) -> Iterator[Client]:
-    with Client(applied.login.with_token(token_of(applied, "peloton-system", "hostmgr"))) as client:
+    with Client(login_of_host_manager(applied)) as client:
         yield client
 
 

@@ -27,8 +27,9 @@ KILLED_IN_BATCH = {2: "kube-apiserver", 5: "etcd", 8: "kube-controller-manager"}
 
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
-    """Its own: for a while after etcd was killed an apiserver fails at requests of others, too."""
-    with running_control_plane() as found:
+    """Its own: for a while after etcd was killed an apiserver fails at requests of others, too. Nodes that cannot say
+    that they are well while it is away are not lost."""
+    with running_control_plane(node_grace_s=3_600) as found:
         yield found
 
 
@@ -76,10 +77,10 @@ class Launches:
 
     def do(self, meanwhile: Callable[[], None] | None = None) -> None:
         """One batch; with ``meanwhile`` as soon as the first of its pods was seen."""
-        host = self._lab.room_of(next(self._hosts), cpu=BATCH * 0.01)
+        claim = self._lab.claim_of(next(self._hosts), cpu=BATCH * 0.01)
         pods = [self._lab.pod(self._template) for _ in range(BATCH)]
-        launch = HostLaunch(self._lab.claim(host), pods)
-        on_host = [PodOnHost(pod.pod_id, host, launch.claim.host_id) for pod in pods]
+        launch = HostLaunch(claim, pods)
+        on_host = [PodOnHost(pod.pod_id, claim.hostname, claim.host_id) for pod in pods]
         names = {str(pod.pod_id) for pod in pods}
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(self._lab.driver.launch, [launch])

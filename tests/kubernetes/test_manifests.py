@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,7 @@ NAMESPACE = "manifests"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All&fieldValidation=Strict"
 SETTINGS = KubernetesSettings("in-cluster", namespace=NAMESPACE, priority_class="manifests")
 EXAMPLES_MAX = 60
+PATIENCE_S = 180.0
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12) | st.sampled_from(
     ["$(A)", "$$", "a" * 70, "/x/y", "Ünï", "peloton.run", "-", "a b", ""]
@@ -113,9 +115,17 @@ def client(kubernetes_login: Login) -> Iterator[Client]:
     with Client(kubernetes_login) as client:
         assert client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).status == 201
         assert client.ask("POST", priority, {"metadata": {"name": "manifests"}, "value": 1}).status == 201
+        until_s = time.monotonic() + PATIENCE_S
+        while client.ask("POST", PODS, _smallest()).status != 201:  # admission sees the class a moment later
+            assert time.monotonic() < until_s
         yield client
         client.ask("DELETE", f"{priority}/manifests")
         client.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
+
+
+def _smallest() -> Json:
+    container = {"name": "main", "image": "busybox"}
+    return {"metadata": {"name": "try"}, "spec": {"priorityClassName": "manifests", "containers": [container]}}
 
 
 def given_back(sent: Any, stored: Any) -> bool:

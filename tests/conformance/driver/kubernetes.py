@@ -20,12 +20,13 @@ from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import ClusterDriver
 from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.local.part import die_with_parent
+from services.local.ports import Taken
 from tests.kubernetes.client import MERGE, Client, login_of
 from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.fake_kubelet import FakeKubelets
-from tests.ports import free_ports
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 _numbers = count(1)
 
 
@@ -116,7 +117,8 @@ class EmulatedProcess:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = free_ports(1)[0]
+        self._ports = Taken()
+        [self._port] = self._ports.some(1)
         self._process = self._begin()
 
     @property
@@ -130,7 +132,9 @@ class EmulatedProcess:
     def _begin(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "services.emulated_kubernetes", "--nodes", "0"]
         command += ["--port", str(self._port), "--data", str(self._folder)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
+        )
         until_s = time.monotonic() + PATIENCE_S
         while not self._is_ready():
             assert process.poll() is None, f"{command} has ended"
@@ -150,10 +154,14 @@ class EmulatedProcess:
 
     def restart(self) -> None:
         """With kill -9."""
-        self.close()
+        self._kill()
         self._process = self._begin()
 
     def close(self) -> None:
+        self._kill()
+        self._ports.close()
+
+    def _kill(self) -> None:
         self._process.kill()
         self._process.wait()
 

@@ -32,7 +32,7 @@ from services.hostmgr.driver import (
     Token,
 )
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 LONG = "sleep 300"
 ENDS = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.KILLED, PodState.LOST})
 
@@ -187,13 +187,23 @@ class Lab:
 
     def room_of(self, hostname: str = "", **at_least: float) -> str:
         """A host with so much room."""
-        want = Resources.of(at_least.get("cpu", 0.1), 32)
-
-        def found() -> str:
-            names = [hostname] if hostname else sorted(self.events.hosts)
-            return next((name for name in names if want.fits_in(self.free(name))), "")
-
+        found = lambda: self._with_room(hostname, at_least.get("cpu", 0.1))  # noqa: E731
         return str(self.wait(found, f"room on {hostname or 'any host'}"))
+
+    def claim_of(self, hostname: str = "", **at_least: float) -> Claim:
+        """All room of a host with so much: it is taken as it is found, since a session that ends takes it away."""
+
+        def claimed() -> Claim | None:
+            with self.events.changed:
+                found = self._with_room(hostname, at_least.get("cpu", 0.1))
+                return self.claim(found) if found else None
+
+        claim: Claim = self.wait(claimed, f"room on {hostname or 'any host'}")
+        return claim
+
+    def _with_room(self, hostname: str, cpu: float) -> str:
+        names = [hostname] if hostname else sorted(self.events.hosts)
+        return next((name for name in names if Resources.of(cpu, 32).fits_in(self.free(name))), "")
 
     def has_room_of_all_hosts(self) -> bool:
         return {room.hostname for room in self.events.rooms.values()} == self.events.hosts.keys()
@@ -247,10 +257,9 @@ class Lab:
     def launch(self, command: str = LONG, hostname: str = "", **task: Any) -> PodOnHost:
         """One pod; on any host with room, if none is named."""
         pod = self.pod(self.template(command, **task))
-        host = self.room_of(hostname, cpu=needed(pod.template.resources).cpu_milli / 1000)
-        claim = self.claim(host)
+        claim = self.claim_of(hostname, cpu=needed(pod.template.resources).cpu_milli / 1000)
         assert [] == self.driver.launch([HostLaunch(claim, [pod])])
-        return PodOnHost(pod.pod_id, host, claim.host_id)
+        return PodOnHost(pod.pod_id, claim.hostname, claim.host_id)
 
     def running(self, command: str = LONG, hostname: str = "", **task: Any) -> PodOnHost:
         pod = self.launch(command, hostname, **task)

@@ -187,8 +187,11 @@ def test_a_pod_has_its_grace(lab: Lab) -> None:
     """Who wants to end by itself may; who does not is ended when the grace is over."""
     if not lab.cluster.runs_processes:
         pytest.skip("pods of this cluster have no processes")
-    willing = lab.running("trap 'echo bye >&2; exit 0' TERM; while true; do sleep 0.1; done", killGracePeriodSeconds=30)
-    deaf = lab.running("trap '' TERM; while true; do sleep 0.1; done", killGracePeriodSeconds=1)
+    wait = "echo ready >&2; while true; do sleep 0.1; done"
+    willing = lab.running(f"trap 'echo bye >&2; exit 0' TERM; {wait}", killGracePeriodSeconds=60)
+    deaf = lab.running(f"trap '' TERM; {wait}", killGracePeriodSeconds=1)
+    for pod in (willing, deaf):
+        lab.wait(lambda pod=pod: b"ready" in lab.driver.output_tail(pod, 1_000), "a pod that knows what to do")
 
     lab.driver.kill([willing, deaf])
 

@@ -14,7 +14,7 @@ from services.minicluster.settings import MiniclusterSettings
 from tests.unit.minicluster.scheduler import Scheduler, scalar, task_info
 
 AGENTS_AWAY_S = 600.0
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 LONG = "sleep 300"
 
 

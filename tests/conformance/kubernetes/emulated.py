@@ -10,17 +10,18 @@ from pathlib import Path
 from types import TracebackType
 
 from services.local.part import die_with_parent
+from services.local.ports import Taken
 from tests.kubernetes.client import Client, Login, login_of
-from tests.ports import free_ports
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 
 
 class EmulatedKubernetes:
     def __init__(self, folder: Path, nodes: int = 0) -> None:
         """Without ``nodes`` it has those that tests make, and nobody runs their pods."""
         self._folder, self._nodes = folder, nodes
-        [self._port] = free_ports(1)
+        self._ports = Taken()
+        [self._port] = self._ports.some(1)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> EmulatedKubernetes:
@@ -30,6 +31,7 @@ class EmulatedKubernetes:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._process is not None:
             self.kill()
+        self._ports.close()
 
     @property
     def login(self) -> Login:

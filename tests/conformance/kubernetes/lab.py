@@ -16,7 +16,7 @@ from tests.conformance.kubernetes.normalise import Names
 from tests.kubernetes.client import JSON, Client, Json, Login, Reply, Watch
 from tests.kubernetes.fake_kubelet import FakeKubelets
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 _LOOK_S = 0.05
 Show = Callable[[Any], Any]
 """Which part of a body is compared."""
@@ -63,6 +63,13 @@ class Lab:
         reply = self.client.ask(method, path, body, content_type)
         assert reply.status < http.client.BAD_REQUEST, (method, path, reply)
         return reply.json()
+
+    def await_answer(self, status: int, method: str, path: str, body: Any) -> None:
+        """A step that is no part of the transcript, repeated: an apiserver uses some objects a moment later."""
+        until_s = time.monotonic() + PATIENCE_S
+        while (reply := self.client.ask(method, path, body)).status != status:
+            assert time.monotonic() < until_s, (path, reply)
+            time.sleep(_LOOK_S)
 
     def ask(
         self,
@@ -124,7 +131,7 @@ class Watching:
         self._thread.join()
 
     def note_until(self, what: str, good: Callable[[list[Json]], bool]) -> list[Json]:
-        """The events so far, as soon as they are good; True for ``good`` of none notes them when the watch is over."""
+        """The events so far, as soon as they are good: the last one that is expected has to be among them."""
         with self._changed:
             assert self._changed.wait_for(lambda: good(self._events), PATIENCE_S), (what, self._events)
             return self._note(what)

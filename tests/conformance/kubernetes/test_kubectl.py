@@ -15,7 +15,7 @@ from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulation.hosts import HostSpec
 from tests.unit.emulated_kubernetes.cluster import PODS, Cluster
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 KUBECTL = shutil.which("kubectl")
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on the PATH")
 Kubectl: TypeAlias = Callable[..., str]

@@ -27,7 +27,7 @@ ANOTHER_WAY = {
 """Lives whose end alone is the recorded one."""
 PODS = "/api/v1/namespaces/default/pods"
 NODE = "node-0"
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 class Life(NamedTuple):

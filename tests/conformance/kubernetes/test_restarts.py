@@ -77,7 +77,7 @@ def test_a_watch_from_before_a_restart_is_too_old(cluster: Restartable) -> None:
 
 def _first(client: Client, version: str) -> list[tuple[str, int, str]]:
     """The only event of a watch that ends at once."""
-    with client.watch(f"{PODS}?watch=1&resourceVersion={version}&timeoutSeconds=5") as watch:
+    with client.watch(f"{PODS}?watch=1&resourceVersion={version}&timeoutSeconds=60") as watch:
         return [(event["type"], *_status(event["object"])) for event in watch]
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 
-PATIENCE_S = 20.0
+PATIENCE_S = 180.0
 PODS = "/api/v1/namespaces/default/pods"
 TYPES = {
     "merge": "application/merge-patch+json",

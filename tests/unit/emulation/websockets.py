@@ -27,7 +27,7 @@ class Channels:
     """A WebSocket whose messages begin with the number of a channel."""
 
     def __init__(self, port: int, path: str, protocol: str, accept: str = "*/*") -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=180)
         lines = (
             f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: Upgrade", "Upgrade: websocket",
             "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",

@@ -15,7 +15,7 @@ from services.hostmgr.driver import PodReport, Token
 from services.hostmgr.reports import ReportQueue
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
-PATIENCE_S = 10.0
+PATIENCE_S = 180.0
 
 
 def update(instance: int, uuid: str = "u", state: PodState = PodState.RUNNING) -> PodReport:

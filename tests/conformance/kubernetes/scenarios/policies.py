@@ -14,6 +14,7 @@ def quota(lab: Lab) -> None:
         hard = {"pods": "2", "requests.cpu": "1"}
         lab.ask("a quota", "POST", quotas, {"metadata": {"name": "rq"}, "spec": {"hard": hard}})
         lab.until("it is counted", f"{quotas}/rq", lambda body: "used" in body.get("status", {}))
+        lab.await_answer(403, "POST", f"{lab.pods}?dryRun=All", pod("try", node))  # admission knows it
         for i in range(2):
             lab.must("POST", lab.pods, _asks(f"q{i}", node))
         lab.ask("one too many", "POST", lab.pods, _asks("q2", node))
@@ -29,6 +30,7 @@ def priority(lab: Lab) -> None:
     with lab.node() as node:
         lab.ask("a class", "POST", classes, {"metadata": {"name": name}, "value": 1000, "preemptionPolicy": "Never"})
         lab.ask("another value", "PATCH", f"{classes}/{name}", {"value": 7}, MERGE, show=_reason)
+        lab.await_answer(201, "POST", f"{lab.pods}?dryRun=All", pod("try", node, priorityClassName=name))
         lab.ask("gives its value", "POST", lab.pods, pod("p1", node, priorityClassName=name), show=_priority)
         lab.ask("a value of one's own", "POST", lab.pods, pod("p2", node, priorityClassName=name, priority=5))
         lab.ask(

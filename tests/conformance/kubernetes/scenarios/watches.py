@@ -37,7 +37,7 @@ def watch_ends(lab: Lab) -> None:
     with lab.watching(f"{lab.pods}?resourceVersion={version}&timeoutSeconds=1") as short:
         short.note_end("after its time")
     lab.must("POST", lab.pods, pod("w1"))
-    with lab.watching(f"{lab.pods}?resourceVersion={version}&timeoutSeconds=2") as longer:
+    with lab.watching(f"{lab.pods}?resourceVersion={version}&timeoutSeconds=5") as longer:
         longer.note_end("after its time, with an event")
     with lab.watching(f"{lab.pods}?resourceVersion=99999999999&timeoutSeconds=1") as future:
         future.note_end("from a version of the future")

@@ -18,7 +18,7 @@ from services.emulated_kubernetes.store import Event, Store
 from services.emulation.clock import Clock
 from services.emulation.hosts import HostSpec
 
-WAIT_S = 30
+WAIT_S = 180
 NODE = "node-0"
 _uids = itertools.count(1)
 

@@ -48,7 +48,7 @@ def test_the_log_of_a_pod_that_has_ended(cluster: Cluster) -> None:
 def test_a_log_is_followed_to_its_end(cluster: Cluster) -> None:
     """What is written later comes later; the stream ends with the container."""
     run(cluster, "a", "echo one; until test -e go; do sleep 0.05; done; echo two", "Running")
-    connection = http.client.HTTPConnection("127.0.0.1", cluster.server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", cluster.server.port, timeout=180)
     connection.request("GET", f"{PODS}/a/log?follow=true")
     response = connection.getresponse()
     assert b"one\n" == response.readline()

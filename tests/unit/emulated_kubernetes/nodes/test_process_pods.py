@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.emulated_kubernetes.nodes.conftest import Start, conditions, state_of
+from tests.unit.emulated_kubernetes.nodes.conftest import WAIT_S, Start, conditions, state_of
 
 
 async def test_a_pod_takes_the_steps_of_a_real_kubelet(start: Start) -> None:
@@ -329,7 +329,7 @@ async def test_a_node_that_stops_writes_nothing(start: Start) -> None:
 
 
 async def _there(path: Path) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         while not path.exists():
             await asyncio.sleep(0.01)
 
@@ -339,7 +339,7 @@ async def _ended(descriptor: int) -> None:
     done = asyncio.Event()
     loop.add_reader(descriptor, done.set)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             await done.wait()
     finally:
         loop.remove_reader(descriptor)

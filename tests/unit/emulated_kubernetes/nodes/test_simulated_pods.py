@@ -69,13 +69,13 @@ async def test_simulated_pods_outlive_the_emulation(start: Start) -> None:
     """After a restart they run on for the time that was left; those that had not begun begin."""
     store = Store()
     first = await start(store=store, simulate=True)
-    first.create("pod", "sleep 2")
+    first.create("pod", "sleep 200")
     await first.running("pod")
     started_at = first.status("pod")["containerStatuses"][0]["state"]["running"]["startedAt"]
     await first.close()
     first.create("waits")
 
-    second = await start(store=store, simulate=True, time_scale=20.0)
+    second = await start(store=store, simulate=True, time_scale=2_000.0)
 
     status = await second.ended("pod")
     assert ("Succeeded", started_at) == (

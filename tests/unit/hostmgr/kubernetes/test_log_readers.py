@@ -43,6 +43,14 @@ class Log:
         yield chunk(b"")
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is waited for, on a busy machine too."""
+    monkeypatch.setattr(log_readers, "FIRST_WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(log_readers, "SKIP_S", PATIENCE_S)
+    monkeypatch.setattr(log_readers, "END_WAIT_S", PATIENCE_S)
+
+
 @pytest.fixture
 def log() -> Log:
     return Log()

@@ -18,7 +18,7 @@ from services.hostmgr.kubernetes.nodes import Node
 from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings
 from services.hostmgr.kubernetes.slack import NODES_PER_ROUND_MAX, SILENCES_MAX, SlackEstimator
 
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 NODE = "n1"
 TWO_CPUS = Demand(Resources.of(2, 100))
 BORROWER = Demand(Resources(memory_mib=10), slack_milli=500)

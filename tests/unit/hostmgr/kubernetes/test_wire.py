@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.hostmgr.kubernetes import connection, wire
+from services.hostmgr.kubernetes import wire
 from services.hostmgr.kubernetes.connection import AnswerReader, lines_of
 from services.hostmgr.kubernetes.kubeconfig import UserEntry
 from services.hostmgr.kubernetes.wire import Answer, ApiServer, Refused, Request, pause_before_repeat_s
@@ -249,27 +251,39 @@ def test_a_connection_that_was_closed_while_idle_is_not_used() -> None:
 
 def test_without_an_apiserver_every_request_fails() -> None:
     """At once."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = closed.getsockname()
-    with scripted(lambda asked: [answer(200)]) as server, api_of(server) as api:
-        api.access.host, api.access.port = address
+    with (
+        socket.socket() as silent,  # it has a port, which nobody else gets, and does not listen
+        scripted(lambda asked: [answer(200)]) as server,
+        api_of(server) as api,
+    ):
+        silent.bind(("127.0.0.1", 0))
+        api.access.host, api.access.port = silent.getsockname()
         assert [True] * 3 == [isinstance(a, ConnectionRefusedError) for a in api.ask_all([POD] * 3)]
         with pytest.raises(ConnectionRefusedError):
             api.stream("/")
 
 
 def test_an_answer_that_does_not_come_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of its request alone."""
-    monkeypatch.setattr(wire, "LOOK_S", 0.01)
+    """Of its request alone. The time is over as soon as the other answer has come."""
     over = threading.Event()
+    passed_s = 0.0
+    finish = wire._Batch._finish
+
+    def finished(batch: wire._Batch, index: int, found: Answer | OSError) -> None:
+        nonlocal passed_s
+        finish(batch, index, found)
+        passed_s = 10 * PATIENCE_S
 
     def serve(asked: Asked) -> Iterator[bytes]:
         if asked.path == "/never":
             over.wait(PATIENCE_S)
         yield answer(200)
 
+    monkeypatch.setattr(wire, "LOOK_S", 0.01)
+    monkeypatch.setattr(wire._Batch, "_finish", finished)
+    monkeypatch.setattr(wire, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s))
     with scripted(serve) as server, api_of(server) as api:
-        never, other = api.ask_all([Request("GET", "/never"), Request("GET", "/")], timeout_s=0.2)
+        never, other = api.ask_all([Request("GET", "/never"), Request("GET", "/")], timeout_s=PATIENCE_S)
         over.set()
 
     assert isinstance(never, TimeoutError)
@@ -327,70 +341,3 @@ def test_close_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
         assert list(lines) == []
         over.set()
     assert ["the connection to the apiserver was closed here"] == [str(error) for error in failures]
-
-
-# Streams.
-
-
-def test_a_stream_gives_lines_as_they_come() -> None:
-    """Each at once, also one that is longer than what is read at a time."""
-    long = b"x" * (3 * connection.READ_BYTES)
-    go_on = threading.Event()
-
-    def serve(asked: Asked) -> Iterator[bytes]:
-        yield chunked() + chunk(b"one\ntw")
-        assert go_on.wait(PATIENCE_S)
-        yield chunk(b"o\n") + chunk(long)
-        yield chunk(b"\n") + chunk(b"")
-
-    with scripted(serve) as server, api_of(server) as api, api.stream("/") as stream:
-        lines = iter(stream)
-        assert next(lines) == b"one"
-        go_on.set()
-        assert [b"two", long] == list(lines)
-
-
-def test_a_stream_that_breaks_off_is_an_error() -> None:
-    """A stream that the apiserver ends is none."""
-    with (
-        scripted(lambda asked: [chunked() + chunk(b"a\n"), b""]) as server,
-        api_of(server) as api,
-        api.stream("/") as stream,
-        pytest.raises(ConnectionError, match="within its answer"),
-    ):
-        list(stream)
-
-
-def test_a_stream_that_is_refused_says_why() -> None:
-    """With the whole answer."""
-    expired = status(410, "Expired", "too old resource version: 1 (5908)")
-
-    with (
-        scripted(lambda asked: [answer(410, expired)]) as server,
-        api_of(server) as api,
-        pytest.raises(Refused, match="too old resource version") as refused,
-    ):
-        api.stream("/")
-    assert (410, "Expired") == (refused.value.answer.status, refused.value.answer.reason)
-
-
-def test_a_line_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no line of JSON does not fill the memory."""
-    monkeypatch.setattr(connection, "LINE_BYTES_MAX", 10)
-
-    with pytest.raises(ConnectionError, match="more than 10 bytes"):
-        list(lines_of([b"\n123456", b"78901"]))
-
-
-def test_a_silent_stream_is_given_up() -> None:
-    """An apiserver sends bookmarks: without anything the connection is dead."""
-    over = threading.Event()
-
-    def serve(asked: Asked) -> Iterator[bytes]:
-        yield chunked()
-        over.wait(PATIENCE_S)
-
-    with scripted(serve) as server, api_of(server) as api, api.stream("/", silence_s=0.05) as stream:
-        with pytest.raises(TimeoutError):
-            list(stream)
-        over.set()

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-PATIENCE_S = 10.0
+PATIENCE_S = 180.0
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 

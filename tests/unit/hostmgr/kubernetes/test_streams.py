@@ -1,0 +1,78 @@
+"""Answers of an apiserver that come line by line, for as long as they last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from services.hostmgr.kubernetes import connection
+from services.hostmgr.kubernetes.connection import lines_of
+from services.hostmgr.kubernetes.wire import Refused
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
+from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
+
+
+def test_a_stream_gives_lines_as_they_come() -> None:
+    """Each at once, also one that is longer than what is read at a time."""
+    long = b"x" * (3 * connection.READ_BYTES)
+    go_on = threading.Event()
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        yield chunked() + chunk(b"one\ntw")
+        assert go_on.wait(PATIENCE_S)
+        yield chunk(b"o\n") + chunk(long)
+        yield chunk(b"\n") + chunk(b"")
+
+    with scripted(serve) as server, api_of(server) as api, api.stream("/") as stream:
+        lines = iter(stream)
+        assert next(lines) == b"one"
+        go_on.set()
+        assert [b"two", long] == list(lines)
+
+
+def test_a_stream_that_breaks_off_is_an_error() -> None:
+    """A stream that the apiserver ends is none."""
+    with (
+        scripted(lambda asked: [chunked() + chunk(b"a\n"), b""]) as server,
+        api_of(server) as api,
+        api.stream("/") as stream,
+        pytest.raises(ConnectionError, match="within its answer"),
+    ):
+        list(stream)
+
+
+def test_a_stream_that_is_refused_says_why() -> None:
+    """With the whole answer."""
+    expired = status(410, "Expired", "too old resource version: 1 (5908)")
+
+    with (
+        scripted(lambda asked: [answer(410, expired)]) as server,
+        api_of(server) as api,
+        pytest.raises(Refused, match="too old resource version") as refused,
+    ):
+        api.stream("/")
+    assert (410, "Expired") == (refused.value.answer.status, refused.value.answer.reason)
+
+
+def test_a_line_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no line of JSON does not fill the memory."""
+    monkeypatch.setattr(connection, "LINE_BYTES_MAX", 10)
+
+    with pytest.raises(ConnectionError, match="more than 10 bytes"):
+        list(lines_of([b"\n123456", b"78901"]))
+
+
+def test_a_silent_stream_is_given_up() -> None:
+    """An apiserver sends bookmarks: without anything the connection is dead."""
+    over = threading.Event()
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        yield chunked()
+        over.wait(PATIENCE_S)
+
+    with scripted(serve) as server, api_of(server) as api, api.stream("/", silence_s=0.05) as stream:
+        with pytest.raises(TimeoutError):
+            list(stream)
+        over.set()
