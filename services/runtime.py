@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 TEMPORAL_RETRY_S = 0.5
 SERVER_GRACE_S = 2.0
+GARBAGE = (20_000, 20, 50)
+"""Thresholds of the collector: with Python's own ones it looks again and again at pods and hosts, which stay."""
 
 
 @dataclass
@@ -95,6 +97,7 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
                 group.create_task(ROLES[role](shared, stop), name=role)
             await asyncio.sleep(0)  # each begins with its imports
             gc.freeze()  # to look through what stays would be a quarter of each start, and most of each end
+            gc.set_threshold(*GARBAGE)
             gc.enable()
     finally:
         channels.close()

@@ -31,13 +31,23 @@ class Resources:
         return iter((self.cpu_milli, self.memory_mib, self.disk_mib, self.gpu_milli))
 
     def __add__(self, other: Resources) -> Resources:
-        return Resources(*(a + b for a, b in zip(self, other, strict=True)))
+        return Resources(
+            self.cpu_milli + other.cpu_milli,
+            self.memory_mib + other.memory_mib,
+            self.disk_mib + other.disk_mib,
+            self.gpu_milli + other.gpu_milli,
+        )
 
     def __sub__(self, other: Resources) -> Resources:
-        return Resources(*(a - b for a, b in zip(self, other, strict=True)))
+        return Resources(
+            self.cpu_milli - other.cpu_milli,
+            self.memory_mib - other.memory_mib,
+            self.disk_mib - other.disk_mib,
+            self.gpu_milli - other.gpu_milli,
+        )
 
     def __mul__(self, count: int) -> Resources:
-        return Resources(*(a * count for a in self))
+        return Resources(self.cpu_milli * count, self.memory_mib * count, self.disk_mib * count, self.gpu_milli * count)
 
     def fits_in(self, other: Resources) -> bool:
         return (

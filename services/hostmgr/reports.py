@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 BATCH_MAX = 1_000
 QUEUE_MAX = 100_000
 """Reports beyond this are dropped, and come again."""
-GATHER_S = 0.02
-"""How long a batch gathers reports: a commit costs milliseconds whatever its size."""
+GATHER_S, GATHER_MAX_S = 0.02, 0.1
+"""A batch gathers reports until none has come for so long, and how long at most: a commit costs milliseconds whatever
+its size."""
 
 
 class ReportQueue:
@@ -100,10 +101,10 @@ class ReportQueue:
         first = self._reports.get()
         if first is None:
             return [], True
-        batch, deadline = [first], time.monotonic() + GATHER_S
+        batch, deadline = [first], time.monotonic() + GATHER_MAX_S
         while len(batch) < BATCH_MAX:
             try:
-                report = self._reports.get(timeout=max(0.0, deadline - time.monotonic()))
+                report = self._reports.get(timeout=min(max(deadline - time.monotonic(), 0.0), GATHER_S))
             except queue.Empty:
                 break
             if report is None:

@@ -151,7 +151,7 @@ class Deletions:
 
     def _removal_of(self, stored: Stored) -> Removal | None:
         """The lock is held."""
-        own, ended_ns = stored
+        own, ended_s = stored
         if own.is_gone:
             return None
         now_s = time.time()
@@ -159,7 +159,7 @@ class Deletions:
             return Removal(now_s, own.name, own.uid, is_forced=not self._view.is_node_there(own.node))
         if own.is_leaving:
             return Removal(now_s + DELETED_BY_NODE_S, own.name, own.uid)
-        return Removal(min(ended_ns / 1e9 or now_s, now_s) + self._log_retention_s, own.name, own.uid)
+        return Removal(min(ended_s or now_s, now_s) + self._log_retention_s, own.name, own.uid)
 
     def tend(self) -> None:
         """Deletes what is due, and looks up pods that may not be there. Raises OSError."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from peloton.model.ids import PodId, parse_job_id
+from peloton.model.ids import PodId
 from peloton.model.pod import TERMINAL, Cause, PodState, PodStatus
 from services.hostmgr.driver import PodReport
-from services.hostmgr.kubernetes.statuses import is_over, phase, report_of, stuck
+from services.hostmgr.kubernetes.statuses import finished_s, is_over, phase, pod_id_of, report_of, stuck
 
 Json = dict[str, Any]
 _ENDS = frozenset(state.value for state in TERMINAL)
@@ -51,7 +51,7 @@ class Stored(NamedTuple):
     """A pod whose end is acknowledged."""
 
     pod: OwnPod
-    ended_ns: int  # 0: nobody knows
+    ended_s: float  # since the epoch; 0: nobody knows
 
 
 class PodBook:
@@ -156,9 +156,8 @@ class PodBook:
         if report.state_text not in _ENDS:
             return None, None
         own.is_stored = True
-        status = report.status
         self._forget_if_done(own)
-        return None, Stored(own, status.time_ns if status is not None else 0)
+        return None, Stored(own, finished_s(own.pod))
 
     def unacknowledged(self) -> list[PodReport]:
         return [self.pods[name].told[0] for name in self._untold]
@@ -211,16 +210,6 @@ def _began_ns(pod: Json) -> int:
     ended = (entry.get("state", {}).get("terminated") or {} for entry in statuses)
     texts = [text for each in ended if (text := each.get("startedAt") or "") and not text.startswith("1970-01-01")]
     return int(datetime.fromisoformat(min(texts)).timestamp() * 1e9) if texts else 0
-
-
-def pod_id_of(name: str) -> PodId | None:
-    """None for the name of a pod that is none of ours."""
-    try:
-        pod_id = PodId.parse(name)
-        parse_job_id(pod_id.job_id)
-    except ValueError:
-        return None
-    return pod_id
 
 
 def _running(own: OwnPod, began_ns: int) -> PodReport:

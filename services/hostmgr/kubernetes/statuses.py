@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any
 
@@ -29,6 +29,8 @@ GPU = "nvidia.com/gpu"
 REVOCABLE_CPU = "peloton.io/revocable-cpu"
 """Annotation: the cpu of a pod that borrows it, and requests none."""
 _NO_TIME = "1970-01-01T00:00:00Z"
+_MORE_THAN_CONTAINERS = frozenset(("initContainers", "overhead", "resources"))
+"""What of a pod takes more of its node than its containers do."""
 
 
 def report_of(pod: Json, deleted: bool, kill_asked: bool, host_id: str = "") -> PodReport:
@@ -71,7 +73,9 @@ def is_over(pod: Json) -> bool:
 def occupied(pod: Json) -> Resources:
     """What its requests take of its node: those of its containers together, or of the greatest init container."""
     spec = pod.get("spec", {})
-    total = _sum(_requests(container) for container in spec.get("containers", ()))
+    if len(spec.get("containers", ())) == 1 and spec.keys().isdisjoint(_MORE_THAN_CONTAINERS):
+        return _requests(spec["containers"][0])
+    total = main = _sum(_requests(container) for container in spec.get("containers", ()))
     beside = Resources()
     for container in spec.get("initContainers", ()):
         own = _requests(container)
@@ -79,9 +83,8 @@ def occupied(pod: Json) -> Resources:
             beside += own
             own = Resources()
         total = Resources(*map(max, total, beside + own))
-    main = _sum(_requests(container) for container in spec.get("containers", ())) + beside
     whole = _requests(spec)  # of the pod as a whole, where it says so
-    total = Resources(*(own or found for own, found in zip(whole, map(max, total, main), strict=True)))
+    total = Resources(*(own or found for own, found in zip(whole, map(max, total, main + beside), strict=True)))
     return total + _amounts(spec.get("overhead", {}))
 
 
@@ -132,7 +135,9 @@ def _sum(parts: Iterator[Resources]) -> Resources:
 # -- states --------------------------------------------------------------------------------------------------------
 
 
-def _pod_id(name: str) -> PodId | None:
+@lru_cache(maxsize=KNOWN_MAX)
+def pod_id_of(name: str) -> PodId | None:
+    """None for the name of a pod that is none of ours."""
     try:
         pod_id = PodId.parse(name)
         parse_job_id(pod_id.job_id)
@@ -298,12 +303,12 @@ def _container(name: str, state: Json, is_init: bool) -> ContainerStatus:
 def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> PodStatus | None:
     """None for a pod whose name is none of ours, and for one that only waits."""
     state, cause = _state(pod, deleted, kill_asked)
-    pod_id = _pod_id(pod["metadata"]["name"])
+    pod_id = pod_id_of(pod["metadata"]["name"])
     if pod_id is None or state is PodState.LAUNCHED:
         return None
     if cause is not Cause.NO_ENDING:
         reason, message = _words(pod, state, cause, deleted)
-        return _ended(pod, state, cause, message, reason, host_id, _finished_s(pod))
+        return _ended(pod, state, cause, message, reason, host_id, finished_s(pod))
     health = _health(pod)
     return PodStatus(
         pod_id,
@@ -321,7 +326,7 @@ def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> Pod
 def _ended(
     pod: Json, state: PodState, cause: Cause, message: str, reason: str, host_id: str, ended_s: float
 ) -> PodStatus | None:
-    pod_id = _pod_id(pod["metadata"]["name"])
+    pod_id = pod_id_of(pod["metadata"]["name"])
     if pod_id is None:
         return None
     host = pod.get("spec", {}).get("nodeName", "")
@@ -372,7 +377,7 @@ def _started(pod: Json) -> str:
     return min(filter(None, starts), default="")
 
 
-def _finished_s(pod: Json) -> float:
+def finished_s(pod: Json) -> float:
     """When the last container ended; 0: nobody saw it."""
     if not is_over(pod):
         return 0.0
@@ -381,7 +386,7 @@ def _finished_s(pod: Json) -> float:
 
 def _seconds(text: str) -> float:
     """Since the epoch; 0 for an empty text."""
-    return datetime.fromisoformat(text).astimezone(UTC).timestamp() if text else 0.0
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _nanoseconds(seconds: float) -> int:
