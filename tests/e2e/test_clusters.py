@@ -286,12 +286,14 @@ def clusters_that_serve(cluster: Cluster, job: str) -> Counter[str]:
 def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]) -> None:
     """Its instances move one by one while there is room; a rollback, through the end of host manager, worker and
     resource manager, brings back those that had moved. Then it goes for good, and new pods come up in the target."""
-    run(cluster, "migrate", "/test_a_service_migrates_and_back", "--to", A)  # where the pool's pods begin
+    pool = "/test_a_service_migrates_and_back"
+    run(cluster, "migrate", pool, "--to", A)  # where the pool's pods begin
+    cluster.wait(lambda: state_of(cluster, pool)["state"] == "SUCCEEDED", "the pool bound")
     sla = {"maximumUnavailableInstances": 1}
     web = start(HOSTS, cpu=1, task=of_kind("mesos"), type="SERVICE", name="moving", sla=sla)
     wait_running(cluster, web, HOSTS)
     assert {A: HOSTS} == clusters_of(cluster, web)
-    released = run(cluster, "migration", "release", "/test_a_service_migrates_and_back")
+    released = run(cluster, "migration", "release", pool)
     assert f"was bound to {A}" in released
     plugs = [start(HOSTS, task=in_cluster(B)), start(HOSTS - 2, cpu=1, task=in_cluster(B))]
     for plug, count in zip(plugs, (HOSTS, HOSTS - 2), strict=True):

@@ -47,7 +47,7 @@ def test_no_pod_is_forgotten_or_started_twice(plane: ControlPlane, tmp_path: Pat
             else:
                 launches.do()
         lab.wait(lambda: all(ENDS & set(lab.states(pod)) for pod in launches.launched), "all ends")
-        lab.driver.reconcile(launches.doubtful)
+        lab.reconcile(launches.doubtful)
         lab.wait(lambda: all(ENDS & _told(lab, pod) for pod in launches.doubtful), "what became of those in doubt")
 
         assert BATCH * BATCHES == len(launches.launched) + len(launches.doubtful) + len(launches.given_back)

@@ -31,7 +31,7 @@ from workflows.policies import Policies
 from workflows.update import UpdateWorkflow
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 """Longer than anything takes here, also on a machine that is busy."""
 LOOK_AGAIN_S = 10.0
 """After which a workflow that nobody tells looks by itself."""

@@ -217,7 +217,7 @@ class Kubernetes:
             str(plane.driver_kubeconfig(self.namespace)),
             namespace=self.namespace,
             node_selector=selector,
-            **{"lost_node_s": 0.3, "log_retention_s": 60.0, "slack_period_s": 3_600.0, **settings},
+            **{"lost_node_s": 0.3, "log_retention_s": 3_600.0, "slack_period_s": 3_600.0, **settings},
         )
 
     def driver(self) -> ClusterDriver:

@@ -257,14 +257,31 @@ class Lab:
     def launch(self, command: str = LONG, hostname: str = "", **task: Any) -> PodOnHost:
         """One pod; on any host with room, if none is named."""
         pod = self.pod(self.template(command, **task))
-        claim = self.claim_of(hostname, cpu=needed(pod.template.resources).cpu_milli / 1000)
-        assert [] == self.driver.launch([HostLaunch(claim, [pod])])
-        return PodOnHost(pod.pod_id, claim.hostname, claim.host_id)
+        while True:
+            sessions = self.events.sessions
+            claim = self.claim_of(hostname, cpu=needed(pod.template.resources).cpu_milli / 1000)
+            failed = self.driver.launch([HostLaunch(claim, [pod])])
+            if not failed:
+                return PodOnHost(pod.pod_id, claim.hostname, claim.host_id)
+            void = f"a session that made the room of the one before void: {failed}"
+            self.wait(lambda sessions=sessions: self.events.sessions > sessions, void)
 
     def running(self, command: str = LONG, hostname: str = "", **task: Any) -> PodOnHost:
         pod = self.launch(command, hostname, **task)
         self.wait_for(pod, PodState.RUNNING)
         return pod
+
+    def reconcile(self, pods: Sequence[PodOnHost]) -> None:
+        """In a session that lasts for it: after a failover one may follow another."""
+
+        def asked() -> bool:
+            try:
+                self.driver.reconcile(pods)
+            except OSError:
+                return False
+            return True
+
+        self.wait(asked, "a session in which to ask")
 
     def unknown(self) -> PodOnHost:
         """A pod that was never launched, on a host that is there."""

@@ -289,7 +289,7 @@ def test_pods_outlive_another_control_plane(lab: Lab) -> None:
     before = len(lab.events.reports)
 
     def runs() -> bool:
-        lab.driver.reconcile([pod])
+        lab.reconcile([pod])
         return any(r.pod == str(pod.pod_id) and r.state_text == RUNNING.value for r in lab.events.reports[before:])
 
     lab.wait(runs, "the pod that runs on")

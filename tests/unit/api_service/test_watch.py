@@ -30,7 +30,7 @@ Status = grpc.StatusCode
 OTHER = "00000000-0000-4000-8000-0000000000aa"
 OF_JOBS = watch_pb2.StatelessJobFilter()
 OF_PODS = watch_pb2.PodFilter()
-WAIT_S = 10.0
+WAIT_S = 120.0
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.unit.api_service.story import JOB, NOW_NS
 COUNT = 3 * BUFFER_MAX
 OF_PODS = Filter(is_of_pods=True)
 OF_JOBS = Filter(is_of_pods=False)
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 class CountedReader(ChangeReader):
