@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peloton.lifecycle.reason_text import eviction_text, placement_text, requeue_text
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.reason import (
     ClusterReason,
     Grounds,
@@ -24,17 +24,12 @@ PREEMPTED = Grounds(Rule.ENTITLEMENT, "/p", "/q", "x", "cpu", wanted=2_000, held
 PREEMPTED_TEXT = eviction_text(PREEMPTED)
 HOT = QosReason(QosRule.HOT_CPU, "h1", used=3_900, total=4_000, bound=90)
 REQUEUED = RequeueReason(RequeueRule.NO_HOST_IN_TIME, seconds=600)
-REQUEUED_TEXT = requeue_text(REQUEUED)
 
 
 def no_room(pod_count: int, host_count: int = 3, *, is_gang: bool = False) -> PlacementReason:
     """No host has 2 gpus free."""
     refusing = RefusingHosts(host_count, Misfit(HostRule.ROOM, "gpu", wanted=2_000, left=1_000))
     return (ClusterReason(pods=(NoHost(pod_count, is_gang, (refusing,)),)),)
-
-
-def no_room_text(pod_count: int, host_count: int = 3, *, is_gang: bool = False) -> str:
-    return placement_text(no_room(pod_count, host_count, is_gang=is_gang))
 
 
 def too_large(cpu: int, cluster: str = "") -> Infeasible:

@@ -6,7 +6,6 @@ no fsync, it need not outlive the machine.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,8 +13,6 @@ from pathlib import Path
 import orjson
 
 from services.emulated_kubernetes.resources import Json
-
-log = logging.getLogger(__name__)
 
 NAME = "journal.jsonl"
 LINES_MIN = 50_000

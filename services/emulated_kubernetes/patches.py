@@ -14,32 +14,29 @@ from services.emulated_kubernetes.resources import Json
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json-patch+json"
-APPLY = ("application/apply-patch+yaml", "application/apply-patch+cbor")
-KINDS = (JSON, MERGE, STRATEGIC, APPLY[0])
+APPLY = "application/apply-patch+yaml"
+KINDS = (JSON, MERGE, STRATEGIC, APPLY)
 STEPS_MAX = 10_000
 
-_KEYS: dict[str, tuple[str, ...]] = {
-    "containers": ("name",),
-    "initContainers": ("name",),
-    "ephemeralContainers": ("name",),
-    "containerStatuses": (),
-    "initContainerStatuses": (),
-    "conditions": ("type",),
-    "addresses": ("type",),
-    "env": ("name",),
-    "envFrom": (),
-    "ports": ("containerPort",),
-    "volumes": ("name",),
-    "volumeMounts": ("mountPath",),
-    "volumeDevices": ("devicePath",),
-    "imagePullSecrets": ("name",),
-    "hostAliases": ("ip",),
-    "topologySpreadConstraints": ("topologyKey",),
-    "ownerReferences": ("uid",),
-    "podIPs": ("ip",),
-    "schedulingGates": ("name",),
-    "resourceClaims": ("name",),
-    "secrets": ("name",),
+_KEYS: dict[str, str] = {
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "conditions": "type",
+    "addresses": "type",
+    "env": "name",
+    "ports": "containerPort",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "imagePullSecrets": "name",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
+    "ownerReferences": "uid",
+    "podIPs": "ip",
+    "schedulingGates": "name",
+    "resourceClaims": "name",
+    "secrets": "name",
 }
 """Lists that strategic patches merge, and the key of their members; all others are replaced. `spec.taints` of a node
 and `spec.tolerations` of a pod are replaced by the real one too."""
@@ -93,12 +90,11 @@ def strategically_merged(target: Json, patch: Json) -> Json:
 def _merged_list(field: str, target: list[Any], patch: list[Any]) -> list[Any]:
     if field in _SETS:
         return [*target, *(one for one in patch if one not in target)]
-    keys = _KEYS.get(field)
-    if not keys or not all(isinstance(one, dict) for one in patch):
+    key = _KEYS.get(field)
+    if key is None or not all(isinstance(one, dict) for one in patch):
         return patch
     if any(set(one) == {"$patch"} and one["$patch"] == "replace" for one in patch):
         return [one for one in patch if "$patch" not in one]
-    key = keys[0]
     result = list(target)
     for one in patch:
         if key not in one:
@@ -201,7 +197,7 @@ def change_of(kind: str, body: bytes) -> Callable[[Json], Json]:
     """What a body of this media type does to an object. Raises ApiError 415 or 400."""
     if kind not in KINDS:
         raise unsupported_media_type(KINDS)
-    if kind in APPLY:
+    if kind == APPLY:
         raise ApiError(415, "UnsupportedMediaType", "this apiserver has no server-side apply: send a merge patch")
     try:
         patch = orjson.loads(body)

@@ -166,10 +166,8 @@ class Registry:
             new["status"] = {"qosClass": old["status"].get("qosClass"), **new["status"]}
         return self._replace(resource, old, new, dry_run)
 
-    def set_status(self, resource: Resource, namespace: str, name: str, status: Json, uid: str = "") -> Entry:
-        """Of an object that is of this uid, if one is given."""
+    def set_status(self, resource: Resource, namespace: str, name: str, status: Json) -> Entry:
         old = self._found(resource, namespace, name)
-        check_uid(resource, old, uid)
         return self.store.update(resource.plural, {**old, "status": status})
 
     def _found(self, resource: Resource, namespace: str, name: str) -> Json:

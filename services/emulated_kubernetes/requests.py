@@ -91,11 +91,11 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def object_of(body: bytes, content_type: str, kinds: tuple[str, ...] = BODIES) -> Json:
+def object_of(body: bytes, content_type: str) -> Json:
     """Raises ApiError 415 for another format, 400 for what is no object."""
     kind = media_type(content_type) or BODIES[0]
-    if kind not in kinds:
-        raise unsupported_media_type(kinds)
+    if kind not in BODIES:
+        raise unsupported_media_type(BODIES)
     decoded = _decoded(body, kind)
     if not isinstance(decoded, dict):
         raise bad_request("the body of the request is no object")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import orjson
@@ -31,8 +30,6 @@ from services.emulated_kubernetes.shapes import Shape, shape_of
 from services.emulated_kubernetes.store import Entry
 from services.emulated_kubernetes.watches import Watches
 from services.emulation.http.server import Request
-
-log = logging.getLogger(__name__)
 
 # Of one object of a resource: an answer, or None when it keeps the connection for a stream. Raises ApiError.
 Subresource = Callable[[Request, Target, dict[str, str]], bytes | None]

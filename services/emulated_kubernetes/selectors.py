@@ -19,7 +19,6 @@ _VALUE = r"(?:[a-zA-Z0-9](?:[-\w.]*[a-zA-Z0-9])?)?"
 _SET = re.compile(rf"\s*({_KEY})\s+(in|notin)\s*\(([^()]*)\)\s*(?:,|$)")
 _COMPARED = re.compile(rf"\s*({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})\s*(?:,|$)")
 _EXISTS = re.compile(rf"\s*(!?)\s*({_KEY})\s*(?:,|$)")
-_IS_VALUE = re.compile(_VALUE)
 
 FIELDS: dict[str, frozenset[str]] = {
     "pods": frozenset(

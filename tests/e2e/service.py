@@ -20,7 +20,6 @@ from tests.availability import Tale
 from tests.e2e.local import PATIENCE_S, Cluster
 
 SLEEP = "sleep 1000"
-ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ROLLED_BACK"}
 
 
 @dataclass

@@ -60,7 +60,6 @@ class ControlPlane:
         tls = ssl.create_default_context(cafile=CERTIFICATES / "ca.pem")
         self.login = Login(f"https://127.0.0.1:{self._api}", admin, tls)
         """Of an administrator."""
-        self.user_login = self.login.with_token(user)
         folder.mkdir(parents=True, exist_ok=True)
         tokens = f'{admin},admin,admin,"system:masters"\n{user},{USER},{USER}\n'
         (folder / "tokens.csv").write_text(tokens, encoding="utf-8")

@@ -9,6 +9,8 @@ from pathlib import Path
 from vulture import Vulture
 
 from peloton.api.generate import REPOSITORY_ROOT, proto_files
+from tests.unit.tidy import PACKAGES as OURS
+from tests.unit.tidy import python_files
 
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli", "deploy")
 DECORATORS = ["@*.command", "@*.group", "@*.listens_for"]
@@ -35,7 +37,12 @@ BY_OTHERS = {
 }
 """Names that are used where no name is written: by libraries, and by tests that look inside."""
 
+BY_MODULES = {"SCENARIOS", "pytestmark", "pytest_plugins", "DECLARED_IN", "__all__"}
+"""Names that are read from modules which are not named."""
+
 _RPC = re.compile(r"^\s*rpc (\w+)", re.MULTILINE)
+_CONSTANT = re.compile(r"^(\w+(?:, \w+)*)(?:: [\w.]+(?:\[.*\])?)? = ", re.MULTILINE)
+_NAME = re.compile(r"\w+")
 _FIELD = re.compile(r"^\s+[\w.<>, ]+ (\w+) = \d+", re.MULTILINE)
 
 
@@ -63,3 +70,19 @@ def test_nothing_is_dead() -> None:
     dead = [one for one in unused if one.name not in by_others | wire]
     assert [f"{one.filename.relative_to(REPOSITORY_ROOT)}:{one.first_lineno} {one.name}" for one in dead] == []
     assert by_others - {one.name for one in unused} == set()
+
+
+def test_every_constant_is_read() -> None:
+    """By its own module, or by one that names that module: another constant of the same name is none of its uses."""
+    paths = [path for path in python_files(*OURS, "tests") if "migrations/versions" not in path.as_posix()]
+    texts = {path: (REPOSITORY_ROOT / path).read_text() for path in paths}
+
+    def is_read(name: str, path: Path) -> bool:
+        word = re.compile(rf"\b{name}\b")
+        others = (text for other, text in texts.items() if other != path and path.stem in text and name in text)
+        return len(word.findall(texts[path])) > 1 or any(word.search(text) for text in others)
+
+    constants = (
+        (path, name) for path, text in texts.items() for row in _CONSTANT.findall(text) for name in _NAME.findall(row)
+    )
+    assert [f"{path} {name}" for path, name in constants if name not in BY_MODULES and not is_read(name, path)] == []

@@ -15,10 +15,9 @@ from peloton.errors import Unavailable
 from services.leader import LeaderElection
 from tests.unit.lease_table import Table
 
-ROLE, OWNER, RIVAL = "hostmgr", "", "rival"
+ROLE, RIVAL = "hostmgr", "rival"
 TTL_S = 8.0
 OVERLAP_MAX_S = TTL_S / 4
-END_S = 20 * TTL_S
 NEVER_S = 100 * TTL_S
 
 

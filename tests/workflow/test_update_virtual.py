@@ -17,7 +17,6 @@ from workflows.policies import Policies
 from workflows.update import UpdateResult
 
 SLACK_S = 10.0
-STEP = "advance_update"
 
 
 def test_batches() -> None:

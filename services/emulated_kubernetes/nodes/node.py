@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from services.emulated_kubernetes.nodes.admission import host_ports, ports_taken, refusal
 from services.emulated_kubernetes.nodes.amounts import Amounts, amounts_of, requests_of
 from services.emulated_kubernetes.nodes.pod_status import FAILED, SUCCEEDED, refused_status
@@ -13,8 +11,6 @@ from services.emulated_kubernetes.nodes.stored_pods import StoredPods
 from services.emulated_kubernetes.resources import Json
 from services.emulation.clock import Clock
 from services.emulation.hosts import HostSpec
-
-log = logging.getLogger(__name__)
 
 
 class Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from functools import partial
 
@@ -16,8 +15,6 @@ from services.emulated_kubernetes.nodes.stored_pods import StoredPods
 from services.emulated_kubernetes.resources import Json
 from services.emulated_kubernetes.store import DELETED, Event, Store, Subscription
 from services.emulation.clock import Clock
-
-log = logging.getLogger(__name__)
 
 HEARTBEATS_MAX = 250
 """Leases that are renewed in one go: thousands of nodes take turns."""

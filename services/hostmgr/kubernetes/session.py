@@ -76,17 +76,6 @@ class Session:
         with self._lock:
             return self._is_ours
 
-    def check(self) -> bool:
-        """As the apiserver says now. Raises OSError."""
-        if not self.is_ours:
-            return False
-        answer = self._api.ask(Request("GET", f"{self._leases}/{self._name}"))
-        if answer.is_ok:
-            self._seen(answer.json())
-        elif answer.status != 404:  # deleted: no other process has it
-            raise Refused(answer)
-        return self.is_ours
-
     def _write(self, found: Answer) -> bool:
         """Whether the lease is ours; else somebody else wrote first. Raises OSError."""
         now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())

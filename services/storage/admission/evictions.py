@@ -15,11 +15,11 @@ from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.admission import EvictionOrder, EvictionResult
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
-from peloton.model.pod import ALLOCATED, Termination, TerminationReason
+from peloton.model.pod import Termination, TerminationReason
 from peloton.model.reason import EvictionReason, QosReason
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import hold_job
-from services.storage.pods.scope import READY, Chosen, Span, numbers, within
+from services.storage.pods.scope import READY, Chosen, Span, within
 from services.storage.pods.sql import where
 from services.storage.pods.writes import fire
 from services.storage.ranges import as_ranges
@@ -27,11 +27,9 @@ from services.storage.tables import POD
 from services.storage.updates.disruptions import ask
 
 EVICTION_MESSAGE = "evicting running task: "
-JOBS_PER_QUERY = 200
 MAINTENANCE_REASON = "EvictionReason_HOST_MAINTENANCE"
 PREEMPTION_REASON = "EvictionReason_PREEMPTION"
 QOS_REASON = "EvictionReason_QOS"
-_ALLOCATED_NUMBERS = numbers(ALLOCATED)
 _EVICTABLE = where((terms.READY & STAYS) | STAYING)
 
 

@@ -30,7 +30,6 @@ from services.storage.engine import Database, take_numbers
 from services.storage.tables import HOST
 
 MAINTENANCE_SEQ = "maintenance"
-HOSTS_PER_QUERY = 500
 _NUMBERS: dict[HostState, int] = {s: host_pb2.HostState.Value(f"HOST_STATE_{s}") for s in HostState}
 _STATES = {number: state for state, number in _NUMBERS.items()}
 

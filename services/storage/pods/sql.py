@@ -126,4 +126,4 @@ def _constant(value: Any) -> sa.ColumnElement[Any]:
 
 
 GOAL_ENDED, GOAL_ALIVE = where(terms.ENDS), where(terms.STAYS)
-LAUNCHABLE, STALE, NEWER = where(terms.LAUNCHABLE), where(terms.STALE), where(terms.NEWER)
+LAUNCHABLE, NEWER = where(terms.LAUNCHABLE), where(terms.NEWER)

@@ -205,9 +205,6 @@ class Lab:
         names = [hostname] if hostname else sorted(self.events.hosts)
         return next((name for name in names if Resources.of(cpu, 32).fits_in(self.free(name))), "")
 
-    def has_room_of_all_hosts(self) -> bool:
-        return {room.hostname for room in self.events.rooms.values()} == self.events.hosts.keys()
-
     def rooms(self, hostname: str) -> list[Room]:
         with self.events.changed:
             return [room for room in self.events.rooms.values() if room.hostname == hostname]

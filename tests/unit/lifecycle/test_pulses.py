@@ -16,7 +16,7 @@ from tests.unit.lifecycle.pods import JOB, service_pod
 
 S = 10**9
 NOW = 1_000 * S
-FORWARD, BACKWARD, PAUSED = UpdateState.ROLLING_FORWARD, UpdateState.ROLLING_BACKWARD, UpdateState.PAUSED
+FORWARD, BACKWARD = UpdateState.ROLLING_FORWARD, UpdateState.ROLLING_BACKWARD
 FIRST, ANOTHER = "its first pulse", "a pulse: none has come for 5 s"
 RUNNING_01 = "instances 0-1 to run and be healthy"
 

@@ -18,9 +18,8 @@ from tests.unit.lifecycle.counting import count_pods
 NOW = 1_700_000_000 * 10**9
 SECOND = 10**9
 JOB = JobId("j")
-I, P, READY, R, S, F, K = (  # noqa: E741
+I, READY, R, S, F, K = (  # noqa: E741
     PodState.INITIALIZED,
-    PodState.PENDING,
     PodState.READY,
     PodState.RUNNING,
     PodState.SUCCEEDED,

@@ -12,7 +12,7 @@ from peloton.model.pod import HealthState, PodState, Termination, TerminationRea
 from peloton.model.reason import SlaRefusal
 from tests.unit.lifecycle.pods import service_pod
 
-RUNNING, KILLED, DELETED = PodState.RUNNING, PodState.KILLED, PodState.DELETED
+KILLED, DELETED = PodState.KILLED, PodState.DELETED
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,6 @@ from services.hostmgr.kubernetes.wire import Json
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, Server, chunk
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/peloton/leases"
-
 
 class Leases:
     """One lease, compared and swapped, with watches of it."""
@@ -104,7 +102,7 @@ def test_a_session_takes_the_lease_over_at_once(leases: Leases, server: Server) 
         newer.begin()
 
         assert told.get(timeout=PATIENCE_S) == newer.holder
-        assert [False, False, True, True] == [older.is_ours, older.check(), newer.is_ours, newer.check()]
+        assert [False, True] == [older.is_ours, newer.is_ours]
         assert leases.lease is not None
         spec: dict[str, Any] = leases.lease["spec"]
         assert (newer.holder, 1) == (spec["holderIdentity"], spec["leaseTransitions"])
@@ -113,28 +111,18 @@ def test_a_session_takes_the_lease_over_at_once(leases: Leases, server: Server) 
     assert told.empty()
 
 
-def test_a_check_sees_what_a_watch_has_not_brought_yet(leases: Leases, server: Server) -> None:
-    """It tells the driver as the watch would."""
-    told: list[str] = []
-    with api_of(server) as api:
-        session = Session(api, "peloton", "local", told.append)
-        session.begin()
-        session.end()
-        assert leases.lease is not None
-        leases.put({**leases.lease, "spec": {"holderIdentity": "another"}})
-        assert session.is_ours
-        assert not session.check()
-    assert ["another"] == told
-
-
 def test_a_lease_that_is_deleted_stays_ours(leases: Leases, server: Server) -> None:
-    """No other process has it; the next one makes it anew."""
+    """No other process has it; the next one makes it anew, and only then it is lost."""
+    told: queue.Queue[str] = queue.Queue()
     with api_of(server) as api:
-        session = Session(api, "peloton", "local", pytest.fail)
-        session.begin()
+        older, newer = (Session(api, "peloton", "local", told.put) for _ in range(2))
+        older.begin()
         leases.put(None)
-        assert session.check()
-        session.end()
+        assert older.is_ours
+        newer.begin()
+        assert told.get(timeout=PATIENCE_S) == newer.holder
+        older.end()
+        newer.end()
 
 
 def test_writes_of_others_are_tried_again(leases: Leases, server: Server) -> None:
@@ -143,7 +131,7 @@ def test_writes_of_others_are_tried_again(leases: Leases, server: Server) -> Non
     with api_of(server) as api:
         session = Session(api, "peloton", "local", pytest.fail)
         session.begin()
-        assert session.check()
+        assert session.is_ours
         session.end()
 
 
