@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from cli.command import Command
 from cli.config_file import load_config
 from cli.errors import Failed
 from cli.names import job_argument
+from cli.new_job import secret_options, secrets_of
 from cli.output import print_for_programs, print_outcome
 from cli.params import together
 from cli.pools import pool_id_at
@@ -59,6 +61,7 @@ class Replacement:
     update_spec: dict[str, Any] = field(default_factory=dict)
     opaque: str | None = None
     key: str = ""
+    secrets: Sequence[v1.peloton.Secret] = ()
 
     def show(self, err: bool = False) -> None:
         answer = self.difference()  # which refuses a wrong version
@@ -79,6 +82,7 @@ class Replacement:
             job_id=self.service.id,
             version=self.seen,
             spec=self.spec,
+            secrets=self.secrets,
             update_spec=v1.job.UpdateSpec(**self.update_spec),
             opaque_data=opaque_data(self.opaque),
             update_key=self.key,
@@ -91,6 +95,7 @@ class Replacement:
 @spec_argument
 @batch_size_argument
 @words_argument("[RESPOOL] [ENTITY-VERSION]", place_words)
+@secret_options
 @failure_options
 @rollback_option
 @placement_options
@@ -99,24 +104,27 @@ class Replacement:
 @asking_options
 @pass_settings
 def replace(
-    settings: Settings, /, job_id: str, spec: Path, batch_size: int, words: PlaceWords, update_key: str,
-    opaque: str | None, override: bool, diff: bool, yes: bool, watch: bool, **update_spec: Any,
+    settings: Settings, /, job_id: str, spec: Path, batch_size: int, words: PlaceWords, secret_path: str,
+    secret_data: str, update_key: str, opaque: str | None, override: bool, diff: bool, yes: bool, watch: bool,
+    **update_spec: Any,
 ) -> None:  # fmt: skip
     """Give a service another spec, the YAML file SPEC, BATCH-SIZE instances at a time (0: all at once).
 
     Without an ENTITY-VERSION the current one is read first; another change in between refuses this one.
     Without a RESPOOL the file's `respoolid` counts, or else the job stays where it is.
 
+    The secrets of the service stay; one that is sent for the path of another takes its place.
+
     \b
     Examples:
       peloton job stateless replace JOB examples/services/web.yaml 1 --diff --watch
       peloton job stateless replace JOB examples/services/web.yaml 10 /tutorial 1-1-1 --rollbackOnFailure
     """
+    secrets = secrets_of(secret_path, secret_data, v1.peloton.Secret)
     service = Service(settings, job_id)
     message = spec_at(service, spec, words.pool)
-    replacement = Replacement(
-        service, message, str(spec), words.version, {"batch_size": batch_size, **update_spec}, opaque, update_key
-    )
+    how = {"batch_size": batch_size, **update_spec}
+    replacement = Replacement(service, message, str(spec), words.version, how, opaque, update_key, secrets)
     if diff:
         replacement.show(err=settings.is_for_programs)
     if not yes:

@@ -109,7 +109,7 @@ class BulkService(Servicer):
         judge = JobJudge(config, bounds)
         if judge.is_blocked:
             return judge.finish().message()
-        if fault := secret_fault(config, has_secrets=False):
+        if fault := secret_fault(config, is_new=True):
             raise InvalidArgument(fault)
         clamp_max_failures(config)
         return judge

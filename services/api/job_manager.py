@@ -15,11 +15,13 @@ from peloton.api.wire_faults import message_of
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument
 from peloton.model.ids import new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
+from peloton.model.secret import Secret
 from services.api.calls import check_wanted
 from services.api.growth import growth_faults, touched
 from services.api.ids import known_id, wire_id
 from services.api.job_query import job_query
 from services.api.rolling import RollingJobs
+from services.api.secrets import sent_secrets
 from services.api.servicer import Backend, write
 from services.api.stored_configs import StoredConfigs, answer, check_size
 from services.api.v1.specs import Specs
@@ -49,8 +51,9 @@ class JobManager(RollingJobs):
             response.error.invalidConfig.id.value = job_id
             response.error.invalidConfig.message = text
             return response
-        if refusal := await self._calls.run(secret_fault, config, bool(request.secrets)):
+        if refusal := await self._calls.run(secret_fault, config, True):
             raise InvalidArgument(refusal)
+        secrets = sent_secrets(request.secrets)
         await self._calls.run(clamp_max_failures, config)
         check_wanted(context)
         response.jobId.value = job_id
@@ -58,7 +61,7 @@ class JobManager(RollingJobs):
         config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
         record = convert.new_job_record(job_id, config, now_ns)
         try:
-            await self._calls.run(self._records.jobs.create, record, config, now_ns)
+            await self._calls.run(self._records.jobs.create, record, config, now_ns, secrets)
         except AlreadyExists as exists:
             response.error.alreadyExists.id.value = job_id
             response.error.alreadyExists.message = exists.message
@@ -72,7 +75,7 @@ class JobManager(RollingJobs):
         planned = message_of(explain_pb2.JobPlanRequest, request)
         if planned.HasField("config"):
             config = planned.config
-            refusal = await self._specs.refusal(config) or await self._calls.run(secret_fault, config, False)
+            refusal = await self._specs.refusal(config) or await self._calls.run(secret_fault, config, True)
             if refusal:
                 raise InvalidArgument(refusal)
 
@@ -92,14 +95,20 @@ class JobManager(RollingJobs):
             raise InvalidArgument("job update is only supported for batch jobs")
         if not record.is_active:
             raise InvalidArgument(f"Job is in a terminal state:{record.state}")
-        if refusal := await self._calls.run(secret_fault, new, bool(request.secrets)):
+        if refusal := await self._calls.run(secret_fault, new, False):
             raise InvalidArgument(refusal)
+        secrets = sent_secrets(request.secrets)
+        if old.defaultConfig.secrets and not new.defaultConfig.secrets:
+            new.defaultConfig.secrets.extend(old.defaultConfig.secrets)
         if not new.HasField("respoolID"):
             new.respoolID.CopyFrom(old.respoolID)
         await self._calls.run(clamp_max_failures, new)
         text = await self._calls.run(self._growth_refusal, record, old, new)
         added = new.instanceCount - record.instance_count
         if not text and added == 0:
+            if secrets:
+                changed = await self._refresh_secrets(record, secrets, context)
+                response.id.value, response.message = record.job_id, f"changed {changed} secrets"
             return response
         text = text or await self._specs.refusal(new, record.instance_count)
         if text:
@@ -111,11 +120,18 @@ class JobManager(RollingJobs):
         new.changeLog.CopyFrom(
             peloton_pb2.ChangeLog(version=version + 1, createdAt=old.changeLog.createdAt, updatedAt=now_ns)
         )
-        await self._calls.run(self._records.jobs.add_instances, record.job_id, new, new.instanceCount, version, now_ns)
+        await self._calls.run(
+            self._records.jobs.add_instances, record.job_id, new, new.instanceCount, version, now_ns, secrets
+        )
         response.id.value = record.job_id
         response.message = f"added {added} instances"
         self._wake.changed(record.job_id)
         return response
+
+    async def _refresh_secrets(self, record: JobRecord, secrets: list[Secret], context: Any) -> int:
+        """Runs that begin from now on have the new data."""
+        check_wanted(context)
+        return await self._calls.run(self._records.secrets.refresh, record.job_id, record.config_version, secrets)
 
     def _growth_refusal(self, record: JobRecord, old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> str:
         ids = touched(record.instance_count, new)

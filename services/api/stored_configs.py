@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from peloton.api.job_secrets import secrets_of
 from peloton.api.pod_parts import limits as limits_of
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -14,6 +15,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from services.api.calls import Calls
 from services.api.channels import ANSWER_BYTES_MAX
+from services.api.secrets import v0_secrets
 from services.storage.jobs.configs import Configs
 
 BYTES_MAX = 64 * 2**20
@@ -30,6 +32,7 @@ class StoredConfig:
     wire: bytes
     limits: task_pb2.ResourceConfig
     own_count: int  # instances with a configuration of their own
+    secrets: tuple[bytes, ...] = ()  # ids and paths, as messages
 
 
 class StoredConfigs:
@@ -86,14 +89,16 @@ def _read(configs: Configs, job_id: JobId, version: int) -> StoredConfig | None:
     config.changeLog.version = version  # a restart stores an old configuration anew
     limits = task_pb2.ResourceConfig()
     limits.CopyFrom(limits_of(config.defaultConfig))
-    return StoredConfig(config.SerializeToString(), limits, len(config.instanceConfig))
+    secrets = tuple(one.SerializeToString() for one in v0_secrets(secrets_of(config.defaultConfig)))
+    return StoredConfig(config.SerializeToString(), limits, len(config.instanceConfig), secrets)
 
 
 def answer(info: job_pb2.JobInfo, config: StoredConfig) -> bytes:
     """A ``GetResponse`` on the wire: ``info``, which has no config, with this one. Nothing of it is read or copied once
     more, however large it is."""
     inner = info.SerializeToString() + _field(job_pb2.JobInfo.CONFIG_FIELD_NUMBER, config.wire)
-    return _field(job_pb2.GetResponse.JOBINFO_FIELD_NUMBER, inner)
+    secrets = (_field(job_pb2.GetResponse.SECRETS_FIELD_NUMBER, one) for one in config.secrets)
+    return b"".join((_field(job_pb2.GetResponse.JOBINFO_FIELD_NUMBER, inner), *secrets))
 
 
 def _field(number: int, payload: bytes) -> bytes:

@@ -42,7 +42,7 @@ class UpdateService(Servicer):
         check_immutable(job, config)
         if job.type is not JobType.SERVICE:
             raise InvalidArgument("job must be of type service")
-        if fault := secret_fault(config, has_secrets=False):
+        if fault := secret_fault(config, is_new=False):
             raise InvalidArgument(fault)
         await self._specs.check(config)
         opaque = opaque_of(request.opaque_data.data)

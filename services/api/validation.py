@@ -47,6 +47,8 @@ class Stage(IntEnum):
 
 NO_COMMAND = "missing command info for instance {}"
 CONTROLLER_TEXT = "only task 0 can be controller task"
+NO_VOLUME = "adding secret volumes directly in config is not allowed"
+NO_REFERENCE = "adding secrets directly in config is not allowed: they belong into the request, for all instances"
 GANG_PREEMPTION = (
     "can't override the preemption policy of a task which is going to be a part of a gang "
     "having tasks with a different preemption policy"
@@ -76,16 +78,20 @@ def clamp_pod(pod: task_pb2.TaskConfig) -> None:
         pod.restartPolicy.maxFailures = MAX_FAILURES
 
 
-def secret_fault(config: job_pb2.JobConfig, has_secrets: bool) -> str:
-    """Why the request's secrets are refused, or "" ."""
-    for pod in (config.defaultConfig, *config.instanceConfig.values()):
-        if fault := secret_pod_fault(pod):
-            return fault
-    return "secrets not supported by cluster" if has_secrets else ""
+def secret_fault(config: job_pb2.JobConfig, is_new: bool) -> str:
+    """Why what the configuration says of secrets is refused, or "". That of a job may refer to the job's own."""
+    if has_secret_volume(config.defaultConfig):
+        return NO_VOLUME
+    if is_new and config.defaultConfig.secrets:
+        return NO_REFERENCE
+    return next((fault for pod in config.instanceConfig.values() if (fault := secret_pod_fault(pod))), "")
 
 
 def secret_pod_fault(pod: task_pb2.TaskConfig) -> str:
-    return "adding secret volumes directly in config is not allowed" if has_secret_volume(pod) else ""
+    """Of one instance, which has the secrets of its job."""
+    if has_secret_volume(pod):
+        return NO_VOLUME
+    return NO_REFERENCE if pod.secrets else ""
 
 
 def _form_fault(config: job_pb2.JobConfig) -> str:

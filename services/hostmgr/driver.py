@@ -21,6 +21,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import Label, PodShape, PodStatus
 from peloton.model.resources import Resources
+from peloton.model.secret import Secret
 
 Ports = tuple[tuple[int, int], ...]
 """Ranges, both ends included."""
@@ -207,10 +208,14 @@ class RoomWish:
 class PodTemplate:
     """Pods of one configuration of a job. Compared by identity: a driver caches what it derives from one."""
 
-    def __init__(self, job: JobRecord, pool_path: str, config: task_pb2.TaskConfig) -> None:
+    def __init__(
+        self, job: JobRecord, pool_path: str, config: task_pb2.TaskConfig, secrets: Sequence[Secret] = ()
+    ) -> None:
+        """``secrets``: with their data, files in all containers."""
         self.job = job
         self.pool_path = pool_path
         self.config = config
+        self.secrets = tuple(secrets)
         self.resources = pod_resources(config)
         self.revocable = config.revocable or job.sla.revocable
         self.labels: tuple[Label, ...] = tuple((label.key, label.value) for label in config.labels)

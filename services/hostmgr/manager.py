@@ -70,7 +70,7 @@ class HostManagerCore:
         self._launcher = Launcher(
             storage.jobs,
             storage.host_pods,
-            TemplateCache(storage.host_pods, storage.configs, storage.pools),
+            TemplateCache(storage.host_pods, storage.configs, storage.pools, storage.secrets),
             settings.cluster,
             self.pool,
             driver,

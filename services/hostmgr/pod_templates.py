@@ -9,29 +9,32 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from peloton.api.convert import sla_spec
+from peloton.api.job_secrets import secrets_of
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.respool import pool_paths
 from services.hostmgr.driver import PodTemplate
 from services.storage.jobs.configs import Configs
+from services.storage.jobs.secrets import Secrets
 from services.storage.pods.host_pods import HostPods
 from services.storage.pools import Pools
 
 TEMPLATES_MAX = 10_000
 TEMPLATES_BYTES_MAX = 8 * 2**20
-"""Of the configurations as messages; templates take several times as much."""
+"""Of the configurations as messages, with their secrets; templates take several times as much."""
 
 
-_Key = tuple[JobId, int, int, bytes]
-"""Job, when it was created (a job may be deleted, and another one get its id), version, digest of the configuration."""
+_Key = tuple[JobId, int, int, bytes, tuple[int, ...]]
+"""Job, when it was created (a job may be deleted, and another one get its id), version, digest of the configuration,
+revisions of its secrets."""
 
 
 class TemplateCache:
     """Configs are immutable per version, so an entry never goes stale."""
 
-    def __init__(self, pods: HostPods, configs: Configs, pools: Pools) -> None:
-        self._pods, self._configs, self._pools = pods, configs, pools
+    def __init__(self, pods: HostPods, configs: Configs, pools: Pools, secrets: Secrets) -> None:
+        self._pods, self._configs, self._pools, self._secrets = pods, configs, pools, secrets
         self._lock = threading.Lock()
         self._templates: OrderedDict[_Key, tuple[PodTemplate, int]] = OrderedDict()
         self._size_bytes = 0
@@ -59,18 +62,21 @@ class TemplateCache:
 
     def _of_config(self, job: JobRecord, version: int, config: task_pb2.TaskConfig) -> PodTemplate:
         text = config.SerializeToString(deterministic=True)
-        key = (job.job_id, job.created_ns, version, blake2b(text, digest_size=16).digest())
+        secrets = self._secrets.with_data(job.job_id, secrets_of(config))
+        revisions = tuple(one.revision for one in secrets)
+        key = (job.job_id, job.created_ns, version, blake2b(text, digest_size=16).digest(), revisions)
+        size_bytes = len(text) + sum(len(one.data) for one in secrets)
         with self._lock:
             known = self._templates.get(key)
             if known is not None:
                 return known[0]
             as_of, pool_path = self._as_of(job, version), self._pool_path(job.respool_id)
-            template = PodTemplate(as_of, pool_path, config)
-            self._templates[key] = (template, len(text))
-            self._size_bytes += len(text)
+            template = PodTemplate(as_of, pool_path, config, secrets)
+            self._templates[key] = (template, size_bytes)
+            self._size_bytes += size_bytes
             while len(self._templates) > TEMPLATES_MAX or self._size_bytes > TEMPLATES_BYTES_MAX:
-                _, (_, size_bytes) = self._templates.popitem(last=False)
-                self._size_bytes -= size_bytes
+                _, (_, freed_bytes) = self._templates.popitem(last=False)
+                self._size_bytes -= freed_bytes
             return template
 
     def _as_of(self, job: JobRecord, version: int) -> JobRecord:

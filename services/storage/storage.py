@@ -19,6 +19,7 @@ from services.storage.jobs.configs import Configs
 from services.storage.jobs.job_streams import JobStreams
 from services.storage.jobs.jobs import Jobs
 from services.storage.jobs.search import Search
+from services.storage.jobs.secrets import Secrets
 from services.storage.leases import Leases
 from services.storage.lockdowns import Lockdowns
 from services.storage.moves.migrations import Migrations
@@ -47,6 +48,7 @@ class Storage:
         self.job_streams = JobStreams(db)
         self.configs = Configs(db)
         self.search = Search(db)
+        self.secrets = Secrets(db)
         self.pods = Pods(db)
         self.host_pods = HostPods(db, batch_backoff)
         self.admission = Admission(db)

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlmodel import Field, SQLModel
 
+import services.storage.jobs.tables
 import services.storage.moves.tables  # noqa: F401 - more tables of the same metadata
 
 _UUID: Any = sa.Uuid(as_uuid=False)
@@ -364,6 +365,7 @@ class ExternalPod(SQLModel, table=True):
 METADATA = SQLModel.metadata
 JOB = METADATA.tables["job"]
 JOB_CONFIG = METADATA.tables["job_config"]
+JOB_SECRET = METADATA.tables["job_secret"]
 OVERRIDE = METADATA.tables["job_config_override"]
 JOB_STREAM = METADATA.tables["job_stream"]
 POD = METADATA.tables["pod"]
@@ -386,4 +388,5 @@ HOST = METADATA.tables["host"]
 CLUSTER_BINDING = METADATA.tables["cluster_binding"]
 MIGRATION = METADATA.tables["migration"]
 MIGRATION_SERVICE = METADATA.tables["migration_service"]
+MIGRATION_POOL = METADATA.tables["migration_pool"]
 EXTERNAL_POD = METADATA.tables["external_pod"]

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from google.protobuf.json_format import ParseDict
 
 from peloton.api.client import Client
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.peloton_pb2 import Secret
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.pod import TERMINAL
@@ -185,9 +186,9 @@ class Cluster:
         assert not answer.HasField("error"), answer.error
         return str(answer.result.value)
 
-    def submit(self, pool_id: str, job_id: str = "", **config: Any) -> str:
+    def submit(self, pool_id: str, job_id: str = "", secrets: Sequence[Secret] = (), **config: Any) -> str:
         """Create a batch job; keywords are those of ``job_config``."""
-        request = job_pb2.CreateRequest(config=job_config(pool_id, **config))
+        request = job_pb2.CreateRequest(config=job_config(pool_id, **config), secrets=secrets)
         if job_id:
             request.id.value = job_id
         answer = self.client.jobs.Create(request)

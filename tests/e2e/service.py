@@ -59,17 +59,24 @@ class Service:
 
     # What its owner does.
 
-    def create(self, **create_spec: Any) -> Service:
-        request = svc.CreateJobRequest(spec=self.spec(), create_spec=stateless_pb2.CreateSpec(**create_spec))
+    def create(self, secrets: Sequence[peloton_pb2.Secret] = (), **create_spec: Any) -> Service:
+        create = stateless_pb2.CreateSpec(**create_spec)
+        request = svc.CreateJobRequest(spec=self.spec(), create_spec=create, secrets=secrets)
         self.id = self.client.services.CreateJob(request).job_id.value
         return self
 
     def replace(
-        self, command: str = "", count: int = 0, version: str = "", image: str = "", **update_spec: Any
+        self,
+        command: str = "",
+        count: int = 0,
+        version: str = "",
+        image: str = "",
+        secrets: Sequence[peloton_pb2.Secret] = (),
+        **update_spec: Any,
     ) -> None:
         self.command, self.count, self.image = command or self.command, count or self.count, image or self.image
         update = stateless_pb2.UpdateSpec(**update_spec)
-        request = svc.ReplaceJobRequest(spec=self.spec(), update_spec=update, **self._at(version))
+        request = svc.ReplaceJobRequest(spec=self.spec(), secrets=secrets, update_spec=update, **self._at(version))
         self.client.services.ReplaceJob(request)
 
     def restart(self, *ranges: tuple[int, int], batch_size: int = 0) -> None:

@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import pytest
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.peloton_pb2 import Secret
 from services.storage.storage import Storage
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
@@ -64,6 +66,10 @@ def log_of(cluster: Cluster, job: str, instance: int = 0, container: str = "main
     pod = cluster.task(job, instance).runtime.mesosTaskId.value
     assert cluster.local.kubernetes is not None
     return str(cluster.local.kubernetes.ask("GET", f"/api/v1/namespaces/peloton/pods/{pod}/log?container={container}"))
+
+
+def secrets_there(kubectl: Client) -> list[str]:
+    return [one["metadata"]["name"] for one in kubectl.ask("GET", "/api/v1/namespaces/peloton/secrets").json()["items"]]
 
 
 def failures_of(cluster: Cluster, job: str) -> int:
@@ -222,6 +228,24 @@ def test_a_service_is_rolled_out_in_place(cluster: Cluster, pool: str) -> None:
     assert before == {i: pod.host for i, pod in service.pods().items()}
     service.delete(force=True)
     service.wait(lambda: not service.pods(), "the end of its pods")
+
+
+def test_a_secret_of_a_service_is_rotated(cluster: Cluster, pool: str, kubectl: Client) -> None:
+    """Its pods have exactly the bytes that were sent, from a Secret that goes when no pod has it any more."""
+    service, logs = Service(cluster, pool, 1, f"od -An -tx1 run/key; exec {SLEEP}"), []
+    for data in (b"\x00\xffa", b"second"):
+        secrets = [Secret(path="/run/key", value=Secret.Value(data=b64encode(data)))]
+        service.replace(secrets=secrets) if service.id else service.create(secrets)
+        service.wait_update("SUCCEEDED").wait_running()
+        cluster.wait(lambda: log_of(cluster, service.id) != "", "what the pod read")
+        logs.append(log_of(cluster, service.id).split())
+
+    assert [["00", "ff", "61"], [f"{byte:02x}" for byte in b"second"]] == logs
+    [named] = service.get().secrets
+    assert ("/run/key", False) == (named.path, named.HasField("value"))
+    cluster.wait(lambda: [f"peloton-{named.secret_id.value}-0"] == secrets_there(kubectl), "the end of the old one")
+    service.delete(force=True)
+    cluster.wait(lambda: [] == secrets_there(kubectl), "the end of the Secret")
 
 
 def test_a_pool_gets_back_what_it_lent(cluster: Cluster) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import peloton
+from peloton.api.v0.job import job_pb2
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 from tests.e2e.service import Service
 
@@ -36,6 +39,24 @@ def run(cluster: Cluster, *words: str) -> Result:
 
 def arguments(cluster: Cluster, *words: str) -> list[str]:
     return [sys.executable, "-m", "cli.main", "--address", cluster.local.address, *words]
+
+
+def test_a_job_has_its_secret(cluster: Cluster, pool: str, tmp_path: Path) -> None:
+    """The command line sends it, the pod has it as a file, and no answer contains it."""
+    config = tmp_path / "job.yaml"
+    command = "tr a-z A-Z < run/key"
+    config.write_text(json.dumps({"sla": {"preemptible": True}, "instancecount": 1, "defaultconfig": shell(command)}))
+    secret = ("--secret-path", "/run/key", "--secret-data", "open sesame")
+    made = run(cluster, "-o", "name", "job", "create", "/sandboxes", str(config), *secret)
+    assert made.exit_code == 0, made.output
+    job = made.output.strip()
+
+    assert "SUCCEEDED" == cluster.finish(job)
+    assert "OPEN SESAME" in cluster.log_of(job)
+    answer = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job}))
+    assert ["/run/key"] == [one.path for one in answer.secrets]
+    texts = [answer.SerializeToString(), run(cluster, "job", "get", job).output.encode()]
+    assert [False] * 4 == [data in text for text in texts for data in (b"sesame", b64encode(b"open sesame"))]
 
 
 def test_the_output_of_a_job_is_one_stream(cluster: Cluster, pool: str, tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ class May:
 _INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
 _REPOSITORIES = (
     "storage admission.admission hosts.hosts hosts.maintenance jobs.configs jobs.job_streams jobs.jobs jobs.search "
-    "leases lockdowns moves.migrations pods.external_pods pods.host_pods pods.pods pods.status_writes pools "
-    "updates.disruptions updates.updates watch_log"
+    "jobs.secrets leases lockdowns moves.migrations pods.external_pods pods.host_pods pods.pods pods.status_writes "
+    "pools updates.disruptions updates.updates watch_log"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from peloton.api import convert_v1, convert_v1_spec
+from peloton.api.job_secrets import secrets_of
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
@@ -21,6 +22,7 @@ from peloton.model.update import UpdateRecord
 from services.api.answers import within_limit
 from services.api.channels import ANSWER_BYTES_MAX
 from services.api.ids import known_id
+from services.api.secrets import v1_secrets
 from services.api.servicer import Servicer
 from services.api.v1.ids import asked_version, job_id_of, prefix_error, seen_version
 from services.api.v1.pods import pod_infos
@@ -63,8 +65,12 @@ class JobReads(Servicer):
         info = self._info(job, job.config_version)
         counts = self._records.pods.counts_by_version(job.job_id)
         info.status.CopyFrom(convert_v1.job_status(job, update, counts))
+        config = self._records.configs.job_config(job.job_id, job.config_version)
+        secrets = v1_secrets(secrets_of(config.defaultConfig)) if config is not None else ()
         disruptions = self._records.disruptions.recent(job.job_id)
-        response = svc.GetJobResponse(job_info=info, disruptions=map(convert_v1.disruption, disruptions))
+        response = svc.GetJobResponse(
+            job_info=info, secrets=secrets, disruptions=map(convert_v1.disruption, disruptions)
+        )
         if update is not None:
             events = self._records.updates.events(update.update_id)
             response.workflow_info.CopyFrom(convert_v1.workflow_info(job, update, events))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from peloton.api import convert
@@ -13,12 +13,14 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-from peloton.errors import AlreadyExists, InvalidArgument, NotFound
+from peloton.errors import AlreadyExists, NotFound
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobRecord, JobState
+from peloton.model.secret import Secret
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
 from services.api.calls import check_wanted
 from services.api.ranges import named_instances
+from services.api.secrets import sent_secrets
 from services.api.servicer import Servicer, write
 from services.api.v1.ids import job_id_of, opaque_of, prefix_error, seen_version
 from services.api.v1.keys import key_of, key_text
@@ -41,8 +43,7 @@ class JobWrites(Servicer):
         now_ns = time.time_ns()
         config = await self._specs.config_of(request.spec, now_ns)
         with prefix_error("failed to handle create-secrets"):
-            if request.secrets:
-                raise InvalidArgument("secrets not enabled in cluster")
+            secrets = sent_secrets(request.secrets)
         check_wanted(context)
         asked = request.create_spec
         update = UpdateSpec(
@@ -64,6 +65,7 @@ class JobWrites(Servicer):
                     opaque,
                     now_ns,
                     key,
+                    secrets,
                 )
         except AlreadyExists:
             await self._ensure_workflow(job_id)
@@ -98,6 +100,8 @@ class JobWrites(Servicer):
         with prefix_error("failed to validate spec update"):
             check_immutable(job, config)
         check_wanted(context)
+        with prefix_error("failed to handle update-secrets"):
+            secrets = sent_secrets(request.secrets)
         asked = request.update_spec
         update = UpdateSpec(
             batch_size=asked.batch_size,
@@ -109,7 +113,9 @@ class JobWrites(Servicer):
             start_pods=asked.start_pods,
             pulse_s=asked.pulse_seconds,
         )
-        return await self._update(job, request, UpdateType.UPDATE, update, config, spec.SerializeToString(), ())
+        return await self._update(
+            job, request, UpdateType.UPDATE, update, config, spec.SerializeToString(), (), secrets
+        )
 
     @write
     async def RestartJob(self, request: svc.RestartJobRequest, context: Any) -> svc.RestartJobResponse:
@@ -138,6 +144,7 @@ class JobWrites(Servicer):
         config: job_pb2.JobConfig | None,
         sent: bytes,
         instances: Iterable[int],
+        secrets: Sequence[Secret] = (),
     ) -> peloton_pb2.EntityVersion:
         key = key_of(request)
         with prefix_error("failed to create update workload"):
@@ -153,6 +160,7 @@ class JobWrites(Servicer):
                 opaque_of(request.opaque_data.data),
                 time.time_ns(),
                 key,
+                secrets,
             )
         self._wake.changed(job.job_id)
         return entity_version(job.entity_version)

@@ -58,7 +58,7 @@ class Specs:
             if refusal := kind_refusals(config, await self._hosts.kinds()):
                 raise Unimplemented(refusal)
         with prefix_error("input cannot contain secret volume"):
-            if fault := secret_fault(config, has_secrets=False):
+            if fault := secret_fault(config, is_new=True):
                 raise InvalidArgument(fault)
         with prefix_error("invalid job spec"):
             await self.check(config)

@@ -51,6 +51,12 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
 
 def texts_of(store: Store, resource: str, namespace: str, reference: Json) -> dict[str, str]:
     """All keys of a secret or a configuration. Raises Missing unless it is optional."""
+    data = data_of(store, resource, namespace, reference)
+    return {key: value.decode(errors="replace") for key, value in data.items()}
+
+
+def data_of(store: Store, resource: str, namespace: str, reference: Json) -> dict[str, bytes]:
+    """The same, byte by byte."""
     entry = store.get(resource, namespace, reference["name"])
     if entry is None:
         if reference.get("optional"):
@@ -59,9 +65,13 @@ def texts_of(store: Store, resource: str, namespace: str, reference: Json) -> di
         raise Missing(f'{kind} "{reference["name"]}" not found')
     data = entry.body.get("data") or {}
     if resource == "secrets":
-        decoded = {key: b64decode(value).decode(errors="replace") for key, value in data.items()}
-        return decoded | (entry.body.get("stringData") or {})
-    return dict(data)
+        texts = entry.body.get("stringData") or {}
+        return {key: b64decode(value) for key, value in data.items()} | _encoded(texts)
+    return _encoded(data)
+
+
+def _encoded(texts: Mapping[str, str]) -> dict[str, bytes]:
+    return {key: value.encode() for key, value in texts.items()}
 
 
 def _from(pod: Json, container: Json, source: Json, store: Store) -> str | None:

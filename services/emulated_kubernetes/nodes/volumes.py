@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from services.emulated_kubernetes.nodes.environment import Missing, texts_of
+from services.emulated_kubernetes.nodes.environment import Missing, data_of
 from services.emulated_kubernetes.resources import Json
 from services.emulated_kubernetes.store import Store
 
@@ -32,11 +32,11 @@ def fill_volumes(pod: Json, folder: Path, store: Store) -> None:
 
 def _fill(path: Path, source: Json, store: Store, resource: str, namespace: str, name: str) -> None:
     with contextlib.suppress(Missing):
-        texts = texts_of(store, resource, namespace, {"name": name})
-        wanted = source.get("items") or [{"key": key, "path": key} for key in texts]
+        found = data_of(store, resource, namespace, {"name": name})
+        wanted = source.get("items") or [{"key": key, "path": key} for key in found]
         for item in wanted:
             target = path / item["path"]
-            if item["key"] in texts and target.resolve().is_relative_to(path.resolve()):
+            if item["key"] in found and target.resolve().is_relative_to(path.resolve()):
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(texts[item["key"]], encoding="utf-8")
+                target.write_bytes(found[item["key"]])
                 target.chmod(0o600)

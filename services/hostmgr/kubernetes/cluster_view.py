@@ -23,6 +23,9 @@ from services.hostmgr.kubernetes.statuses import is_over
 Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
+JOB_ID_LENGTH = 36
+"""With which the name of a pod begins."""
+
 
 class ClusterView:
     def __init__(
@@ -61,6 +64,14 @@ class ClusterView:
         )
 
     # Pods.
+
+    def secrets_in_use(self) -> tuple[set[str], set[str]]:
+        """Secrets that pods have which have not ended; and jobs with pods that are being created."""
+        with self.lock:
+            pods = [own.pod for own in self.book.pods.values() if own.pod and not own.has_ended]
+            jobs = {name[:JOB_ID_LENGTH] for name in self.posting}
+        volumes = (volume for pod in pods for volume in pod["spec"].get("volumes", ()))
+        return {volume["secret"]["secretName"] for volume in volumes if "secret" in volume}, jobs
 
     def pods_replaced(self, pods: Sequence[Json]) -> None:
         with self.lock:

@@ -36,6 +36,7 @@ from services.hostmgr.kubernetes.deletions import Deletions
 from services.hostmgr.kubernetes.log_readers import LogReaders
 from services.hostmgr.kubernetes.logs import PodLogs
 from services.hostmgr.kubernetes.nodes import DOWN
+from services.hostmgr.kubernetes.pod_secrets import PodSecrets
 from services.hostmgr.kubernetes.preparation import prepare
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import KubernetesSettings
@@ -73,6 +74,7 @@ class KubernetesDriver:
         self.view = ClusterView(settings, self._tell, self._wake)
         self._deletions = Deletions(self.api, settings, self.view, self._tell)
         self._creation = Creation(self.api, settings, self.view, self._deletions, self._tell)
+        self._secrets = PodSecrets(self.api, settings, self.view.secrets_in_use)
         self._cordons = Cordons(self.api)
         self._session = Session(self.api, settings.namespace, settings.cluster, lambda holder: self._wake())
         self._pods = Reflector(self.api, PODS, _PodNews(self.view, self._wake))
@@ -237,7 +239,8 @@ class KubernetesDriver:
         if not self.is_connected:
             return [(pod.pod_id, OVER) for each in launches for pod in each.pods]
         try:
-            return self._creation.launch(launches)
+            launches, failed = self._secrets.make(launches)
+            return failed + self._creation.launch(launches)
         finally:
             self._wake()  # what is left of the room is announced anew
 
@@ -302,6 +305,7 @@ class KubernetesDriver:
         self._commands.close_idle()
         self._check()
         self._deletions.tend()
+        self._secrets.tend()
 
     @property
     def tend_in_s(self) -> float:

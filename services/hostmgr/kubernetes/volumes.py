@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from peloton.api.cluster_kinds import host_path
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part
 from peloton.api.v0.task import task_pb2
+from peloton.model.secret import Secret
 
 Json = dict[str, Any]
 _Source = mesos_pb2.Volume.Source
 
 
+SECRET_KEY = "data"  # noqa: S105 - the key in a Secret of ours
+
+
+def secret_name(secret: Secret) -> str:
+    """Of the Secret that has this data."""
+    return f"peloton-{secret.secret_id}-{secret.revision}"
+
+
 class PodVolumes:
     """Of the kinds that Kubernetes has, see ``mesos_only``. Containers share what is the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Sequence[Secret] = ()) -> None:
+        """``secrets``: all containers have them."""
+        self._secrets = secrets
         self.all: list[Json] = []
         self._names: dict[str, str] = {}  # by what the volume is
 
@@ -30,6 +42,10 @@ class PodVolumes:
         for folder in part.emptyDirs:
             name = self._name(f"folder {folder.name}", {"emptyDir": _empty_dir(folder)})
             mounts.append(_mount(name, folder.containerPath, folder.readOnly))
+        for secret in self._secrets:
+            own = secret_name(secret)
+            name = self._name(f"secret {own}", {"secret": {"secretName": own}})
+            mounts.append(_mount(name, secret.path, is_read_only=True) | {"subPath": SECRET_KEY})
         return mounts
 
     def _name(self, key: str, source: Json) -> str:

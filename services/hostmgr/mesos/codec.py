@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from base64 import b64encode
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from peloton.api.cluster_kinds import kubernetes_only
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import PodId, parse_job_id
 from peloton.model.pod import PodState, PodStatus
+from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodOnHost, PodReport, PodTemplate, Token, UseSample
 from services.hostmgr.mesos.reasons import cause_of
 
@@ -109,6 +111,9 @@ class TaskTemplate:
         }
         if config.HasField("container"):
             self._rest["container"] = _dict(config.container)
+        if template.secrets:
+            container = self._rest.setdefault("container", {"type": "MESOS"})
+            container["volumes"] = [*container.get("volumes", ()), *map(_secret_volume, template.secrets)]
         if config.HasField("executor"):
             self._rest["executor"] = _dict(config.executor)
             self._command = own_user | self._rest["executor"].pop("command", {})
@@ -160,6 +165,11 @@ class TaskTemplate:
 
 def _dict(message: Any) -> Json:
     return MessageToDict(message, preserving_proto_field_name=True)
+
+
+def _secret_volume(secret: Secret) -> Json:
+    value = {"type": "VALUE", "value": {"data": b64encode(secret.data).decode()}}
+    return {"mode": "RO", "container_path": secret.path, "source": {"type": "SECRET", "secret": value}}
 
 
 def _health_check(config: task_pb2.HealthCheckConfig) -> Json:

@@ -78,6 +78,7 @@ class Container:
         for name in ("stdout", "stderr"):
             (self.directory / name).touch()
         sandboxes.link_volumes(self.runtime.settings.data_dir, task, self.directory)
+        sandboxes.write_secrets(task, self.directory)
         user = self._user(command)
         if user is not None:
             try:

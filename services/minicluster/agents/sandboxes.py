@@ -7,6 +7,7 @@ import shutil
 import stat
 import tarfile
 import zipfile
+from base64 import b64decode
 from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -59,6 +60,20 @@ def link_volumes(data_dir: Path, task: Task, directory: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists():
                 target.symlink_to(source, target_is_directory=True)
+
+
+def write_secrets(task: Task, directory: Path) -> None:
+    """Volumes with the data of a secret. Without a file system of its own a container has them in its sandbox, also
+    those with an absolute path."""
+    for volume in task.info.get("container", {}).get("volumes", ()):
+        secret = volume.get("source", {}).get("secret", {})
+        if "data" not in secret.get("value", {}):
+            continue
+        target = directory / volume["container_path"].lstrip("/")
+        if target.resolve().is_relative_to(directory.resolve()):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch(mode=0o600)
+            target.write_bytes(b64decode(secret["value"]["data"]))
 
 
 def environment(task: Task, directory: Path, address: str, more: Collection[str] = ()) -> dict[str, str]:

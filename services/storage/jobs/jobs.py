@@ -24,11 +24,13 @@ from peloton.lifecycle.settle import STOP_MESSAGE
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
 from peloton.model.pod import PodState
+from peloton.model.secret import Secret
 from peloton.model.update import UPDATE_TERMINAL
 from services.storage.codec import job_record
 from services.storage.engine import Database, lock_job
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
 from services.storage.jobs.rows import grown_config, hold_job, insert_alone, store_growth
+from services.storage.jobs.secrets import Sent, carry_secrets
 from services.storage.jobs.settling import apply, read_pending, roll_up_part
 from services.storage.jobs.steering import START_MESSAGE, steer_job, steer_pods, write_steering
 from services.storage.ranges import CHUNK_PODS, pod_spans
@@ -38,6 +40,7 @@ from services.storage.tables import (
     FINISHED_STATES,
     JOB,
     JOB_CONFIG,
+    JOB_SECRET,
     OVERRIDE,
     POD,
     POD_CONTAINERS,
@@ -105,12 +108,15 @@ class Jobs:
 
     # -- creation and growth
 
-    def create(self, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
-        """Store a new job with version 1 of its configuration. Raises AlreadyExists."""
+    def create(self, job: JobRecord, config: job_pb2.JobConfig, now_ns: int, secrets: Sequence[Secret] = ()) -> None:
+        """Store a new job with version 1 of its configuration, which refers to its secrets then. Raises AlreadyExists,
+        InvalidArgument."""
         job = replace(job, created_ns=job.created_ns or now_ns, updated_ns=job.updated_ns or now_ns)
         rows = OverrideRows(job.job_id, job.config_version, config).of(config.instanceConfig)
+        sent = Sent.of(config, secrets)
 
         def work(conn: sa.Connection) -> None:
+            carry_secrets(conn, job.job_id, 0, config, sent)
             insert_alone(conn, job, config)
             insert_config(conn, job.job_id, job.config_version, config, rows, now_ns)
 
@@ -120,13 +126,21 @@ class Jobs:
             raise AlreadyExists(f"job {job.job_id} already exists") from error
 
     def add_instances(
-        self, job_id: JobId, config: job_pb2.JobConfig, new_count: int, expected_version: int, now_ns: int
+        self,
+        job_id: JobId,
+        config: job_pb2.JobConfig,
+        new_count: int,
+        expected_version: int,
+        now_ns: int,
+        secrets: Sequence[Secret] = (),
     ) -> int:
-        """Grow a job to ``new_count`` instances under a new configuration version, which is returned.
+        """Grow a job to ``new_count`` instances under a new configuration version, which is returned. Of its
+        ``secrets`` those at new paths are for the new instances, the others get their new data in place.
 
         Overrides in ``config`` of instances that exist already do not count. Raises NotFound, InvalidArgument for a
         job that has ended or would shrink, Aborted when the version is no longer ``expected_version``.
         """
+        sent = Sent.of(config, secrets)
 
         def work(conn: sa.Connection) -> int:
             job = hold_job(conn, job_id)
@@ -134,6 +148,7 @@ class Jobs:
                 raise NotFound(f"job {job_id} not found")
             if job.state in JOB_TERMINAL:
                 raise InvalidArgument(f"Job is in a terminal state:{job.state}")
+            carry_secrets(conn, job_id, job.config_version, config, sent, in_place=True)
             if job.config_version == expected_version + 1 and job.instance_count == new_count:
                 stored = read_config(conn, job_id, job.config_version)
                 if stored == grown_config(config, new_count):
@@ -259,7 +274,7 @@ class Jobs:
                 return
             updates = sa.select(UPDATE.c.update_id).where(UPDATE.c.job_id == job_id)
             conn.execute(sa.delete(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id.in_(updates)))
-            for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB):
+            for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB_SECRET, JOB):
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id))
             conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == job_id))
 

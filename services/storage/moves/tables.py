@@ -50,3 +50,12 @@ class MigrationService(SQLModel, table=True):
     moved: str = Field(sa_type=_TEXT)
     left_count: int
     waiting_for: str = Field(sa_type=_TEXT)
+
+
+class MigrationPool(SQLModel, table=True):
+    """A pool whose jobs a migration moves: the one that was asked for, and those below it."""
+
+    __tablename__ = "migration_pool"
+    migration_id: str = Field(primary_key=True, sa_type=_UUID)
+    pool_id: str = Field(primary_key=True, sa_type=_TEXT)
+    bound_before: str = Field(sa_type=_TEXT)  # when the migration began

@@ -26,6 +26,7 @@ from services.storage.jobs.configs import (
     search_text,
 )
 from services.storage.jobs.rows import read_job
+from services.storage.jobs.secrets import Sent, carry_secrets
 from services.storage.tables import JOB, JOB_NAME
 from services.storage.updates import instances
 from services.storage.updates.rows import (
@@ -50,6 +51,7 @@ class Wanted:
     named: Sequence[int]
     opaque: str
     key: UpdateKey
+    secrets: Sent
 
 
 def created_with(conn: sa.Connection, job_id: JobId, key: UpdateKey) -> JobRecord | None:
@@ -68,6 +70,7 @@ def create_update(conn: sa.Connection, job_id: JobId, version: Version, wanted: 
         raise InvalidArgument(f"{wanted.type} supported only for service jobs")
     if wanted.config is not None:
         check_immutable(job, wanted.config)
+        carry_secrets(conn, job_id, job.config_version, wanted.config, wanted.secrets)
     if wanted.spec.start_pods and job.goal in JOB_TERMINAL and job.state not in JOB_TERMINAL:
         raise Aborted("job is being terminated, cannot update with start_pods set now")
     current = read_update(conn, job.update_id)

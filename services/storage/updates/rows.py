@@ -27,6 +27,7 @@ from peloton.model.update import (
 )
 from services.storage.codec import stored_text
 from services.storage.jobs.rows import hold_job
+from services.storage.jobs.secrets import forget_unused
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE, POD, UPDATE, UPDATE_EVENT
 from services.storage.updates import instances
 from services.storage.watch_log import note_job, note_service
@@ -157,6 +158,7 @@ def forget_oldest(conn: sa.Connection, job_id: str, newest_version: int) -> None
     conn.execute(sa.delete(JOB_CONFIG).where(mine, version < newest_version, version.not_in(sa.union_all(*needed))))
     oldest = conn.execute(sa.select(sa.func.min(JOB_CONFIG.c.overrides_from)).where(mine)).scalar_one()
     conn.execute(sa.delete(OVERRIDE).where(OVERRIDE.c.job_id == job_id, OVERRIDE.c.version < oldest))
+    forget_unused(conn, job_id)
 
 
 def write_steered(

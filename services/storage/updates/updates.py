@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +15,7 @@ from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.lifecycle import rollout
 from peloton.model.ids import EntityVersion, Hostname, JobId
 from peloton.model.job import JobRecord, JobState
+from peloton.model.secret import Secret
 from peloton.model.update import (
     Instances,
     UpdateAct,
@@ -30,6 +31,7 @@ from services.storage.codec import job_record
 from services.storage.engine import Database, lock_job
 from services.storage.jobs.configs import OverrideRows, insert_config
 from services.storage.jobs.rows import insert_alone
+from services.storage.jobs.secrets import Sent, carry_secrets
 from services.storage.tables import UPDATE, UPDATE_EVENT
 from services.storage.updates import instances
 from services.storage.updates.image_prefetch import images_to_prefetch
@@ -70,9 +72,10 @@ class Updates:
         opaque: str,
         now_ns: int,
         key: UpdateKey = NO_KEY,
+        secrets: Sequence[Secret] = (),
     ) -> JobRecord:
         """A new service whose first update adds all of its instances; the one that is there when it was created with
-        this key. Raises AlreadyExists."""
+        this key. Raises AlreadyExists, InvalidArgument."""
         record = UpdateRecord(
             update_id=str(uuid.uuid4()),
             job_id=job.job_id,
@@ -96,8 +99,10 @@ class Updates:
             updated_ns=job.updated_ns or now_ns,
         )
         rows = OverrideRows(job.job_id, 1, config).of(config.instanceConfig)
+        sent = Sent.of(config, secrets)
 
         def work(conn: sa.Connection) -> None:
+            carry_secrets(conn, job.job_id, 0, config, sent)
             insert_alone(conn, job, config)
             insert_config(conn, job.job_id, 1, config, rows, now_ns, spec=spec)
             take_name(conn, job.job_id, job.name, now_ns)
@@ -125,6 +130,7 @@ class Updates:
         opaque: str,
         now_ns: int,
         key: UpdateKey = NO_KEY,
+        secrets: Sequence[Secret] = (),
     ) -> JobRecord:
         """Roll a service out to ``config``, or, with ``config`` None, restart, start or stop its ``instances`` (empty:
         all). Returns the job with its new versions. A request for what is under way already changes nothing, nor does
@@ -138,7 +144,7 @@ class Updates:
                 create_update,
                 job_id=job_id,
                 version=version,
-                wanted=Wanted(type, spec, config, job_spec, tuple(instances), opaque, key),
+                wanted=Wanted(type, spec, config, job_spec, tuple(instances), opaque, key, Sent.of(config, secrets)),
                 now_ns=now_ns,
             )
         )
@@ -237,6 +243,7 @@ class Updates:
         def work(conn: sa.Connection) -> rollout.Difference:
             job = hold_version(conn, job_id, version)
             check_immutable(job, config)
+            carry_secrets(conn, job_id, job.config_version, config, Sent.of(config, ()))
             pods = instances.pods_of(conn, job_id)
             differs = instances.changed(conn, job_id, pods, config)
             return rollout.difference(pods, config.instanceCount, job.config_version + 1, differs)

@@ -169,12 +169,12 @@ async def test_create_a_service(jobs: Any, config: Config, storage: Storage) -> 
 
 
 async def test_create_with_secrets(jobs: Any, config: Config) -> None:
-    """Secrets are refused by status while the cluster has none."""
+    """What is no secret is refused by status."""
     request = job_pb2.CreateRequest(config=config(), secrets=[peloton_pb2.Secret(path="/s")])
 
     assert await refused(jobs.Create(request)) == (
         grpc.StatusCode.INVALID_ARGUMENT,
-        "secrets not supported by cluster",
+        "secret at /s has no data, and the job has none there",
     )
 
 

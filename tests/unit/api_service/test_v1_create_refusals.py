@@ -75,9 +75,9 @@ CREATIONS: dict[str, tuple[svc.CreateJobRequest, grpc.StatusCode, str]] = {
         + CHAIN("invalid-argument", "adding secret volumes directly in config is not allowed"),
     ),
     "secrets": (
-        svc.CreateJobRequest(spec=spec(), secrets=[peloton_pb2.Secret(path="/s")]),
+        svc.CreateJobRequest(spec=spec(), secrets=[peloton_pb2.Secret()]),
         Status.INVALID_ARGUMENT,
-        "failed to handle create-secrets: " + CHAIN("invalid-argument", "secrets not enabled in cluster"),
+        "failed to handle create-secrets: " + CHAIN("invalid-argument", "secret does not have a path"),
     ),
     "no command": (
         svc.CreateJobRequest(spec=spec_with(lambda s: container(s).ClearField("entrypoint"))),

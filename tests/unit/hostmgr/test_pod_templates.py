@@ -12,6 +12,7 @@ from peloton.api import convert
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import new_job_id
+from peloton.model.secret import Secret
 from services.hostmgr import pod_templates
 from services.hostmgr.pod_templates import TemplateCache
 
@@ -24,6 +25,7 @@ class Configs:
     def __init__(self) -> None:
         self.default = task_pb2.TaskConfig(name="default")
         self.sla = job_pb2.SlaConfig()
+        self.revision = 0
 
     def instances_by_version(self, _: str, instance_ids: Sequence[int]) -> dict[int, Sequence[int]]:
         return {1: instance_ids}
@@ -37,6 +39,9 @@ class Configs:
     def specs(self) -> list[Any]:
         return []
 
+    def with_data(self, _: str, wanted: Sequence[Secret]) -> tuple[Secret, ...]:
+        return tuple(replace(one, data=b"x" * 100, revision=self.revision) for one in wanted)
+
 
 @pytest.fixture
 def configs() -> Configs:
@@ -46,7 +51,7 @@ def configs() -> Configs:
 @pytest.fixture
 def cache(configs: Configs) -> TemplateCache:
     records: Any = configs
-    return TemplateCache(records, records, records)
+    return TemplateCache(records, records, records, records)
 
 
 def test_instances_alike_share_a_template(cache: TemplateCache) -> None:
@@ -87,3 +92,19 @@ def test_heavy_configurations_push_out_the_oldest(cache: TemplateCache, monkeypa
     after = {i: cache.of_job(JOB, [i])[i] for i in (6, 5, 4)}
 
     assert [i for i in (4, 5, 6) if before[i] is after[i]] == [5, 6]
+
+
+def test_new_data_of_a_secret_makes_a_new_template(cache: TemplateCache, configs: Configs) -> None:
+    """It was replaced in place, under the same configuration."""
+    configs.default.secrets.add(path="/run/key").id.value = "a"
+    before = cache.of_job(JOB, [0])[0]
+    same = cache.of_job(JOB, [0])[0]
+    configs.revision = 1
+
+    after = cache.of_job(JOB, [0])[0]
+
+    assert (True, [0], [1]) == (
+        before is same,
+        [one.revision for one in before.secrets],
+        [one.revision for one in after.secrets],
+    )

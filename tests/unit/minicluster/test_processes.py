@@ -259,6 +259,19 @@ async def test_a_docker_image_runs_as_a_process(start: Start) -> None:
     await scheduler.status("t", "TASK_FINISHED")
 
 
+async def test_the_data_of_a_secret_is_a_file(start: Start, tmp_path: Path) -> None:
+    """Byte by byte, for its user alone, in the sandbox of the task and not outside of it."""
+    _, scheduler = await start()
+    paths = ("/run/key", "key", f"../../../../../../../../../../..{tmp_path}/out")
+    value = {"type": "SECRET", "secret": {"type": "VALUE", "value": {"data": "AHhcbv8="}}}
+    volumes = [{"mode": "RO", "container_path": path, "source": value} for path in paths]
+    script = 'test "$(od -An -tx1 run/key key | tr -d " \\n")" = 00785c6eff00785c6eff && test "$(stat -c %a key)" = 600'
+    await scheduler.launch("t", script, container={"type": "MESOS", "volumes": volumes})
+
+    await scheduler.status("t", "TASK_FINISHED")
+    assert not (tmp_path / "out").exists()
+
+
 async def test_persistent_volume_outlives_its_task(start: Start) -> None:
     """RESERVE, CREATE and LAUNCH in one ACCEPT; the next task reads the file."""
     _, scheduler = await start(("MULTI_ROLE", "PARTITION_AWARE", "RESERVATION_REFINEMENT"), roles=["web"])

@@ -18,7 +18,7 @@ from services.api.backlog import Bounds
 from services.api.faults import FAULTS_MAX
 from services.api.pool_rules import PoolBounds
 from services.api.task_rules import AMOUNTS_MAX
-from services.api.validation import clamp_max_failures, job_faults, secret_fault
+from services.api.validation import clamp_max_failures, job_faults
 
 TASK = task_pb2.TaskConfig
 PORT = task_pb2.PortConfig
@@ -332,21 +332,6 @@ def test_max_failures_is_cut_down() -> None:
         job.instanceConfig[2].restartPolicy.maxFailures,
     ] == [100, 100, 3]
     assert not job.instanceConfig[0].HasField("restartPolicy")
-
-
-def test_secrets() -> None:
-    """Secrets are refused while the cluster has none, and never come inside a config."""
-    plain, sneaky = config(), config()
-    volume = sneaky.defaultConfig.container.volumes.add(mode=mesos_pb2.Volume.RO, container_path="/s")
-    volume.source.type = mesos_pb2.Volume.Source.SECRET
-
-    assert secret_fault(plain, False) == ""
-    assert secret_fault(plain, True) == "secrets not supported by cluster"
-    assert secret_fault(sneaky, False) == "adding secret volumes directly in config is not allowed"
-    volume.source.secret.reference.name = "tls"  # the cluster's own: nothing of it is in the config
-    assert secret_fault(sneaky, False) == ""
-    sneaky.defaultConfig.initContainers.add().container.volumes.add().source.type = mesos_pb2.Volume.Source.SECRET
-    assert secret_fault(sneaky, False) == "adding secret volumes directly in config is not allowed"
 
 
 def test_many_overrides_cost_little() -> None:

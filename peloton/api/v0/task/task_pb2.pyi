@@ -605,6 +605,7 @@ class TaskConfig(_message.Message):
     INITCONTAINERS_FIELD_NUMBER: _builtins.int
     READINESSCHECK_FIELD_NUMBER: _builtins.int
     EMPTYDIRS_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     controller: _builtins.bool
     """Coordinates the other instances and is counted against the controller limit of its pool."""
@@ -651,6 +652,12 @@ class TaskConfig(_message.Message):
     def emptyDirs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EmptyDirConfig]:
         """Ours: on Kubernetes only."""
 
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedCompositeFieldContainer[_peloton_pb2.Secret]:
+        """Ours: the job's secrets, each a file at its path in all containers; ids and paths only. Set by the API, from the
+        secrets of a request.
+        """
+
     def __init__(
         self,
         *,
@@ -674,10 +681,11 @@ class TaskConfig(_message.Message):
         initContainers: _abc.Iterable[Global___ContainerConfig] | None = ...,
         readinessCheck: Global___HealthCheckConfig | None = ...,
         emptyDirs: _abc.Iterable[Global___EmptyDirConfig] | None = ...,
+        secrets: _abc.Iterable[_peloton_pb2.Secret] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "constraint", b"constraint", "container", b"container", "executor", b"executor", "healthCheck", b"healthCheck", "preemptionPolicy", b"preemptionPolicy", "readinessCheck", b"readinessCheck", "resource", b"resource", "restartPolicy", b"restartPolicy", "volume", b"volume"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "constraint", b"constraint", "container", b"container", "containerName", b"containerName", "controller", b"controller", "emptyDirs", b"emptyDirs", "executor", b"executor", "healthCheck", b"healthCheck", "initContainers", b"initContainers", "killGracePeriodSeconds", b"killGracePeriodSeconds", "labels", b"labels", "name", b"name", "otherContainers", b"otherContainers", "ports", b"ports", "preemptionPolicy", b"preemptionPolicy", "readinessCheck", b"readinessCheck", "resource", b"resource", "restartPolicy", b"restartPolicy", "revocable", b"revocable", "volume", b"volume"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "constraint", b"constraint", "container", b"container", "containerName", b"containerName", "controller", b"controller", "emptyDirs", b"emptyDirs", "executor", b"executor", "healthCheck", b"healthCheck", "initContainers", b"initContainers", "killGracePeriodSeconds", b"killGracePeriodSeconds", "labels", b"labels", "name", b"name", "otherContainers", b"otherContainers", "ports", b"ports", "preemptionPolicy", b"preemptionPolicy", "readinessCheck", b"readinessCheck", "resource", b"resource", "restartPolicy", b"restartPolicy", "revocable", b"revocable", "secrets", b"secrets", "volume", b"volume"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

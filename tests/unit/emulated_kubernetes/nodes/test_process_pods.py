@@ -123,6 +123,18 @@ async def test_init_containers_run_in_order_before_the_others(start: Start) -> N
     assert ["terminated Completed 0"] * 2 == [state_of(row) for row in status["initContainerStatuses"]]
 
 
+async def test_a_key_of_a_secret_is_a_file(start: Start) -> None:
+    """Byte by byte."""
+    cluster = await start()
+    cluster.store.create("secrets", {"metadata": {"name": "s", "namespace": "default"}, "data": {"k": "AHhcbv8="}})
+    mounts = [{"name": "v", "mountPath": "/run/key", "subPath": "k"}]
+    script = 'test "$(od -An -tx1 run/key | tr -d " ")" = 00785c6eff'
+    volumes = [{"name": "v", "secret": {"secretName": "s"}}]
+    cluster.create("pod", script, volumes=volumes, container={"volumeMounts": mounts})
+
+    assert "Succeeded" == (await cluster.ended("pod"))["phase"]
+
+
 async def test_an_init_container_that_fails_ends_the_pod(start: Start) -> None:
     """The main container never starts."""
     cluster = await start()

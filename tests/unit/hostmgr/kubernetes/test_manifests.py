@@ -14,6 +14,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, PodId
 from peloton.model.resources import Resources
+from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.kubernetes import statuses
 from services.hostmgr.kubernetes.manifests import PodManifest
@@ -200,6 +201,22 @@ def test_a_secret_comes_from_the_cluster() -> None:
         {"name": "volume-0", "mountPath": "/run/password", "readOnly": True, "subPath": "password"},
         {"name": "volume-0", "mountPath": "/run/all", "readOnly": True},
     ]
+
+
+def test_secrets_of_the_job_are_files_of_all_containers() -> None:
+    """Of Secrets that are named by their data; nothing of that data is in the pod."""
+    made = template({"initContainers": [{"name": "setup"}]})
+    secret = Secret("00000000-0000-4000-8000-00000000000a", "/run/key", b"open sesame", 3)
+    own = PodTemplate(made.job, made.pool_path, made.config, [secret])
+
+    body = PodManifest(own, SETTINGS).body(PodLaunch(PodId(JOB, 3, 2), own, ()), "node-1")
+
+    spec = orjson.loads(body)["spec"]
+    name = "peloton-00000000-0000-4000-8000-00000000000a-3"
+    assert [{"name": "volume-0", "secret": {"secretName": name}}] == spec["volumes"]
+    mount = {"name": "volume-0", "mountPath": "/run/key", "readOnly": True, "subPath": "data"}
+    assert [[mount]] * 2 == [each["volumeMounts"] for each in (*spec["containers"], *spec["initContainers"])]
+    assert b"sesame" not in body
 
 
 def test_volumes() -> None:

@@ -14,6 +14,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
+from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.mesos.agents import AgentReader
 from services.hostmgr.mesos.codec import TaskTemplate, acknowledge_call, report_of
@@ -339,3 +340,18 @@ def test_a_report_says_what_acknowledges_it() -> None:
     known = {"agent_id": {"value": "agent-1"}, "task_id": {"value": f"{JOB}-3-2"}, "uuid": "dQ=="}
     assert {"type": "ACKNOWLEDGE", "acknowledge": known} == acknowledge_call(again.token)
     assert (False, (), True) == (again.is_answer, once.token, once.is_answer)
+
+
+def test_secrets_of_the_job_are_volumes() -> None:
+    """Beside those of the configuration, in a container that need not be there otherwise."""
+    host = {"mode": "RW", "container_path": "/data", "host_path": "/mnt"}
+    configured = {"container": {"type": "MESOS", "volumes": [host]}}
+    plain, own = template({}), template(configured)
+    found = []
+    for made in (plain, own):
+        with_secret = PodTemplate(made.job, made.pool_path, made.config, [Secret("a", "/run/key", b"\x00x")])
+        found.append(TaskTemplate(with_secret, "west").task_info(launch(3, 2), "agent-1", RESOURCES)["container"])
+
+    value = {"type": "SECRET", "secret": {"type": "VALUE", "value": {"data": "AHg="}}}
+    secret = {"mode": "RO", "container_path": "/run/key", "source": value}
+    assert [{"type": "MESOS", "volumes": [secret]}, {"type": "MESOS", "volumes": [host, secret]}] == found

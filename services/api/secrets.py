@@ -1,0 +1,53 @@
+"""Secrets of requests: what may be sent, and what an answer says of those that are stored."""
+
+from __future__ import annotations
+
+import binascii
+import posixpath
+import uuid
+from base64 import b64decode
+from collections.abc import Iterable
+
+from peloton.api.v0 import peloton_pb2 as v0
+from peloton.api.v1alpha import peloton_pb2 as v1
+from peloton.errors import InvalidArgument
+from peloton.model.secret import SECRETS_MAX, Secret
+
+PATH_MAX = 1_000
+
+
+def sent_secrets(wire: Iterable[v0.Secret | v1.Secret]) -> list[Secret]:
+    """With an id of their own; without data, which is base64, the job's secret at the path stays. Raises
+    InvalidArgument."""
+    found = [Secret(str(uuid.uuid4()), _path(one.path), _data(one)) for one in wire]
+    paths = [one.path for one in found]
+    if twice := sorted({path for path in paths if paths.count(path) > 1} if len(paths) <= SECRETS_MAX else ()):
+        raise InvalidArgument(f"two secrets at {twice[0]}")
+    if len(paths) > SECRETS_MAX:
+        raise InvalidArgument(f"{len(paths)} secrets in the request, at most {SECRETS_MAX} are allowed")
+    return found
+
+
+def _path(path: str) -> str:
+    if not path:
+        raise InvalidArgument("secret does not have a path")
+    if len(path) > PATH_MAX:
+        raise InvalidArgument(f"the path of a secret has {len(path)} characters, at most {PATH_MAX} are allowed")
+    if not path.startswith("/") or path != posixpath.normpath(path) or path in ("/", "//") or set(path) & {"\0", ":"}:
+        raise InvalidArgument(f"secret at {path!r}: want the absolute path of a file, without '..' and ':'")
+    return path
+
+
+def _data(one: v0.Secret | v1.Secret) -> bytes:
+    try:
+        return b64decode(one.value.data, validate=True)
+    except binascii.Error as error:
+        raise InvalidArgument(f"secret at {one.path}: failed to decode secret with error: {error}") from None
+
+
+def v0_secrets(secrets: Iterable[Secret]) -> list[v0.Secret]:
+    return [v0.Secret(id=v0.SecretID(value=one.secret_id), path=one.path) for one in secrets]
+
+
+def v1_secrets(secrets: Iterable[Secret]) -> list[v1.Secret]:
+    return [v1.Secret(secret_id=v1.SecretID(value=one.secret_id), path=one.path) for one in secrets]

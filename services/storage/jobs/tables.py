@@ -1,0 +1,20 @@
+"""More tables of jobs; ``services/storage/tables.py`` has the others, and the names of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlmodel import Field, SQLModel
+
+_UUID: Any = sa.Uuid(as_uuid=False)
+
+
+class JobSecret(SQLModel, table=True):
+    """The data of a secret of a job; configurations refer to it by its id."""
+
+    __tablename__ = "job_secret"
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    secret_id: str = Field(primary_key=True, sa_type=_UUID)
+    revision: int
+    data: bytes = Field(sa_type=sa.LargeBinary)
