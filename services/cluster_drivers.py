@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from peloton.errors import InvalidArgument
-from peloton.ports import FrameworkRecords, PodLifecycles
+from peloton.ports import FrameworkRecords, ImagePrefetcher, PodLifecycles
 from services.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,6 +63,15 @@ def external_intake_of(
         why,
         settings.kubernetes_pool,
     )
+
+
+def image_prefetcher_of(settings: Settings, driver: ClusterDriver, endpoint: ImagePrefetcher) -> ImagePrefetcher:
+    """The ``endpoint`` of the settings; without one a cluster may do it itself."""
+    if settings.prefetch_url or not settings.kubernetes:
+        return endpoint
+    from services.hostmgr.kubernetes.driver import KubernetesDriver
+
+    return driver.images if isinstance(driver, KubernetesDriver) else endpoint
 
 
 def _kubernetes_settings(settings: Settings) -> KubernetesSettings:

@@ -181,7 +181,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
-    from services.cluster_drivers import cluster_driver_of, external_intake_of
+    from services.cluster_drivers import cluster_driver_of, external_intake_of, image_prefetcher_of
     from services.hostmgr.drain_watch import DrainWatch
     from services.hostmgr.image_prefetch import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
@@ -192,7 +192,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
 
     settings, storage = shared.settings, shared.storage
     role = _hostmgr_role(settings)
-    qos_settings, images = _qos_settings(settings), prefetcher(settings.prefetch_url)
+    qos_settings, endpoint = _qos_settings(settings), prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
     core_settings = HostManagerSettings(settings.cluster, settings.host_lease_s)
     new_driver = cluster_driver_of(settings, storage.hosts, storage.external_pods)
@@ -204,6 +204,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             failed: asyncio.Future[None] = loop.create_future()
             core = HostManagerCore(core_settings, storage, watch, new_driver(), lambda why: _fail(loop, failed, why))
             intake = external_intake_of(settings, storage, core.driver, watch, evictor.job_why)
+            images = image_prefetcher_of(settings, core.driver, endpoint)
             share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
             records = (storage.maintenance, storage.host_pods, storage.disruptions)
             maintainer = HostMaintainer(core, *records, jobs, hosts, watch, cluster=settings.cluster, share=share)

@@ -64,7 +64,7 @@ class LocalKubernetes:
 
     def environment(self) -> dict[str, str]:
         """Of its host manager."""
-        return {"PELOTON_CLUSTER": CLUSTER, "PELOTON_KUBERNETES": str(self.kubeconfig)}
+        return {"PELOTON_CLUSTER": CLUSTER, "PELOTON_KUBERNETES": str(self.kubeconfig), "PELOTON_PREFETCH_URL": ""}
 
     async def wait_until_ready(self) -> None:
         """Its kubeconfig is written then. Raises Unavailable."""

@@ -13,7 +13,7 @@ PATH = "/emulation/nodes"
 
 
 class NodeDrills:
-    """GET of all nodes, POST of NAME/stop and NAME/start."""
+    """GET of all nodes and their images, POST of NAME/stop and NAME/start."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -22,7 +22,7 @@ class NodeDrills:
         """Raises ApiError."""
         parts = [unquote(part) for part in request.path.removeprefix(PATH).strip("/").split("/") if part]
         if request.method == "GET" and not parts:
-            return json_answer(200, {"nodes": self._nodes.table()})
+            return json_answer(200, {"nodes": self._nodes.table(), "images": self._nodes.images.page()})
         if request.method != "POST" or len(parts) != 2 or parts[1] not in ("stop", "start"):
             raise method_not_allowed()
         try:

@@ -32,6 +32,7 @@ class Nodes:
         self._store = store
         self._clock = clock
         self._runtime = runtime
+        self.images = runtime.images
         self._stored = StoredPods(store, clock)
         self._subscription: Subscription | None = None
         shared_ports: dict[int, str] = {}

@@ -20,6 +20,8 @@ from services.emulation.processes import Processes
 
 
 class Runtime(Protocol):
+    images: Images
+
     def pod(self, node: NodeOfPods, body: Json) -> NodePod: ...
 
     def forget(self, uid: str) -> None:
@@ -38,10 +40,10 @@ def runtime_of(settings: NodeSettings, store: Store, clock: Clock) -> Runtime:
 class SimulatedRuntime:
     def __init__(self, settings: NodeSettings, clock: Clock) -> None:
         self._settings = settings
-        self._images = _images(settings, clock)
+        self.images = _images(settings, clock)
 
     def pod(self, node: NodeOfPods, body: Json) -> NodePod:
-        return SimulatedPod(node, body, self._settings, self._images)
+        return SimulatedPod(node, body, self._settings, self.images)
 
     def forget(self, uid: str) -> None:
         """There are no files."""
@@ -57,11 +59,12 @@ class ProcessRuntime:
     def __init__(self, settings: NodeSettings, store: Store, clock: Clock) -> None:
         self._settings = settings
         self._store = store
+        self.images = _images(settings, clock)
         self._machine = Machine(
             store,
             clock,
             Processes(settings.data_dir),
-            _images(settings, clock),
+            self.images,
             UsageMonitor(clock, settings.usage_interval_s),
             settings.data_dir,
             settings.pass_env,

@@ -33,6 +33,7 @@ from services.hostmgr.kubernetes.command_sessions import CommandSessions
 from services.hostmgr.kubernetes.cordons import Cordons
 from services.hostmgr.kubernetes.creation import Creation
 from services.hostmgr.kubernetes.deletions import Deletions
+from services.hostmgr.kubernetes.image_pods import ImagePods
 from services.hostmgr.kubernetes.log_readers import LogReaders
 from services.hostmgr.kubernetes.logs import PodLogs
 from services.hostmgr.kubernetes.nodes import DOWN
@@ -74,6 +75,7 @@ class KubernetesDriver:
         self.view = ClusterView(settings, self._tell, self._wake)
         self._deletions = Deletions(self.api, settings, self.view, self._tell)
         self._creation = Creation(self.api, settings, self.view, self._deletions, self._tell)
+        self.images = ImagePods(self.api, settings)
         self._secrets = PodSecrets(self.api, settings, self.view.secrets_in_use)
         self._cordons = Cordons(self.api)
         self._session = Session(self.api, settings.namespace, settings.cluster, lambda holder: self._wake())
@@ -306,6 +308,7 @@ class KubernetesDriver:
         self._check()
         self._deletions.tend()
         self._secrets.tend()
+        self.images.tend()
 
     @property
     def tend_in_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Logs, use and commands of pods that run as processes of emulated nodes."""
+"""Logs, use, images and commands of pods that run as processes of emulated nodes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from peloton.errors import Aborted, InvalidArgument, NotFound, ResourceExhausted
-from peloton.model.ids import PodId
+from peloton.errors import Aborted, InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from peloton.model.host import Prefetched
+from peloton.model.ids import Hostname, PodId
 from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import CommandStart, Exchange, ExchangeAnswer
+from services.hostmgr.kubernetes import image_pods
 from services.hostmgr.kubernetes.access import read_access
 from services.hostmgr.kubernetes.command_sessions import (
     IDLE_S,
@@ -28,14 +31,17 @@ from services.hostmgr.kubernetes.command_sessions import (
     UNSENT_BYTES_MAX,
     CommandSessions,
 )
+from services.hostmgr.kubernetes.image_pods import ImagePods
 from services.hostmgr.kubernetes.log_readers import LogReaders
 from services.hostmgr.kubernetes.logs import PodLogs
+from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.hostmgr.kubernetes.use import NodeUse
 from services.hostmgr.kubernetes.wire import ApiServer, Request
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE = "node-0"
+SETTINGS = KubernetesSettings("", cluster="west", namespace="default", priority_class="")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +55,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     def do(work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE_S)
 
-    nodes = NodeSettings(folder / "nodes", (HostSpec(NODE, cpus=4, mem=2048),))
+    nodes = NodeSettings(folder / "nodes", (HostSpec(NODE, cpus=4, mem=2048),), image_download_s=0.1)
     server = EmulatedKubernetes(EmulatedKubernetesSettings(folder, token="secret", nodes=nodes))
     do(server.start())
     api = ApiServer(read_access(str(server.kubeconfig)))
@@ -61,10 +67,10 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     loop.close()
 
 
-def run(api: ApiServer, command: str) -> str:
+def run(api: ApiServer, command: str, image: str = "busybox:1") -> str:
     """A new pod of ours; its name."""
     name = f"{uuid.uuid4()}-0-1"
-    container = {"name": "main", "image": "busybox:1", "command": ["/bin/sh", "-c", command]}
+    container = {"name": "main", "image": image, "command": ["/bin/sh", "-c", command]}
     spec = {"nodeName": NODE, "restartPolicy": "Never", "containers": [container]}
     made = api.ask(Request("POST", PODS, orjson.dumps({"metadata": {"name": name}, "spec": spec})))
     assert made.status == 201, made.message
@@ -112,6 +118,52 @@ def test_what_pods_of_a_node_use(api: ApiServer) -> None:
 
     wait(lambda: used_s() > 0.1)
     api.ask(Request("DELETE", f"{PODS}/{pod}?gracePeriodSeconds=0"))
+
+
+def test_an_image_is_there_before_its_pod(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fetched by a pod that ends by that and is deleted; asking twice makes one. The next pod finds the image. One that
+    never comes is given up, also by a successor."""
+    monkeypatch.setattr(image_pods, "LOOK_S", 0.0)
+    images = ImagePods(api, SETTINGS)
+    labelled = f"{PODS}?labelSelector=peloton.io%2Fimage-of%3Dwest"
+
+    def pods() -> list[str]:
+        return [pod["spec"]["containers"][0]["image"] for pod in api.ask(Request("GET", labelled)).json()["items"]]
+
+    def page() -> dict[str, Any]:
+        found: dict[str, Any] = api.ask(Request("GET", "/emulation/nodes")).json()["images"]
+        return found
+
+    def none_is_left() -> bool:
+        images.tend()
+        return not pods()
+
+    wanted = {"ahead:2": [Hostname(NODE)], "absent:1": [Hostname(NODE)]}
+    assert [Prefetched(2)] * 2 == [images.prefetch(wanted) for _ in range(2)]
+    wait(lambda: "ahead:2" in page()["hosts"][NODE]["present"])
+
+    def one_is_left() -> bool:
+        images.tend()
+        return ["absent:1"] == pods()
+
+    wait(one_is_left)
+    before = page()["counts"]
+    pod = run(api, "true", image="ahead:2")
+    wait(lambda: api.ask(Request("GET", f"{PODS}/{pod}")).json()["status"].get("phase") == "Succeeded")
+    assert (before["hits"] + 1, before["misses"]) == (page()["counts"]["hits"], page()["counts"]["misses"])
+    monkeypatch.setattr(image_pods, "DEADLINE_S", 0)
+    images = ImagePods(api, SETTINGS)
+    wait(none_is_left)
+
+
+def test_images_beyond_the_bound_come_with_their_pods(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And an apiserver that takes no such pod is named."""
+    monkeypatch.setattr(image_pods, "PODS_MAX", 1)
+    assert Prefetched(0) == ImagePods(api, SETTINGS).prefetch({"web:2": [Hostname(NODE)]})
+
+    monkeypatch.setattr(image_pods, "PODS_MAX", 9)
+    with pytest.raises(Unavailable, match=r"image prefetch by pods: .*namespaces .*gone.* not found"):
+        ImagePods(api, replace(SETTINGS, namespace="gone")).prefetch({"web:2": [Hostname(NODE)]})
 
 
 class Caller:
