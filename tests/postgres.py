@@ -134,17 +134,17 @@ class Postgres:
         return url.partition("@/")[2].partition("?")[0]
 
     def _admin(self, statement: str) -> None:
-        with psycopg.connect(self.url(), autocommit=True, connect_timeout=10) as conn:
+        with psycopg.connect(self.url(), autocommit=True, connect_timeout=120) as conn:
             conn.execute(statement)  # type: ignore[call-overload]
 
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)  # fast shutdown: sessions are cut, data is written
             try:
-                self.process.wait(20)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.send_signal(signal.SIGQUIT)
-                self.process.wait(20)
+                self.process.wait(60)
         self._log.close()
 
 

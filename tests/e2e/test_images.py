@@ -47,7 +47,7 @@ class Images:
         self._before = self._page()["counts"]
 
     def _page(self) -> dict[str, Any]:
-        with urllib.request.urlopen(self._url, timeout=10) as answer:
+        with urllib.request.urlopen(self._url, timeout=120) as answer:
             return dict(json.load(answer))
 
     @property

@@ -57,5 +57,5 @@ def test_a_job_succeeds_among_slow_and_failing_hosts(tmp_path: Path) -> None:
         hosts = {task.runtime.host for task in cluster.tasks(JOB).values()}
         assert hosts <= {f"sim-{number:05d}" for number in range(HOSTS)}
         cluster.wait(lambda: any("fails for" in line for line in cluster.log), "a host that fails")
-        with urllib.request.urlopen(f"http://{cluster.local.mesos}/minicluster/images", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{cluster.local.mesos}/minicluster/images", timeout=120) as answer:
             assert b'"misses":0' not in answer.read()

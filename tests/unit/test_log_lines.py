@@ -47,7 +47,7 @@ def relayed(script: str, log_path: Path, last: str) -> list[str]:
 
         part = Part("p", [sys.executable, "-c", script], {}, log_path, report)
         await part.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await seen.wait()
         await part.stop(now=True)
 

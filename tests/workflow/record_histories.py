@@ -33,7 +33,15 @@ from services.worker_versions import set_current
 from tests.workflow import maintenance_stories, migration_stories
 from tests.workflow.recorded import FOLDER, NEXT, story_of
 from tests.workflow.sandbox import workflow_runner
-from tests.workflow.server import PATIENCE_S, TEMPORAL, children_in, histories_of, server_story, wait_until
+from tests.workflow.server import (
+    PATIENCE_S,
+    STARTUP_TIMEOUT,
+    TEMPORAL,
+    children_in,
+    histories_of,
+    server_story,
+    wait_until,
+)
 from tests.workflow.stories import ports_on
 from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.policies import Policies
@@ -339,7 +347,10 @@ async def record(prefix: str = "") -> dict[str, dict[str, Any]]:
     """File name -> history."""
     recorded: dict[str, dict[str, Any]] = {}
     environment = await WorkflowEnvironment.start_local(
-        dev_server_existing_path=str(TEMPORAL), search_attributes=SEARCH_ATTRIBUTES, identity="recorder"
+        dev_server_existing_path=str(TEMPORAL),
+        dev_server_startup_timeout=STARTUP_TIMEOUT,
+        search_attributes=SEARCH_ATTRIBUTES,
+        identity="recorder",
     )
     async with environment:
         for recipe in RECIPES:

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from workflows.update import UpdateWorkflow
 TEMPORAL = Path(sys.executable).parent / "temporal"
 PATIENCE_S = 180.0
 """Longer than anything takes here, also on a machine that is busy."""
+STARTUP_TIMEOUT = timedelta(seconds=PATIENCE_S)
+"""Of a dev server. By itself the SDK waits 5 s."""
 LOOK_AGAIN_S = 10.0
 """After which a workflow that nobody tells looks by itself."""
 

@@ -64,7 +64,7 @@ class Link:
                 client.close()
                 continue
             try:
-                master = socket.create_connection(self.target, timeout=5)
+                master = socket.create_connection(self.target, timeout=60)
             except OSError:
                 client.close()
                 continue

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from services.local.temporal_server import DYNAMIC_CONFIG
-from tests.workflow.server import TEMPORAL
+from tests.workflow.server import STARTUP_TIMEOUT, TEMPORAL
 from workflows.attributes import SEARCH_ATTRIBUTES
 
 
@@ -21,6 +21,7 @@ def dev_server() -> Iterator[str]:
     environment = asyncio.run(
         WorkflowEnvironment.start_local(
             dev_server_existing_path=str(TEMPORAL),
+            dev_server_startup_timeout=STARTUP_TIMEOUT,
             search_attributes=SEARCH_ATTRIBUTES,
             dev_server_log_level="error",
             dev_server_extra_args=[word for value in DYNAMIC_CONFIG for word in ("--dynamic-config-value", value)],

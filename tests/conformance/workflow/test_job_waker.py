@@ -21,7 +21,7 @@ from services.temporal import BATCH_QUEUE, JobWaker, register_search_attributes
 from services.temporal_connection import connect, connect_config
 from tests.ports import free_ports
 from tests.workflow.fakes import FakeRecords
-from tests.workflow.server import TEMPORAL, histories_of, server_story, wait_until
+from tests.workflow.server import STARTUP_TIMEOUT, TEMPORAL, histories_of, server_story, wait_until
 from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.policies import Policies
 
@@ -184,7 +184,10 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
         await wait_until(lambda: len(caplog.records) >= 2, "two attempts failed")
     async with (
         await WorkflowEnvironment.start_local(
-            port=port, dev_server_existing_path=str(TEMPORAL), dev_server_log_level="error"
+            port=port,
+            dev_server_existing_path=str(TEMPORAL),
+            dev_server_startup_timeout=STARTUP_TIMEOUT,
+            dev_server_log_level="error",
         ) as environment,
         server_story(environment.client, task_queue=BATCH_QUEUE) as story,
     ):

@@ -92,7 +92,7 @@ async def test_unacknowledged_updates_come_again(start: Start) -> None:
     """The same uuid after the retry time, and only the oldest update."""
     _, scheduler = await start(simulate=True, acknowledge=False, update_retry_s=0.05)
     await scheduler.launch("t", "true")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while len(scheduler.states("t")) < 3:
             await asyncio.sleep(0.01)
 

@@ -33,7 +33,7 @@ async def queued(servicer: AdmissionServicer, job: JobId, limit: int = 100) -> Q
 
 
 async def woken(world: World, job: JobId) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while job not in world.lifecycles.woken:
             await asyncio.sleep(0.005)
 

@@ -40,7 +40,7 @@ async def running(world: World, settings: LoopSettings = FAST) -> AsyncIterator[
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.005)
 
