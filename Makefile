@@ -62,6 +62,7 @@ test: $(VENV)/dev.stamp ## everything: make check, conformance, end to end, faul
 
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build
+	@$(BIN)/python -m tests.kubernetes.kubelet_parts
 
 fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .

@@ -12,9 +12,9 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 
-from tests.kubernetes.fixtures import control_plane, kubernetes, kubernetes_login
+from tests.kubernetes.fixtures import control_plane, kubernetes, kubernetes_login, machine
 
-__all__ = ["control_plane", "kubernetes", "kubernetes_login"]  # here, so that all folders share them
+__all__ = ["control_plane", "kubernetes", "kubernetes_login", "machine"]  # here, so that all folders share them
 
 gc.disable()  # until all tests are collected
 

@@ -163,6 +163,8 @@ class ControlPlane:
             "tls-cert-file": PEM,
             "tls-private-key-file": PEM,
             "client-ca-file": CERTIFICATES / "ca.pem",
+            "kubelet-client-certificate": CERTIFICATES / "client.pem",
+            "kubelet-client-key": CERTIFICATES / "client.pem",
             "token-auth-file": self.folder / "tokens.csv",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": PEM,

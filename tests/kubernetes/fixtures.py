@@ -9,18 +9,22 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
     from tests.kubernetes.client import Login
     from tests.kubernetes.control_plane import ControlPlane
+    from tests.kubernetes.kubelet import Machine
 
 KUBECONFIG = os.environ.get("PELOTON_TEST_KUBERNETES", "")
 """Anybody's cluster, used instead of one that the tests start."""
+MUST_HAVE_KUBELET = bool(os.environ.get("PELOTON_TEST_KUBELET"))
+"""Tests that lack a real kubelet fail."""
+NEVER_S = 3600
 REAL_KUBERNETES = pytest.mark.xdist_group("real-kubernetes")
 
 
@@ -60,3 +64,22 @@ def kubernetes_login(kubernetes: Path) -> Login:
     from tests.kubernetes.client import login_of
 
     return login_of(kubernetes)
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    """A node with a real kubelet and containers, on a control plane of its own, which never takes it for lost. Where it
+    cannot run the tests are skipped, unless PELOTON_TEST_KUBELET says that it can."""
+    from tests.kubernetes.kubelet import CannotRun, Machine, lacking
+
+    def lacks(why: str) -> NoReturn:
+        (pytest.fail if MUST_HAVE_KUBELET else pytest.skip)(f"no real kubelet: {why}")
+
+    if why := lacking():
+        lacks(why)
+    with running_control_plane(node_grace_s=NEVER_S) as plane, ExitStack() as stack:
+        try:
+            running = stack.enter_context(Machine(plane))
+        except CannotRun as error:
+            lacks(str(error))
+        yield running

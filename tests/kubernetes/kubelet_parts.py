@@ -1,0 +1,74 @@
+"""What a machine with a real kubelet is made of, got once: ``python -m tests.kubernetes.kubelet_parts``.
+
+Programs of Debian are unpacked into a folder of their own outside the repository; nothing is installed. The kubelet is
+built after the control plane. Where this cannot be this says why and succeeds: the tests that need it are skipped then.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.kubernetes import build, kubelet
+
+NAMES = ("containerd", "runc", "containernetworking-plugins", "busybox-static")
+FETCH_MAX_S = 60.0
+BUILD_MAX_S = 240.0
+"""Beside the control plane, whose packages it shares, a kubelet takes a minute on two idle cores."""
+_ROOT = "root"
+
+
+class CannotFetch(Exception):
+    """This machine is no Debian, or reaches no archive of it."""
+
+
+def fetch() -> None:
+    """Raises CannotFetch."""
+    target = kubelet.debian()
+    if target.is_dir():
+        return
+    if lacking := [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]:
+        raise CannotFetch(f"{lacking[0]} is not installed: want Debian")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        _run(["apt-get", "download", *NAMES], Path(work))
+        for package in sorted(Path(work).glob("*.deb")):
+            _run(["dpkg-deb", "--extract", str(package), _ROOT], Path(work))
+        if not target.is_dir():
+            (Path(work) / _ROOT).rename(target)
+
+
+def _run(argv: list[str], where: Path) -> None:
+    try:
+        done = subprocess.run(argv, cwd=where, capture_output=True, text=True, timeout=FETCH_MAX_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise CannotFetch(f"{' '.join(argv)} takes longer than {FETCH_MAX_S:.0f} s") from None
+    if done.returncode != 0:
+        raise CannotFetch(f"{' '.join(argv)}: {done.stderr.strip()[-500:]}")
+
+
+def main() -> int:
+    why = kubelet.unfit() or ("" if build.is_built() else "no control plane is built")
+    began_s = time.monotonic()
+    if not why:
+        try:
+            fetch()
+            build.build(build.KUBELET, BUILD_MAX_S)
+        except (CannotFetch, build.CannotBuild) as error:
+            why = str(error)
+        except subprocess.CalledProcessError as error:
+            print(f"{' '.join(error.cmd[:2])} failed:\n{build.last_lines(error.output)}", file=sys.stderr)
+            return 1
+    if why:
+        print(f"no real kubelet for the tests, which skip what needs it: {why}")
+    else:
+        print(f"a kubelet with containerd is there after {time.monotonic() - began_s:.0f} s: {kubelet.debian()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
