@@ -5,7 +5,6 @@ What is null counts as left out, and what is not named may be anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from services.emulated_kubernetes.errors import bad_request
@@ -90,57 +89,80 @@ _FORMS: dict[str, Form] = {
     "leases": {"spec": {"holderIdentity": str}},
     "events": {"involvedObject": {}, "source": {}, "message": str, "type": str, "reason": str},
 }
-BINDING: Form = {"metadata": _METADATA, "target": {"kind": str, "name": str}}
-OPTIONS: Form = {"preconditions": {"uid": str, "resourceVersion": str}}
-EVICTION: Form = {"metadata": _METADATA, "deleteOptions": OPTIONS}
+
+
+class _Fields:
+    """A form by the names of fields, read once."""
+
+    __slots__ = ("every", "named", "needed")
+
+    def __init__(self, form: dict[str, Form]) -> None:
+        self.every = _read(form.get("*"))
+        self.named = {name.removesuffix("!"): _read(inner) for name, inner in form.items() if name != "*"}
+        self.needed = [name.removesuffix("!") for name in form if name.endswith("!")]
+
+
+def _read(form: Form) -> Form:
+    if isinstance(form, dict):
+        return _Fields(form)
+    return [_read(form[0])] if isinstance(form, list) else form
+
+
+def _object(form: dict[str, Form]) -> _Fields:
+    return _Fields({"metadata": _METADATA, "spec": {}, "status": {}, **form})
+
+
+_OPTIONS = {"preconditions": {"uid": str, "resourceVersion": str}}
+_OBJECTS = {plural: _object(form) for plural, form in _FORMS.items()}
+_ANY_OBJECT = _object({})
+BINDING = _Fields({"metadata": _METADATA, "target": {"kind": str, "name": str}})
+OPTIONS = _Fields(_OPTIONS)
+EVICTION = _Fields({"metadata": _METADATA, "deleteOptions": _OPTIONS})
 
 
 def check_object(resource: Resource, body: Json) -> None:
     """Raises ApiError 400 naming the field."""
-    check(resource.kind, body, {"metadata": _METADATA, "spec": {}, "status": {}, **_FORMS.get(resource.plural, {})})
+    check(resource.kind, body, _OBJECTS.get(resource.plural, _ANY_OBJECT))
 
 
-def check(kind: str, body: Json, form: Form) -> None:
+def check(kind: str, body: Json, form: _Fields) -> None:
     """Raises ApiError 400 naming the field."""
-    for fault in _faults(body, form, ""):
+    if fault := _fault(body, form):
         raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {fault}')
 
 
-def _faults(value: Any, form: Form, at: str) -> Iterator[str]:
+def _fault(value: Any, form: Form) -> str:
+    """Where the first fault is, and what; empty: there is none. The path is put together on the way back."""
     if value is None:
-        return
-    if isinstance(form, dict):
-        if isinstance(value, dict):
-            yield from _faults_of_fields(value, form, at)
-        else:
-            yield _wrong(value, at, "an object")
-    elif isinstance(form, list):
-        if isinstance(value, list):
-            for index, one in enumerate(value):
-                if one is None:
-                    yield _wrong(one, f"{at}[{index}]", "a value")
-                yield from _faults(one, form[0], f"{at}[{index}]")
-        else:
-            yield _wrong(value, at, "a list")
-    elif isinstance(form, type):
-        if not isinstance(value, form) or (form is int and isinstance(value, bool)):
-            yield _wrong(value, at, f"of type {form.__name__}")
-    else:
-        is_right: Callable[[object], bool] = form
-        if not is_right(value):
-            yield _wrong(value, at, "an amount or number")
+        return ""
+    if isinstance(form, type):
+        is_right = isinstance(value, form) and not (form is int and isinstance(value, bool))
+        return "" if is_right else _wrong(value, f"of type {form.__name__}")
+    if isinstance(form, _Fields):
+        return _fault_of_fields(value, form) if isinstance(value, dict) else _wrong(value, "an object")
+    if isinstance(form, list):
+        return _fault_of_members(value, form[0]) if isinstance(value, list) else _wrong(value, "a list")
+    return "" if form(value) else _wrong(value, "an amount or number")
 
 
-def _faults_of_fields(value: Json, form: dict[str, Form], at: str) -> Iterator[str]:
-    every = form.get("*")
+def _fault_of_members(value: list[Any], form: Form) -> str:
+    for index, one in enumerate(value):
+        if fault := _wrong(one, "a value") if one is None else _fault(one, form):
+            return _within(f"[{index}]", fault)
+    return ""
+
+
+def _fault_of_fields(value: Json, form: _Fields) -> str:
     for key, one in value.items():
-        inner = form.get(key, form.get(f"{key}!", every))
-        if inner is not None:
-            yield from _faults(one, inner, f"{at}.{key}" if at else key)
-    for key in form:
-        if key.endswith("!") and value.get(key[:-1]) is None:
-            yield f"{at}.{key[:-1]} is missing"
+        inner = form.named.get(key, form.every)
+        if inner is not None and (fault := _fault(one, inner)):
+            return _within(key, fault)
+    return next((f"{name} is missing" for name in form.needed if value.get(name) is None), "")
 
 
-def _wrong(value: object, at: str, wanted: str) -> str:
-    return f"{at}: {value!r:.60} is not {wanted}"
+def _within(place: str, fault: str) -> str:
+    return f"{place}{fault}" if fault.startswith((":", "[")) else f"{place}.{fault}"
+
+
+def _wrong(value: object, wanted: str) -> str:
+    return f": {value!r:.60} is not {wanted}"

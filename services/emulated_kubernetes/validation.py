@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from services.emulated_kubernetes.errors import cause
 from services.emulated_kubernetes.quantities import amount
@@ -13,6 +14,8 @@ NAME_MAX = 253
 PRIORITY_MAX = 1_000_000_000
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 LABEL_MAX = 63
+KEYS_KEPT = 1_000
+"""Keys of labels and annotations that were looked at: objects have the same ones again and again."""
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _IS_LABEL = re.compile(_LABEL)
@@ -81,6 +84,7 @@ def _name_fault(resource: Resource, name: str) -> str:
     return "" if _IS_SUBDOMAIN.fullmatch(name) else _SUBDOMAIN_RULE
 
 
+@lru_cache(maxsize=KEYS_KEPT)
 def _key_fault(key: str) -> str:
     prefix, slash, name = key.rpartition("/")
     if slash and not _IS_SUBDOMAIN.fullmatch(prefix):
