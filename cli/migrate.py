@@ -71,7 +71,7 @@ def migrate(
     force: bool,
     dry_run: bool,
 ) -> None:
-    """Move a job, or all jobs of a pool, to another cluster.
+    """Move a job, or all jobs of a pool and of the pools below it, to another cluster.
 
     Services move batch by batch, as their SLA allows. Queued batch pods go to the target at once, those that run end
     where they are. New pods go to the target from now on, until `peloton migration release`.

@@ -58,7 +58,7 @@ class MigrationService:
     async def Start(self, request: pb.StartRequest, context: Any) -> pb.StartResponse:
         spec = _spec(request)
         job, pool = await self._calls.run(self._object, request.job_id, request.pool_path)
-        load = await self._calls.run(self._migrations.load, job, pool[0] if pool else None, spec)
+        load = await self._calls.run(self._migrations.load, job, pool, spec)
         target = await self._calls.run(self._targets.target, spec.target, load.shapes)
         name = _name(job, pool)
         answer = pb.StartResponse(plan=_plan(name, spec, load, target))
@@ -91,8 +91,7 @@ class MigrationService:
     @write
     async def Release(self, request: pb.ReleaseRequest, context: Any) -> pb.ReleaseResponse:
         job, pool = await self._calls.run(self._object, request.job_id, request.pool_path)
-        object_id = job.job_id if job is not None else pool[0] if pool else ""
-        released = await self._calls.run(self._migrations.release, object_id, _name(job, pool))
+        released = await self._calls.run(self._migrations.release, job, pool)
         return pb.ReleaseResponse(cluster=released)
 
     async def Query(self, request: pb.QueryRequest, context: Any) -> pb.QueryResponse:
@@ -112,7 +111,7 @@ class MigrationService:
         if bool(job_id) == bool(pool_path):
             raise InvalidArgument("name either a job or a pool")
         if pool_path:
-            return None, _leaf(self._records.pools.specs(), pool_path)
+            return None, _pool(self._records.pools.specs(), pool_path)
         try:
             job = self._records.jobs.get(parse_job_id(job_id))
         except ValueError:
@@ -123,14 +122,11 @@ class MigrationService:
         return job, None
 
 
-def _leaf(pools: Sequence[PoolSpec], path: str) -> Pool:
+def _pool(pools: Sequence[PoolSpec], path: str) -> Pool:
     paths = pool_paths(pools)
     pool_id = next((pool_id for pool_id, own in paths.items() if own == path), None)
     if pool_id is None:
         raise NotFound(f"resource pool {path[:NAME_MAX]} not found")
-    below = sorted(own for own in paths.values() if own.startswith(f"{path.rstrip('/')}/"))
-    if below:
-        raise InvalidArgument(f"pool {path} has pools below it, such as {below[0]}: migrate those")
     return pool_id, path
 
 

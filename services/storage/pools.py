@@ -12,6 +12,7 @@ from peloton.model.ids import RespoolId
 from peloton.model.respool import PoolSpec
 from services.storage.codec import pack, pool_to_text, unpack
 from services.storage.engine import Database
+from services.storage.moves.bindings import bind, read_bindings
 from services.storage.tables import CLUSTER_BINDING, RESPOOL
 
 _SPECS_MAX = 4_096
@@ -30,7 +31,16 @@ class Pools:
         }
         insert = self._db.upsert(RESPOOL).values(respool_id=pool_id, **values)
         statement = insert.on_conflict_do_update(index_elements=["respool_id"], set_=values)
-        self._db.write(lambda conn: conn.execute(statement))
+
+        def work(conn: sa.Connection) -> None:
+            own = RESPOOL.c.respool_id == pool_id
+            is_new = conn.execute(sa.select(RESPOOL.c.respool_id).where(own)).first() is None
+            conn.execute(statement)
+            above = config.parent.value
+            if is_new and (binding := read_bindings(conn, above).get(above)):
+                bind(conn, pool_id, binding)  # a migration has moved what is above
+
+        self._db.write(work)
 
     def delete(self, pool_id: RespoolId) -> bool:
         def work(conn: sa.Connection) -> bool:

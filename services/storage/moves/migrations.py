@@ -16,7 +16,6 @@ from peloton.api.convert import JOB_TYPE_NUMBERS
 from peloton.errors import Aborted, InvalidArgument, NotFound
 from peloton.lifecycle.migration import (
     after_act,
-    binding_of,
     progress_of,
     refusal_of,
     services_to_step,
@@ -47,6 +46,7 @@ from services.storage.moves.rows import (
     write_state,
 )
 from services.storage.moves.steps import batch_jobs_to_leave, evict_batch, step_service
+from services.storage.moves.subtrees import bind_all, bindings_of, insert_pools, subtree
 from services.storage.tables import FINISHED_STATES, JOB
 
 SEQ = "migration"
@@ -63,8 +63,8 @@ class Migrations:
     # -- requests of people
 
     def request(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None, spec: MigrationSpec) -> Migration:
-        """Bind a job, or a pool (id and path), to the target and begin to move it. A repeated request answers with the
-        migration that is under way. Raises Aborted, InvalidArgument."""
+        """Bind a job, or a pool (id and path) with all below it, to the target and begin to move it. A repeated request
+        answers with the migration that is under way. Raises Aborted, InvalidArgument."""
         object_id, name = (job.job_id, job.name or job.job_id) if job is not None else pool or ("", "")
         now_ns = self._db.clock_ns()
         asked = Migration(str(uuid.uuid4()), object_id, job is None, name, spec, created_ns=now_ns, updated_ns=now_ns)
@@ -82,7 +82,9 @@ class Migrations:
             services = _services_of(conn, asked, job)
             migration = replace(asked, bound_before=read_bindings(conn, object_id).get(object_id, ""))
             insert_migration(conn, migration, services, seq)
-            bind(conn, object_id, binding_of(migration))
+            if migration.is_pool:
+                insert_pools(conn, migration)
+            bind_all(conn, migration)
             return migration
 
         return self._db.write(work)
@@ -104,35 +106,49 @@ class Migrations:
             write_state(conn, migration_id, after.state, now_ns)
             if after.state is MigrationState.ROLLING_BACK:
                 turn_back(conn, migration_id)
-                bind(conn, after.object_id, binding_of(after))
+                bind_all(conn, after)
             return after
 
         return self._db.write(work)
 
-    def release(self, object_id: str, name: str) -> str:
-        """Take the binding of a job or a pool away; returns what it was, "" for none. Raises Aborted."""
+    def release(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None) -> str:
+        """Take the binding of a job, or of a pool (id and path), away; returns what it was, "" for none. Pools below
+        that are bound alike are released with it. Raises Aborted."""
+        object_id, name = (job.job_id, job.name or job.job_id) if job is not None else pool or ("", "")
 
         def work(conn: sa.Connection) -> str:
             take_numbers(conn, SEQ, 0)
+            concerned = {object_id: name} if job is not None else subtree(conn, object_id, name)
             for other in read_active(conn):
-                if other.object_id == object_id:
+                if not set(bindings_of(conn, other)).isdisjoint(concerned):
                     where_to = f"to cluster {other.spec.target}"
-                    raise Aborted(f"the migration of {name} {where_to} is under way ({other.state}): roll it back")
-            before = read_bindings(conn, object_id).get(object_id, "")
-            bind(conn, object_id, "")
+                    raise Aborted(
+                        f"the migration of {other.name} {where_to} is under way ({other.state}): roll it back"
+                    )
+            found = read_bindings(conn, *concerned)
+            before = found.get(object_id, "")
+            for one in concerned:
+                if found.get(one, "") == before:
+                    bind(conn, one, "")
             return before
 
         return self._db.write(work)
 
-    def load(self, job: JobRecord | None, pool_id: RespoolId | None, spec: MigrationSpec) -> MigrationLoad:
-        """What a migration would move. One pass over the pods of the object's active jobs."""
+    def load(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None, spec: MigrationSpec) -> MigrationLoad:
+        """What the migration of a job, or of a pool (id and path), would move. One pass over pods of active jobs."""
 
         def work(conn: sa.Connection) -> MigrationLoad:
-            mine = JOB.c.respool_id == pool_id if job is None else JOB.c.job_id == job.job_id
-            alive = sa.and_(mine, JOB.c.state.not_in(FINISHED_STATES), JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE])
+            if job is not None:
+                objects, column = [str(job.job_id)], JOB.c.job_id
+            else:
+                objects, column = list(subtree(conn, *pool)) if pool else [], JOB.c.respool_id
+            alive = sa.and_(
+                column.in_(objects),
+                JOB.c.state.not_in(FINISHED_STATES),
+                JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE],
+            )
             services = conn.execute(sa.select(JOB.c.job_id).where(alive).order_by(JOB.c.job_id)).scalars().all()
-            object_id = job.job_id if job is not None else pool_id or ""
-            batch = batch_jobs_to_leave(conn, object_id, job is None, spec.target)
+            batch = batch_jobs_to_leave(conn, dict.fromkeys(objects, spec.target), job is None)
             return load_of(conn, services, batch, spec)
 
         return self._db.read(work)
@@ -179,8 +195,7 @@ class Migrations:
 
     def _evict_batch(self, migration: Migration, to_wake: list[str]) -> int:
         """Returns how many batch pods are where they may not be."""
-        binding, of = binding_of(migration), (migration.object_id, migration.is_pool)
-        leaving = self._db.read(lambda conn: batch_jobs_to_leave(conn, *of, binding))
+        leaving = self._db.read(lambda conn: batch_jobs_to_leave(conn, bindings_of(conn, migration), migration.is_pool))
         for job_id, _ in leaving[:BATCH_JOBS_PER_STEP]:
             evict = partial(
                 evict_batch, migration_id=migration.migration_id, job_id=JobId(job_id), now_ns=self._db.clock_ns()
@@ -201,7 +216,7 @@ def _note(
     now_ns = db.clock_ns()
     if progress.state is not migration.state:
         write_state(conn, migration_id, progress.state, now_ns)
-        bind(conn, migration.object_id, binding_of(replace(migration, state=progress.state)))
+        bind_all(conn, replace(migration, state=progress.state))
     if migration.is_active:
         write_progress(conn, migration_id, progress, now_ns)
     return progress
@@ -215,20 +230,23 @@ def _concerns(conn: sa.Connection, other: Migration, asked: Migration, job: JobR
     """Whether both would move the same pods."""
     if other.object_id == asked.object_id:
         return True
+    theirs = set(bindings_of(conn, other)) if other.is_pool else set()
     if job is not None:
-        return other.is_pool and other.object_id == job.respool_id
+        return job.respool_id in theirs
+    mine = subtree(conn, asked.object_id, asked.name)
     if other.is_pool:
-        return False
+        return not theirs.isdisjoint(mine)
     there = read_job(conn, other.object_id)
-    return there is not None and there.respool_id == asked.object_id
+    return there is not None and there.respool_id in mine
 
 
 def _services_of(conn: sa.Connection, asked: Migration, job: JobRecord | None) -> list[tuple[str, str]]:
     """``(job id, name)`` of the services that move. Raises Aborted, InvalidArgument."""
     if job is not None:
         return [(job.job_id, job.name or job.job_id)] if job.type is JobType.SERVICE else []
-    alive = sa.and_(JOB.c.respool_id == asked.object_id, JOB.c.state.not_in(FINISHED_STATES))
-    elsewhere = [object_id for object_id in bound_elsewhere(conn, asked.spec.target) if object_id != asked.object_id]
+    pools = subtree(conn, asked.object_id, asked.name)
+    alive = sa.and_(JOB.c.respool_id.in_(list(pools)), JOB.c.state.not_in(FINISHED_STATES))
+    elsewhere = [object_id for object_id in bound_elsewhere(conn, asked.spec.target) if object_id not in pools]
     for start in range(0, len(elsewhere), BOUND_PER_QUERY):
         some = JOB.c.job_id.in_(elsewhere[start : start + BOUND_PER_QUERY])
         for other in conn.execute(sa.select(JOB.c.job_id, JOB.c.name).where(alive, some).limit(1)):
@@ -236,12 +254,15 @@ def _services_of(conn: sa.Connection, asked: Migration, job: JobRecord | None) -
                 f"job {other.name or other.job_id} of pool {asked.name} is bound to another cluster by a migration of "
                 f"its own: release it first (peloton migration release {other.job_id})"
             )
-    query = (
-        sa.select(JOB.c.job_id, JOB.c.name)
-        .where(alive, JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE])
-        .order_by(JOB.c.name, JOB.c.job_id)
-    )
-    found = [(row.job_id, row.name or row.job_id) for row in conn.execute(query.limit(SERVICES_MAX + 1))]
+    query = sa.select(JOB.c.job_id, JOB.c.name, JOB.c.respool_id)
+    query = query.where(alive, JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE]).limit(SERVICES_MAX + 1)
+    within = {pool_id: _below(path, asked.name) for pool_id, path in pools.items()}
+    found = [(row.job_id, within[row.respool_id] + (row.name or row.job_id)) for row in conn.execute(query)]
     if len(found) > SERVICES_MAX:
         raise InvalidArgument(f"pool {asked.name} has more than {SERVICES_MAX} services, the most of one migration")
-    return found
+    return sorted(found, key=lambda row: row[::-1])
+
+
+def _below(path: str, above: str) -> str:
+    """What a service in a pool below the one that was asked for is named with: so they move pool by pool."""
+    return f"{path.removeprefix(above.rstrip('/')).removeprefix('/')}/" if path != above else ""

@@ -19,7 +19,7 @@ from peloton.model.migration import (
     ServiceState,
 )
 from services.storage.codec import stored_text
-from services.storage.tables import MIGRATION, MIGRATION_SERVICE
+from services.storage.tables import MIGRATION, MIGRATION_POOL, MIGRATION_SERVICE
 from services.storage.updates import instances
 
 MIGRATIONS_KEPT = 1_000
@@ -90,7 +90,7 @@ def insert_migration(conn: sa.Connection, one: Migration, services: Sequence[tup
         conn.execute(MIGRATION_SERVICE.insert(), rows)
     kept = sa.select(MIGRATION.c.migration_id).where(_ENDED).order_by(MIGRATION.c.seq.desc()).offset(MIGRATIONS_KEPT)
     for gone in conn.execute(kept.limit(MIGRATIONS_KEPT)).scalars().all():
-        for table in (MIGRATION_SERVICE, MIGRATION):
+        for table in (MIGRATION_SERVICE, MIGRATION_POOL, MIGRATION):
             conn.execute(sa.delete(table).where(table.c.migration_id == gone))
 
 

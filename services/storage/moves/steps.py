@@ -3,6 +3,8 @@ holds the job. The job's own workflow then ends, queues, places and starts them 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_TYPE_NUMBERS
@@ -24,6 +26,7 @@ from peloton.model.pod import TerminationReason
 from services.storage.admission.evictions import EVICTION_MESSAGE, MAINTENANCE_REASON, preempt_running
 from services.storage.jobs.rows import hold_job
 from services.storage.moves.rows import read_migration, read_moved, write_service
+from services.storage.moves.subtrees import as_of
 from services.storage.pods.scope import ON_HOST_NUMBERS
 from services.storage.pods.sql import GOAL_ALIVE, NEWER, where
 from services.storage.tables import FINISHED_STATES, JOB, POD
@@ -46,7 +49,8 @@ def step_service(conn: sa.Connection, migration_id: str, job_id: JobId, now_ns: 
         write_service(conn, migration_id, job_id, ServiceState.DONE, moved)
         return False
     pods = _pods_of(conn, job, moved)
-    step = next_service_step(pods, migration, batch_of(migration.spec, job.instance_count))
+    batch = batch_of(migration.spec, job.instance_count)
+    step = next_service_step(pods, as_of(conn, migration, job), batch)
     update = read_update(conn, job.update_id) if job.update_id else None
     if update is not None and update.is_active and step.ask:
         waits = f"update {update.update_id} to end ({update.state})"
@@ -80,25 +84,25 @@ def _pods_of(conn: sa.Connection, job: JobRecord, moved: frozenset[int]) -> Serv
 # -- batch -----------------------------------------------------------------------------------------------------------
 
 
-def batch_jobs_to_leave(conn: sa.Connection, object_id: str, is_pool: bool, binding: str) -> list[tuple[str, int]]:
-    """Batch jobs with pods on hosts where they may not be, and how many. One pass over the pods of the object's active
-    jobs: no index mentions the cluster of a pod."""
+def batch_jobs_to_leave(conn: sa.Connection, bindings: Mapping[str, str], is_pool: bool) -> list[tuple[str, int]]:
+    """Batch jobs with pods on hosts where they may not be, and how many. ``bindings``: by the id of the job or the
+    pools. One pass over the pods of their active jobs: no index mentions the cluster of a pod."""
     mine = JOB.c.respool_id if is_pool else JOB.c.job_id
     query = (
-        sa.select(POD.c.job_id, POD.c.cluster, sa.func.count())
+        sa.select(POD.c.job_id, mine, POD.c.cluster, sa.func.count())
         .join(JOB, JOB.c.job_id == POD.c.job_id)
         .where(
-            mine == object_id,
+            mine.in_(list(bindings)),
             JOB.c.state.not_in(FINISHED_STATES),
             JOB.c.type == JOB_TYPE_NUMBERS[JobType.BATCH],
         )
         .where(POD.c.state.in_(ON_HOST_NUMBERS), GOAL_ALIVE)
-        .group_by(POD.c.job_id, POD.c.cluster)
+        .group_by(POD.c.job_id, mine, POD.c.cluster)
         .order_by(POD.c.job_id)
     )
     found: dict[str, int] = {}
-    for job_id, cluster, count in conn.execute(query):
-        if not may_be_in(cluster, binding):
+    for job_id, object_id, cluster, count in conn.execute(query):
+        if not may_be_in(cluster, bindings[object_id]):
             found[job_id] = found.get(job_id, 0) + count
     return list(found.items())
 
@@ -110,7 +114,7 @@ def evict_batch(conn: sa.Connection, migration_id: str, job_id: JobId, now_ns: i
         return False
     staying = sa.and_(POD.c.job_id == job_id, where(STAYING))
     query = sa.select(POD.c.instance_id, POD.c.config_version).where(staying).order_by(POD.c.instance_id)
-    binding = binding_of(migration)
+    binding = binding_of(as_of(conn, migration, job))
     cluster = binding.removeprefix("!")
     misplaced = POD.c.cluster == cluster if binding.startswith("!") else POD.c.cluster != cluster
     chosen = {

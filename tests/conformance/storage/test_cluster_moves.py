@@ -252,11 +252,12 @@ def test_two_migrations_do_not_move_the_same_pods(storage: Storage) -> None:
     with pytest.raises(Aborted, match=under_way):
         storage.migrations.request(None, POOL, MigrationSpec(B))
     with pytest.raises(Aborted, match="is under way"):
-        storage.migrations.release(job_id, "train")
+        storage.migrations.release(job_of(storage, job_id), None)
     run_to_the_end(storage, first, job_id)
     with pytest.raises(Aborted, match="job train of pool /maps is bound to another cluster"):
         storage.migrations.request(None, POOL, MigrationSpec(A))
-    assert (B, "") == (storage.migrations.release(job_id, "train"), storage.migrations.binding(job_of(storage, job_id)))
+    released = storage.migrations.release(job_of(storage, job_id), None)
+    assert (B, "") == (released, storage.migrations.binding(job_of(storage, job_id)))
     back = storage.migrations.request(None, POOL, MigrationSpec(A))
     with pytest.raises(Aborted, match="the migration of pool /maps to cluster a is under way"):
         migrate(storage, job_id)

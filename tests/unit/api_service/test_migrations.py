@@ -138,6 +138,16 @@ async def test_what_cannot_work_is_refused_before_it_begins(migrations: Any, clu
     ) == await refused(migrations.Start(pb.StartRequest(job_id=JOB, target="b", force=True)))
 
 
+@pytest.mark.usefixtures("service")
+async def test_a_pool_is_migrated_with_those_below_it(migrations: Any, storage: Storage) -> None:
+    """Their services are named with their pools."""
+    started = (await migrations.Start(pb.StartRequest(pool_path="/eng", target="b"))).migration
+    storage.migrations.advance(started.id)
+
+    [found] = (await migrations.Query(pb.QueryRequest(pool_path="/eng"))).migrations
+    assert ("/eng", ["maps/web"], "MIGRATING") == (found.pool_path, [one.name for one in found.services], found.state)
+
+
 REFUSED: dict[str, tuple[pb.StartRequest, Status, str]] = {
     "no object": (pb.StartRequest(target="b"), Status.INVALID_ARGUMENT, "name either a job or a pool"),
     "two objects": (
@@ -158,11 +168,6 @@ REFUSED: dict[str, tuple[pb.StartRequest, Status, str]] = {
         f"job {UNKNOWN.value} not found",
     ),
     "unknown pool": (pb.StartRequest(pool_path="/x", target="b"), Status.NOT_FOUND, "resource pool /x not found"),
-    "inner pool": (
-        pb.StartRequest(pool_path="/eng", target="b"),
-        Status.INVALID_ARGUMENT,
-        "pool /eng has pools below it, such as /eng/maps: migrate those",
-    ),
     "batch": (
         pb.StartRequest(pool_path=POOL, target="b", batch_size=100_001),
         Status.INVALID_ARGUMENT,

@@ -72,7 +72,7 @@ class MigrationServiceServicer:
     def Start(self, request, context):
         """Bind the job or pool to the target and begin to move it. Repeating a request that is under way answers with that
         migration. With `dry_run` nothing changes: the plan alone is answered. NOT_FOUND: job, pool. INVALID_ARGUMENT: the
-        target is no cluster, a pool that has pools below it, an external job. UNAVAILABLE: the target has no host manager
+        target is no cluster, an external job. UNAVAILABLE: the target has no host manager
         at present. ABORTED: no host of the target could take the pods, too little room is there for what moves, or another
         migration of the same pods is under way.
         """
