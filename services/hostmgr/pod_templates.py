@@ -14,6 +14,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.respool import pool_paths
+from peloton.model.secret import Secret
 from services.hostmgr.driver import PodTemplate
 from services.storage.jobs.configs import Configs
 from services.storage.jobs.secrets import Secrets
@@ -50,19 +51,23 @@ class TemplateCache:
 
     def _of_version(self, job: JobRecord, version: int, instance_ids: Sequence[int]) -> dict[int, PodTemplate]:
         configs = self._configs.task_configs(job.job_id, version, instance_ids)
+        # Those of the job: an override has none of its own.
+        wanted = secrets_of(next(iter(configs.values()))) if configs else []
+        secrets = self._secrets.with_data(job.job_id, wanted)
         seen: dict[int, PodTemplate] = {}
         templates: dict[int, PodTemplate] = {}
         for instance_id, config in configs.items():
             # Instances without an override share one message object: look once.
             template = seen.get(id(config))
             if template is None:
-                template = seen[id(config)] = self._of_config(job, version, config)
+                template = seen[id(config)] = self._of_config(job, version, config, secrets)
             templates[instance_id] = template
         return templates
 
-    def _of_config(self, job: JobRecord, version: int, config: task_pb2.TaskConfig) -> PodTemplate:
+    def _of_config(
+        self, job: JobRecord, version: int, config: task_pb2.TaskConfig, secrets: Sequence[Secret]
+    ) -> PodTemplate:
         text = config.SerializeToString(deterministic=True)
-        secrets = self._secrets.with_data(job.job_id, secrets_of(config))
         revisions = tuple(one.revision for one in secrets)
         key = (job.job_id, job.created_ns, version, blake2b(text, digest_size=16).digest(), revisions)
         size_bytes = len(text) + sum(len(one.data) for one in secrets)

@@ -138,3 +138,13 @@ def test_secrets_go_with_their_job(storage: Storage) -> None:
     assert [] == stored(storage, job_id)
     with pytest.raises(Aborted, match="is not stored"):
         data(storage, job_id, FIRST.secret_id)
+
+
+def test_an_error_of_the_database_does_not_show_them(storage: Storage) -> None:
+    """Errors are logged, and sent to clients."""
+    row = {"job_id": new_job_id(), "secret_id": IDS[0], "revision": 0, "data": b"open sesame"}
+
+    with pytest.raises(sa.exc.IntegrityError) as refused:
+        storage.db.write(lambda conn: conn.execute(JOB_SECRET.insert(), [row, row]))
+
+    assert ("hidden" in str(refused.value), "sesame" in str(refused.value)) == (True, False)
