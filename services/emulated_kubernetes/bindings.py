@@ -5,8 +5,9 @@ from __future__ import annotations
 from services.emulated_kubernetes.errors import bad_request, cause, conflict, invalid, not_found
 from services.emulated_kubernetes.forms import BINDING, check
 from services.emulated_kubernetes.pods import node_of, with_condition
-from services.emulated_kubernetes.registry import Registry, check_uid, timestamp
+from services.emulated_kubernetes.registry import Registry, check_uid
 from services.emulated_kubernetes.resources import PODS, Json
+from services.emulated_kubernetes.times import stamp
 
 
 def bind(registry: Registry, namespace: str, name: str, binding: Json, is_dry: bool) -> None:
@@ -34,7 +35,7 @@ def bind(registry: Registry, namespace: str, name: str, binding: Json, is_dry: b
     kept = pod["metadata"]
     if metadata.get("annotations"):
         kept = {**kept, "annotations": {**(kept.get("annotations") or {}), **metadata["annotations"]}}
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": timestamp()}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": stamp()}
     bound = {
         **pod,
         "metadata": kept,

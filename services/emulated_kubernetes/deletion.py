@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from services.emulated_kubernetes.errors import conflict
 from services.emulated_kubernetes.pods import GRACE_S, is_over, node_of
 from services.emulated_kubernetes.resources import NAMESPACES, PODS, Json, Resource
+from services.emulated_kubernetes.times import stamp
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def marked(resource: Resource, body: Json, options: DeleteOptions, now_s: float)
 
 
 def _noted(body: Json, grace_s: int, now_s: float) -> Json:
-    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s + grace_s))
+    until = stamp(now_s + grace_s)
     return {
         **body,
         "metadata": {**body["metadata"], "deletionTimestamp": until, "deletionGracePeriodSeconds": grace_s},

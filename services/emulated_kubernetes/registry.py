@@ -40,6 +40,7 @@ from services.emulated_kubernetes.resources import (
     Resource,
 )
 from services.emulated_kubernetes.store import Entry, Store
+from services.emulated_kubernetes.times import stamp
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
@@ -53,11 +54,6 @@ FIRST_STATUSES: dict[str, Json] = {
 
 # Of a pod that is about to be created; raises ApiError when a quota forbids it.
 Admission = Callable[[str, Json], None]
-
-
-def timestamp(wall_s: float | None = None) -> str:
-    """As metadata has it: UTC, whole seconds."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_s))
 
 
 class Registry:
@@ -121,13 +117,13 @@ class Registry:
         metadata["uid"] = str(uuid.uuid4())
         if resource.has_generation:
             metadata["generation"] = 1
-        metadata["creationTimestamp"] = timestamp()
+        metadata["creationTimestamp"] = stamp()
         left_out = {*metadata, *_KEPT_METADATA, "managedFields"}
         return metadata | {key: value for key, value in given.items() if value is not None and key not in left_out}
 
     def _new_pod(self, body: Json) -> Json:
         spec = admission.admitted_spec(self.store, body["metadata"]["name"], with_defaults(body.get("spec") or {}))
-        return {**body, "spec": spec, "status": first_status(spec, timestamp())}
+        return {**body, "spec": spec, "status": first_status(spec, stamp())}
 
     # Update
 
@@ -232,7 +228,7 @@ class Registry:
             "type": "DisruptionTarget",
             "status": "True",
             "lastProbeTime": None,
-            "lastTransitionTime": timestamp(),
+            "lastTransitionTime": stamp(),
             "reason": reason,
             "message": message,
         }

@@ -77,6 +77,9 @@ BY_PLURAL: Mapping[str, Resource] = MappingProxyType({resource.plural: resource 
 EVENTS_V1 = Resource("events", "Event", "events.k8s.io", short_names=("ev",))
 """The same objects as the core events, with other names of fields."""
 
+NODE_LEASES = "kube-node-lease"
+"""The namespace of the leases that nodes renew."""
+
 SERVED: Mapping[tuple[str, str], Resource] = MappingProxyType(
     {(resource.group, resource.plural): resource for resource in (*RESOURCES, EVENTS_V1)}
 )

@@ -25,7 +25,7 @@ from services.emulated_kubernetes.requests import (
     query_of,
     target_of,
 )
-from services.emulated_kubernetes.resources import PODS, Json
+from services.emulated_kubernetes.resources import PODS, Json, Resource
 from services.emulated_kubernetes.shapes import Shape, shape_of
 from services.emulated_kubernetes.store import Entry
 from services.emulated_kubernetes.watches import Watches
@@ -117,8 +117,7 @@ class Rest:
         if shape is not None:
             many = shape.many([entry.body for entry in page.entries], metadata)
             return answer(200, orjson.dumps(many), shape.content_type)
-        head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
-        return answer(200, b'%s,"items":[%s]}' % (head[:-1], _items(resource.kind, resource.api_version, page.entries)))
+        return answer(200, _list(resource, metadata, page.entries))
 
     # Writing
 
@@ -154,17 +153,12 @@ class Rest:
             self._registry.delete(resource, target.namespace, entry.body["metadata"]["name"], options)[0]
             for entry in page.entries
         ]
-        head = orjson.dumps(
-            {
-                "kind": f"{resource.kind}List",
-                "apiVersion": resource.api_version,
-                "metadata": {"resourceVersion": str(self._store.version)},
-            }
-        )
-        return answer(200, b'%s,"items":[%s]}' % (head[:-1], _items(resource.kind, resource.api_version, deleted)))
+        return answer(200, _list(resource, {"resourceVersion": str(self._store.version)}, deleted))
 
 
-def _items(kind: str, api_version: str, entries: list[Entry]) -> bytes:
+def _list(resource: Resource, metadata: Json, entries: list[Entry]) -> bytes:
     """Members of a list do not say their kind: the list does."""
-    length = len(orjson.dumps({"kind": kind, "apiVersion": api_version}))
-    return b",".join([b"{" + entry.encoded[length:] for entry in entries])
+    head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
+    length = len(orjson.dumps(resource.head))
+    items = b",".join([b"{" + entry.encoded[length:] for entry in entries])
+    return b'%s,"items":[%s]}' % (head[:-1], items)

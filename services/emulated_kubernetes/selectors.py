@@ -59,11 +59,7 @@ def by_labels(text: str) -> Matches:
             raise bad_request(f"unable to parse requirement: {text[at:]!r} in label selector {text!r}")
         at = found.end()
 
-    def matches(body: Json) -> bool:
-        labels = body["metadata"].get("labels") or {}
-        return all(one(labels) for one in wanted)
-
-    return matches
+    return _all(wanted)
 
 
 def by_requirements(selector: Json | None) -> Matches:
@@ -84,7 +80,10 @@ def by_requirements(selector: Json | None) -> Matches:
                 wanted.append(_is_there(one["key"]))
             case _:
                 wanted.append(_is_missing(one["key"]))
+    return _all(wanted)
 
+
+def _all(wanted: list[Callable[[dict[str, str]], bool]]) -> Matches:
     def matches(body: Json) -> bool:
         labels = body["metadata"].get("labels") or {}
         return all(one(labels) for one in wanted)

@@ -26,7 +26,7 @@ from services.emulated_kubernetes.nodes.stats import PATH as STATS
 from services.emulated_kubernetes.nodes.stats import NodeStats
 from services.emulated_kubernetes.pod_requests import PodRequests
 from services.emulated_kubernetes.registry import Registry
-from services.emulated_kubernetes.resources import NAMESPACES, PRIORITY_CLASSES
+from services.emulated_kubernetes.resources import NAMESPACES, NODE_LEASES, PRIORITY_CLASSES
 from services.emulated_kubernetes.rest import Rest
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulated_kubernetes.store import Store
@@ -38,7 +38,7 @@ from services.emulation.http.server import HttpServer, Request
 
 log = logging.getLogger(__name__)
 
-FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+FIRST_NAMESPACES = ("default", "kube-system", "kube-public", NODE_LEASES)
 HEALTH = ("/healthz", "/livez", "/readyz")
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from calendar import timegm
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from services.emulated_kubernetes.pod_rows import pod_cells
+from services.emulated_kubernetes.pod_rows import NONE, pod_cells
 from services.emulated_kubernetes.resources import Json, Resource
+from services.emulated_kubernetes.times import seconds_of
 
-NONE, UNKNOWN = "<none>", "<unknown>"
+UNKNOWN = "<unknown>"
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 _ROLE = "node-role.kubernetes.io/"
 
@@ -19,7 +19,7 @@ def age(moment: str | None, now_s: float) -> str:
     """In the two largest units that say something."""
     if not moment:
         return UNKNOWN
-    seconds = max(0, int(now_s - timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))))
+    seconds = max(0, int(now_s - seconds_of(moment)))
     if seconds < 2 * _MINUTE:
         return f"{seconds}s"
     if seconds < 3 * _HOUR:

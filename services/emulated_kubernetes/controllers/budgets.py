@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from services.emulated_kubernetes.registry import Registry, timestamp
+from services.emulated_kubernetes.registry import Registry
 from services.emulated_kubernetes.resources import BUDGETS, Json
 from services.emulated_kubernetes.selectors import by_requirements
 from services.emulated_kubernetes.store import DELETED, Event
+from services.emulated_kubernetes.times import stamp
 
 
 def is_ready(pod: Json) -> bool:
@@ -94,7 +95,7 @@ class Budgets:
             "type": "DisruptionAllowed",
             "status": "True" if allowed else "False",
             "observedGeneration": metadata.get("generation", 1),
-            "lastTransitionTime": timestamp(),
+            "lastTransitionTime": stamp(),
             "reason": reason,
             "message": "" if reason != "SyncFailed" else "found no controller ref for a pod",
         }

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from services.emulated_kubernetes.pods import NOT_READY, UNREACHABLE, node_of, with_condition
-from services.emulated_kubernetes.registry import Registry, timestamp
-from services.emulated_kubernetes.resources import Json
+from services.emulated_kubernetes.registry import Registry
+from services.emulated_kubernetes.resources import NODE_LEASES, Json
 from services.emulated_kubernetes.store import DELETED, Event
+from services.emulated_kubernetes.times import stamp
 from services.emulation.clock import Clock
 
-LEASES_OF_NODES = "kube-node-lease"
 CORDONED = "node.kubernetes.io/unschedulable"
 _OF_NODES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 _PRESSURE_TAINTS = {
@@ -46,7 +46,7 @@ class NodeLifecycle:
 
     def _lease_changed(self, event: Event) -> None:
         metadata = event.body["metadata"]
-        if metadata["namespace"] == LEASES_OF_NODES and event.kind != DELETED:
+        if metadata["namespace"] == NODE_LEASES and event.kind != DELETED:
             self._heard_at[metadata["name"]] = self._clock.now()
 
     def _node_changed(self, event: Event) -> None:
@@ -71,7 +71,7 @@ class NodeLifecycle:
             return
         others = [one for one in body["spec"].get("taints") or () if (one["key"], one["effect"]) not in found]
         kept = [one for one in body["spec"].get("taints") or () if (one["key"], one["effect"]) in found & wanted]
-        now = timestamp()
+        now = stamp()
         added = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in sorted(wanted - found)[::-1]]
         spec = {key: value for key, value in body["spec"].items() if key != "taints"}
         taints = [*others, *kept, *added]
@@ -92,7 +92,7 @@ class NodeLifecycle:
             return
         status = entry.body.get("status") or {}
         known = {one["type"]: one for one in status.get("conditions") or ()}
-        now = timestamp()
+        now = stamp()
         for kind in ("Ready", *_OF_NODES):
             never = "lastHeartbeatTime" not in known.get(kind, {})
             status = with_condition(
@@ -113,7 +113,7 @@ class NodeLifecycle:
     def _unready(self, pod: Json) -> None:
         found = [one for one in pod["status"].get("conditions") or () if one["type"] == "Ready"]
         if found and found[0]["status"] == "True":
-            lost = {**found[0], "status": "False", "lastTransitionTime": timestamp()}
+            lost = {**found[0], "status": "False", "lastTransitionTime": stamp()}
             self._store.update("pods", {**pod, "status": with_condition(pod["status"], lost)})
 
 

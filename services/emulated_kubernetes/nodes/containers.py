@@ -21,13 +21,14 @@ from services.emulated_kubernetes.nodes.pod_status import (
     OOM_KILLED,
     START_ERROR,
     ContainerRun,
-    stamp,
     terminated,
 )
 from services.emulated_kubernetes.nodes.probes import LIVENESS, READINESS, STARTUP, Probes
 from services.emulated_kubernetes.nodes.usage_monitor import Usage, UsageMonitor
+from services.emulated_kubernetes.pods import GRACE_S
 from services.emulated_kubernetes.resources import Json
 from services.emulated_kubernetes.store import Store
+from services.emulated_kubernetes.times import stamp
 from services.emulation.clock import Clock, Timer
 from services.emulation.images import Images
 from services.emulation.interactive import Client, Interactive, Size
@@ -236,7 +237,7 @@ class Container:
         run = self.run
         if kind == LIVENESS:
             if not is_good:
-                self.stop(float(self._pod.body["spec"].get("terminationGracePeriodSeconds", 30)))
+                self.stop(float(self._pod.body["spec"].get("terminationGracePeriodSeconds", GRACE_S)))
             return
         if kind == STARTUP:
             if not is_good:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from services.emulated_kubernetes.nodes.admission import host_ports, ports_taken, refusal
 from services.emulated_kubernetes.nodes.amounts import Amounts, amounts_of, requests_of
-from services.emulated_kubernetes.nodes.pod_status import FAILED, SUCCEEDED, refused_status
+from services.emulated_kubernetes.nodes.pod_status import refused_status
 from services.emulated_kubernetes.nodes.pods import NodePod
 from services.emulated_kubernetes.nodes.runtime import Runtime
 from services.emulated_kubernetes.nodes.stored_pods import StoredPods
+from services.emulated_kubernetes.pods import is_over
 from services.emulated_kubernetes.resources import Json
 from services.emulation.clock import Clock
 from services.emulation.hosts import HostSpec
@@ -42,7 +43,7 @@ class Node:
         if pod is not None:
             if grace_s is not None and float(grace_s) != pod.grace_left_s:
                 pod.delete(float(grace_s))
-        elif not has_ended(body):
+        elif not is_over(body):
             if grace_s is None:
                 # Not now: whoever created it shall have its answer before its status changes.
                 self.clock.call_later(0.0, self._take, metadata["namespace"], metadata["name"], metadata["uid"])
@@ -51,7 +52,7 @@ class Node:
 
     def _take(self, namespace: str, name: str, uid: str) -> None:
         entry = self.stored.find(namespace, name, uid)
-        if entry is None or uid in self.pods or not self.is_up or has_ended(entry.body):
+        if entry is None or uid in self.pods or not self.is_up or is_over(entry.body):
             return
         body = entry.body
         node = self.stored.node(self.spec.name)
@@ -68,7 +69,7 @@ class Node:
     def resume(self, body: Json) -> None:
         """A pod of the store, after a start of the emulation."""
         metadata = body["metadata"]
-        if has_ended(body):
+        if is_over(body):
             return
         if "startTime" not in body.get("status", {}):
             self.saw(body)
@@ -85,7 +86,7 @@ class Node:
         self._taken_ports |= dict.fromkeys(host_ports(pod.spec), pod.uid)
         return pod
 
-    def _free(self, pod: NodePod) -> None:
+    def ended(self, pod: NodePod) -> None:
         if pod.holds_room:
             pod.holds_room = False
             for name, value in pod.needed.items():
@@ -94,20 +95,17 @@ class Node:
                 if self._taken_ports.get(port) == pod.uid:
                     del self._taken_ports[port]
 
-    def ended(self, pod: NodePod) -> None:
-        self._free(pod)
-
     def gone(self, uid: str) -> None:
         """The object of a pod was deleted."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
             pod.gone()
-            self._free(pod)
+            self.ended(pod)
         self._runtime.forget(uid)
 
     def remembered(self, body: Json) -> NodePod | None:
         """A pod that ended before the last start of the emulation, as far as the node knows it."""
-        if not has_ended(body):
+        if not is_over(body):
             return None
         pod = self._runtime.pod(self, body)
         pod.recall()
@@ -119,9 +117,5 @@ class Node:
         for pod in list(self.pods.values()):
             pod.is_gone = True
             pod.destroy()
-            self._free(pod)
+            self.ended(pod)
         self.pods.clear()
-
-
-def has_ended(body: Json) -> bool:
-    return body.get("status", {}).get("phase") in (SUCCEEDED, FAILED)

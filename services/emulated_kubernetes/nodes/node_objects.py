@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from services.emulated_kubernetes.discovery import GIT_VERSION
 from services.emulated_kubernetes.nodes.pod_status import ADDRESS
-from services.emulated_kubernetes.resources import Json
+from services.emulated_kubernetes.pods import NOT_READY, UNREACHABLE
+from services.emulated_kubernetes.resources import NODE_LEASES, Json
 from services.emulation.hosts import HostSpec
 
-VERSION = "v1.36.3"
 GPU = "nvidia.com/gpu"
-LEASES = "kube-node-lease"
 LEASE_S = 40
 PORTS = "peloton.io/ports"
 """Annotation of a node: the ports that pods may have of it."""
@@ -39,9 +39,8 @@ def node_body(
     ports = ",".join(f"{first}-{last}" for first, last in spec.ports) if has_own_ports else ""
     metadata = old.get("metadata", {"name": spec.name, "uid": uid, "creationTimestamp": now})
     annotations = {"annotations": {**metadata.get("annotations", {}), PORTS: ports}} if ports else {}
-    lost = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
     node_spec = dict(old.get("spec", {}))
-    taints = [taint for taint in node_spec.pop("taints", []) if taint["key"] not in lost]
+    taints = [taint for taint in node_spec.pop("taints", []) if taint["key"] not in (NOT_READY, UNREACHABLE)]
     return {
         "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **labels}, **annotations},
         "spec": {**node_spec, "taints": taints} if taints else node_spec,
@@ -76,7 +75,7 @@ def _status(spec: HostSpec, pods_max: int, now: str, before: Json) -> Json:
             "containerRuntimeVersion": "emulated://1",
             "kernelVersion": "",
             "kubeProxyVersion": "",
-            "kubeletVersion": VERSION,
+            "kubeletVersion": GIT_VERSION,
             "machineID": "",
             "operatingSystem": "linux",
             "osImage": "emulated",
@@ -98,7 +97,7 @@ def lease_body(name: str, renewed: str, before: Json | None, uid: str, node_uid:
     """``renewed``: with microseconds."""
     metadata = (before or {}).get("metadata") or {
         "name": name,
-        "namespace": LEASES,
+        "namespace": NODE_LEASES,
         "uid": uid,
         "creationTimestamp": renewed[:19] + "Z",
         "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}],

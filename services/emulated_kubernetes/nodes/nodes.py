@@ -6,14 +6,14 @@ import uuid
 from functools import partial
 
 from services.emulated_kubernetes.nodes.node import Node
-from services.emulated_kubernetes.nodes.node_objects import LEASES, lease_body, node_body
-from services.emulated_kubernetes.nodes.pod_status import stamp
+from services.emulated_kubernetes.nodes.node_objects import lease_body, node_body
 from services.emulated_kubernetes.nodes.pods import NodePod
 from services.emulated_kubernetes.nodes.runtime import Runtime
 from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.nodes.stored_pods import StoredPods
-from services.emulated_kubernetes.resources import Json
+from services.emulated_kubernetes.resources import NODE_LEASES, Json
 from services.emulated_kubernetes.store import DELETED, Event, Store, Subscription
+from services.emulated_kubernetes.times import stamp
 from services.emulation.clock import Clock
 
 HEARTBEATS_MAX = 250
@@ -97,7 +97,7 @@ class Nodes:
         node = self._store.get("nodes", "", name)
         if node is None:
             return  # somebody deleted it: a kubelet goes on, and its pods are collected
-        entry = self._store.get("leases", LEASES, name)
+        entry = self._store.get("leases", NODE_LEASES, name)
         now_s = self._clock.wall()
         renewed = f"{stamp(now_s)[:-1]}.{int(now_s % 1 * 1e6):06d}Z"
         before = None if entry is None else entry.body

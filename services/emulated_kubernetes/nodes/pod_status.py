@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 from services.emulated_kubernetes.resources import Json
@@ -18,16 +16,6 @@ UNKNOWN = "ContainerStatusUnknown"
 _UNKNOWN_MESSAGE = "The container could not be located when the pod was terminated"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-
-
-@lru_cache(maxsize=16)
-def _stamp(second: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
-
-
-def stamp(wall_s: float) -> str:
-    """A time as objects have it."""
-    return _stamp(int(wall_s))
 
 
 @dataclass(slots=True)

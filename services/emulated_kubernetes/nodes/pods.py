@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from calendar import timegm
 from collections.abc import Mapping
-from time import strptime
 from typing import Protocol
 
 from services.emulated_kubernetes.nodes.amounts import Amounts, requests_of
@@ -15,15 +13,15 @@ from services.emulated_kubernetes.nodes.pod_status import (
     PodRun,
     Verdict,
     lost,
-    stamp,
     status_of,
 )
 from services.emulated_kubernetes.nodes.stored_pods import StoredPods
+from services.emulated_kubernetes.pods import GRACE_S
 from services.emulated_kubernetes.resources import Json
+from services.emulated_kubernetes.times import seconds_of, stamp
 from services.emulation.clock import Clock, Timer
 from services.emulation.hosts import HostSpec
 
-GRACE_S = 30.0
 BACKOFF_MAX_S = 300.0
 
 
@@ -189,8 +187,3 @@ def take_over(runs: list[ContainerRun], statuses: list[Json]) -> None:
 def backoff_s(restarts: int, first_s: float) -> float:
     """At once, then after ``first_s``, then twice as long each time."""
     return 0.0 if restarts == 0 else min(first_s * 2 ** (restarts - 1), BACKOFF_MAX_S)
-
-
-def seconds_of(text: str) -> float:
-    """The time of a stamp."""
-    return float(timegm(strptime(text, "%Y-%m-%dT%H:%M:%SZ")))

@@ -15,10 +15,10 @@ from services.emulated_kubernetes.nodes.pods import (
     NodeOfPods,
     NodePod,
     backoff_s,
-    seconds_of,
 )
 from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.resources import Json
+from services.emulated_kubernetes.times import seconds_of
 from services.emulation.clock import Timer
 from services.emulation.images import Images
 from services.emulation.simulation.behaviour import Behaviour, behaviour, simulated

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from services.emulated_kubernetes.nodes.pod_status import stamp
 from services.emulated_kubernetes.resources import Json
 from services.emulated_kubernetes.store import Entry, Store
+from services.emulated_kubernetes.times import stamp
 from services.emulation.clock import Clock
 
 
