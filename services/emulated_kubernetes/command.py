@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,17 @@ from services.emulated_kubernetes.nodes.options import node_options, nodes_from
 from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulated_kubernetes.store import EVENTS_MAX
+from services.emulation.commands import FOLDER, stopped_by_signal
+from services.emulation.yaml_rows import PORT_MAX
 
 HELP = """Run an emulated Kubernetes: an apiserver with its store and its nodes, in one process.
 
 It writes a kubeconfig with a token into its data folder. What is in the store outlives the process; after a restart
 watches from an earlier version have to list again, as with a real apiserver.
 """
-PORT_MAX = 65535
 GARBAGE = (20_000, 20, 50)
 """Thresholds of the collector: with Python's own ones half of the CPU of a pod's life goes into looking at objects that
 stay."""
-FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
 
 
 @click.command("emulated-kubernetes", help=HELP, context_settings={"show_default": True, "max_content_width": 110})
@@ -66,10 +65,7 @@ def settings_from(options: dict[str, Any]) -> EmulatedKubernetesSettings:
 
 async def _serve(settings: EmulatedKubernetesSettings) -> None:
     gc.set_threshold(*GARBAGE)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stopped_by_signal()
     cluster = EmulatedKubernetes(settings)
     try:
         await cluster.start()

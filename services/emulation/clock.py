@@ -68,6 +68,11 @@ class Clock:
             self._arm()
         return timer
 
+    async def sleep(self, seconds: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.call_later(seconds, lambda: None if future.done() else future.set_result(None))
+        await future
+
     def _arm(self) -> None:
         if self._handle is not None:
             self._handle.cancel()

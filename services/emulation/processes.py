@@ -220,6 +220,12 @@ class Processes:
             self._journal_path.unlink(missing_ok=True)
 
 
+def exit_code_of(status: int) -> int:
+    """Of a wait status, as a shell says it: 128 and the number of the signal."""
+    code = os.waitstatus_to_exitcode(status)
+    return 128 - code if code < 0 else code
+
+
 def kill_group(pgid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pgid, number)

@@ -7,16 +7,14 @@ import logging
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-from services.emulation.hosts import DEFAULT_PORTS, HostSpec, default_hosts, load_hosts
+from services.emulation.commands import FILE, FOLDER, hosts_from, read_ports, stopped_by_signal
+from services.emulation.hosts import DEFAULT_PORTS, default_hosts
 from services.emulation.simulation.behaviour import TASK_VARIABLES
-from services.emulation.simulation.description import load_simulation
-from services.emulation.simulation.outcomes import Simulation
-from services.emulation.yaml_rows import PORT_MAX, port_range
+from services.emulation.yaml_rows import PORT_MAX
 from services.minicluster.http.authentication import load_credentials, tls_context
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
@@ -42,15 +40,6 @@ Hosts from a file:
 """
 
 
-def _ports(context: click.Context, parameter: click.Parameter, text: str) -> range:
-    found = port_range(text)
-    if found is None:
-        raise click.BadParameter(f"want A-B with 1 <= A <= B <= {PORT_MAX}, got {text!r}")
-    return range(found[0], found[1] + 1)
-
-
-FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
 NUMBER = click.FloatRange(min=0.0)
 
 
@@ -79,7 +68,7 @@ NUMBER = click.FloatRange(min=0.0)
     "--task-ports",
     default=f"{DEFAULT_PORTS.start}-{DEFAULT_PORTS.stop - 1}",
     metavar="A-B",
-    callback=_ports,
+    callback=read_ports,
     help="Ports for hosts that name none, in equal shares.",
 )
 @click.option(
@@ -122,21 +111,17 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
 
 def settings_from(options: dict[str, Any]) -> MiniclusterSettings:
     """Raises click.UsageError with a clear text when options exclude each other or a file is wrong."""
-    if options["simulation"] and options["simulate"] is None:
-        raise click.UsageError("--simulation needs --simulate N")
-    if options["hosts"] and options["simulate"] is not None:
-        raise click.UsageError("--hosts and --simulate exclude each other: simulated hosts come from --simulation")
     if options["tls_ca"] and not options["tls_cert"]:
         raise click.UsageError("--tls-ca needs --tls-cert")
+    hosts, simulation = hosts_from(options, default_hosts)
     try:
-        simulation = _simulation(options)
         return MiniclusterSettings(
             port=options["port"],
             host=options["host"],
             allowed_hosts=options["allow_host"],
             token=os.environ.get("MINICLUSTER_TOKEN", ""),
             data_dir=options["data"],
-            hosts=_hosts(options, simulation),
+            hosts=hosts,
             simulate=options["simulate"] is not None,
             simulation=simulation,
             task_variables=options["task_variables"],
@@ -154,25 +139,8 @@ def settings_from(options: dict[str, Any]) -> MiniclusterSettings:
         raise click.UsageError(str(error)) from error
 
 
-def _simulation(options: dict[str, Any]) -> Simulation:
-    if not options["simulation"]:
-        return Simulation()
-    return load_simulation(options["simulation"], options["simulate"])
-
-
-def _hosts(options: dict[str, Any], simulation: Simulation) -> tuple[HostSpec, ...]:
-    if options["simulate"] is not None:
-        return simulation.make_hosts(options["simulate"], options["prefix"])
-    if options["hosts"]:
-        return load_hosts(options["hosts"], options["task_ports"])
-    return default_hosts(options["prefix"], options["task_ports"])
-
-
 async def _serve(settings: MiniclusterSettings) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop, loop = stopped_by_signal(), asyncio.get_running_loop()
     cluster = Minicluster(settings)
     returns: set[asyncio.Task[None]] = set()  # the loop alone would not keep them
     loop.add_signal_handler(signal.SIGUSR1, cluster.stop_master)

@@ -109,7 +109,7 @@ MAY: dict[str, May] = {
         ("peloton.ports", "workflows", "activities", "services.temporal", "services.worker_versions"), ("temporalio",)
     ),
     # What emulated clusters of any kind share: it knows none of them.
-    "services.emulation": May((), ("yaml",)),
+    "services.emulation": May((), ("click", "yaml")),
     "services.emulation.http": May((), ("httptools",)),
     "services.emulated_kubernetes": May(("services.emulation",), ("click", "orjson", "yaml")),
     "services.minicluster": May(("services.emulation",), ("click", "orjson")),

@@ -32,7 +32,7 @@ from services.emulated_kubernetes.times import stamp
 from services.emulation.clock import Clock, Timer
 from services.emulation.images import Images
 from services.emulation.interactive import Client, Interactive, Size
-from services.emulation.processes import Command, Processes, kill_group, passed_environment
+from services.emulation.processes import Command, Processes, exit_code_of, kill_group, passed_environment
 
 START_CODE = 128
 """Exit code of a container that could not be started."""
@@ -263,8 +263,7 @@ class Container:
         self._close_pipe()
         self._calm()
         self._is_stopping = False
-        code = os.waitstatus_to_exitcode(status)
-        code = 128 - code if code < 0 else code
+        code = exit_code_of(status)
         reason = OOM_KILLED if self._out_of_memory else ERROR if code else COMPLETED
         run = self.run
         run.ended = terminated(code, reason, run.started_at, self._now(), run.id)

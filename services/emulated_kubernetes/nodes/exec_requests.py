@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from urllib.parse import parse_qs
 
 import orjson
@@ -30,6 +29,7 @@ from services.emulation.http.websocket import (
     handshake,
 )
 from services.emulation.interactive import STDOUT, Interactive, Size
+from services.emulation.processes import exit_code_of
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN_CHANNEL, STDOUT_CHANNEL, STDERR_CHANNEL, ERROR_CHANNEL, RESIZE_CHANNEL, CLOSE_CHANNEL = 0, 1, 2, 3, 4, 255
@@ -112,8 +112,7 @@ class _Exec:
 
     def ended(self, status: int) -> None:
         self._container.sessions.discard(self)
-        code = os.waitstatus_to_exitcode(status)
-        self._end(_ending(128 - code if code < 0 else code))
+        self._end(_ending(exit_code_of(status)))
 
     def kill(self) -> None:
         if self._command is not None:

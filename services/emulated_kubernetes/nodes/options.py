@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from services.emulated_kubernetes.nodes.settings import PODS_MAX, NodeSettings
-from services.emulation.hosts import DEFAULT_PORTS, MAX_HOSTS, HostSpec, dealt_ports, load_hosts
+from services.emulation.commands import FILE, hosts_from, read_ports
+from services.emulation.hosts import DEFAULT_PORTS, MAX_HOSTS, HostSpec, dealt_ports
 from services.emulation.simulation.behaviour import TASK_VARIABLES
-from services.emulation.simulation.description import load_simulation
-from services.emulation.simulation.outcomes import Simulation
-from services.emulation.yaml_rows import PORT_MAX, port_range
 
 F = TypeVar("F", bound=Callable[..., Any])
-FILE = click.Path(dir_okay=False, path_type=Path)
 NODES = 3
 OWN_PODS_MAX = 100_000
-
-
-def _ports(context: click.Context, parameter: click.Parameter, text: str) -> range:
-    found = port_range(text)
-    if found is None:
-        raise click.BadParameter(f"want A-B with 1 <= A <= B <= {PORT_MAX}, got {text!r}")
-    return range(found[0], found[1] + 1)
 
 
 _OPTIONS = (
@@ -65,7 +54,7 @@ _OPTIONS = (
         "--task-ports",
         default=f"{DEFAULT_PORTS.start}-{DEFAULT_PORTS.stop - 1}",
         metavar="A-B",
-        callback=_ports,
+        callback=read_ports,
         help="Ports for pods that are processes, in equal shares for nodes that name none.",
     ),
     click.option("--pass-env", multiple=True, metavar="NAME", help="A variable of this environment that pods get too."),
@@ -79,17 +68,13 @@ def node_options(command: F) -> F:
 
 
 def nodes_from(options: dict[str, Any]) -> NodeSettings | None:
-    """None for no nodes. Raises click.UsageError when options exclude each other or a file is wrong."""
-    if options["simulation"] and options["simulate"] is None:
-        raise click.UsageError("--simulation needs --simulate N")
-    if options["hosts"] and options["simulate"] is not None:
-        raise click.UsageError("--hosts and --simulate exclude each other: simulated nodes come from --simulation")
-    try:
-        file = options["simulation"]
-        simulation = load_simulation(file, options["simulate"]) if file else Simulation()
-        hosts = _hosts(options, simulation)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    """None for no nodes. Raises click.UsageError."""
+
+    def default(prefix: str, ports: range) -> tuple[HostSpec, ...]:
+        shares = dealt_ports(options["nodes"], among=ports)
+        return tuple(HostSpec(f"{prefix}node-{index}", ports=dealt) for index, dealt in enumerate(shares))
+
+    hosts, simulation = hosts_from(options, default)
     if not hosts:
         return None
     return NodeSettings(
@@ -102,13 +87,3 @@ def nodes_from(options: dict[str, Any]) -> NodeSettings | None:
         pods_max=options["max_pods"],
         pass_env=options["pass_env"],
     )
-
-
-def _hosts(options: dict[str, Any], simulation: Simulation) -> tuple[HostSpec, ...]:
-    prefix = options["prefix"]
-    if options["simulate"] is not None:
-        return simulation.make_hosts(options["simulate"], prefix)
-    if options["hosts"]:
-        return load_hosts(options["hosts"], options["task_ports"])
-    shares = dealt_ports(options["nodes"], among=options["task_ports"])
-    return tuple(HostSpec(f"{prefix}node-{index}", ports=ports) for index, ports in enumerate(shares))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-import subprocess
 from typing import Protocol
 
 from services.emulation.clock import Clock
-from services.emulation.processes import Command, Processes, kill_group
+from services.emulation.probing import http_status, run
+from services.emulation.processes import Command, Processes
 from services.minicluster.model import Task
 from services.minicluster.resources import Json
 
@@ -18,11 +16,7 @@ _INTERVAL_S = 10.0
 _TIMEOUT_S = 20.0
 _GRACE_S = 10.0
 _FAILURES = 3
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+_HOST = "127.0.0.1"
 
 
 class Checked(Protocol):
@@ -64,12 +58,6 @@ class Checks:
             if job is not asyncio.current_task():
                 job.cancel()
 
-    def _sleep(self, seconds: float) -> asyncio.Future[None]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._clock.call_later(seconds, _wake, future)
-        return future
-
     async def _health(self, check: Json) -> None:
         """The first result is reported even when bad; at the limit the task is killed."""
         container, clock = self._container, self._clock
@@ -77,7 +65,7 @@ class Checks:
         grace_end = clock.now() + check.get("grace_period_seconds", _GRACE_S)
         healthy: bool | None = None
         failures = 0
-        await self._sleep(check.get("delay_seconds", _DELAY_S))
+        await self._clock.sleep(check.get("delay_seconds", _DELAY_S))
         while not container.ended:
             code = await self._once(check)
             if code is not None and (200 <= code < 400 if check["type"] == "HTTP" else code == 0):
@@ -94,7 +82,7 @@ class Checks:
                 if failures >= limit:
                     container.unhealthy()
                     return
-            await self._sleep(check.get("interval_seconds", _INTERVAL_S))
+            await self._clock.sleep(check.get("interval_seconds", _INTERVAL_S))
 
     def _report(self, healthy: bool) -> None:
         self._container.report_running("REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", healthy)
@@ -102,7 +90,7 @@ class Checks:
     async def _general(self, check: Json) -> None:
         """Each change of the exit code is an update; the task is never killed for it."""
         container = self._container
-        await self._sleep(check.get("delay_seconds", _DELAY_S))
+        await self._clock.sleep(check.get("delay_seconds", _DELAY_S))
         last: Json | None = None
         while not container.ended:
             code = await self._once(check)
@@ -111,43 +99,16 @@ class Checks:
                 last = status
                 container.task.check_status = status
                 container.report_running("REASON_TASK_CHECK_STATUS_UPDATED")
-            await self._sleep(check.get("interval_seconds", _INTERVAL_S))
+            await self._clock.sleep(check.get("interval_seconds", _INTERVAL_S))
 
     async def _once(self, check: Json) -> int | None:
         """The exit code or HTTP status; None for a timeout or no answer."""
         try:
             async with asyncio.timeout(check.get("timeout_seconds", _TIMEOUT_S) or None):
                 if check["type"] == "HTTP":
-                    return await self._http(check["http"])
+                    target = check["http"]
+                    return await http_status(_HOST, target["port"], target.get("path", "/"), {"Host": _HOST})
                 command = check["command"]
-                return await self._command(command.get("command", command))
+                return await run(self._processes, self._container.command(command.get("command", command)))
         except (TimeoutError, OSError):
             return None
-
-    async def _command(self, command: Json) -> int | None:
-        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        pid = self._processes.spawn(
-            self._container.command(command),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            on_exit=lambda status: None if done.done() else done.set_result(status),
-        )
-        try:
-            status = await done
-        except asyncio.CancelledError:
-            kill_group(pid, signal.SIGKILL)
-            raise
-        return status >> 8 if status & 0x7F == 0 else 128 + (status & 0x7F)
-
-    async def _http(self, target: Json) -> int | None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", target["port"])
-        try:
-            path = target.get("path", "/")
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-            line = await reader.readline()
-            parts = line.split()
-            return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else None
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
