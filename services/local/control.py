@@ -204,7 +204,7 @@ class ControlServer:
 
     def _mesos(self, master: str, method: str, path: str, body: object = None) -> Any:
         try:
-            return ask(master, self._cluster.token, method, path, body)
+            return ask("minicluster", master, self._cluster.token, method, path, body)
         except NotFound as error:
             known = ", ".join(self._cluster.parts)
             raise NotFound(f"no part and no host of that name: {error.message} (parts: {known})") from None

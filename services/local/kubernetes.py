@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from urllib.parse import quote
 
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from services.emulated_kubernetes.kubeconfig import kept_token
+from services.local.emulated import ask
 
 CLUSTER = "kubernetes"
 """Name of the cluster, of its part, and beginning of the names of its nodes."""
@@ -21,7 +20,6 @@ NODES = 3
 """Nodes whose pods are processes."""
 PODS_MAX = 250
 """On a simulated node, as large clusters have it."""
-TIMEOUT_S = 10.0
 READY_PATIENCE_S = 30.0
 READY_POLL_S = 0.05
 
@@ -51,15 +49,8 @@ class LocalKubernetes:
         arguments += ["--image-download", str(image_download_s)]
         arguments += [argument for name in pass_env for argument in ("--pass-env", name)]
         if self.simulate:
-            return [
-                *arguments,
-                "--simulate",
-                str(self.simulate),
-                "--max-pods",
-                str(PODS_MAX),
-                "--task-variables",
-                variables,
-            ]
+            simulated = ["--simulate", str(self.simulate), "--max-pods", str(PODS_MAX)]
+            return [*arguments, *simulated, "--task-variables", variables]
         return [*arguments, "--nodes", str(NODES), "--task-ports", f"{ports.start}-{ports.stop - 1}"]
 
     def environment(self) -> dict[str, str]:
@@ -78,41 +69,21 @@ class LocalKubernetes:
 
     def _is_ready(self) -> bool:
         try:
-            self.ask("GET", "/readyz")
+            self._ask("GET", "/readyz")
         except (Unavailable, InvalidArgument, NotFound):
             return False
         return True
 
     def nodes(self) -> list[dict[str, Any]]:
         """Name, is_up and pods of each."""
-        found: list[dict[str, Any]] = self.ask("GET", "/emulation/nodes")["nodes"]
+        found: list[dict[str, Any]] = self._ask("GET", "/emulation/nodes")["nodes"]
         return found
 
     def act_on_node(self, name: str, verb: str) -> None:
         """``verb``: stop or start."""
         if verb not in ("stop", "start"):
             raise InvalidArgument(f"{name} is a node of Kubernetes: it can be stopped and started")
-        self.ask("POST", f"/emulation/nodes/{quote(name, safe='')}/{verb}")
+        self._ask("POST", f"/emulation/nodes/{quote(name, safe='')}/{verb}")
 
-    def ask(self, method: str, path: str) -> Any:
-        """The parsed answer. Raises Unavailable, NotFound or InvalidArgument with its words."""
-        connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT_S)
-        try:
-            connection.request(method, path, headers={"Authorization": f"Bearer {kept_token(self.kubeconfig)}"})
-            response = connection.getresponse()
-            text = response.read().decode(errors="replace")
-        except (OSError, http.client.HTTPException) as error:
-            raise Unavailable(f"the emulated Kubernetes does not answer: {error}") from error
-        finally:
-            connection.close()
-        if response.status >= 400:
-            kind = NotFound if response.status == 404 else InvalidArgument
-            raise kind(_message(text))
-        return json.loads(text) if text.startswith(("{", "[")) else text
-
-
-def _message(text: str) -> str:
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text.strip()
+    def _ask(self, method: str, path: str) -> Any:
+        return ask("the emulated Kubernetes", self.address, kept_token(self.kubeconfig), method, path)

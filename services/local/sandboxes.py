@@ -40,7 +40,7 @@ def is_job(name: str) -> bool:
 def tidy(database: str, master: str, token: str) -> list[str]:
     """Remove the sandboxes of jobs that were deleted; returns these jobs. Raises PelotonError."""
     # Executors of other frameworks have other names.
-    jobs = [job for job in ask(master, token, "GET", PATH)["executors"] if is_job(job)]
+    jobs = [job for job in ask("minicluster", master, token, "GET", PATH)["executors"] if is_job(job)]
     if not jobs:
         return []
     storage = Storage(database, pool_size=1)
@@ -50,5 +50,5 @@ def tidy(database: str, master: str, token: str) -> list[str]:
         storage.close()
     gone = sorted(set(jobs) - stored)
     if gone:
-        ask(master, token, "POST", PATH, {"executors": gone})
+        ask("minicluster", master, token, "POST", PATH, {"executors": gone})
     return gone
