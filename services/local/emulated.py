@@ -12,7 +12,7 @@ TIMEOUT_S = 10.0
 
 
 def ask(name: str, address: str, token: str, method: str, path: str, body: object = None) -> Any:
-    """The parsed answer of the emulation of this name. Raises Unavailable, or NotFound or InvalidArgument in its words."""
+    """The parsed answer of this emulation. Raises Unavailable, or NotFound or InvalidArgument in its words."""
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
     try:
         text = json.dumps(body) if body is not None else None
