@@ -34,6 +34,8 @@ ROUND_S = 2.0
 """Between rounds in which nothing is heard of."""
 GATHER_S = 0.1
 """Pods that come together are taken in together."""
+PAUSE_SHARE = 4.0
+"""Between rounds it pauses so many times as long as a round worked: it takes a fifth of a core at most."""
 IDLE_S = 30.0
 """After so long without a pod an owner's job ends. The next pod brings it back."""
 EXPLAIN_S = 10.0
@@ -45,6 +47,7 @@ REFUSED, LEFT_OUT, QUEUED, NO_NODE = "PelotonRefused", "PelotonFull", "PelotonQu
 admitted have it."""
 GONE_MESSAGE = "Its pod does not wait any more"
 
+_Terms = tuple[job_pb2.JobConfig, RespoolId]
 Why = Callable[[JobId], explain_pb2.JobWhyResponse]
 
 
@@ -85,6 +88,7 @@ class ExternalIntake:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._woken.clear()
+            began_s = time.thread_time()
             try:
                 if self._is_connected():
                     self.round(time.monotonic())
@@ -92,7 +96,7 @@ class ExternalIntake:
                 log.warning("the intake of external pods is repeated soon: %s", error)
                 self._stopping.wait(ROUND_S)
             self._woken.wait(ROUND_S)
-            self._stopping.wait(GATHER_S)
+            self._stopping.wait(max(PAUSE_SHARE * (time.thread_time() - began_s), GATHER_S))
 
     def round(self, now_s: float) -> None:
         """One comparison, and what follows from it."""
@@ -101,11 +105,11 @@ class ExternalIntake:
             return
         slots = self._pods.slots(self._name)
         pools = _Pools(self._pools, self._default_pool)
-        configs, refused = _judged(found, pools)
+        terms, refused = _judged(found, pools)
         plan = plan_intake([one.sighting for one in found if one.sighting.uid not in refused], slots)
         by_uid = {one.sighting.uid: one for one in found}
         self._give_back(plan)
-        self._take_in(plan, by_uid, configs)
+        self._take_in(plan, by_uid, terms)
         self._pods.note(self._name, _notes(self._cluster.hindrances(), slots))
         self._end_idle_jobs(now_s)
         remarks = [Remark(uid, REFUSED, why) for uid, why in refused.items()]
@@ -121,11 +125,9 @@ class ExternalIntake:
         self._pods.forget(self._name, plan.forget)
         self._lifecycles.jobs_changed(plan.stop, "external pods do not wait any more")
 
-    def _take_in(
-        self, plan: IntakePlan, found: Mapping[str, FoundPod], configs: Mapping[str, job_pb2.JobConfig]
-    ) -> None:
+    def _take_in(self, plan: IntakePlan, found: Mapping[str, FoundPod], terms: Mapping[str, _Terms]) -> None:
         for job_id, uids in plan.take.items():
-            for config, alike in _alike(uids, configs):
+            for config, alike in _alike(uids, {uid: _whole(*terms[uid]) for uid in uids}):
                 for start in range(0, len(alike), TAKEN_MAX):
                     names = {uid: found[uid].name for uid in alike[start : start + TAKEN_MAX]}
                     self._pods.take_in(self._name, Arrival(job_id, config, names), time.time_ns())
@@ -167,15 +169,18 @@ class _Pools:
         paths = pool_paths(specs)
         self._leaves = {paths[spec.respool_id]: spec.respool_id for spec in specs if spec.respool_id not in parents}
         self._default = default
+        self._named: dict[str, tuple[RespoolId, str]] = {}
 
     def named(self, text: str) -> tuple[RespoolId, str]:
         """The pool, or why there is none."""
-        return pool_of(text or self._default, self._leaves)
+        if text not in self._named:
+            self._named[text] = pool_of(text or self._default, self._leaves)
+        return self._named[text]
 
 
-def _judged(found: Iterable[FoundPod], pools: _Pools) -> tuple[dict[str, job_pb2.JobConfig], dict[str, str]]:
-    """By uid the whole configurations of pods that wait, and why others cannot be placed."""
-    configs: dict[str, job_pb2.JobConfig] = {}
+def _judged(found: Iterable[FoundPod], pools: _Pools) -> tuple[dict[str, _Terms], dict[str, str]]:
+    """By uid configurations and pools of pods that wait, and why others cannot be placed."""
+    terms: dict[str, _Terms] = {}
     refused: dict[str, str] = {}
     for one in found:
         uid = one.sighting.uid
@@ -186,11 +191,15 @@ def _judged(found: Iterable[FoundPod], pools: _Pools) -> tuple[dict[str, job_pb2
             if why:
                 refused[uid] = why
                 continue
-            config = job_pb2.JobConfig()
-            config.CopyFrom(one.config)
-            config.respoolID.value = pool
-            configs[uid] = config
-    return configs, refused
+            terms[uid] = one.config, pool
+    return terms, refused
+
+
+def _whole(config: job_pb2.JobConfig, pool: RespoolId) -> job_pb2.JobConfig:
+    whole = job_pb2.JobConfig()
+    whole.CopyFrom(config)
+    whole.respoolID.value = pool
+    return whole
 
 
 def _alike(

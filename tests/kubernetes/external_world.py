@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import count
@@ -14,7 +15,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
-from peloton.model.pod import PodState
+from peloton.model.pod import PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr.external_intake import ExternalIntake
 from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
@@ -108,6 +109,7 @@ class ExternalWorld:
     def close(self) -> None:
         """Nothing is left of it to the worlds of other tests, which see all pods and nodes of the cluster."""
         self.step_down()
+        self.client.close()  # an apiserver leaves a connection that was silent for long; the next request opens one
         for path in ("apps/v1/namespaces/{}/deployments", "batch/v1/namespaces/{}/jobs"):
             self.client.ask("DELETE", f"/apis/{path.format(self.namespace)}?propagationPolicy=Background")
         pods = f"/api/v1/namespaces/{self.namespace}/pods"
@@ -183,8 +185,10 @@ class ExternalWorld:
             ):
                 if not gangs:
                     continue
-                wanted = [(one.shape, len(one.pods)) for one in gangs]
-                lease = self.core.acquire_hosts(job_id, wanted, for_gang)
+                wanted: Counter[PodShape] = Counter()
+                for one in gangs:
+                    wanted[one.shape] += len(one.pods)
+                lease = self.core.acquire_hosts(job_id, list(wanted.items()), for_gang)
                 batch = FirstFitPlacer().place(job_id, gangs, lease)
                 if batch.placements:
                     self.core.launch(job_id, batch.lease_id, batch.placements)

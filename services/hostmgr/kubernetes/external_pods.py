@@ -67,6 +67,7 @@ class _Seen:
     owner: Owner | None = None
     refusal: str = ""
     config: job_pb2.JobConfig | None = None
+    found: tuple[Json, bool, str, FoundPod] | None = None  # of this object, whether it waits, and its pool: the answer
     said: Remark | None = None  # at the pod
 
 
@@ -154,18 +155,24 @@ class ExternalPods:
         return [self._found(seen, bound) for seen in pods]
 
     def _found(self, seen: _Seen, bound: frozenset[str]) -> FoundPod:
-        meta = seen.pod["metadata"]
-        waits = wants_host(seen.pod) and meta["uid"] not in bound
-        owner = seen.owner or self._owner_of(seen.pod)
+        pod = seen.pod
+        waits = wants_host(pod) and pod["metadata"]["uid"] not in bound
+        pool = pool_named(pod) or self._pool_of(pod["metadata"]["namespace"]) if waits else ""
+        if seen.found is None or seen.found[0] is not pod or seen.found[1:3] != (waits, pool):
+            seen.found = (pod, waits, pool, self._judged(seen, pod, waits, pool))
+        return seen.found[3]
+
+    def _judged(self, seen: _Seen, pod: Json, waits: bool, pool: str) -> FoundPod:
+        meta = pod["metadata"]
+        owner = seen.owner or self._owner_of(pod)
         seen.owner = owner
         name = f"{meta['namespace']}/{meta['name']}"
         try:
             sighting = Sighting(meta["uid"], owner.job_id, waits)
             if waits and seen.config is None:
-                seen.config = config_of(seen.pod, owner, self._cluster)
+                seen.config = config_of(pod, owner, self._cluster)
         except Refused as refused:
             return FoundPod(Sighting(meta["uid"], JobId(meta["uid"]), False), name, refusal=str(refused))
-        pool = pool_named(seen.pod) or self._pool_of(meta["namespace"]) if waits else ""
         return FoundPod(sighting, name, seen.config, pool)
 
     def _owner_of(self, pod: Json) -> Owner:

@@ -118,6 +118,22 @@ def test_a_pod_that_was_bound_does_not_wait_any_more() -> None:
         assert ([True], [False]) == (waiting, [one.sighting.waits for one in pods.found() or ()])
 
 
+def test_what_is_found_of_a_pod_is_kept_until_it_changes() -> None:
+    """A round over many pods works for those that are new."""
+    with pods_on(accept) as (pods, _):
+        [first], [again] = pods.found() or (), pods.found() or ()
+        assert (True, True) == (first.sighting.waits, first is again)
+
+        gated = a_pod()
+        gated["spec"]["schedulingGates"] = [{"name": "later"}]
+        pods.changed("MODIFIED", gated)
+        [held] = pods.found() or ()
+        assert not held.sighting.waits
+        pods.changed("MODIFIED", a_pod(annotations={"peloton.io/pool": "/dev"}))
+        [named] = pods.found() or ()
+        assert (True, "/dev") == (named.sighting.waits, named.pool)
+
+
 def test_pods_are_not_known_while_the_watch_is_interrupted() -> None:
     """Then nothing is concluded from their absence."""
     with pods_on(accept) as (pods, _):
