@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KUBECONFIG = os.environ.get("PELOTON_TEST_KUBERNETES", "")
 """Anybody's cluster, used instead of one that the tests start."""
 MUST_HAVE_KUBELET = bool(os.environ.get("PELOTON_TEST_KUBELET"))
-"""Tests that lack a real kubelet fail."""
+"""Tests that lack a real kubelet fail, and those of the drivers run on it, too."""
 NEVER_S = 3600
 REAL_KUBERNETES = pytest.mark.xdist_group("real-kubernetes")
 

@@ -1,6 +1,7 @@
 """The drivers: on a cluster in memory; on Mesos as minicluster emulates it, without processes and with them, and on the
 Mesos master that PELOTON_TEST_MESOS names (host:port; the framework is torn down after each test); on an emulated
-Kubernetes that runs processes, on one whose kubelets only say so, and on a real control plane with such kubelets."""
+Kubernetes that runs processes, on one whose kubelets only say so, and on a real control plane with such kubelets or,
+with PELOTON_TEST_KUBELET, a real one."""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
-from tests.conformance.driver.kubernetes import EmulatedPlane, EmulatedProcess, Kubernetes, SharedPlane
+from tests.conformance.driver.kubernetes import EmulatedPlane, EmulatedProcess, Kubernetes, MachineLab, SharedPlane
 from tests.conformance.driver.lab import Lab
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
-from tests.kubernetes.fixtures import REAL_KUBERNETES
+from tests.kubernetes.fixtures import MUST_HAVE_KUBELET, REAL_KUBERNETES
+from tests.kubernetes.kubelet import Machine
 
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 OFFER_HOLD_S = 0.4
@@ -114,6 +116,7 @@ class Mesos:
 PARAMS = [
     *("memory", "simulated", "processes", "mesos", "kubernetes", "fake-kubelets"),
     pytest.param("apiserver", marks=REAL_KUBERNETES),
+    *(["kubelet"] if MUST_HAVE_KUBELET else []),
 ]
 
 
@@ -142,12 +145,15 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
         cluster = Kubernetes(request.getfixturevalue("emulated_process"), is_shared=True)
     elif request.param == "apiserver":
         cluster = Kubernetes(SharedPlane(request.getfixturevalue("kubernetes"), tmp_path))
+    elif request.param == "kubelet":
+        machine: Machine = request.getfixturevalue("machine")
+        cluster = Kubernetes(SharedPlane(machine.plane.kubeconfig, tmp_path), machine=True)
     else:
         emulated = Emulated(tmp_path / "minicluster", simulate=request.param == "simulated")
         cluster = Mesos(emulated, emulated.target)
     made: Lab | None = None
     try:
-        made = Lab(cluster)
+        made = MachineLab(cluster) if request.param == "kubelet" else Lab(cluster)
         yield made
     finally:
         cluster.tear_down()

@@ -17,11 +17,12 @@ from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulation.hosts import HostSpec
-from services.hostmgr.driver import ClusterDriver
+from services.hostmgr.driver import ClusterDriver, PodTemplate
 from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.local.part import die_with_parent
 from services.local.ports import Taken
+from tests.conformance.driver.lab import LONG, Lab
 from tests.kubernetes.client import MERGE, Client, login_of
 from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.fake_kubelet import FakeKubelets
@@ -66,7 +67,7 @@ class SharedPlane:
         raise AssertionError("others use this apiserver")
 
     def close(self) -> None:
-        """It is closed by who made it."""
+        """It stays."""
 
 
 class EmulatedPlane:
@@ -190,13 +191,32 @@ class EmulatedMachines:
         """They go with their apiserver."""
 
 
+class RealMachine:
+    """Tests share it."""
+
+    def lose(self, node: str) -> None:
+        raise AssertionError(f"other tests use {node}, too")
+
+    bring_back = lose
+
+    def close(self) -> None:
+        """It stays."""
+
+
+class MachineLab(Lab):
+    """A command is the first process of its container, which the kernel spares a SIGTERM that it does not handle."""
+
+    def template(self, command: str = LONG, cpu: float = 0.5, **task: Any) -> PodTemplate:
+        return super().template(command, cpu, **{"killGracePeriodSeconds": 1, **task})
+
+
 class Kubernetes:
     """Nodes and a namespace of its own, on an apiserver that others may use too."""
 
     keeps_output_of_killed = False
 
-    def __init__(self, plane: Plane, *, is_shared: bool = False, **settings: Any) -> None:
-        """``is_shared``: others use the plane after it."""
+    def __init__(self, plane: Plane, *, is_shared: bool = False, machine: bool = False, **settings: Any) -> None:
+        """``is_shared``: others use the plane after it. ``machine``: its node is one with a real kubelet."""
         self._plane, self._is_shared = plane, is_shared
         self.can_lose_hosts, self.can_fail_over = True, plane.can_restart
         login = login_of(plane.kubeconfig)
@@ -208,6 +228,9 @@ class Kubernetes:
         if isinstance(plane, EmulatedPlane):
             self.runs_processes = self.hosts_answer = True
             self.machines = EmulatedMachines(plane)
+        elif machine:
+            self.runs_processes, self.hosts_answer, self.can_lose_hosts = True, False, False
+            self.machines = RealMachine()
         else:
             self.runs_processes = self.hosts_answer = False
             selector = (("driver-suite", self.namespace),)
@@ -248,8 +271,8 @@ class Kubernetes:
         assert reply.status == http.client.OK, reply.body
 
     def tear_down(self) -> None:
-        """Pods first: nodes are deleted with nothing on them. Processes end with their nodes."""
-        if self.runs_processes:
+        """Pods first: nodes are deleted with nothing on them. Processes end with emulated nodes."""
+        if isinstance(self._plane, EmulatedPlane):
             return
         pods = f"/api/v1/namespaces/{self.namespace}/pods"
         found = self.client.ask("GET", pods)
