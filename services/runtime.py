@@ -40,6 +40,9 @@ TEMPORAL_RETRY_S = 0.5
 SERVER_GRACE_S = 2.0
 GARBAGE = (20_000, 20, 50)
 """Thresholds of the collector: with Python's own ones it looks again and again at pods and hosts, which stay."""
+SWITCH_S = 0.001
+"""How long a thread of a host manager may keep others from the interpreter. One that sends pods gives it up with each
+of them, and would wait 5 ms for it each time while statuses come in."""
 
 
 @dataclass
@@ -190,6 +193,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.hostmgr.servicer import serve
     from services.resmgr.client import ResourceManagerClient
 
+    sys.setswitchinterval(SWITCH_S)
     settings, storage = shared.settings, shared.storage
     role = _hostmgr_role(settings)
     qos_settings, endpoint = _qos_settings(settings), prefetcher(settings.prefetch_url)

@@ -10,7 +10,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from peloton.model.ids import PodId
@@ -50,7 +49,7 @@ class ReportQueue:
         self._missed = missed
         self._done = done
         self._patience_s = patience_s
-        self._reports: queue.Queue[PodReport | None] = queue.Queue(QUEUE_MAX)
+        self._reports: queue.SimpleQueue[PodReport | None] = queue.SimpleQueue()
         self._counting = threading.Lock()
         self._dropped_count = 0
         self._stopping = threading.Event()
@@ -62,18 +61,17 @@ class ReportQueue:
     def stop(self) -> None:
         """Commit the queue, unless storage is away: then the cluster sends the reports to the next leader."""
         self._stopping.set()
-        with suppress(queue.Full):  # then the thread is busy, and sees _stopping
-            self._reports.put_nowait(None)
+        self._reports.put(None)
         self._thread.join()
 
     def add(self, report: PodReport) -> None:
-        try:
-            self._reports.put_nowait(report)
-        except queue.Full:
-            with self._counting:
-                self._dropped_count += 1  # logged with the next batch, in one line for all
-            if not report.token:
-                self._missed()
+        if self._reports.qsize() < QUEUE_MAX:
+            self._reports.put(report)
+            return
+        with self._counting:
+            self._dropped_count += 1  # logged with the next batch, in one line for all
+        if not report.token:
+            self._missed()
 
     def _run(self) -> None:
         while True:
