@@ -17,6 +17,7 @@ from peloton.api.v0.task.task_pb2 import TaskConfig
 from peloton.model.ids import Hostname, JobId, PodId, new_job_id
 from peloton.model.pod import PodShape, PodState
 from peloton.model.resources import Resources, needed
+from peloton.model.secret import Secret
 from services.hostmgr.driver import (
     Claim,
     ClusterDriver,
@@ -243,10 +244,12 @@ class Lab:
 
     # Pods.
 
-    def template(self, command: str = LONG, cpu: float = 0.5, **task: Any) -> PodTemplate:
+    def template(
+        self, command: str = LONG, cpu: float = 0.5, secrets: Sequence[Secret] = (), **task: Any
+    ) -> PodTemplate:
         resource = {"cpuLimit": cpu, "memLimitMb": 32}
         config = ParseDict({"command": {"value": command, "shell": True}, "resource": resource, **task}, TaskConfig())
-        return PodTemplate(self._job, "/driver", config)
+        return PodTemplate(self._job, "/driver", config, secrets)
 
     def pod(self, template: PodTemplate, ports: tuple[int, ...] = ()) -> PodLaunch:
         return PodLaunch(PodId(self._job.job_id, next(self._instances), 1), template, ports)

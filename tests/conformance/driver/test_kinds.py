@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
 
+from peloton.model.host import Prefetched
+from peloton.model.ids import Hostname
 from peloton.model.pod import PodState
+from peloton.model.secret import Secret
 from services.hostmgr.driver import HostLaunch, PodOnHost
-from tests.conformance.driver.lab import Lab
+from services.hostmgr.kubernetes.driver import KubernetesDriver
+from tests.conformance.driver.kubernetes import Kubernetes
+from tests.conformance.driver.lab import LONG, Lab
 
 ONLY_ELSEWHERE: dict[str, dict[str, Any]] = {
     "mesos": {"otherContainers": [{"name": "proxy", "command": {"value": "true"}}]},
@@ -29,3 +35,34 @@ def test_what_only_another_kind_can_run_does_not_start(lab: Lab) -> None:
 
     assert pod.pod_id in dict(failed) or lab.wait_end(PodOnHost(pod.pod_id)) is PodState.FAILED
     assert PodState.RUNNING not in lab.states(PodOnHost(pod.pod_id))
+
+
+def test_a_pod_has_the_secrets_of_its_job(lab: Lab) -> None:
+    """Byte by byte, where pods are processes; elsewhere it is enough that the cluster takes them."""
+    secrets = [Secret(str(uuid.uuid4()), f"/run/key-{data.hex()}", data) for data in (b"\x00\xff", b"second")]
+    command = 'test "$(od -An -tx1 run/key-* | tr -d " \n")" = 00ff7365636f6e64'
+
+    pod = lab.launch(command if lab.cluster.runs_processes else LONG, secrets=secrets)
+
+    if lab.cluster.runs_processes:
+        assert PodState.SUCCEEDED is lab.wait_end(pod)
+    else:
+        lab.wait_for(pod, PodState.RUNNING)
+
+
+def test_an_image_is_fetched_ahead_by_a_pod(lab: Lab) -> None:
+    """Which is none of ours, and is deleted by whoever drives the cluster."""
+    if not isinstance(lab.driver, KubernetesDriver) or not isinstance(lab.cluster, Kubernetes):
+        pytest.skip("its hosts are asked by an endpoint, or not at all")
+    images, cluster = lab.driver.images, lab.cluster
+    host = Hostname(lab.room_of())
+
+    assert Prefetched(1) == images.prefetch({"busybox:ahead": [host]})
+
+    def is_none_left() -> bool:
+        images.tend()
+        pods = cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}/pods").json()["items"]
+        assert {host} >= {pod["spec"]["nodeName"] for pod in pods}
+        return not pods
+
+    lab.wait(is_none_left, "the end of the pod")
