@@ -26,8 +26,8 @@ from services.hostmgr.kubernetes.wire import ApiServer, Request
 
 log = logging.getLogger(__name__)
 
-UNUSED_S = 15.0
-"""A Secret goes when no pod has had it for so long: one that was created a moment ago may not be seen yet."""
+UNUSED_S, UNSEEN_S = 15.0, 120.0
+"""A Secret goes when no pod has had it for so long; longer after a launch of which no pod has been seen yet."""
 SWEEP_S = 5.0
 JOB_LABEL, CLUSTER_LABEL, OURS_LABEL = "peloton.io/job", "peloton.io/cluster", "peloton.io/secret"
 InUse = Callable[[], tuple[Collection[str], Collection[str]]]
@@ -39,6 +39,7 @@ FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 class _Known:
     job_id: str
     used_s: float
+    is_seen: bool = False  # a pod has it, or had it, since the last launch
 
 
 class PodSecrets:
@@ -115,8 +116,8 @@ class PodSecrets:
             unused = []
             for name, one in self._known.items():
                 if name in used or one.job_id in jobs:
-                    one.used_s = now_s
-                elif now_s - one.used_s >= UNUSED_S:
+                    one.used_s, one.is_seen = now_s, one.is_seen or name in used
+                elif now_s - one.used_s >= (UNUSED_S if one.is_seen else UNSEEN_S):
                     unused.append(name)
             answers = self._api.ask_all([Request("DELETE", f"{self._path}/{name}") for name in unused])
             for name, answer in zip(unused, answers, strict=True):
@@ -136,5 +137,5 @@ class PodSecrets:
         else:
             for item in answer.json()["items"]:
                 meta = item["metadata"]
-                self._known.setdefault(meta["name"], _Known(meta["labels"].get(JOB_LABEL, ""), now_s))
+                self._known.setdefault(meta["name"], _Known(meta["labels"].get(JOB_LABEL, ""), now_s, is_seen=True))
         self._is_listed = True

@@ -122,14 +122,15 @@ def test_a_secret_goes_when_no_live_pod_has_it(secrets: PodSecrets, store: Store
     assert [NAME] == list(store.secrets)
 
 
-def test_one_that_was_just_used_stays(secrets: PodSecrets, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pods may not be seen yet."""
-    monkeypatch.setattr(pod_secrets, "UNUSED_S", 1_000.0)
-    secrets.make([launch(JOB, KEY)])
-
-    secrets.tend()
-
-    assert [NAME] == list(store.secrets)
+def test_one_that_was_just_made_stays(secrets: PodSecrets, store: Store, live: Pods) -> None:
+    """Its pods may not be seen yet, nor those of a later launch that finds it there."""
+    for seen in (set[str](), {NAME}):
+        live.names = seen
+        secrets.tend()
+        secrets.make([launch(JOB, KEY)])
+        live.names = set()
+        secrets.tend()
+        assert [NAME] == list(store.secrets)
 
 
 def test_a_successor_removes_what_is_left(secrets: PodSecrets, store: Store, live: Pods) -> None:
