@@ -295,9 +295,10 @@ def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]
     assert {A: HOSTS} == clusters_of(cluster, web)
     released = run(cluster, "migration", "release", pool)
     assert f"was bound to {A}" in released
-    plugs = [start(HOSTS, task=in_cluster(B)), start(HOSTS - 2, cpu=1, task=in_cluster(B))]
-    for plug, count in zip(plugs, (HOSTS, HOSTS - 2), strict=True):
-        wait_running(cluster, plug, count)
+    plugs = []
+    for cpu, count in ((CPU, HOSTS), (1, HOSTS - 2)):  # the large ones first: one on each host
+        plugs.append(start(count, cpu=cpu, task=in_cluster(B)))
+        wait_running(cluster, plugs[-1], count)
 
     plan = run(cluster, "migrate", web, "--to", B, "--dry-run", "--force")
     assert f"moving to cluster {B}: {HOSTS} instances of 1 service move" in plan

@@ -85,10 +85,10 @@ def test_the_last_session_is_the_only_one(api: ApiServer) -> None:
     older, newer = (Session(api, NAMESPACE, "local", told.put) for _ in range(2))
     try:
         older.begin()
-        assert older.check()
+        assert older.is_ours
         newer.begin()
         assert newer.holder == told.get(timeout=PATIENCE_S)
-        assert [False, True] == [older.check(), newer.check()]
+        assert [False, True] == [older.is_ours, newer.is_ours]
     finally:
         older.end()
         newer.end()
@@ -128,7 +128,7 @@ def test_a_killed_apiserver_and_store_are_survived() -> None:
             made = {"metadata": {"name": "later", "labels": {"test": "1"}}}
             assert api.ask(Request("POST", "/api/v1/namespaces/default/configmaps", orjson.dumps(made))).status == 201
             assert "later" == recorder.until("ADDED")
-            assert session.check()
+            assert session.is_ours
         finally:
             reflector.stop()
             session.end()

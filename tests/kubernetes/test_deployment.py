@@ -54,7 +54,7 @@ def hostmgr(applied: Client) -> Iterator[Client]:
     ("method", "path"),
     [
         ("GET", "/api/v1/secrets"),
-        ("GET", "/api/v1/namespaces/peloton/secrets"),
+        ("GET", "/api/v1/namespaces/peloton/secrets/x"),
         ("GET", "/api/v1/namespaces/default/pods/x"),
         ("POST", "/api/v1/namespaces/default/pods"),
         ("POST", "/api/v1/namespaces/peloton-system/pods"),

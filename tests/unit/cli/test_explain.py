@@ -256,4 +256,4 @@ def test_a_terminal_with_few_characters(api: FakeApi) -> None:
     output = os.read(ours, 65_536).decode("ascii")
     os.close(ours)
 
-    assert (done.returncode, "#" * 5 + "=" in output, "gr??e" in output) == (0, True, True)
+    assert (done.returncode, "#" * 5 + "=" in output, "gr??e" in output) == (0, True, True), output
