@@ -271,7 +271,7 @@ class ClusterDriver(Protocol):
 
     @property
     def unready(self) -> str:
-        """Why nothing may be launched now; empty: it may."""
+        """Why nothing may be launched now, but pods that others made; empty: everything may."""
         ...
 
     def start(self, events: DriverEvents) -> None:

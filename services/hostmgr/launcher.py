@@ -9,7 +9,7 @@ from peloton.errors import NotFound, Unavailable
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.host import LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
 from services.hostmgr.hosts.pool import HostPool
@@ -53,11 +53,11 @@ class Launcher:
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         """Commit, then send to the cluster. Pods that an earlier call committed are refused, so none starts twice; pods
         that the cluster does not take after the commit are stored as LOST and get a new run."""
-        if why := self._driver.unready:
-            raise Unavailable(why)
         job = self._jobs.get(job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
+        if (why := self._driver.unready) and job.type is not JobType.EXTERNAL:
+            raise Unavailable(why)
         claims = self._pool.claim(lease_id, [p.hostname for p in placements])
         self._release(lease_id)
         usable = [p for p in placements if p.hostname in claims]

@@ -11,8 +11,9 @@ from services.hostmgr.driver import HostLaunch, PodLaunch, PodReport
 from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.deletions import Deletions
 from services.hostmgr.kubernetes.launches import Manifests, Outcome, verdict_of
+from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from services.hostmgr.kubernetes.wire import Answer, ApiServer
+from services.hostmgr.kubernetes.wire import Answer
 
 Failed = list[tuple[PodId, str]]
 
@@ -22,13 +23,13 @@ class Creation:
 
     def __init__(
         self,
-        api: ApiServer,
         settings: KubernetesSettings,
         view: ClusterView,
         deletions: Deletions,
+        preparation: Preparation,
         tell: Callable[[Sequence[PodReport]], None],
     ) -> None:
-        self._api, self._view, self._deletions, self._tell = api, view, deletions, tell
+        self._view, self._deletions, self._preparation, self._tell = view, deletions, preparation, tell
         self._namespace = settings.namespace
         self._manifests = Manifests(settings)
 
@@ -45,7 +46,7 @@ class Creation:
             requests = [self._manifests.request(pod, each.claim.hostname) for pod, each in sent]
         unknown = ""
         try:
-            for (pod, each), answer in zip(sent, self._api.ask_all(requests), strict=True):
+            for (pod, each), answer in zip(sent, self._preparation.create_all(requests), strict=True):
                 outcome, why = self._settle(pod, each, answer)
                 if outcome is Outcome.REFUSED:
                     failed.append((pod.pod_id, why))

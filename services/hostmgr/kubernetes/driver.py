@@ -38,7 +38,7 @@ from services.hostmgr.kubernetes.log_readers import LogReaders
 from services.hostmgr.kubernetes.logs import PodLogs
 from services.hostmgr.kubernetes.nodes import DOWN
 from services.hostmgr.kubernetes.pod_secrets import PodSecrets
-from services.hostmgr.kubernetes.preparation import prepare
+from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.hostmgr.kubernetes.slack import SlackEstimator
@@ -74,9 +74,10 @@ class KubernetesDriver:
         self.api = ApiServer(read_access(settings.access, settings.context))
         self.view = ClusterView(settings, self._tell, self._wake)
         self._deletions = Deletions(self.api, settings, self.view, self._tell)
-        self._creation = Creation(self.api, settings, self.view, self._deletions, self._tell)
+        self._preparation = Preparation(self.api, settings)
+        self._creation = Creation(settings, self.view, self._deletions, self._preparation, self._tell)
         self.images = ImagePods(self.api, settings)
-        self._secrets = PodSecrets(self.api, settings, self.view.secrets_in_use)
+        self._secrets = PodSecrets(self.api, settings, self.view.secrets_in_use, self._preparation)
         self._cordons = Cordons(self.api)
         self._session = Session(self.api, settings.namespace, settings.cluster, lambda holder: self._wake())
         self._pods = Reflector(self.api, PODS, _PodNews(self.view, self._wake))
@@ -84,7 +85,7 @@ class KubernetesDriver:
         self._events: DriverEvents | None = None
         self._is_serving = False
         self._nodes_version = -1  # of the hosts that were listed last
-        self._hosts_at_s = self._judged_at_s = self._repeated_at_s = float("-inf")
+        self._hosts_at_s = self._judged_at_s = self._repeated_at_s = self._prepared_at_s = float("-inf")
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
@@ -123,7 +124,9 @@ class KubernetesDriver:
     def is_connected(self) -> bool:
         return self._is_serving and self._session.is_ours
 
-    unready = ""
+    @property
+    def unready(self) -> str:
+        return self._preparation.lacking
 
     def _check(self) -> None:
         if not self.is_connected:
@@ -159,7 +162,7 @@ class KubernetesDriver:
 
     def _begin(self) -> bool:
         try:
-            prepare(self.api, self._settings)
+            self._preparation.make()
             self._session.begin()
             return True
         except InvalidArgument as error:
@@ -178,6 +181,9 @@ class KubernetesDriver:
         self._look_at_session()
         if not self._is_serving:
             return
+        if self.unready and now_s - self._prepared_at_s >= BEGIN_RETRY_S:
+            self._prepared_at_s = now_s
+            self._preparation.make_again()
         if now_s - self._judged_at_s >= JUDGE_PERIOD_S:
             self._judged_at_s = now_s
             with self.view.lock:

@@ -12,6 +12,7 @@ from peloton.model.pod import Cause
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.kubernetes.ledger import Demand
 from services.hostmgr.kubernetes.manifests import PodManifest
+from services.hostmgr.kubernetes.preparation import is_unprepared
 from services.hostmgr.kubernetes.reasons import refusal_cause
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.hostmgr.kubernetes.statuses import occupied, ports, revocable_cpu_milli
@@ -20,8 +21,6 @@ from services.hostmgr.kubernetes.wire import Answer, Request
 Json = dict[str, Any]
 OURS = "peloton"
 """``schedulerName`` of every pod of Peloton, also of those that others make for it to place."""
-_NOT_THE_POD = ("cannot create resource", "no PriorityClass", "serviceaccount", "because it is being terminated")
-"""In messages of refusals that an administrator of the cluster has to end: the pod is as it should be."""
 
 
 class Outcome(Enum):
@@ -47,8 +46,7 @@ def verdict_of(answer: Answer | OSError) -> Verdict:
         return Verdict(Outcome.EXISTS)
     if answer.status >= 500:
         return Verdict(Outcome.UNKNOWN, answer.message)
-    is_the_pod = not any(text in answer.message for text in _NOT_THE_POD)
-    if is_the_pod and refusal_cause(answer.status, answer.message) is Cause.INVALID:
+    if not is_unprepared(answer) and refusal_cause(answer.status, answer.message) is Cause.INVALID:
         return Verdict(Outcome.INVALID, answer.message)
     return Verdict(Outcome.REFUSED, answer.message)
 

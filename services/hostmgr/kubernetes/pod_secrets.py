@@ -20,6 +20,7 @@ from peloton.errors import Unavailable
 from peloton.model.ids import PodId
 from peloton.model.secret import Secret
 from services.hostmgr.driver import HostLaunch
+from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.hostmgr.kubernetes.volumes import SECRET_KEY, secret_name
 from services.hostmgr.kubernetes.wire import ApiServer, Request
@@ -45,8 +46,8 @@ class _Known:
 class PodSecrets:
     """Any thread calls. One lock, also while the apiserver is asked: what is deleted is not counted on meanwhile."""
 
-    def __init__(self, api: ApiServer, settings: KubernetesSettings, in_use: InUse) -> None:
-        self._api, self._in_use, self._cluster = api, in_use, settings.cluster
+    def __init__(self, api: ApiServer, settings: KubernetesSettings, in_use: InUse, preparation: Preparation) -> None:
+        self._api, self._in_use, self._cluster, self._preparation = api, in_use, settings.cluster, preparation
         self._path = f"/api/v1/namespaces/{settings.namespace}/secrets"
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
@@ -80,7 +81,9 @@ class PodSecrets:
         now_s = time.monotonic()
         requests = [Request("POST", self._path, self._body(name, *one)) for name, one in wanted.items()]
         refusals: dict[str, str] = {}
-        for (name, (job_id, secret)), answer in zip(wanted.items(), self._api.ask_all(requests), strict=True):
+        for (name, (job_id, secret)), answer in zip(
+            wanted.items(), self._preparation.create_all(requests), strict=True
+        ):
             if isinstance(answer, OSError):
                 refusals[name] = f"the secret at {secret.path} was not made: {answer}"
             elif answer.is_ok or answer.status == CONFLICT:

@@ -99,17 +99,32 @@ def test_a_pod_that_kubernetes_cannot_run_has_failed(lab: Lab) -> None:
     lab.wait_for(PodOnHost(right.pod_id), PodState.RUNNING)
 
 
-def test_without_its_namespace_nothing_is_launched(lab: Lab, cluster: Kubernetes) -> None:
-    """The pods wait again, with the reason."""
-    lab.room_of()
-    cluster.client.ask("DELETE", f"/api/v1/namespaces/{cluster.namespace}")
-    lab.wait(lambda: cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}").status == 404, "no namespace")
+def test_a_namespace_that_is_missing_is_made_again_for_the_next_pod(lab: Lab, cluster: Kubernetes) -> None:
+    """The launch that finds it missing succeeds."""
+    path = f"/api/v1/namespaces/{cluster.namespace}"
+    cluster.client.ask("DELETE", path)
+    lab.wait(lambda: cluster.client.ask("GET", path).status == http.client.NOT_FOUND, "no namespace")
+
+    lab.running()
+
+    assert (http.client.OK, "") == (cluster.client.ask("GET", path).status, lab.driver.unready)
+
+
+def test_while_its_namespace_is_being_deleted_nothing_is_launched(lab: Lab, cluster: Kubernetes) -> None:
+    """The refusal and the driver say so; once it is gone it is made again."""
+    path = f"/api/v1/namespaces/{cluster.namespace}"
+    held = f"{path}/pods/{lab.running().pod_id}"
+    cluster.patch(held, {"metadata": {"finalizers": ["example.com/held"]}})
+    cluster.client.ask("DELETE", path)
     pod = lab.pod(lab.template())
 
-    _, failed = launch(lab, [pod])
+    _, [(refused, why)] = launch(lab, [pod])
 
-    assert [pod.pod_id] == [pod_id for pod_id, _ in failed]
-    assert cluster.namespace in failed[0][1]
+    assert (pod.pod_id, True) == (refused, "it is being terminated" in why)
+    assert f"{path} is being deleted" == lab.driver.unready
+    cluster.patch(held, {"metadata": {"finalizers": None}})
+    lab.wait(lambda: not lab.driver.unready, "another namespace")
+    lab.running()
 
 
 def test_an_apiserver_that_dies_in_the_middle_loses_and_doubles_nothing(lab: Lab, cluster: Kubernetes) -> None:

@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from services.hostmgr.kubernetes.launches import Outcome, verdict_of
+from services.hostmgr.kubernetes.preparation import is_unprepared
 from services.hostmgr.kubernetes.wire import Answer
 
 QUOTA = 'pods "x" is forbidden: exceeded quota: rq, requested: pods=1, used: pods=5, limited: pods=5'
@@ -49,3 +50,26 @@ def test_an_answer_says_whether_the_pod_is_there(given: Answer | OSError, outcom
 def test_a_refusal_has_the_words_of_the_apiserver() -> None:
     """They name the object and the numbers."""
     assert QUOTA in verdict_of(answer(403, "Forbidden", QUOTA)).why
+
+
+@pytest.mark.parametrize(
+    ("given", "is_of_all"),
+    [
+        (answer(403, "Forbidden", RIGHTS), True),
+        (answer(403, "Forbidden", CLASS), True),
+        (answer(403, "Forbidden", ACCOUNT), True),
+        (answer(403, "Forbidden", ENDING), True),
+        (answer(404, "NotFound", 'namespaces "peloton" not found'), True),
+        (answer(403, "Forbidden", QUOTA), False),
+        (answer(403, "Forbidden", POLICY), False),
+        (
+            answer(403, "Forbidden", RIGHTS.replace("pods", "secrets").replace('"u"', '"system:serviceaccount:a:b"')),
+            False,
+        ),
+        (answer(201), False),
+    ],
+    ids=str,
+)
+def test_a_refusal_says_whether_all_pods_are_meant(given: Answer, is_of_all: bool) -> None:
+    """Then nothing more is launched until that has changed; pods without secrets need no right to make those."""
+    assert is_of_all == is_unprepared(given)

@@ -17,6 +17,7 @@ from peloton.model.secret import Secret
 from services.hostmgr.driver import Claim, HostLaunch, PodLaunch, PodTemplate
 from services.hostmgr.kubernetes import pod_secrets
 from services.hostmgr.kubernetes.pod_secrets import PodSecrets
+from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
 
@@ -75,7 +76,7 @@ def live() -> Pods:
 @pytest.fixture
 def secrets(store: Store, live: Pods) -> Iterator[PodSecrets]:
     with scripted(store.serve) as server, api_of(server) as api:
-        yield PodSecrets(api, SETTINGS, lambda: (live.names, live.jobs))
+        yield PodSecrets(api, SETTINGS, lambda: (live.names, live.jobs), Preparation(api, SETTINGS))
 
 
 def launch(job_id: JobId, *secrets: Secret, count: int = 2) -> HostLaunch:

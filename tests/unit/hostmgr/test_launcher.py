@@ -1,0 +1,51 @@
+"""Which launches a driver that is not ready keeps from the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from peloton.api import convert
+from peloton.api.v0.job.job_pb2 import JobConfig
+from peloton.errors import Unavailable
+from peloton.model.host import LaunchResult
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord, JobType
+from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.in_flight import InFlight
+from services.hostmgr.launcher import Launcher
+from services.hostmgr.memory.cluster import MemoryCluster
+from services.hostmgr.memory.driver import MemoryDriver
+
+JOB = JobId("00000000-0000-4000-8000-000000000001")
+
+
+class Unready(MemoryDriver):
+    unready = "namespace peloton is being deleted"
+
+
+class NoPods:
+    """Stands for the templates of a job, and for its pods."""
+
+    def of_job(self, job: JobRecord, instance_ids: Any) -> dict[int, Any]:
+        return {}
+
+
+def launcher(type: JobType) -> Launcher:
+    nothing: Any = NoPods()
+    jobs: Any = {JOB: replace(convert.new_job_record(JOB, JobConfig(name="j"), 1), type=type)}
+    parts = "east", HostPool(30.0), Unready(MemoryCluster([])), nothing, InFlight[Any]()
+    return Launcher(jobs, nothing, nothing, *parts, lambda lease: None, lambda: None, lambda: None)
+
+
+def test_nothing_of_ours_is_launched_and_nothing_committed() -> None:
+    """The pods stay as they are, and the caller has the reason."""
+    with pytest.raises(Unavailable, match="namespace peloton is being deleted"):
+        launcher(JobType.BATCH).launch(JOB, "lease", [])
+
+
+def test_pods_that_others_made_are_bound_all_the_same() -> None:
+    """They are in namespaces of their own."""
+    assert LaunchResult(0) == launcher(JobType.EXTERNAL).launch(JOB, "lease", [])
