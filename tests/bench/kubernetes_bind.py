@@ -6,6 +6,7 @@ for the workflows and the resource manager: what it uses counts, too.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 import threading
@@ -49,13 +50,7 @@ def bind(count: int = PODS) -> dict[str, Any]:
         part("kubelets", plane) as kubelets,
     ):
         ask(kubelets)
-        with (
-            part("host-manager", plane, folder, module=MODULE) as host_manager,
-            part("creator", plane, "peloton", str(count), module=MODULE) as creator,
-        ):
-            ask(host_manager)
-            parts = {"creator": creator, "host_manager": host_manager, "fake_kubelet": kubelets}
-            peloton = run(plane, parts, pods=count)
+        peloton = bound(plane, kubelets, Path(folder), count)
         plane.start("kube-scheduler")
         with part("creator", plane, "default-scheduler", str(count), module=MODULE) as creator:
             parts = {"creator": creator, "fake_kubelet": kubelets}
@@ -67,6 +62,16 @@ def bind(count: int = PODS) -> dict[str, Any]:
         "kube_scheduler": peer,
         "cpu_ms_saved": round(peer["placing_cpu_ms"] - peloton["placing_cpu_ms"], 2),
     }
+
+
+def bound(plane: ControlPlane, kubelets: subprocess.Popen[str], folder: Path, count: int) -> dict[str, Any]:
+    """By Peloton's host manager, which deletes the pods in the end."""
+    with (
+        part("host-manager", plane, str(folder), module=MODULE) as host_manager,
+        part("creator", plane, "peloton", str(count), module=MODULE) as creator,
+    ):
+        ask(host_manager)
+        return run(plane, {"creator": creator, "host_manager": host_manager, "fake_kubelet": kubelets}, pods=count)
 
 
 # Parts.
@@ -89,7 +94,11 @@ def host_manager(kubeconfig: str, folder: str) -> None:
 def creator(kubeconfig: str, scheduler: str, count: str) -> None:
     api = ApiServer(read_access(kubeconfig))
     owner = owner_of_all(api)
-    requests = [Request("POST", PODS_PATH, orjson.dumps(pod(n, scheduler, owner))) for n in range(int(count))]
+    requests = []
+    for number in range(int(count)):
+        body = pod(number, scheduler)
+        body["metadata"] |= {"labels": {"peloton.io/pool": "dev"}, "ownerReferences": [owner]}
+        requests.append(Request("POST", PODS_PATH, orjson.dumps(body)))
     ready()
     refused = [one for one in api.ask_all(requests) if not isinstance(one, Answer) or not one.is_ok]
     assert not refused, refused[0]
@@ -107,15 +116,11 @@ def owner_of_all(api: ApiServer) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": uid, "controller": True}
 
 
-def pod(number: int, scheduler: str, owner: dict[str, Any]) -> dict[str, Any]:
+def pod(number: int, scheduler: str) -> dict[str, Any]:
     requests = {"cpu": "10m", "memory": "16Mi"}
     container = {"name": "main", "image": "busybox", "command": ["true"], "resources": {"requests": requests}}
     return {
-        "metadata": {
-            "name": f"{OWNER}-{number}",
-            "labels": {"peloton.io/pool": "dev"},
-            "ownerReferences": [owner],
-        },
+        "metadata": {"name": f"{OWNER}-{number}"},
         "spec": {
             "schedulerName": scheduler,
             "restartPolicy": "Never",

@@ -58,8 +58,7 @@ def kubernetes_real() -> dict[str, Any]:
         part("kubelets", plane) as kubelets,
     ):
         ask(kubelets)
-        with part("driver", plane) as driver:
-            peloton = run(plane, {"driver": driver, "fake_kubelet": kubelets})
+        peloton = launched(plane, kubelets)
         delete_pods(plane)
         plane.start("kube-scheduler")
         with part("creator", plane) as creator:
@@ -73,12 +72,24 @@ def kubernetes_real() -> dict[str, Any]:
     }
 
 
-def run(plane: ControlPlane, parts: dict[str, subprocess.Popen[str]], *more: str, pods: int = PODS) -> dict[str, Any]:
+def launched(plane: ControlPlane, kubelets: subprocess.Popen[str]) -> dict[str, Any]:
+    """By Peloton's driver."""
+    with part("driver", plane) as driver:
+        return run(plane, {"driver": driver, "fake_kubelet": kubelets})
+
+
+def run(
+    plane: ControlPlane,
+    parts: dict[str, subprocess.Popen[str]],
+    *more: str,
+    pods: int = PODS,
+    patience_s: float = PATIENCE_S,
+) -> dict[str, Any]:
     """Pods a second, and milliseconds of each process for a pod. The first of the parts is told to begin."""
     pids = {name: process.pid for name, process in parts.items()}
     pids |= {name: plane.process_id(name) for name in ("etcd", "kube-apiserver", "kube-controller-manager", *more)}
     api = ApiServer(read_access(str(plane.kubeconfig)))
-    lives = Lives()
+    lives = Lives(patience_s)
     watch = Reflector(api, PODS_PATH, lives)
     watch.start()
     try:
@@ -104,6 +115,7 @@ def run(plane: ControlPlane, parts: dict[str, subprocess.Popen[str]], *more: str
 class Lives:
     """When each pod got its node, and when it ended."""
 
+    patience_s: float
     on_node: dict[str, float] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
 
@@ -122,7 +134,7 @@ class Lives:
         raise AssertionError(why)
 
     def wait(self, is_so: Callable[[], bool]) -> None:
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + self.patience_s
         while not is_so():
             assert time.monotonic() < until_s, f"{len(self.on_node)} on nodes, {len(self.ended)} ended"
             time.sleep(0.05)
@@ -156,6 +168,7 @@ def part(
         process.stdin.close()
         process.wait()
         process.stdout.close()
+    assert process.returncode == 0, f"{name} failed"
 
 
 def ask(process: subprocess.Popen[str]) -> None:

@@ -19,6 +19,7 @@ from tests.bench.growth import updates
 from tests.bench.idle import first_launch
 from tests.bench.kubernetes_bind import bind
 from tests.bench.kubernetes_real import kubernetes_real
+from tests.bench.kueue import kueue
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
 from tests.bench.prefetch import roll_prefetch
@@ -66,6 +67,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "minicluster-updates": minicluster_updates,
     "kubernetes-real": kubernetes_real,
     "bind": bind,
+    "kueue": kueue,
     "wide": wide,
     "hosts": hosts,
 }

@@ -128,7 +128,7 @@ class ControlPlane:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         self._await_ready(part)
 
@@ -229,7 +229,7 @@ class ControlPlane:
         return "\n".join((self.folder / f"{part}.log").read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:])
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """In the child before it becomes a part: the kernel ends it when we are killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
