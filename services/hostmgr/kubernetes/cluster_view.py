@@ -76,7 +76,7 @@ class ClusterView:
     def pods_replaced(self, pods: Sequence[Json]) -> None:
         with self.lock:
             self.ledger.void_rooms()
-            absent = self.ledger.keep_pods({_key(pod) for pod in pods})
+            absent = self.ledger.keep_pods({key_of(pod) for pod in pods})
             prefix = self.key("")
             self.unconfirmed |= {key.removeprefix(prefix) for key in absent}
             told = self.book.keep({pod["metadata"]["name"] for pod in pods if self.is_ours(pod)})
@@ -98,9 +98,9 @@ class ClusterView:
     def _take(self, pod: Json, is_deleted: bool, is_listed: bool = False) -> list[PodReport]:
         node = pod.get("spec", {}).get("nodeName", "")
         if is_deleted or is_over(pod):
-            self.ledger.drop_pod(_key(pod))
+            self.ledger.drop_pod(key_of(pod))
         elif node:
-            self.ledger.put_pod(_key(pod), node, demand_of(pod))
+            self.ledger.put_pod(key_of(pod), node, demand_of(pod))
         if not node or not self.is_ours(pod):
             return []
         self.unconfirmed.discard(pod["metadata"]["name"])
@@ -195,6 +195,7 @@ class ClusterView:
         return self.book.pods.get(name)
 
 
-def _key(pod: Json) -> str:
+def key_of(pod: Json) -> str:
+    """Of any pod in the ledger."""
     meta = pod["metadata"]
     return f"{meta.get('namespace', '')}/{meta['name']}"

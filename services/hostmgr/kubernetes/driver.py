@@ -80,8 +80,8 @@ class KubernetesDriver:
         self._secrets = PodSecrets(self.api, settings, self.view.secrets_in_use, self._preparation)
         self._cordons = Cordons(self.api)
         self._session = Session(self.api, settings.namespace, settings.cluster, lambda holder: self._wake())
-        self._pods = Reflector(self.api, PODS, _PodNews(self.view, self._wake))
-        self._nodes = Reflector(self.api, NODES, _NodeNews(self.view, self._wake))
+        self._pods = Reflector(self.api, PODS, _News(self.view.pods_replaced, self.view.pod_changed, self._wake))
+        self._nodes = Reflector(self.api, NODES, _News(self.view.nodes_replaced, self.view.node_changed, self._wake))
         self._events: DriverEvents | None = None
         self._is_serving = False
         self._nodes_version = -1  # of the hosts that were listed last
@@ -321,33 +321,19 @@ class KubernetesDriver:
         return min(max(self._deletions.due_in_s, TEND_S), HOSTS_PERIOD_S)
 
 
-class _PodNews:
-    """Implements ``Watched``."""
+class _News:
+    """Implements ``Watched``: passes on what a watch tells."""
 
-    def __init__(self, view: ClusterView, wake: Callable[[], None]) -> None:
-        self._view, self._wake = view, wake
-
-    def replaced(self, objects: Sequence[Json]) -> None:
-        self._view.pods_replaced(objects)
-
-    def changed(self, kind: str, object: Json) -> None:
-        self._view.pod_changed(object, kind == "DELETED")
-
-    def lost(self, why: str) -> None:
-        self._wake()
-
-
-class _NodeNews:
-    """Implements ``Watched``."""
-
-    def __init__(self, view: ClusterView, wake: Callable[[], None]) -> None:
-        self._view, self._wake = view, wake
-
-    def replaced(self, objects: Sequence[Json]) -> None:
-        self._view.nodes_replaced(objects)
+    def __init__(
+        self,
+        replaced: Callable[[Sequence[Json]], None],
+        changed: Callable[[Json, bool], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.replaced, self._changed, self._wake = replaced, changed, wake
 
     def changed(self, kind: str, object: Json) -> None:
-        self._view.node_changed(object, kind == "DELETED")
+        self._changed(object, kind == "DELETED")
 
     def lost(self, why: str) -> None:
         self._wake()

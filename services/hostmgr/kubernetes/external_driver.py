@@ -11,6 +11,7 @@ from peloton.model.ids import PodId
 from peloton.model.job import JobType
 from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import DriverEvents, HostLaunch, PodOnHost, PodReport, Token
+from services.hostmgr.kubernetes.cluster_view import key_of
 from services.hostmgr.kubernetes.driver import OVER, REPEAT_S, KubernetesDriver
 from services.hostmgr.kubernetes.external_pods import ExternalPods, UidsOf
 from services.hostmgr.kubernetes.external_requests import is_bound_as, look_request, looked_at
@@ -63,15 +64,15 @@ class ExternalPodsDriver(KubernetesDriver):
             for claim, wanted in launches:
                 there = {run.pod_id: pod for run in wanted if (pod := pods.get(run.pod_id))}
                 failed += [(pod.pod_id, "its pod is gone") for pod in wanted if pod.pod_id not in there]
-                refused = self.view.ledger.use(claim, [(_key(pod), demand_of(pod)) for pod in there.values()])
-                failed += [(run, refused[_key(pod)]) for run, pod in there.items() if _key(pod) in refused]
-                sent += [(run, pod, claim.hostname) for run, pod in there.items() if _key(pod) not in refused]
+                refused = self.view.ledger.use(claim, [(key_of(pod), demand_of(pod)) for pod in there.values()])
+                failed += [(run, refused[key_of(pod)]) for run, pod in there.items() if key_of(pod) in refused]
+                sent += [(run, pod, claim.hostname) for run, pod in there.items() if key_of(pod) not in refused]
         self._wake()
         not_bound = self.external.bind(sent)
         with self.view.lock:
             for run, pod, _ in sent:
                 if run in not_bound:
-                    self.view.ledger.drop_pod(_key(pod))
+                    self.view.ledger.drop_pod(key_of(pod))
         self._wake()
         return [*failed, *not_bound.items()]
 
@@ -127,7 +128,7 @@ class ExternalPodsDriver(KubernetesDriver):
             lost.append(_unknown(run))
             if not now.get("spec", {}).get("nodeName"):
                 with self.view.lock:
-                    self.view.ledger.drop_pod(_key(pod))
+                    self.view.ledger.drop_pod(key_of(pod))
         self._tell(lost)
         return bound
 
@@ -144,10 +145,6 @@ class ExternalPodsDriver(KubernetesDriver):
 
 def _is_external(launch: HostLaunch) -> bool:
     return bool(launch.pods) and launch.pods[0].template.job.type is JobType.EXTERNAL
-
-
-def _key(pod: Json) -> str:
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
 def _unknown(run: PodId) -> PodReport:

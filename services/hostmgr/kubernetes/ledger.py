@@ -98,11 +98,10 @@ class Ledger:
 
     # News.
 
-    def put_node(self, node: Node) -> bool:
-        """Returns whether anything has changed."""
+    def put_node(self, node: Node) -> None:
         line = self._lines.setdefault(node.name, _Line())
         if line.node == node:
-            return False
+            return
         if line.node is None or line.node.uid != node.uid:
             line.slack_milli, line.is_lost = None, False
         line.node, line.host = node, None
@@ -111,7 +110,6 @@ class Ledger:
             line.is_lost = False
         line.goes_ns = (line.goes_ns or self._clock_ns()) if node.maintenance else 0
         self._dirty.add(node.name)
-        return True
 
     def drop_node(self, name: str) -> None:
         if (line := self._lines.get(name)) is not None and line.node is not None:
@@ -174,21 +172,16 @@ class Ledger:
             self.drop_pod(pod)
         return absent
 
-    def keep_nodes(self, there: Collection[str]) -> list[str]:
-        """Returns the others, which are gone."""
-        gone = [name for name, line in self._lines.items() if line.node is not None and name not in there]
-        for name in gone:
+    def keep_nodes(self, there: Collection[str]) -> None:
+        """There are only these."""
+        for name in [name for name in self._lines if name not in there]:
             self.drop_node(name)
-        return gone
 
     # Questions.
 
     def node(self, name: str) -> Node | None:
         line = self._lines.get(name)
         return line.node if line is not None else None
-
-    def nodes(self) -> list[Node]:
-        return [line.node for line in self._lines.values() if line.node is not None]
 
     def pods_on(self, name: str) -> list[str]:
         """All live ones that we know of."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import orjson
 
 from peloton.api import convert
@@ -14,7 +12,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.kubernetes.containers import ContainerManifest, slug
-from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.settings import LABEL_KEY, LABEL_VALUE, KubernetesSettings
 from services.hostmgr.kubernetes.statuses import REVOCABLE_CPU, Json
 from services.hostmgr.kubernetes.volumes import PodVolumes
 
@@ -23,8 +21,6 @@ LABEL = "peloton.io/"
 ANNOTATIONS_BYTES_MAX = 200_000
 """Of user labels that become annotations; Kubernetes takes 256 KiB."""
 
-_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
-_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _DockerInfo = mesos_pb2.ContainerInfo.DockerInfo
 _LOST_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -125,11 +121,11 @@ def _labels_of(template: PodTemplate, cluster: str) -> tuple[Json, Json]:
     if template.revocable:
         annotations[REVOCABLE_CPU] = f"{template.resources.cpu_milli}m"
     for key, value in (own | theirs).items():
-        if _KEY.fullmatch(key) and _VALUE.fullmatch(value):
+        if LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value):
             labels[key] = value
         else:
             # Keys of annotations obey the rule of labels, values none.
-            name = key if _KEY.fullmatch(key) else f"{LABEL}label.{slug(key)}"
+            name = key if LABEL_KEY.fullmatch(key) else f"{LABEL}label.{slug(key)}"
             annotations[name] = value if name == key else f"{key}={value}"
     size = len(orjson.dumps(annotations))
     if size > ANNOTATIONS_BYTES_MAX:

@@ -11,8 +11,8 @@ from services.hostmgr.driver import Ports
 IN_CLUSTER = "in-cluster"
 """Value of ``access`` for a host manager that is a pod of the cluster: its service account is used."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 PORT_MAX = 65_535
 
 
@@ -35,7 +35,7 @@ class KubernetesSettings:
     ports: Ports = ((25_000, 29_999),)  # of hosts, for dynamic ports of pods
 
     def __post_init__(self) -> None:
-        if not _LABEL_VALUE.fullmatch(self.cluster) or not self.cluster:
+        if not LABEL_VALUE.fullmatch(self.cluster) or not self.cluster:
             raise InvalidArgument(
                 f"PELOTON_CLUSTER={self.cluster!r}: on Kubernetes it ends with a letter or digit, too"
             )
@@ -43,7 +43,7 @@ class KubernetesSettings:
             raise InvalidArgument(
                 f"PELOTON_KUBERNETES_NAMESPACE={self.namespace!r}: want up to 63 of a-z, 0-9 and -, no - at the ends"
             )
-        if not _LABEL_KEY.fullmatch(self.taint):
+        if not LABEL_KEY.fullmatch(self.taint):
             raise InvalidArgument(f"PELOTON_KUBERNETES_TAINT={self.taint!r}: want the key of a taint")
         if not self.default_image:
             raise InvalidArgument("PELOTON_KUBERNETES_DEFAULT_IMAGE is empty: want an image for pods that name none")
@@ -58,7 +58,7 @@ def read_node_selector(text: str) -> tuple[tuple[str, str], ...]:
     pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, separator, value = part.partition("=")
-        if not (separator and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
+        if not (separator and LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
             raise InvalidArgument(f"PELOTON_KUBERNETES_NODE_SELECTOR={text!r}: {part!r} is not KEY=VALUE of a label")
         pairs.append((key, value))
     return tuple(pairs)
