@@ -82,7 +82,9 @@ def small_jobs() -> dict[str, Any]:
 
 
 def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A job from submit to its end, while a client asks for it."""
+    """A job from submit to its end, while a client asks for it. ``cpu_ms``: of each process, for a pod, from submit
+    on."""
+    idle_s = cpu_seconds(cluster)
     started_s = time.monotonic()
     job = cluster.submit(pool, instanceCount=pods, defaultConfig=config, **more)
     submitted_s = time.monotonic() - started_s
@@ -98,6 +100,7 @@ def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more
             first_s = time.monotonic() - started_s
         assert asked_s - started_s < PATIENCE_S, f"job {job} is {state}: {runtime.taskStats}"
     seconds = time.monotonic() - started_s
+    used_s = cpu_seconds(cluster)
     return {
         "pods": pods,
         "state": state,
@@ -112,7 +115,8 @@ def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more
         "job_get_p50_ms": round(sorted(answers_s)[len(answers_s) // 2] * 1000, 1),
         "job_get_p99_ms": round(sorted(answers_s)[int(len(answers_s) * 0.99)] * 1000, 1),
         "peak_memory_mib": peak_memory_mib(cluster),
-        "cpu_seconds": cpu_seconds(cluster),
+        "cpu_seconds": used_s,
+        "cpu_ms": {name: round((used - idle_s[name]) / pods * 1000, 2) for name, used in used_s.items()},
     }
 
 
