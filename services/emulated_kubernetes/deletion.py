@@ -40,7 +40,7 @@ def marked(resource: Resource, body: Json, options: DeleteOptions, now_s: float)
     metadata = body["metadata"]
     is_waiting = bool(metadata.get("finalizers")) or resource is NAMESPACES
     if "deletionTimestamp" in metadata:
-        # Whoever asks again can only shorten the grace.
+        # Another DELETE can only shorten the grace.
         if options.grace_s is None or options.grace_s >= metadata.get("deletionGracePeriodSeconds", 0):
             return body, False
         grace_s = 1 if options.grace_s < 0 else options.grace_s

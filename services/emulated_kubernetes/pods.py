@@ -1,4 +1,4 @@
-"""What an apiserver adds to a pod that is created, and what it lets nobody change afterwards."""
+"""What an apiserver adds to a pod that is created, and which later changes it refuses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def all_containers(spec: Json) -> Iterator[Json]:
 
 
 def with_defaults(spec: Json) -> Json:
-    """A spec with everything that is stored though nobody said it; admission adds tolerations and priority."""
+    """A spec with the defaults that are stored; admission adds tolerations and priority."""
     spec = {**_SPEC, **{key: value for key, value in spec.items() if value is not None}}
     for field in ("containers", "initContainers"):
         if field in spec:

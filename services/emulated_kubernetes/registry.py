@@ -173,7 +173,7 @@ class Registry:
         return entry.body
 
     def _checked(self, resource: Resource, name: str, body: Json, old: Json) -> Json:
-        """A new body with the metadata that nobody may set."""
+        """A new body with the metadata that clients cannot set."""
         given = body.get("metadata")
         if not isinstance(given, dict) or given.get("name", name) != name:
             shown = given.get("name") if isinstance(given, dict) else None
@@ -271,7 +271,7 @@ class Registry:
             return _unsaved(new), is_over
         if new is not entry.body:
             entry = self.store.update(resource.plural, new)
-        # Whoever hears of the update may delete the object at once.
+        # A subscriber of the store may have deleted the object already.
         if is_over and self.store.get(resource.plural, namespace, name) is not None:
             entry = self.store.delete(resource.plural, namespace, name)
         return entry, is_over

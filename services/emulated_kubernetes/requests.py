@@ -61,7 +61,7 @@ def target_of(path: str) -> Target:
 
 @lru_cache(maxsize=QUERIES_KEPT)
 def query_of(text: str) -> dict[str, str]:
-    """Nobody changes the answer: it is shared."""
+    """Cached: the caller does not change it."""
     return dict(parse_qsl(text, keep_blank_values=True))
 
 

@@ -125,7 +125,7 @@ class EmulatedKubernetes:
         return self.rest.handle(request)
 
     def _break(self, request: Request) -> bytes:
-        """Only for who shows the token: faults are for tests, not for clients."""
+        """Only with the token: faults are for tests, not for clients."""
         if self.settings.token and not request.headers.get("authorization"):
             return refusal(unauthorized())
         try:
@@ -134,6 +134,6 @@ class EmulatedKubernetes:
             return refusal(error)
 
     def _is_known(self, request: Request) -> bool:
-        """Whoever shows a token shows ours; kubectl shows none to a port without TLS."""
+        """A token has to be ours; kubectl sends none to a port without TLS."""
         given = request.headers.get("authorization", "")
         return not given or not self.settings.token or hmac.compare_digest(given.encode(), self._bearer.encode())

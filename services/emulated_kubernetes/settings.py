@@ -23,5 +23,5 @@ class EmulatedKubernetesSettings:
     events_max: int = EVENTS_MAX
     bookmark_s: float = BOOKMARK_S
     nodes: NodeSettings | None = None
-    """None: somebody else looks after the pods."""
+    """None: no emulated nodes; another program runs the pods."""
     controllers: ControllerSettings = field(default_factory=ControllerSettings)

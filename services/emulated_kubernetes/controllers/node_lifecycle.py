@@ -1,4 +1,4 @@
-"""Nodes that say nothing any more: their conditions become unknown, and taints tell of it, as of cordons."""
+"""Nodes whose leases are not renewed: their conditions become Unknown. Lost and cordoned nodes get their taints."""
 
 from __future__ import annotations
 

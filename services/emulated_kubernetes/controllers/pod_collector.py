@@ -1,4 +1,4 @@
-"""Pods that nobody will end: of nodes that are gone or never were, and the oldest of very many that have ended."""
+"""Deletes pods of nodes that do not exist, and the oldest pods when very many have ended."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ class ControllerSettings:
     """The defaults are those of the controller manager."""
 
     node_grace_s: float = 50.0
-    """A node that says nothing for so long is lost; 0: none ever is."""
+    """A node whose lease is not renewed for so long is lost; 0: no node ever is."""
     node_period_s: float = 5.0
-    """Between two looks for nodes that are lost."""
+    """Between two searches for lost nodes."""
     quarantine_s: float = 40.0
     """How long a node is missing until its pods are collected."""
     collect_period_s: float = 20.0
-    """Between two looks for pods that nobody will end."""
+    """Between two searches for pods to collect."""

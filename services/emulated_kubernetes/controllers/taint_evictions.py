@@ -1,4 +1,4 @@
-"""Pods on nodes with a NoExecute taint: who does not tolerate it is deleted, who does for a while is deleted then."""
+"""Pods on nodes with a NoExecute taint: deleted at once, or after the time for which they tolerate it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from services.emulation.processes import Command, Processes, exit_code_of, kill_
 START_CODE = 128
 """Exit code of a container that could not be started."""
 UNKNOWN_COMMAND = ("sleep", "infinity")
-"""Of a container without a command: nobody knows that of its image."""
+"""Of a container without a command: images are not read, so theirs is not known."""
 ABSENT_IMAGE = "absent"
 """Images of this name, whatever their registry and tag, cannot be pulled."""
 _IMAGE = re.compile(r"[a-z0-9]+([._/:@-]+[A-Za-z0-9]+)*", re.ASCII)
@@ -303,7 +303,7 @@ class Container:
             kill_group(pid, signal.SIGKILL)
 
     def _calm(self) -> None:
-        """Nothing further happens by itself."""
+        """Stops its timers and probes."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -312,7 +312,7 @@ class Container:
             self._probes = None
 
     def destroy(self) -> None:
-        """Nobody waits for its end."""
+        """Kills it. Its end is not reported."""
         self._calm()
         if self.pid is not None:
             kill_group(self.pid, signal.SIGKILL)

@@ -159,7 +159,7 @@ class _Exec:
 
 
 def _ending(code: int) -> Json:
-    """The last word of a session."""
+    """The Status that ends a session."""
     if not code:
         return {"metadata": {}, "status": "Success"}
     return {

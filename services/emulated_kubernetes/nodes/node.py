@@ -112,7 +112,7 @@ class Node:
         return pod
 
     def stop(self) -> None:
-        """The machine goes down: its containers end, and nobody writes of it."""
+        """The machine goes down: its containers end, and the statuses of its pods stay as they were."""
         self.is_up = False
         for pod in list(self.pods.values()):
             pod.is_gone = True

@@ -72,7 +72,7 @@ def terminated(
 
 
 def lost(run: ContainerRun, now: str) -> Json:
-    """Of a container that nobody saw ending."""
+    """The end of a container whose exit was not seen."""
     return terminated(137, UNKNOWN, run.started_at, now, run.id, _UNKNOWN_MESSAGE)
 
 

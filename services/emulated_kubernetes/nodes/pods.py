@@ -152,7 +152,7 @@ class NodePod(ABC):
         return policy == "Always" or run.exit_code != 0
 
     def give_up_waiting(self) -> None:
-        """Containers that have not begun never will: nobody knows more of them than that."""
+        """Containers that have not begun never will: they end with an unknown status."""
         now = self.node.stored.now()
         for run in (*self.run.init, *self.run.containers):
             if run.waiting is not None and not run.is_over:

@@ -81,7 +81,7 @@ class ProcessRuntime:
         folder.mkdir(parents=True, exist_ok=True)
         self._machine.processes.start(asyncio.get_running_loop())
         kept = {body["metadata"]["uid"] for body in self._store.values("pods")}
-        for path in folder.iterdir():  # of pods that were deleted while nobody looked
+        for path in folder.iterdir():  # of pods that were deleted while the emulation was down
             if path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 

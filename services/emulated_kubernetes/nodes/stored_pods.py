@@ -38,6 +38,6 @@ class StoredPods:
         if metadata.get("deletionGracePeriodSeconds") != 0:
             metadata = {**metadata, "deletionTimestamp": self.now(), "deletionGracePeriodSeconds": 0}
             self._store.update("pods", {**entry.body, "metadata": metadata})
-        # Whoever hears of the update may have deleted it.
+        # A subscriber of the store may have deleted it already.
         if not metadata.get("finalizers") and self.find(namespace, name, uid) is not None:
             self._store.delete("pods", namespace, name)

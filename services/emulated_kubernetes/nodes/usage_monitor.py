@@ -1,4 +1,4 @@
-"""What the processes of containers use, read from /proc; a container beyond its memory limit is told."""
+"""What the processes of containers use, read from /proc, and which of them exceed their memory limit."""
 
 from __future__ import annotations
 
