@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from services.local.control import ControlServer, call
 from services.local.part import Part
 from services.resmgr.audit import BROKEN
 from services.storage.storage import Storage
+from tests.kubernetes.client import Client as KubernetesClient
+from tests.kubernetes.client import login_of
 
 PATIENCE_S = 180.0
 """Less than the five minutes after which workflows look by themselves: a lost wake-up is a failure."""
@@ -263,6 +266,14 @@ class Cluster:
 
     def run_ids(self, job_id: str) -> dict[int, int]:
         return {i: int(t.runtime.mesosTaskId.value.rpartition("-")[2]) for i, t in self.tasks(job_id).items()}
+
+    def ask_kubernetes(self, path: str) -> bytes:
+        """What the emulated apiserver answers, as it is."""
+        assert self.local.kubernetes is not None
+        with KubernetesClient(login_of(self.local.kubernetes.kubeconfig)) as client:
+            reply = client.ask("GET", path)
+        assert reply.status == HTTPStatus.OK, reply.body
+        return reply.body
 
     def log_of(self, job_id: str, instance: int = 0, file: str = "stdout") -> str:
         import urllib.request

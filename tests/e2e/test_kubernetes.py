@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -64,12 +65,14 @@ def hosts_of(cluster: Cluster, job: str) -> Counter[str]:
 def log_of(cluster: Cluster, job: str, instance: int = 0, container: str = "main") -> str:
     """Of the last run, from the apiserver."""
     pod = cluster.task(job, instance).runtime.mesosTaskId.value
-    assert cluster.local.kubernetes is not None
-    return str(cluster.local.kubernetes.ask("GET", f"/api/v1/namespaces/peloton/pods/{pod}/log?container={container}"))
+    return cluster.ask_kubernetes(f"/api/v1/namespaces/peloton/pods/{pod}/log?container={container}").decode()
 
 
-def secrets_there(kubectl: Client) -> list[str]:
-    return [one["metadata"]["name"] for one in kubectl.ask("GET", "/api/v1/namespaces/peloton/secrets").json()["items"]]
+def secrets_there(cluster: Cluster) -> list[str]:
+    return [
+        one["metadata"]["name"]
+        for one in json.loads(cluster.ask_kubernetes("/api/v1/namespaces/peloton/secrets"))["items"]
+    ]
 
 
 def failures_of(cluster: Cluster, job: str) -> int:
@@ -230,7 +233,7 @@ def test_a_service_is_rolled_out_in_place(cluster: Cluster, pool: str) -> None:
     service.wait(lambda: not service.pods(), "the end of its pods")
 
 
-def test_a_secret_of_a_service_is_rotated(cluster: Cluster, pool: str, kubectl: Client) -> None:
+def test_a_secret_of_a_service_is_rotated(cluster: Cluster, pool: str) -> None:
     """Its pods have exactly the bytes that were sent, from a Secret that goes when no pod has it any more."""
     service, logs = Service(cluster, pool, 1, f"od -An -tx1 run/key; exec {SLEEP}"), []
     for data in (b"\x00\xffa", b"second"):
@@ -243,9 +246,9 @@ def test_a_secret_of_a_service_is_rotated(cluster: Cluster, pool: str, kubectl: 
     assert [["00", "ff", "61"], [f"{byte:02x}" for byte in b"second"]] == logs
     [named] = service.get().secrets
     assert ("/run/key", False) == (named.path, named.HasField("value"))
-    cluster.wait(lambda: [f"peloton-{named.secret_id.value}-0"] == secrets_there(kubectl), "the end of the old one")
+    cluster.wait(lambda: [f"peloton-{named.secret_id.value}-0"] == secrets_there(cluster), "the end of the old one")
     service.delete(force=True)
-    cluster.wait(lambda: [] == secrets_there(kubectl), "the end of the Secret")
+    cluster.wait(lambda: [] == secrets_there(cluster), "the end of the Secret")
 
 
 def test_a_pool_gets_back_what_it_lent(cluster: Cluster) -> None:
@@ -276,9 +279,7 @@ def test_a_node_is_drained_for_maintenance(cluster: Cluster, pool: str) -> None:
     cluster.wait(lambda: state_of(cluster, host) == "DOWN", "the node down")
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 9}, "all pods running elsewhere")
     assert host not in hosts_of(cluster, job)
-    assert cluster.local.kubernetes is not None
-    node = cluster.local.kubernetes.ask("GET", f"/api/v1/nodes/{host}")
-    assert node["spec"]["unschedulable"]
+    assert json.loads(cluster.ask_kubernetes(f"/api/v1/nodes/{host}"))["spec"]["unschedulable"]
     assert 0 == failures_of(cluster, job)
     cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
     cluster.wait(lambda: state_of(cluster, host) == "UP", "the node up")

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import PodReport
@@ -25,6 +25,12 @@ log = logging.getLogger(__name__)
 
 JOB_ID_LENGTH = 36
 """With which the name of a pod begins."""
+
+
+class SecretUse(NamedTuple):
+    live: set[str]  # Secrets that pods of ours have which have not ended
+    seen: set[str]  # and those of all that there was news of since the last look
+    jobs: set[str]  # whose pods are being created
 
 
 class ClusterView:
@@ -43,6 +49,7 @@ class ClusterView:
         self._node_names: set[str] = set()  # of all, selected or not
         self._unready_since: dict[str, float] = {}
         self._are_nodes_known = False
+        self._secrets_seen: set[str] = set()
 
     def take_new_term(self) -> bool:
         """Whether pods were listed anew since the last call: anything may have happened meanwhile."""
@@ -65,13 +72,12 @@ class ClusterView:
 
     # Pods.
 
-    def secrets_in_use(self) -> tuple[set[str], set[str]]:
-        """Secrets that pods have which have not ended; and jobs with pods that are being created."""
+    def secrets_in_use(self) -> SecretUse:
         with self.lock:
             pods = [own.pod for own in self.book.pods.values() if own.pod and not own.has_ended]
             jobs = {name[:JOB_ID_LENGTH] for name in self.posting}
-        volumes = (volume for pod in pods for volume in pod["spec"].get("volumes", ()))
-        return {volume["secret"]["secretName"] for volume in volumes if "secret" in volume}, jobs
+            seen, self._secrets_seen = self._secrets_seen, set()
+        return SecretUse({name for pod in pods for name in _secrets_of(pod)}, seen, jobs)
 
     def pods_replaced(self, pods: Sequence[Json]) -> None:
         with self.lock:
@@ -104,6 +110,7 @@ class ClusterView:
         if not node or not self.is_ours(pod):
             return []
         self.unconfirmed.discard(pod["metadata"]["name"])
+        self._secrets_seen.update(_secrets_of(pod))
         known = self.ledger.node(node)
         report = self.book.seen(pod, known.uid if known is not None else "", is_deleted, is_listed)
         return [report] if report is not None else []
@@ -199,3 +206,8 @@ def key_of(pod: Json) -> str:
     """Of any pod in the ledger."""
     meta = pod["metadata"]
     return f"{meta.get('namespace', '')}/{meta['name']}"
+
+
+def _secrets_of(pod: Json) -> list[str]:
+    volumes = pod["spec"].get("volumes", ())
+    return [volume["secret"]["secretName"] for volume in volumes if "secret" in volume]

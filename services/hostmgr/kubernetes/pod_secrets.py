@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -20,6 +20,7 @@ from peloton.errors import Unavailable
 from peloton.model.ids import PodId
 from peloton.model.secret import Secret
 from services.hostmgr.driver import HostLaunch
+from services.hostmgr.kubernetes.cluster_view import SecretUse
 from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.hostmgr.kubernetes.volumes import SECRET_KEY, secret_name
@@ -31,8 +32,6 @@ UNUSED_S, UNSEEN_S = 15.0, 120.0
 """A Secret goes when no pod has had it for so long; longer after a launch of which no pod has been seen yet."""
 SWEEP_S = 5.0
 JOB_LABEL, CLUSTER_LABEL, OURS_LABEL = "peloton.io/job", "peloton.io/cluster", "peloton.io/secret"
-InUse = Callable[[], tuple[Collection[str], Collection[str]]]
-"""Secrets that live pods have, and jobs with pods that are being created."""
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 
 
@@ -40,13 +39,19 @@ FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 class _Known:
     job_id: str
     used_s: float
-    is_seen: bool = False  # a pod has it, or had it, since the last launch
+    is_seen: bool = False  # there was news of a pod that has it since the last launch
 
 
 class PodSecrets:
     """Any thread calls. One lock, also while the apiserver is asked: what is deleted is not counted on meanwhile."""
 
-    def __init__(self, api: ApiServer, settings: KubernetesSettings, in_use: InUse, preparation: Preparation) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        settings: KubernetesSettings,
+        in_use: Callable[[], SecretUse],
+        preparation: Preparation,
+    ) -> None:
         self._api, self._in_use, self._cluster, self._preparation = api, in_use, settings.cluster, preparation
         self._path = f"/api/v1/namespaces/{settings.namespace}/secrets"
         self._lock = threading.Lock()
@@ -115,11 +120,12 @@ class PodSecrets:
                 self._list(now_s)
             if not self._known:
                 return
-            used, jobs = self._in_use()
+            used = self._in_use()
             unused = []
             for name, one in self._known.items():
-                if name in used or one.job_id in jobs:
-                    one.used_s, one.is_seen = now_s, one.is_seen or name in used
+                one.is_seen |= name in used.seen
+                if name in used.live or one.job_id in used.jobs:
+                    one.used_s = now_s
                 elif now_s - one.used_s >= (UNUSED_S if one.is_seen else UNSEEN_S):
                     unused.append(name)
             answers = self._api.ask_all([Request("DELETE", f"{self._path}/{name}") for name in unused])

@@ -57,7 +57,7 @@ def test_an_image_is_fetched_ahead_by_a_pod(lab: Lab) -> None:
     images, cluster = lab.driver.images, lab.cluster
     host = Hostname(lab.room_of())
 
-    assert Prefetched(1) == images.prefetch({"busybox:ahead": [host]})
+    assert Prefetched(1) == images.prefetch({cluster.settings.default_image: [host]})
 
     def is_none_left() -> bool:
         images.tend()

@@ -16,6 +16,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.secret import Secret
 from services.hostmgr.driver import Claim, HostLaunch, PodLaunch, PodTemplate
 from services.hostmgr.kubernetes import pod_secrets
+from services.hostmgr.kubernetes.cluster_view import SecretUse
 from services.hostmgr.kubernetes.pod_secrets import PodSecrets
 from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.settings import KubernetesSettings
@@ -76,7 +77,8 @@ def live() -> Pods:
 @pytest.fixture
 def secrets(store: Store, live: Pods) -> Iterator[PodSecrets]:
     with scripted(store.serve) as server, api_of(server) as api:
-        yield PodSecrets(api, SETTINGS, lambda: (live.names, live.jobs), Preparation(api, SETTINGS))
+        use = lambda: SecretUse(live.names, live.names, live.jobs)  # noqa: E731
+        yield PodSecrets(api, SETTINGS, use, Preparation(api, SETTINGS))
 
 
 def launch(job_id: JobId, *secrets: Secret, count: int = 2) -> HostLaunch:
