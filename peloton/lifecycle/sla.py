@@ -84,5 +84,11 @@ def grant(maximum: int, missing: Collection[int], wanted: Collection[int]) -> Gr
     return Grant(tuple(granted), tuple(refused), refusal)
 
 
+def available_min(maximum: int, here: int, missing_elsewhere: int) -> int:
+    """How many of the ``here`` wanted instances in a cluster must stay available when others ask to end some of them:
+    those that are missing elsewhere have used up a part of the ``maximum``."""
+    return here - min(max(maximum - missing_elsewhere, 0), here)
+
+
 def missing_of(pods: Mapping[int, PodRecord]) -> frozenset[int]:
     return frozenset(instance for instance, pod in pods.items() if is_missing(pod))

@@ -45,6 +45,8 @@ class Capabilities:
     """``samples_of`` says what pods use."""
     serves_files: bool = False
     """``sandbox`` and ``output_tail`` read what pods wrote on their hosts."""
+    has_disruption_budgets: bool = False
+    """Others who drain hosts ask the cluster which pods they may end: ``set_disruption_budgets`` decides that."""
     settles_s: float = 0.0
     """How long after the begin of a session hosts may take to come back that the cluster knew before."""
 
@@ -320,6 +322,10 @@ class ClusterDriver(Protocol):
 
     def bring_up(self, host: HostAddress) -> None:
         """Ends the drain of the host, whether it is down or not. May be repeated. Raises OSError."""
+
+    def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
+        """How many pods of each of these jobs must stay available when others drain hosts; those of other jobs may all
+        go. A call makes a bounded number of changes, the next one the rest. Raises OSError."""
 
     # Output and use of pods.
 

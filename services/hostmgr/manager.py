@@ -29,6 +29,8 @@ from services.storage.storage import Storage
 log = logging.getLogger(__name__)
 
 KILL_BATCH = 1_000
+BUDGETS_PERIOD_S = 5.0
+"""Between looks at how many pods of each service must stay available."""
 BEHIND_PERIOD_S = 1.0
 """Between attempts at chores that have not worked."""
 
@@ -56,6 +58,8 @@ class HostManagerCore:
         self._give_up = give_up
         self.driver = driver
         self._jobs, self._pods, self._lockdowns = storage.jobs, storage.host_pods, storage.lockdowns
+        self._disruptions = storage.disruptions
+        self._budgets_at_s = float("-inf")
         self._lifecycles = lifecycles
         labels = {CLUSTER_LABEL: settings.cluster, CLUSTER_KIND_LABEL: driver.capabilities.kind}
         self.pool = HostPool(settings.lease_s, cluster_labels=labels)
@@ -218,6 +222,7 @@ class HostManagerCore:
             if self.driver.is_connected:
                 self._attempt("the driver's chores", self.driver.tend)
                 self._attempt("held room", self._review_holds)
+                self._attempt("disruption budgets", self._set_disruption_budgets)
                 look = self._reconciling.take(time.monotonic())
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
@@ -236,6 +241,13 @@ class HostManagerCore:
 
     def _review_holds(self) -> None:
         self._lifecycles.jobs_changed(self.pool.review_holds(self._pods.coming_back, time.monotonic()), "freed room")
+
+    def _set_disruption_budgets(self) -> None:
+        """So that others who drain hosts keep to the SLAs of services."""
+        now_s = time.monotonic()
+        if self.driver.capabilities.has_disruption_budgets and now_s - self._budgets_at_s >= BUDGETS_PERIOD_S:
+            self._budgets_at_s = now_s
+            self.driver.set_disruption_budgets(self._disruptions.budgets(self._settings.cluster))
 
     def _reconcile(self, look: Look) -> None:
         """Ask the cluster about pods that are on hosts by storage, and repeat the kills. A look at everything also

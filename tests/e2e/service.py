@@ -47,8 +47,9 @@ class Service:
             "resource": {"cpuLimit": 0.1, "memLimitMb": self.memory_mb, "diskLimitMb": 1},
             "entrypoint": {"value": self.command},
             "image": self.image,
-            "livenessCheck": self.liveness,
         }
+        if self.liveness:
+            container["livenessCheck"] = self.liveness
         fields = {
             **self.fields,
             "instanceCount": self.count,

@@ -10,7 +10,7 @@ import sys
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
@@ -18,12 +18,12 @@ import pytest
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
-from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.peloton_pb2 import Secret
-from services.storage.storage import Storage
+from tests.e2e.drains import drain_by_others
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import launched_twice
+from tests.e2e.workloads import Workloads, again, failures_of, stop
 from tests.kubernetes.client import Client, login_of
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
@@ -53,11 +53,6 @@ def pool(cluster: Cluster, request: pytest.FixtureRequest) -> str:
     return cluster.pool(request.node.name.replace("[", "-").replace("]", ""))
 
 
-def stop(cluster: Cluster, job: str) -> None:
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
-    assert cluster.finish(job) == "KILLED"
-
-
 def hosts_of(cluster: Cluster, job: str) -> Counter[str]:
     return Counter(task.runtime.host for task in cluster.tasks(job).values() if task.runtime.host)
 
@@ -73,14 +68,6 @@ def secrets_there(cluster: Cluster) -> list[str]:
         one["metadata"]["name"]
         for one in json.loads(cluster.ask_kubernetes("/api/v1/namespaces/peloton/secrets"))["items"]
     ]
-
-
-def failures_of(cluster: Cluster, job: str) -> int:
-    storage = Storage(cluster.local.database)
-    try:
-        return sum(pod.failure_count for pod in storage.pods.page(job))  # type: ignore[arg-type]
-    finally:
-        storage.close()
 
 
 def test_a_batch_job_with_overrides_and_retries(cluster: Cluster, pool: str, tmp_path: Path) -> None:
@@ -214,11 +201,6 @@ def test_a_gang_runs_whole(cluster: Cluster, pool: str, tmp_path: Path) -> None:
     stop(cluster, job)
 
 
-def again(cluster: Cluster, job: str) -> bool:
-    """Whether all its pods run, none of them for the first time."""
-    return 1 not in cluster.run_ids(job).values() and {"RUNNING"} == cluster.counts(job).keys()
-
-
 def test_a_service_is_rolled_out_in_place(cluster: Cluster, pool: str) -> None:
     """Each instance gets its new version on the node where it was."""
     service = Service(cluster, pool, 4).create().wait_running().wait_update("SUCCEEDED")
@@ -302,44 +284,6 @@ def kubectl(cluster: Cluster) -> Iterator[Client]:
         yield client
 
 
-@dataclass
-class Workloads:
-    """A service, a batch job that allows failures, and one that allows none."""
-
-    cluster: Cluster
-    service: Service
-    batch: str
-    strict: str
-
-    @staticmethod
-    def running(cluster: Cluster, pool: str) -> Workloads:
-        patient = shell(SLEEP, restartPolicy={"maxFailures": 2})
-        made = Workloads(
-            cluster,
-            Service(cluster, pool, 4).create(),
-            cluster.submit(pool, instanceCount=4, defaultConfig=patient),
-            cluster.submit(pool, instanceCount=2, defaultConfig=shell(SLEEP)),
-        )
-        made.service.wait_running()
-        cluster.wait(lambda: cluster.counts(made.batch) == {"RUNNING": 4}, "the batch job running")
-        cluster.wait(lambda: cluster.counts(made.strict) == {"RUNNING": 2}, "the job without retries running")
-        return made
-
-    def check_removed(self) -> None:
-        """All of their pods were."""
-        assert "KILLED" == self.cluster.finish(self.strict)
-        self.cluster.wait(lambda: again(self.cluster, self.batch), "the batch job running again")
-        self.service.wait(lambda: min(self.service.runs().values()) > 1, "other runs of the service")
-        self.service.wait_running()
-        assert dict.fromkeys(range(2), 1) == self.cluster.run_ids(self.strict)
-        assert 0 == failures_of(self.cluster, self.batch)
-
-    def end(self) -> None:
-        stop(self.cluster, self.batch)
-        self.service.delete(force=True)
-        self.service.wait(lambda: not self.service.pods(), "the end of its pods")
-
-
 def test_somebody_deletes_all_pods(cluster: Cluster, pool: str, kubectl: Client) -> None:
     """A service comes back, and so does a batch job that allows failures, without counting one; another one ends."""
     workloads = Workloads.running(cluster, pool)
@@ -379,6 +323,12 @@ def test_somebody_deletes_a_node(cluster: Cluster, pool: str, kubectl: Client) -
     cluster.local.kubernetes.act_on_node(host, "start")
     assert cluster.takes_pods(pool, host)
     stop(cluster, job)
+
+
+def test_somebody_drains_a_node(cluster: Cluster, pool: str, kubectl: Client) -> None:
+    """Pods of a service leave no faster than its SLA allows and come back elsewhere; those of a batch job at once, also
+    without retries."""
+    drain_by_others(cluster, pool, kubectl, "peloton")
 
 
 @pytest.mark.parametrize("victim", ["hostmgr-kubernetes", "kubernetes"])

@@ -4,6 +4,7 @@ runs revocable pods, which leave when it wakes up and come back when it is idle 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,22 @@ from tests.e2e.local import Cluster, shell, temporary
 
 # One busy process is far more than this host has, also on a busy machine.
 HOST = {"name": "small", "cpus": 0.2, "mem": 512, "disk": 4096}
-SOON = {"PELOTON_AGENTS_PERIOD_S": "0.5", "PELOTON_QOS_PERIOD_S": "0.5", "PELOTON_QOS_CLOSED_S": "5"}
+SOON = {
+    "PELOTON_AGENTS_PERIOD_S": "0.5",
+    "PELOTON_KUBERNETES_SLACK_PERIOD_S": "1",
+    "PELOTON_QOS_PERIOD_S": "0.5",
+    "PELOTON_QOS_CLOSED_S": "5",
+}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(params=["mesos", "kubernetes"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """On Mesos one host; on Kubernetes three nodes that are larger."""
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text(yaml.safe_dump([HOST]))
     settings = temporary(tmp_path / "data", hosts_file=hosts, slack_interval_s=1.0, environment=SOON)
+    if request.param == "kubernetes":
+        settings = replace(settings, hosts_file=None, kubernetes=0, no_mesos=True)
     with Cluster(settings) as running:
         yield running
 
@@ -59,28 +68,31 @@ def evictions(cluster: Cluster, job: str) -> list[tuple[int, str, str]]:
         storage.close()
 
 
-def host(cluster: Cluster) -> host_pb2.HostInfo:
-    (info,) = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
-    return info
+def host(cluster: Cluster, name: str) -> host_pb2.HostInfo:
+    infos = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
+    return next(info for info in infos if info.hostname == name)
 
 
 def test_revocable_pods_live_on_what_others_leave(cluster: Cluster, tmp_path: Path) -> None:
-    """An idle pod holds the whole host. Two revocable ones run beside it; when it begins to work they are evicted, and
-    it is not; while it works they wait for slack; when it rests they run again, without having failed."""
+    """Two revocable pods run beside an idle one, on what it holds; when it begins to work they are evicted, and it is
+    not; while it works they wait for slack; when it rests they run again, without having failed."""
     shared, busy = pool(cluster), tmp_path / "busy"
     slack = cluster.submit(
         shared, instanceCount=2, sla={"revocable": True}, defaultConfig=shell("while :; do sleep 1; done", cpu=0.06)
     )
     cluster.wait(lambda: "the hosts have cpu 0 of it" in why(cluster, slack), "slack is lacking")
-    work = f"while :; do if [ -e {busy} ]; then :; else sleep 1; fi; done"
+    loop = f"while :; do if [ -e {busy} ]; then :; else sleep 1; fi; done"
+    work = f"({loop}) & ({loop}) & {loop}"
     ordinary = cluster.submit(shared, instanceCount=1, defaultConfig=shell(work, cpu=0.2))
     cluster.wait(lambda: cluster.counts(ordinary) == {"RUNNING": 1}, "the ordinary pod running")
 
     cluster.wait(lambda: cluster.counts(slack) == {"RUNNING": 2}, "revocable pods on its slack")
     before = cluster.run_ids(slack)
+    name = cluster.task(ordinary).runtime.host
+    assert {task.runtime.host for task in cluster.tasks(slack).values()} == {name}
     assert evictions(cluster, slack) == []
-    cluster.wait(lambda: host(cluster).HasField("used"), "a measurement of the host")
-    assert (host(cluster).slack_held_cpu, host(cluster).slack_cpu > 0) == (0.12, True)
+    cluster.wait(lambda: host(cluster, name).HasField("used"), "a measurement of the host")
+    assert (host(cluster, name).slack_held_cpu, host(cluster, name).slack_cpu > 0) == (0.12, True)
 
     busy.touch()
     cluster.wait(lambda: cluster.counts(slack).get("RUNNING", 0) == 0, "no revocable pod running")
@@ -88,7 +100,7 @@ def test_revocable_pods_live_on_what_others_leave(cluster: Cluster, tmp_path: Pa
     told = evictions(cluster, slack)
     assert sorted({instance for instance, _, _ in told}) == [0, 1]
     assert {reason for _, _, reason in told} == {"EvictionReason_QOS"}
-    assert all(message.startswith("evicting running task: host small ") for _, message, _ in told)
+    assert all(message.startswith(f"evicting running task: host {name} ") for _, message, _ in told)
 
     busy.unlink()
     cluster.wait(lambda: cluster.counts(slack) == {"RUNNING": 2}, "revocable pods running again")

@@ -12,6 +12,7 @@ import pytest
 
 from peloton.api.v0.task import task_pb2
 from services.local.kubernetes import LocalKubernetes
+from tests.e2e.drains import drain_by_others
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.kubernetes.client import Client, login_of
@@ -103,3 +104,10 @@ def test_a_service(cluster: Cluster, pool: str) -> None:
     assert before == {i: pod.host for i, pod in service.pods().items()}
     service.delete(force=True)
     service.wait(lambda: not service.pods(), "the end of its pods")
+
+
+def test_somebody_drains_a_node(cluster: Cluster, pool: str, kubernetes: Path) -> None:
+    """Pods of a service leave no faster than its SLA allows and come back elsewhere; those of a batch job at once, also
+    without retries."""
+    with Client(login_of(kubernetes)) as kubectl:
+        drain_by_others(cluster, pool, kubectl, NAMESPACE)

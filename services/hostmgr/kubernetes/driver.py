@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from peloton.errors import InvalidArgument, NotFound
-from peloton.model.ids import Hostname, PodId
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from services.hostmgr.driver import (
     Capabilities,
@@ -33,6 +33,7 @@ from services.hostmgr.kubernetes.command_sessions import CommandSessions
 from services.hostmgr.kubernetes.cordons import Cordons
 from services.hostmgr.kubernetes.creation import Creation
 from services.hostmgr.kubernetes.deletions import Deletions
+from services.hostmgr.kubernetes.disruption_budgets import DisruptionBudgets
 from services.hostmgr.kubernetes.image_pods import ImagePods
 from services.hostmgr.kubernetes.log_readers import LogReaders
 from services.hostmgr.kubernetes.logs import PodLogs
@@ -79,6 +80,7 @@ class KubernetesDriver:
         self.images = ImagePods(self.api, settings)
         self._secrets = PodSecrets(self.api, settings, self.view.secrets_in_use, self._preparation)
         self._cordons = Cordons(self.api)
+        self._budgets = DisruptionBudgets(self.api, settings)
         self._session = Session(self.api, settings.namespace, settings.cluster, lambda holder: self._wake())
         self._pods = Reflector(self.api, PODS, _News(self.view.pods_replaced, self.view.pod_changed, self._wake))
         self._nodes = Reflector(self.api, NODES, _News(self.view.nodes_replaced, self.view.node_changed, self._wake))
@@ -95,7 +97,9 @@ class KubernetesDriver:
         self._use = NodeUse(self.api, settings.namespace, self.view.pods_on)
         lends = settings.slack_period_s > 0
         self.slack = SlackEstimator(self.view, self.samples_of, settings.slack_period_s, lambda: self.is_connected)
-        self.capabilities = Capabilities("kubernetes", has_revocable_room=lends, measures_use=True, serves_files=True)
+        self.capabilities = Capabilities(
+            "kubernetes", has_revocable_room=lends, measures_use=True, serves_files=True, has_disruption_budgets=True
+        )
 
     # Life.
 
@@ -283,6 +287,10 @@ class KubernetesDriver:
     def bring_up(self, host: HostAddress) -> None:
         self._check()
         self._cordons.bring_up(host.hostname)
+
+    def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
+        self._check()
+        self._budgets.set(minimums)
 
     # Output and use of pods.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from peloton.model.ids import Hostname, PodId
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from services.hostmgr.driver import (
     Capabilities,
@@ -98,6 +98,9 @@ class MemoryDriver:
     def bring_up(self, host: HostAddress) -> None:
         self._check()
         self.cluster.bring_back(host.hostname)
+
+    def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
+        """Nobody else ends pods in memory."""
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
         raise OSError(NO_FILES)

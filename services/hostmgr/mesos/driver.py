@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from peloton.errors import NotFound
-from peloton.model.ids import Hostname, PodId
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.ports import FrameworkRecords
 from services.hostmgr.driver import (
@@ -276,6 +276,9 @@ class MesosDriver(Callbacks):
 
     def bring_up(self, host: HostAddress) -> None:
         self._schedule.bring_up(_machine(host))
+
+    def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
+        """Mesos has none."""
 
     # Output and use of pods.
 

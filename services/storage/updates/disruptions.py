@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 import sqlalchemy as sa
 
-from peloton.api.convert import TERMINATION_NUMBERS, TERMINATION_REASONS
+from peloton.api.convert import JOB_TYPE_NUMBERS, TERMINATION_NUMBERS, TERMINATION_REASONS
 from peloton.lifecycle import sla
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Grant
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
-from peloton.model.pod import Termination, TerminationReason
+from peloton.model.pod import ENDING_GOALS, Termination, TerminationReason
 from peloton.model.update import Disruption
 from services.storage.codec import stored_text
 from services.storage.engine import Database
 from services.storage.jobs.rows import hold_job
 from services.storage.pods.scope import ON_HOST_NUMBERS, Chosen, within
 from services.storage.pods.writes import fire
-from services.storage.tables import DISRUPTION, POD
+from services.storage.tables import DISRUPTION, FINISHED_STATES, JOB, POD
 from services.storage.updates import instances
 
+JOBS_PER_QUERY = 200
+_SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
 DISRUPTIONS_KEPT = 100
 """Of a job: what was granted and refused last."""
 
@@ -56,6 +60,19 @@ class Disruptions:
 
         return self._db.write(work)
 
+    def budgets(self, cluster: str) -> dict[JobId, int]:
+        """Of each service with a limit that has pods on hosts of the cluster: how many of these must stay available.
+        Reads the pods of JOBS_PER_QUERY services at a time."""
+        limited = sa.select(JOB.c.job_id, JOB.c.maximum_unavailable_instances).where(
+            JOB.c.state.not_in(FINISHED_STATES), JOB.c.type == _SERVICE, JOB.c.maximum_unavailable_instances > 0
+        )
+        jobs = self._db.read(lambda conn: [tuple(row) for row in conn.execute(limited.order_by(JOB.c.job_id))])
+        found: dict[JobId, int] = {}
+        for start in range(0, len(jobs), JOBS_PER_QUERY):
+            maximums = dict(jobs[start : start + JOBS_PER_QUERY])
+            found |= self._db.read(partial(_budgets, maximums=maximums, cluster=cluster))
+        return found
+
     def recent(self, job_id: JobId, limit: int = DISRUPTIONS_KEPT) -> list[Disruption]:
         """What was asked last, newest first; an entry for each instance."""
         query = sa.select(DISRUPTION).where(DISRUPTION.c.job_id == job_id).order_by(DISRUPTION.c.seq.desc())
@@ -69,6 +86,16 @@ class Disruptions:
             return found[:limit]
 
         return self._db.read(work)
+
+
+def _budgets(conn: sa.Connection, maximums: Mapping[str, int], cluster: str) -> dict[JobId, int]:
+    here, missing = Counter[JobId](), Counter[JobId]()
+    for job_id, pod, is_here, count in instances.conditions_of(conn, list(maximums), cluster):
+        if is_here and pod.goal not in ENDING_GOALS:
+            here[job_id] += count
+        elif sla.is_missing(pod):
+            missing[job_id] += count
+    return {job_id: sla.available_min(maximums[job_id], count, missing[job_id]) for job_id, count in here.items()}
 
 
 def _disrupt(

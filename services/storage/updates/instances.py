@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -14,6 +14,7 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodRecord, Termination
 from peloton.model.update import Instances
 from services.storage.jobs.configs import read_config_with_instances
+from services.storage.pods.scope import ON_HOST_NUMBERS
 from services.storage.ranges import as_ranges
 from services.storage.tables import POD
 
@@ -58,6 +59,18 @@ def pods_of(conn: sa.Connection, job_id: str) -> dict[int, PodRecord]:
             record = alike[key] = _record(JobId(job_id), key)
         pods[instance] = record
     return pods
+
+
+def conditions_of(
+    conn: sa.Connection, job_ids: Sequence[str], cluster: str
+) -> Iterator[tuple[JobId, PodRecord, bool, int]]:
+    """How many pods of each of these jobs are alike, and on a host of the cluster or not."""
+    is_here = sa.case((sa.and_(POD.c.cluster == cluster, POD.c.state.in_(ON_HOST_NUMBERS)), 1), else_=0)
+    columns = [POD.c.job_id, is_here.label("is_here"), *(column.label(f"c{i}") for i, column in enumerate(_LOOKED_AT))]
+    each = sa.select(*columns).where(POD.c.job_id.in_(job_ids)).subquery()
+    query = sa.select(*each.c, sa.func.count()).group_by(*each.c)
+    for job_id, here, *condition, count in conn.execute(query):
+        yield JobId(job_id), _record(JobId(job_id), tuple(condition)), bool(here), count
 
 
 def _record(job_id: JobId, key: tuple[int, ...]) -> PodRecord:

@@ -303,3 +303,31 @@ def test_namespace_and_priority_class_are_made(lab: Lab, cluster: Kubernetes) ->
 
     assert (1_000_000, "Never") == (found["value"], found["preemptionPolicy"])
     assert http.client.OK == cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}").status
+
+
+# Evictions by others.
+
+
+def budgets(cluster: Kubernetes) -> dict[str, int]:
+    found = cluster.client.ask("GET", f"/apis/policy/v1/namespaces/{cluster.namespace}/poddisruptionbudgets").json()
+    return {each["metadata"]["labels"]["peloton.io/job"]: each["spec"]["minAvailable"] for each in found["items"]}
+
+
+def test_others_evict_no_more_than_the_sla_of_a_service_allows(lab: Lab, cluster: Kubernetes) -> None:
+    """The apiserver refuses with 429; when the service has no limit any more, its budget goes."""
+    pods = [lab.running() for _ in range(3)]
+    job_id = pods[0].pod_id.job_id
+
+    def evict(pod: PodOnHost) -> int:
+        path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}/eviction"
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": str(pod.pod_id)}}
+        return int(cluster.client.ask("POST", path, body).status)
+
+    lab.driver.set_disruption_budgets({job_id: 3})
+    assert ({job_id: 3}, http.client.TOO_MANY_REQUESTS) == (budgets(cluster), evict(pods[0]))
+    lab.driver.set_disruption_budgets({job_id: 2})
+    answers = [budgets(cluster), evict(pods[0]), evict(pods[1])]
+    assert [{job_id: 2}, http.client.CREATED, http.client.TOO_MANY_REQUESTS] == answers
+    lab.driver.set_disruption_budgets({})
+
+    assert ({}, http.client.CREATED) == (budgets(cluster), evict(pods[1]))

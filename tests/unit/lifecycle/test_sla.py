@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.lifecycle.reason_text import sla_text
-from peloton.lifecycle.sla import Availability, availability, grant, is_missing
+from peloton.lifecycle.sla import Availability, availability, available_min, grant, is_missing
 from peloton.model.pod import HealthState, PodState, Termination, TerminationReason
 from peloton.model.reason import SlaRefusal
 from tests.unit.lifecycle.pods import service_pod
@@ -45,6 +45,17 @@ def test_what_took_it_down(reason: TerminationReason) -> None:
     }
     expected = Availability.UNAVAILABLE if reason in down else Availability.KILLED
     assert (expected, True) == (availability(pod), is_missing(pod))
+
+
+@pytest.mark.parametrize(
+    ("maximum", "here", "missing_elsewhere", "expected"),
+    [(2, 6, 0, 4), (2, 6, 1, 5), (2, 6, 2, 6), (2, 6, 9, 6), (7, 6, 0, 0), (7, 6, 5, 4)],
+)
+def test_what_must_stay_in_a_cluster(maximum: int, here: int, missing_elsewhere: int, expected: int) -> None:
+    """A pod that leaves the cluster and is missing changes nothing: it was counted before."""
+    assert expected == available_min(maximum, here, missing_elsewhere)
+    if missing_elsewhere < maximum <= here:
+        assert expected == available_min(maximum, here - 1, missing_elsewhere + 1)
 
 
 def test_a_pod_that_does_not_exist() -> None:

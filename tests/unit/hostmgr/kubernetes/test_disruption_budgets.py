@@ -1,0 +1,144 @@
+"""How PodDisruptionBudgets are kept as the SLAs of services say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import orjson
+import pytest
+
+from peloton.model.ids import JobId
+from services.hostmgr.kubernetes.disruption_budgets import (
+    CHANGES_MAX,
+    FORBIDDEN_REST_S,
+    LISTED_ANEW_S,
+    DisruptionBudgets,
+)
+from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings
+from services.hostmgr.kubernetes.wire import Json, Refused
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
+
+PATH = "/apis/policy/v1/namespaces/peloton/poddisruptionbudgets"
+A, B = JobId("job-a"), JobId("job-b")
+
+
+class Cluster:
+    """The budgets that are there, two to a page."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.there: dict[str, Json] = {}
+        self.asked: Counter[str] = Counter()
+        self.is_forbidden = False
+
+    def serve(self, asked: Asked) -> Iterator[bytes]:
+        self.asked[asked.method] += 1
+        yield self._answer(asked)
+
+    def _answer(self, asked: Asked) -> bytes:
+        if self.is_forbidden:
+            return answer(403, status(403, "Forbidden", "no budgets for you"))
+        path, _, query = asked.path.partition("?")
+        if asked.method == "GET":
+            start = int(query.partition("&continue=")[2] or 0)
+            page = sorted(self.there)[start : start + 2]
+            more = str(start + 2) if start + 2 < len(self.there) else ""
+            return answer(200, {"items": [self.there[name] for name in page], "metadata": {"continue": more}})
+        name = path.rpartition("/")[2] if asked.method != "POST" else orjson.loads(asked.body)["metadata"]["name"]
+        if asked.method == "POST":
+            if name in self.there:
+                return answer(409, status(409, "AlreadyExists", f"{name} already exists"))
+            self.there[name] = orjson.loads(asked.body)
+        elif name not in self.there:
+            return answer(404, status(404, "NotFound", f"{name} not found"))
+        elif asked.method == "PATCH":
+            self.there[name]["spec"] |= orjson.loads(asked.body)["spec"]
+        else:
+            del self.there[name]
+        return answer(200, {})
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """By job."""
+        each = self.there.values()
+        return {body["metadata"]["labels"]["peloton.io/job"]: body["spec"]["minAvailable"] for body in each}
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def budgets(cluster: Cluster) -> Iterator[DisruptionBudgets]:
+    with scripted(cluster.serve) as server, api_of(server) as api:
+        settings = KubernetesSettings(IN_CLUSTER, cluster="west")
+        yield DisruptionBudgets(api, settings, lambda: cluster.now_s)
+
+
+def test_only_numbers_that_change_are_written(cluster: Cluster, budgets: DisruptionBudgets) -> None:
+    """Each budget chooses the pods of its job in this cluster, and its name no other cluster of the namespace has."""
+    budgets.set({A: 3, B: 1})
+    labels = {"peloton.io/cluster": "west", "peloton.io/job": A}
+    made = cluster.there["peloton-west-job-a"]
+    assert (labels, {"matchLabels": labels}) == (made["metadata"]["labels"], made["spec"]["selector"])
+    assert {"GET": 1, "POST": 2} == cluster.asked
+
+    budgets.set({A: 3, B: 1})
+    budgets.set({A: 2})
+
+    assert ({A: 2}, {"GET": 1, "POST": 2, "PATCH": 1, "DELETE": 1}) == (cluster.numbers, cluster.asked)
+
+
+def test_a_successor_goes_on_with_what_is_there(cluster: Cluster, budgets: DisruptionBudgets) -> None:
+    """It is listed in pages; what nobody wants any more goes."""
+    for job in ("job-a", "job-b", "job-c"):
+        metadata = {"name": f"peloton-west-{job}", "labels": {"peloton.io/job": job}}
+        cluster.there[metadata["name"]] = {"metadata": metadata, "spec": {"minAvailable": 1}}
+
+    budgets.set({A: 1})
+
+    assert ({A: 1}, {"GET": 2, "DELETE": 2}) == (cluster.numbers, cluster.asked)
+
+
+def test_what_somebody_deletes_is_written_again(cluster: Cluster, budgets: DisruptionBudgets) -> None:
+    """At the next list, or when its number changes."""
+    budgets.set({A: 3, B: 1})
+    cluster.there.clear()
+    cluster.now_s += LISTED_ANEW_S
+    budgets.set({A: 3, B: 1})
+    assert {A: 3, B: 1} == cluster.numbers
+
+    del cluster.there["peloton-west-job-a"]
+    with pytest.raises(OSError, match="1 of 1 changes were not made: HTTP 404: peloton-west-job-a not found"):
+        budgets.set({A: 2, B: 1})
+    budgets.set({A: 2, B: 1})
+
+    assert {A: 2, B: 1} == cluster.numbers
+
+
+def test_a_call_makes_a_bounded_number_of_changes(cluster: Cluster, budgets: DisruptionBudgets) -> None:
+    """The next one goes on."""
+    wanted = {JobId(f"job-{i:04}"): 1 for i in range(CHANGES_MAX + 10)}
+
+    budgets.set(wanted)
+    assert CHANGES_MAX == len(cluster.there)
+    budgets.set(wanted)
+
+    assert wanted == cluster.numbers
+
+
+def test_without_the_right_nothing_is_asked_for_a_while(cluster: Cluster, budgets: DisruptionBudgets) -> None:
+    """Services run all the same."""
+    cluster.is_forbidden = True
+    with pytest.raises(Refused, match="no budgets for you"):
+        budgets.set({A: 1})
+    budgets.set({A: 1})
+    assert {"GET": 1} == cluster.asked
+    cluster.is_forbidden = False
+    cluster.now_s += FORBIDDEN_REST_S
+
+    budgets.set({A: 1})
+
+    assert {A: 1} == cluster.numbers
