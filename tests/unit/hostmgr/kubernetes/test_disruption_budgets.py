@@ -19,7 +19,6 @@ from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings
 from services.hostmgr.kubernetes.wire import Json, Refused
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
 
-PATH = "/apis/policy/v1/namespaces/peloton/poddisruptionbudgets"
 A, B = JobId("job-a"), JobId("job-b")
 
 
