@@ -1,0 +1,98 @@
+"""What a cluster refuses, puts off or takes away, and how the driver of Kubernetes names it."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+
+import pytest
+
+from peloton.model.pod import Cause, PodState
+from services.hostmgr.driver import HostLaunch, PodOnHost
+from tests.conformance.driver.kubernetes import EmulatedProcess, Kubernetes
+from tests.conformance.driver.lab import ENDS, Lab
+
+
+@pytest.fixture
+def cluster(emulated_process: EmulatedProcess) -> Iterator[Kubernetes]:
+    made = Kubernetes(emulated_process, is_shared=True)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def lab(cluster: Kubernetes) -> Iterator[Lab]:
+    made = Lab(cluster)
+    try:
+        yield made
+    finally:
+        cluster.tear_down()
+        made.close()
+
+
+def end_of(lab: Lab, pod: PodOnHost) -> tuple[PodState, Cause]:
+    status = lab.wait_for(pod, *ENDS).status
+    assert status is not None
+    return status.state, status.cause
+
+
+def test_a_pod_beyond_a_quota_is_given_back(lab: Lab, cluster: Kubernetes) -> None:
+    """With the words of the quota; without it the pod runs."""
+    path = f"/api/v1/namespaces/{cluster.namespace}/resourcequotas"
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one"}, "spec": {"hard": {"pods": "0"}}}
+    assert http.client.CREATED == cluster.client.ask("POST", path, quota).status
+    pod = lab.pod(lab.template())
+    lab.wait(lambda: "status" in cluster.client.ask("GET", f"{path}/one").json(), "a quota that counts")
+
+    [(pod_id, why)] = lab.driver.launch([HostLaunch(lab.claim(lab.room_of(cpu=0.5)), [pod])])
+
+    assert (pod.pod_id, True) == (pod_id, "exceeded quota" in why)
+    cluster.client.ask("DELETE", f"{path}/one")
+    assert [] == lab.driver.launch([HostLaunch(lab.claim(lab.room_of(cpu=0.5)), [pod])])
+    lab.wait_for(PodOnHost(pod.pod_id), PodState.RUNNING)
+
+
+def test_a_launch_that_is_put_off_is_made(lab: Lab, cluster: Kubernetes) -> None:
+    """An apiserver with too much to do says when to come back: nothing of it is lost, and each pod runs once."""
+    pods = [lab.pod(lab.template(cpu=0.1)) for _ in range(5)]
+    host = lab.room_of(cpu=0.5)
+    claim = lab.claim(host)
+    asked = cluster.client.ask("POST", "/emulation/faults", {"refuse": 3, "retry_after_s": 1})
+    assert http.client.OK == asked.status
+
+    assert [] == lab.driver.launch([HostLaunch(claim, pods)])
+
+    for pod in pods:
+        lab.wait_for(PodOnHost(pod.pod_id), PodState.RUNNING)
+
+
+def test_a_pod_that_somebody_forces_away_is_lost(lab: Lab, cluster: Kubernetes) -> None:
+    """How it ended nobody has seen: it may run again, and the removal is named."""
+    pod = lab.running()
+
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}"
+    cluster.client.ask("DELETE", path, {"gracePeriodSeconds": 0})
+
+    assert (PodState.LOST, Cause.REMOVED) == end_of(lab, pod)
+
+
+def test_a_pod_of_a_node_that_is_silent_is_lost(lab: Lab, cluster: Kubernetes) -> None:
+    """Its host is at fault, and it may run on unseen."""
+    pod = lab.running()
+
+    cluster.lose_host(pod.hostname)
+
+    assert (PodState.LOST, Cause.HOST_LOST) == end_of(lab, pod)
+
+
+def test_a_pod_that_is_evicted_by_others_was_sent_away(lab: Lab, cluster: Kubernetes) -> None:
+    """As by a drain: it runs again without counting anything."""
+    pod = lab.running()
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}/eviction"
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": str(pod.pod_id)}}
+
+    assert http.client.CREATED == cluster.client.ask("POST", path, body).status
+
+    assert (PodState.KILLED, Cause.HOST_DRAINED) == end_of(lab, pod)
