@@ -23,7 +23,7 @@ def cluster_driver_of(
 ) -> Callable[[], ClusterDriver]:
     """Makes the driver of this host manager's cluster. Raises InvalidArgument naming the setting."""
     if settings.kubernetes:
-        from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
+        from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 
         kubernetes = _kubernetes_settings(settings)
         return lambda: ExternalPodsDriver(kubernetes, external_pods.uids_of)
@@ -48,7 +48,7 @@ def external_intake_of(
 ) -> ExternalIntake | None:
     """None for a cluster in which nobody else makes pods for us to place."""
     from services.hostmgr.external_intake import ExternalIntake
-    from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
+    from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 
     if not isinstance(driver, ExternalPodsDriver):
         return None

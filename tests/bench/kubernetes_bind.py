@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from services.hostmgr.kubernetes.access import read_access
-from services.hostmgr.kubernetes.wire import Answer, ApiServer, Request
+from services.hostmgr.kubernetes.apiserver.access import read_access
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
 from tests.bench.figures import Missing
 from tests.bench.kubernetes_real import (
     NAMESPACE,

@@ -24,12 +24,12 @@ from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.task.task_pb2 import TaskConfig
 from peloton.model.ids import PodId, new_job_id
 from services.hostmgr.driver import Claim, HostLaunch, PodLaunch, PodTemplate
-from services.hostmgr.kubernetes.access import read_access
+from services.hostmgr.kubernetes.apiserver.access import read_access
+from services.hostmgr.kubernetes.apiserver.watch import Reflector
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request
 from services.hostmgr.kubernetes.driver import KubernetesDriver
-from services.hostmgr.kubernetes.manifests import PodManifest
+from services.hostmgr.kubernetes.pods.manifests import PodManifest
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from services.hostmgr.kubernetes.watch import Reflector
-from services.hostmgr.kubernetes.wire import Answer, ApiServer, Json, Request
 from tests.bench.figures import Missing, cpu_s
 from tests.conformance.driver.lab import ENDS, RecordedEvents
 from tests.kubernetes.client import login_of

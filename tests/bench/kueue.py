@@ -22,8 +22,8 @@ from typing import Any
 import orjson
 import yaml
 
-from services.hostmgr.kubernetes.access import read_access
-from services.hostmgr.kubernetes.wire import Answer, ApiServer, Request
+from services.hostmgr.kubernetes.apiserver.access import read_access
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
 from services.local.ports import Taken
 from tests.bench import kueue_build
 from tests.bench.figures import Missing

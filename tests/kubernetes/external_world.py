@@ -18,7 +18,7 @@ from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr.external_intake import ExternalIntake
-from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
+from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
 from services.storage import migrate

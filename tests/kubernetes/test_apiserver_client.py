@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from services.hostmgr.kubernetes.access import read_access
+from services.hostmgr.kubernetes.apiserver.access import read_access
+from services.hostmgr.kubernetes.apiserver.watch import Reflector
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
 from services.hostmgr.kubernetes.session import Session
-from services.hostmgr.kubernetes.watch import Reflector
-from services.hostmgr.kubernetes.wire import Answer, ApiServer, Json, Refused, Request
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
 pytestmark = REAL_KUBERNETES

@@ -11,7 +11,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
 from services.hostmgr import external_intake
-from services.hostmgr.kubernetes import external_pods
+from services.hostmgr.kubernetes.external import external_pods
 from tests.kubernetes.client import Login
 from tests.kubernetes.external_world import ExternalWorld
 from tests.kubernetes.fake_kubelet import FakeKubelets

@@ -17,9 +17,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import PodLaunch, PodTemplate
-from services.hostmgr.kubernetes import statuses
-from services.hostmgr.kubernetes.manifests import PodManifest
-from services.hostmgr.kubernetes.quantities import amount
+from services.hostmgr.kubernetes.pods import statuses
+from services.hostmgr.kubernetes.pods.manifests import PodManifest
+from services.hostmgr.kubernetes.pods.quantities import amount
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from tests.kubernetes.client import Client, Login
 from tests.kubernetes.fixtures import REAL_KUBERNETES

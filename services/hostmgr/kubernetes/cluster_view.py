@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import PodReport
-from services.hostmgr.kubernetes.launches import demand_of
-from services.hostmgr.kubernetes.ledger import Ledger
-from services.hostmgr.kubernetes.nodes import DOWN, node_of
-from services.hostmgr.kubernetes.pod_book import OwnPod, PodBook
+from services.hostmgr.kubernetes.nodes.ledger import Ledger
+from services.hostmgr.kubernetes.nodes.nodes import DOWN, node_of
+from services.hostmgr.kubernetes.pods.launches import demand_of
+from services.hostmgr.kubernetes.pods.pod_book import OwnPod, PodBook
+from services.hostmgr.kubernetes.pods.statuses import is_over
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from services.hostmgr.kubernetes.statuses import is_over
 
 Json = dict[str, Any]
 log = logging.getLogger(__name__)

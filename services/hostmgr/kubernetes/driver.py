@@ -27,25 +27,25 @@ from services.hostmgr.driver import (
     Token,
     UseSample,
 )
-from services.hostmgr.kubernetes.access import read_access
+from services.hostmgr.kubernetes.apiserver.access import read_access
+from services.hostmgr.kubernetes.apiserver.watch import Reflector
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer
 from services.hostmgr.kubernetes.cluster_view import ClusterView
-from services.hostmgr.kubernetes.command_sessions import CommandSessions
-from services.hostmgr.kubernetes.cordons import Cordons
-from services.hostmgr.kubernetes.creation import Creation
-from services.hostmgr.kubernetes.deletions import Deletions
-from services.hostmgr.kubernetes.disruption_budgets import DisruptionBudgets
-from services.hostmgr.kubernetes.image_pods import ImagePods
-from services.hostmgr.kubernetes.log_readers import LogReaders
-from services.hostmgr.kubernetes.logs import PodLogs
-from services.hostmgr.kubernetes.nodes import DOWN
-from services.hostmgr.kubernetes.pod_secrets import PodSecrets
+from services.hostmgr.kubernetes.nodes.cordons import Cordons
+from services.hostmgr.kubernetes.nodes.nodes import DOWN
+from services.hostmgr.kubernetes.nodes.slack import SlackEstimator
+from services.hostmgr.kubernetes.nodes.use import NodeUse
+from services.hostmgr.kubernetes.output.command_sessions import CommandSessions
+from services.hostmgr.kubernetes.output.log_readers import LogReaders
+from services.hostmgr.kubernetes.output.logs import PodLogs
+from services.hostmgr.kubernetes.pods.creation import Creation
+from services.hostmgr.kubernetes.pods.deletions import Deletions
+from services.hostmgr.kubernetes.pods.disruption_budgets import DisruptionBudgets
+from services.hostmgr.kubernetes.pods.image_pods import ImagePods
+from services.hostmgr.kubernetes.pods.pod_secrets import PodSecrets
 from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from services.hostmgr.kubernetes.slack import SlackEstimator
-from services.hostmgr.kubernetes.use import NodeUse
-from services.hostmgr.kubernetes.watch import Reflector
-from services.hostmgr.kubernetes.wire import ApiServer
 
 Json = dict[str, Any]
 log = logging.getLogger(__name__)

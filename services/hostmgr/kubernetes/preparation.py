@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from peloton.errors import InvalidArgument
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from services.hostmgr.kubernetes.wire import Answer, ApiServer, Request
 
 Json = dict[str, Any]
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 
 import orjson
 
-from services.hostmgr.kubernetes.watch import Reflector
-from services.hostmgr.kubernetes.wire import Answer, ApiServer, Json, Refused, Request
+from services.hostmgr.kubernetes.apiserver.watch import Reflector
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
 
 log = logging.getLogger(__name__)
 

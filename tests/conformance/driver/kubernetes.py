@@ -18,7 +18,7 @@ from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import ClusterDriver, PodTemplate
-from services.hostmgr.kubernetes.external_driver import ExternalPodsDriver
+from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.local.part import die_with_parent
 from services.local.ports import Taken

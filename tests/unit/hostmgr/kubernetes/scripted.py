@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from services.hostmgr.kubernetes.access import Access, read_access
-from services.hostmgr.kubernetes.kubeconfig import ClusterEntry, UserEntry
-from services.hostmgr.kubernetes.wire import ApiServer
+from services.hostmgr.kubernetes.apiserver.access import Access, read_access
+from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, UserEntry
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer
 from tests.unit.hostmgr.mesos.sockets import Server
 
 CERTIFICATES = Path(__file__).resolve().parents[3] / "certificates"

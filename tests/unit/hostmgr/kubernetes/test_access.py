@@ -13,10 +13,10 @@ import orjson
 import pytest
 
 from peloton.errors import InvalidArgument
-from services.hostmgr.kubernetes.access import Access, read_access
-from services.hostmgr.kubernetes.credentials import TOKEN_LOOK_S, Plugin, TokenFile, written_credential
-from services.hostmgr.kubernetes.kubeconfig import ClusterEntry, ExecPlugin
-from services.hostmgr.kubernetes.wire import ApiServer, Request
+from services.hostmgr.kubernetes.apiserver.access import Access, read_access
+from services.hostmgr.kubernetes.apiserver.credentials import TOKEN_LOOK_S, Plugin, TokenFile, written_credential
+from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, ExecPlugin
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
 from tests.unit.hostmgr.kubernetes.scripted import CERTIFICATES, Asked, access_to, answer, scripted, write_kubeconfig
 
 V1 = "client.authentication.k8s.io/v1"

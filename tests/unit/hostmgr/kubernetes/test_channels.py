@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.hostmgr.kubernetes.channels import Command, CommandFailed, Frames, exit_code_of, frame_of
-from services.hostmgr.kubernetes.wire import ApiServer, Refused
+from services.hostmgr.kubernetes.apiserver.channels import Command, CommandFailed, Frames, exit_code_of, frame_of
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Refused
 from tests.unit.hostmgr.kubernetes.scripted import CERTIFICATES, Asked, access_to, answer, api_of, scripted, status
 
 POD = "/api/v1/namespaces/peloton/pods/p"

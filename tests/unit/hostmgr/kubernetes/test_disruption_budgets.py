@@ -9,14 +9,14 @@ import orjson
 import pytest
 
 from peloton.model.ids import JobId
-from services.hostmgr.kubernetes.disruption_budgets import (
+from services.hostmgr.kubernetes.apiserver.wire import Json, Refused
+from services.hostmgr.kubernetes.pods.disruption_budgets import (
     CHANGES_MAX,
     FORBIDDEN_REST_S,
     LISTED_ANEW_S,
     DisruptionBudgets,
 )
 from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings
-from services.hostmgr.kubernetes.wire import Json, Refused
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
 
 A, B = JobId("job-a"), JobId("job-b")

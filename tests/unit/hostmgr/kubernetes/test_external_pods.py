@@ -11,9 +11,9 @@ import pytest
 
 from peloton.model.ids import JobId, PodId
 from services.hostmgr.external_port import Remark
-from services.hostmgr.kubernetes.external_pods import ExternalPods
-from services.hostmgr.kubernetes.external_requests import RUN
-from services.hostmgr.kubernetes.wire import Json
+from services.hostmgr.kubernetes.apiserver.wire import Json
+from services.hostmgr.kubernetes.external.external_pods import ExternalPods
+from services.hostmgr.kubernetes.external.external_requests import RUN
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
 
 UID = "0f0e0d0c-0b0a-4908-8706-050403020100"

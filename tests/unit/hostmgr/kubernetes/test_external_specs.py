@@ -10,7 +10,7 @@ from peloton.api import convert
 from peloton.api.v0.job import job_pb2
 from peloton.model.pod import AllOf, AnyOf, HostLabel
 from peloton.model.resources import Resources
-from services.hostmgr.kubernetes.external_specs import (
+from services.hostmgr.kubernetes.external.external_specs import (
     Refused,
     config_of,
     controller_of,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.errors import InvalidArgument
-from services.hostmgr.kubernetes.kubeconfig import (
+from services.hostmgr.kubernetes.apiserver.kubeconfig import (
     FILE_BYTES_MAX,
     ClusterEntry,
     ExecPlugin,

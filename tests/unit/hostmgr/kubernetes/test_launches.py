@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from services.hostmgr.kubernetes.launches import Outcome, verdict_of
+from services.hostmgr.kubernetes.apiserver.wire import Answer
+from services.hostmgr.kubernetes.pods.launches import Outcome, verdict_of
 from services.hostmgr.kubernetes.preparation import is_unprepared
-from services.hostmgr.kubernetes.wire import Answer
 
 QUOTA = 'pods "x" is forbidden: exceeded quota: rq, requested: pods=1, used: pods=5, limited: pods=5'
 RIGHTS = 'pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "peloton"'

@@ -9,8 +9,8 @@ import pytest
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import Claim, Room
-from services.hostmgr.kubernetes.ledger import Demand, Ledger
-from services.hostmgr.kubernetes.nodes import DOWN, DRAINING, Node
+from services.hostmgr.kubernetes.nodes.ledger import Demand, Ledger
+from services.hostmgr.kubernetes.nodes.nodes import DOWN, DRAINING, Node
 
 ONE = Demand(Resources.of(1, 100))
 FOREIGN = ONE._replace(is_foreign=True)

@@ -17,8 +17,8 @@ from peloton.model.resources import Resources
 from peloton.scheduling.placement import place
 from services.hostmgr.driver import Claim, Room
 from services.hostmgr.hosts.pool import HostPool
-from services.hostmgr.kubernetes.ledger import Demand, Ledger
-from services.hostmgr.kubernetes.nodes import Node
+from services.hostmgr.kubernetes.nodes.ledger import Demand, Ledger
+from services.hostmgr.kubernetes.nodes.nodes import Node
 
 CAPACITY = Resources.of(4, 1_000, 100, 2)
 PODS_MAX = 3

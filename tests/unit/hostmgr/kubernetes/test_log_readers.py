@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.hostmgr.kubernetes import log_readers
-from services.hostmgr.kubernetes.log_readers import LogReaders
-from services.hostmgr.kubernetes.logs import PodLogs
+from services.hostmgr.kubernetes.output import log_readers
+from services.hostmgr.kubernetes.output.log_readers import LogReaders
+from services.hostmgr.kubernetes.output.logs import PodLogs
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
 

@@ -8,9 +8,9 @@ from urllib.parse import parse_qs
 import pytest
 
 from peloton.errors import NotFound
-from services.hostmgr.kubernetes import logs
-from services.hostmgr.kubernetes.logs import PodLogs
-from services.hostmgr.kubernetes.wire import Json, Refused
+from services.hostmgr.kubernetes.apiserver.wire import Json, Refused
+from services.hostmgr.kubernetes.output import logs
+from services.hostmgr.kubernetes.output.logs import PodLogs
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
 from tests.unit.hostmgr.mesos.sockets import chunk
 

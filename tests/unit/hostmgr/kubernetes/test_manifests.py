@@ -16,8 +16,8 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.resources import Resources
 from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodTemplate
-from services.hostmgr.kubernetes import statuses
-from services.hostmgr.kubernetes.manifests import PodManifest
+from services.hostmgr.kubernetes.pods import statuses
+from services.hostmgr.kubernetes.pods.manifests import PodManifest
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 Json = dict[str, Any]

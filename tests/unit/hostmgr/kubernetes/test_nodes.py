@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peloton.model.resources import Resources
-from services.hostmgr.kubernetes.nodes import CORDONED, DRAINING, MAINTENANCE, PORTS, Node, node_of
+from services.hostmgr.kubernetes.nodes.nodes import CORDONED, DRAINING, MAINTENANCE, PORTS, Node, node_of
 from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings
 
 Json = dict[str, Any]

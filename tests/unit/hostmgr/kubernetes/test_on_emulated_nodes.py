@@ -22,21 +22,21 @@ from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import CommandStart, Exchange, ExchangeAnswer
-from services.hostmgr.kubernetes import image_pods
-from services.hostmgr.kubernetes.access import read_access
-from services.hostmgr.kubernetes.command_sessions import (
+from services.hostmgr.kubernetes.apiserver.access import read_access
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
+from services.hostmgr.kubernetes.nodes.use import NodeUse
+from services.hostmgr.kubernetes.output.command_sessions import (
     IDLE_S,
     INPUT_BYTES_MAX,
     SESSIONS_MAX,
     UNSENT_BYTES_MAX,
     CommandSessions,
 )
-from services.hostmgr.kubernetes.image_pods import ImagePods
-from services.hostmgr.kubernetes.log_readers import LogReaders
-from services.hostmgr.kubernetes.logs import PodLogs
+from services.hostmgr.kubernetes.output.log_readers import LogReaders
+from services.hostmgr.kubernetes.output.logs import PodLogs
+from services.hostmgr.kubernetes.pods import image_pods
+from services.hostmgr.kubernetes.pods.image_pods import ImagePods
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from services.hostmgr.kubernetes.use import NodeUse
-from services.hostmgr.kubernetes.wire import ApiServer, Request
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -299,7 +299,7 @@ def test_sessions_that_nobody_uses(api: ApiServer, sleeper: str) -> None:
 
 def test_no_more_sessions_than_may_be(sessions: CommandSessions, sleeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are over make room."""
-    monkeypatch.setattr("services.hostmgr.kubernetes.command_sessions.SESSIONS_MAX", 2)
+    monkeypatch.setattr("services.hostmgr.kubernetes.output.command_sessions.SESSIONS_MAX", 2)
     assert SESSIONS_MAX > 2
     callers = [Caller(sessions, sleeper, "cat") for _ in range(3)]
     callers[0].exchange()

@@ -7,7 +7,7 @@ from typing import Any
 from peloton.model.ids import PodId
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import PodReport
-from services.hostmgr.kubernetes.pod_book import PodBook
+from services.hostmgr.kubernetes.pods.pod_book import PodBook
 from tests.unit.hostmgr.kubernetes.pods import NAME, recorded
 
 Json = dict[str, Any]

@@ -15,9 +15,9 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.secret import Secret
 from services.hostmgr.driver import Claim, HostLaunch, PodLaunch, PodTemplate
-from services.hostmgr.kubernetes import pod_secrets
 from services.hostmgr.kubernetes.cluster_view import SecretUse
-from services.hostmgr.kubernetes.pod_secrets import PodSecrets
+from services.hostmgr.kubernetes.pods import pod_secrets
+from services.hostmgr.kubernetes.pods.pod_secrets import PodSecrets
 from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from services.hostmgr.kubernetes.quantities import amount, mib, milli
+from services.hostmgr.kubernetes.pods.quantities import amount, mib, milli
 
 
 @pytest.mark.parametrize(

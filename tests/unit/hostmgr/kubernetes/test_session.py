@@ -11,9 +11,9 @@ from urllib.parse import parse_qs
 import orjson
 import pytest
 
+from services.hostmgr.kubernetes.apiserver.watch import IDENTITY
+from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.session import Session, lease_name
-from services.hostmgr.kubernetes.watch import IDENTITY
-from services.hostmgr.kubernetes.wire import Json
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, Server, chunk
 

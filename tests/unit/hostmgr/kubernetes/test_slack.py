@@ -13,10 +13,10 @@ from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import UseSample
 from services.hostmgr.kubernetes.cluster_view import ClusterView
-from services.hostmgr.kubernetes.ledger import Demand
-from services.hostmgr.kubernetes.nodes import Node
+from services.hostmgr.kubernetes.nodes.ledger import Demand
+from services.hostmgr.kubernetes.nodes.nodes import Node
+from services.hostmgr.kubernetes.nodes.slack import NODES_PER_ROUND_MAX, SILENCES_MAX, SlackEstimator
 from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings
-from services.hostmgr.kubernetes.slack import NODES_PER_ROUND_MAX, SILENCES_MAX, SlackEstimator
 
 PATIENCE_S = 180.0
 NODE = "n1"

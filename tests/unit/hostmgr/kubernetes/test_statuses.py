@@ -11,7 +11,7 @@ from peloton.lifecycle.endings import RULES, Again
 from peloton.lifecycle.pod import parse_termination
 from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, PodStatus
 from peloton.model.resources import Resources
-from services.hostmgr.kubernetes import statuses
+from services.hostmgr.kubernetes.pods import statuses
 from tests.unit.hostmgr.kubernetes.pods import NAME, Json, last, recorded
 
 LAUNCHED, RUNNING, STARTING = PodState.LAUNCHED, PodState.RUNNING, PodState.STARTING

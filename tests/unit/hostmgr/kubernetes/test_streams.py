@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.hostmgr.kubernetes import connection
-from services.hostmgr.kubernetes.connection import lines_of
-from services.hostmgr.kubernetes.wire import Refused
+from services.hostmgr.kubernetes.apiserver import connection
+from services.hostmgr.kubernetes.apiserver.connection import lines_of
+from services.hostmgr.kubernetes.apiserver.wire import Refused
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
 

@@ -9,8 +9,8 @@ import pytest
 
 from peloton.model.ids import PodId
 from services.hostmgr.driver import UseSample
-from services.hostmgr.kubernetes.use import METRICS, METRICS_AGE_MAX_S, REFUSAL_KEPT_S, NodeUse
-from services.hostmgr.kubernetes.wire import Json, Refused
+from services.hostmgr.kubernetes.apiserver.wire import Json, Refused
+from services.hostmgr.kubernetes.nodes.use import METRICS, METRICS_AGE_MAX_S, REFUSAL_KEPT_S, NodeUse
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
 
 SUMMARY = "/api/v1/nodes/node-1/proxy/stats/summary"

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs
 import orjson
 import pytest
 
-from services.hostmgr.kubernetes import watch
-from services.hostmgr.kubernetes.watch import IDENTITY, Reflector
-from services.hostmgr.kubernetes.wire import ApiServer, Json
+from services.hostmgr.kubernetes.apiserver import watch
+from services.hostmgr.kubernetes.apiserver.watch import IDENTITY, Reflector
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, Server, chunk
 

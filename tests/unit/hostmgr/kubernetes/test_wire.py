@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.hostmgr.kubernetes import wire
-from services.hostmgr.kubernetes.connection import AnswerReader, lines_of
-from services.hostmgr.kubernetes.kubeconfig import UserEntry
-from services.hostmgr.kubernetes.wire import Answer, ApiServer, Refused, Request, pause_before_repeat_s
+from services.hostmgr.kubernetes.apiserver import wire
+from services.hostmgr.kubernetes.apiserver.connection import AnswerReader, lines_of
+from services.hostmgr.kubernetes.apiserver.kubeconfig import UserEntry
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Refused, Request, pause_before_repeat_s
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
 

@@ -1,0 +1,219 @@
+"""A command in a container: streams of one WebSocket to the apiserver, as ``v5.channel.k8s.io`` numbers them."""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+import time
+from base64 import b64encode
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import orjson
+
+from services.hostmgr.kubernetes.apiserver.connection import NO_DATA_YET, READ_BYTES, connect
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
+
+PROTOCOL = "v5.channel.k8s.io"
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+HEAD_BYTES_MAX = 1 << 16
+FRAME_BYTES_MAX = 1 << 20
+HEAD_TIMEOUT_S = 30.0
+_CONTINUATION, _CLOSED, _PING, _PONG = 0, 8, 9, 10
+
+
+class Output(NamedTuple):
+    stdout: bytes
+    stderr: bytes
+    exit_code: int | None  # None: the command runs
+
+
+class CommandFailed(OSError):
+    """It was not run, or how it ended is not known."""
+
+
+class Frames:
+    """Cuts what a server sends into frames. Raises CommandFailed."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Opcodes and payloads of the frames that are complete."""
+        self._pending += data
+        found = []
+        while (frame := self._next()) is not None:
+            found.append(frame)
+        return found
+
+    def _next(self) -> tuple[int, bytes] | None:
+        if len(self._pending) < 2:
+            return None
+        length, begin = self._pending[1] & 127, 2
+        if self._pending[1] & 128:
+            raise CommandFailed("the apiserver masks its frames")
+        if length >= 126:
+            form, begin = ("!H", 4) if length == 126 else ("!Q", 10)
+            if len(self._pending) < begin:
+                return None
+            [length] = struct.unpack(form, self._pending[2:begin])
+        if length > FRAME_BYTES_MAX:
+            raise CommandFailed(f"the apiserver sent a frame of {length} bytes")
+        if len(self._pending) < begin + length:
+            return None
+        frame = self._pending[0] & 15, bytes(self._pending[begin : begin + length])
+        del self._pending[: begin + length]
+        return frame
+
+
+def frame_of(payload: bytes, opcode: int = 2, mask: bytes | None = None) -> bytes:
+    """As a client sends it."""
+    mask = os.urandom(4) if mask is None else mask
+    size = len(payload)
+    if size < 126:
+        head = struct.pack("!BB", 128 | opcode, 128 | size)
+    elif size < 1 << 16:
+        head = struct.pack("!BBH", 128 | opcode, 128 | 126, size)
+    else:
+        head = struct.pack("!BBQ", 128 | opcode, 128 | 127, size)
+    key = int.from_bytes(mask * (size // 4 + 1), "big") >> (8 * (4 - size % 4))
+    masked = (int.from_bytes(payload, "big") ^ key).to_bytes(size, "big")
+    return head + mask + masked
+
+
+def exit_code_of(status: Json) -> int:
+    """Of what the error channel says. Raises CommandFailed."""
+    if status.get("status") == "Success":
+        return 0
+    for cause in (status.get("details") or {}).get("causes") or ():
+        if cause.get("reason") == "ExitCode":
+            with suppress(ValueError):
+                return int(cause["message"])
+    raise CommandFailed(str(status.get("message") or "the apiserver does not say how the command ended"))
+
+
+class Command:
+    """One thread at a time."""
+
+    def __init__(
+        self, api: ApiServer, pod_path: str, container: str, argv: Sequence[str], stdin: bool, tty: bool
+    ) -> None:
+        """Runs it. Raises OSError, Refused among them."""
+        query = [("container", container), ("stdin", stdin), ("stdout", True), ("stderr", not tty), ("tty", tty)]
+        words = [(name, str(value).lower() if isinstance(value, bool) else value) for name, value in query]
+        path = f"{pod_path}/exec?{urlencode([*words, *(('command', word) for word in argv)])}"
+        key = b64encode(os.urandom(16)).decode()
+        upgrade = (
+            f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+            f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n"
+        )
+        self._frames = Frames()
+        self._ended: int | None = None
+        self._unsent = bytearray()
+        self._sock, _ = connect(api.access)
+        try:
+            self._sock.settimeout(HEAD_TIMEOUT_S)
+            tail = api.tail(api.access.authorization(), accept="*/*")  # a container runtime has no JSON for this: 406
+            self._sock.sendall(api.written(Request("GET", path), tail + upgrade))
+            self._early = self._frames.feed(self._read_head())
+            self._sock.setblocking(False)
+        except BaseException:
+            self._sock.close()
+            raise
+
+    def close(self) -> None:
+        """The command loses its input and output."""
+        self._sock.close()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of input that the command has not taken yet; ``read`` goes on sending it."""
+        return len(self._unsent)
+
+    def write(self, data: bytes) -> None:
+        """To its input; empty ends it. Does not wait."""
+        self._send(bytes((STDIN,)) + data if data else bytes((CLOSE, STDIN)))
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Its terminal. Does not wait."""
+        self._send(bytes((RESIZE,)) + orjson.dumps({"Width": columns, "Height": rows}))
+
+    def read(self, limit_bytes: int, wait_s: float) -> Output:
+        """What has come; waits only for the first of it. Raises OSError."""
+        texts = {STDOUT: b"", STDERR: b""}
+        frames, self._early = self._early, []
+        until_s = time.monotonic() + wait_s
+        while True:
+            for opcode, payload in frames:
+                self._take(opcode, payload, texts)
+            held = sum(map(len, texts.values()))
+            if self._ended is not None or held >= limit_bytes:
+                break
+            data = self._receive(time.monotonic() if held else until_s)
+            if data is None:
+                break
+            if not data:
+                raise CommandFailed("the connection to the command broke off")
+            frames = self._frames.feed(data)
+        return Output(texts[STDOUT], texts[STDERR], self._ended)
+
+    def _take(self, opcode: int, payload: bytes, texts: dict[int, bytes]) -> None:
+        if self._ended is not None:
+            return
+        if opcode == _PING:
+            self._send(payload, _PONG)
+        elif opcode == _CLOSED:
+            raise CommandFailed("the apiserver closed the connection before the command ended")
+        elif opcode == _CONTINUATION:
+            raise CommandFailed("the apiserver cuts its messages into frames")
+        elif opcode != _PONG and payload:
+            if payload[0] in texts:
+                texts[payload[0]] += payload[1:]
+            elif payload[0] == ERROR:
+                self._ended = exit_code_of(orjson.loads(payload[1:]))
+
+    def _send(self, payload: bytes, opcode: int = 2) -> None:
+        self._unsent += frame_of(payload, opcode)
+        self._send_on()
+
+    def _send_on(self) -> None:
+        """What the connection takes now. One that is broken takes all: what came before it broke says why."""
+        try:
+            while self._unsent:
+                del self._unsent[: self._sock.send(self._unsent)]
+        except NO_DATA_YET:
+            pass
+        except OSError:
+            self._unsent.clear()
+
+    def _receive(self, until_s: float) -> bytes | None:
+        """None: nothing has come until then (monotonic). Raises OSError."""
+        while True:
+            self._send_on()
+            with suppress(*NO_DATA_YET):
+                return self._sock.recv(READ_BYTES)
+            wait_s = until_s - time.monotonic()
+            if wait_s <= 0:
+                return None
+            poll = select.poll()
+            poll.register(self._sock, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+            poll.poll(wait_s * 1_000)
+
+    def _read_head(self) -> bytes:
+        """Returns what has come behind it. Raises OSError."""
+        head = b""
+        while b"\r\n\r\n" not in head:
+            data = self._sock.recv(READ_BYTES)
+            if not data or len(head) > HEAD_BYTES_MAX:
+                raise CommandFailed("the apiserver closed the connection before it answered")
+            head += data
+        head, _, rest = head.partition(b"\r\n\r\n")
+        status = int(head.split(b" ", 2)[1])
+        if status != 101:
+            raise Refused(Answer(status, rest))
+        if f"sec-websocket-protocol: {PROTOCOL}".encode() not in head.lower():
+            raise CommandFailed(f"the apiserver does not speak {PROTOCOL}")
+        return rest

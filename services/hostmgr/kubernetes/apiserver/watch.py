@@ -1,0 +1,227 @@
+"""Objects of one kind as the apiserver has them: a list, and then what changes.
+
+A watch shows states, not steps: what came and went while we were away is never told. So after every gap all objects are
+listed anew, and whoever follows them compares.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+from urllib.parse import urlencode
+
+import orjson
+
+from services.hostmgr.kubernetes.apiserver.connection import Stream
+from services.hostmgr.kubernetes.apiserver.wire import GONE, Answer, ApiServer, Json, Refused, Request
+
+log = logging.getLogger(__name__)
+
+PAGE_OBJECTS = 500
+PAGES_MAX = 10_000
+PAGED_LISTS_MAX = 2
+"""After so many lists whose continue token expired between two pages everything is read in one answer."""
+BACKOFF_S, BACKOFF_MAX_S = 0.1, 10.0
+"""Pause after the second failure in a row, twice as long after each further one, and the longest."""
+STOP_TIMEOUT_S = 10.0
+IDENTITY = "/api/v1/namespaces/kube-system"
+"""Its uid is that of the cluster: no cluster is without it, and nothing can replace it."""
+
+
+class Watched(Protocol):
+    """Called on the thread of one reflector."""
+
+    def replaced(self, objects: Sequence[Json]) -> None:
+        """All of them as they are now, whatever was said before."""
+
+    def changed(self, kind: str, object: Json) -> None:
+        """``kind``: ADDED, MODIFIED or DELETED, with the object as it is, or was at last."""
+
+    def lost(self, why: str) -> None:
+        """What was said is not kept up to date any more. ``replaced`` follows when it is again."""
+
+
+class Expired(Exception):
+    """What happened since our last version cannot be told any more."""
+
+
+class Reflector:
+    def __init__(self, api: ApiServer, path: str, handler: Watched) -> None:
+        """``path``: of a collection, with selectors as its query."""
+        self._api = api
+        self._path = path + ("&" if "?" in path else "?")
+        self._name = path.partition("?")[0]
+        self._handler = handler
+        self._version = ""  # up to which the handler knows all; empty: it must be told anew
+        self._store = ""  # uid of the store that the version is of; empty: we may not read it
+        self._has_heard = False  # anything on the last watch
+        self._is_lost = False
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._stream: Stream | None = None
+        self._thread = threading.Thread(target=self._run, name=f"watch of {self._name}", daemon=True)
+
+    @property
+    def is_current(self) -> bool:
+        """The handler knows all but what is on its way."""
+        return bool(self._version)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Nothing is said after it. May be called by the handler."""
+        self._stopping.set()
+        with self._lock:
+            if self._stream is not None:
+                self._stream.close()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        failures = 0  # in a row
+        while not self._stopping.is_set():
+            self._has_heard = False
+            why = ""
+            try:
+                if not self._version:
+                    self._list()
+                elif failures:
+                    self._check_store()
+                self._watch()
+            except Expired as error:
+                log.info("%s is listed anew: %s", self._name, error)
+                self._version = ""
+            except (OSError, ValueError) as error:
+                why = str(error) or type(error).__name__
+            except Exception as error:  # of the handler: it is told everything anew, after a pause
+                log.exception("objects of %s were not taken", self._name)
+                self._version, self._has_heard = "", False
+                why = repr(error)
+            failures = (1 if why else 0) if self._has_heard else failures + 1
+            if why and (failures > 1 or not self._version):
+                self._lose(why)
+            if failures > 1:
+                pause_s = min(BACKOFF_S * 2.0 ** min(failures - 2, 10), BACKOFF_MAX_S)
+                self._stopping.wait(pause_s * random.uniform(0.5, 1.0))
+
+    def _lose(self, why: str) -> None:
+        """Said once, until it is made good."""
+        self._version = ""
+        if not self._is_lost and not self._stopping.is_set():
+            self._is_lost = True
+            log.warning("watch of %s lost: %s", self._name, why)
+            self._handler.lost(why)
+
+    # Lists.
+
+    def _list(self) -> None:
+        """Raises OSError, ValueError."""
+        store = self._identity()
+        if self._store and store and store != self._store:
+            log.warning("the apiserver has another store: cluster %s instead of %s", store, self._store)
+        for attempt in range(PAGED_LISTS_MAX + 1):
+            try:
+                objects, version = self._pages(is_paged=attempt < PAGED_LISTS_MAX)
+                break
+            except Expired:
+                log.info("the list of %s took longer than its version is kept", self._name)
+        else:
+            raise OSError(f"the list of {self._name} expires while it is read")
+        if self._stopping.is_set():
+            return
+        self._handler.replaced(objects)
+        self._version, self._store, self._is_lost = version, store, False
+
+    def _pages(self, is_paged: bool) -> tuple[list[Json], str]:
+        """All objects and their version, which is that of the first page."""
+        objects: list[Json] = []
+        version = token = ""
+        for _ in range(PAGES_MAX):
+            query = {"limit": PAGE_OBJECTS} if is_paged else {}
+            page = self._get(self._path + urlencode({**query, **({"continue": token} if token else {})}))
+            if page.status == GONE:
+                raise Expired(page.message)
+            metadata, items = _list_of(page)
+            objects += items
+            version = version or metadata["resourceVersion"]
+            token = metadata.get("continue") or ""
+            if not token or self._stopping.is_set():
+                return objects, version
+        raise OSError(f"the list of {self._name} has more than {PAGES_MAX} pages")
+
+    def _get(self, path: str) -> Answer:
+        """Raises OSError; an answer 410 is returned."""
+        answer = self._api.ask(Request("GET", path))
+        if answer.is_ok or answer.status == GONE:
+            return answer
+        raise Refused(answer)
+
+    def _identity(self) -> str:
+        """Empty when we may not see it. Raises OSError, ValueError."""
+        answer = self._api.ask(Request("GET", IDENTITY))
+        if answer.status in (403, 404):
+            return ""
+        if not answer.is_ok:
+            raise Refused(answer)
+        return str(answer.json()["metadata"]["uid"])
+
+    def _check_store(self) -> None:
+        """Before a watch is resumed: of another store, or of one that was put back, our version means nothing, and a
+        watch would be silent. Raises Expired, OSError, ValueError."""
+        store = self._identity()
+        if store != self._store:
+            raise Expired(f"the apiserver has another store: cluster {store or 'unknown'}")
+        metadata, _ = _list_of(self._get(f"{self._path}limit=1"))
+        if int(metadata["resourceVersion"]) < int(self._version):
+            raise Expired(f"the store was put back to version {metadata['resourceVersion']} from {self._version}")
+
+    # Watches.
+
+    def _watch(self) -> None:
+        """Until the apiserver ends it. Raises Expired, OSError, ValueError, and what the handler does."""
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version}
+        try:
+            stream = self._api.stream(self._path + urlencode(query))
+        except Refused as error:
+            if error.answer.status == GONE:
+                raise Expired(error.answer.message) from None
+            raise
+        with stream:
+            with self._lock:
+                self._stream = stream
+                if self._stopping.is_set():
+                    stream.close()
+            try:
+                for line in stream:
+                    self._take(line)
+                    if self._stopping.is_set():
+                        return
+            finally:
+                with self._lock:
+                    self._stream = None
+
+    def _take(self, line: bytes) -> None:
+        if self._stopping.is_set() or not line:
+            return
+        event = orjson.loads(line)
+        kind, object = event["type"], event["object"]
+        if kind == "ERROR":
+            answer = Answer(int(object.get("code") or 500), orjson.dumps(object))
+            raise Expired(answer.message) if answer.status == GONE else Refused(answer)
+        if kind in ("ADDED", "MODIFIED", "DELETED"):
+            self._handler.changed(kind, object)
+        self._version = object["metadata"]["resourceVersion"]
+        self._has_heard = True
+
+
+def _list_of(answer: Answer) -> tuple[Json, list[Json]]:
+    """Its metadata and its objects. Raises ValueError."""
+    page = answer.json()
+    metadata = page.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("resourceVersion"):
+        raise ValueError(f"a list expected: {answer.body[:200].decode(errors='replace')}")
+    return metadata, page.get("items") or []

@@ -1,0 +1,372 @@
+"""Requests to an apiserver and its answers: many at a time over keep-alive connections, or as a stream.
+
+What may be repeated is repeated here: requests that the apiserver puts off (429), that fail in it (5xx), whose
+connection breaks, or whose credentials have just been replaced (401).
+"""
+
+from __future__ import annotations
+
+import heapq
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from services.hostmgr.kubernetes.apiserver.access import Access
+from services.hostmgr.kubernetes.apiserver.connection import Connection, Stream
+
+Json = dict[str, Any]
+MERGE_PATCH = "application/merge-patch+json"
+
+CONNECTIONS_MAX = 50
+"""Of one call. More make an apiserver no faster, and an ordinary user is put off with 429 then."""
+ANSWER_TIMEOUT_S = 30.0
+IDLE_S = 45.0
+"""After which a connection is not used again: apiservers, and what stands before them, close idle ones."""
+TRIES_MAX = 6
+"""Of a request, whatever made it fail."""
+BACKOFF_S, BACKOFF_MAX_S = 0.1, 10.0
+"""Pause before the second try, twice as long before each further one; and the longest that an answer may ask for."""
+LOOK_S = 0.5
+"""How often to look for answers that are overdue, and for ``close``."""
+WATCH_SILENCE_S = 180.0
+"""An apiserver sends a bookmark every minute."""
+TOO_MANY, UNAUTHORIZED, GONE = 429, 401, 410
+
+
+class Request(NamedTuple):
+    method: str
+    path: str  # with its query, which is escaped
+    body: bytes = b""
+    content_type: str = "application/json"
+    may_repeat: bool = True
+    """Whether it is sent again when its connection broke and nothing tells whether it was done. Then a POST with a name
+    may answer 409 and a DELETE 404 because of itself, which the caller takes for success. A POST without a name would
+    make two objects."""
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes = b""
+    retry_after_s: float = 0.0
+
+    @property
+    def is_ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    def json(self) -> Json:
+        """Raises ValueError for anything else than an object."""
+        value = orjson.loads(self.body)
+        if not isinstance(value, dict):
+            raise ValueError(f"an object expected, not {type(value).__name__}")
+        return value
+
+    @property
+    def reason(self) -> str:
+        """Of a Status, such as AlreadyExists; else empty."""
+        return str(self._said().get("reason") or "")
+
+    @property
+    def message(self) -> str:
+        """For people."""
+        said = self._said().get("message") or self.body[:500].decode(errors="replace").strip()
+        return f"HTTP {self.status}: {said}" if said else f"HTTP {self.status}"
+
+    def _said(self) -> Json:
+        try:
+            value = self.json()
+        except ValueError:
+            return {}
+        return value if value.get("kind") == "Status" else {}
+
+
+class Refused(ConnectionError):
+    """The apiserver answered with an error."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+
+
+def pause_before_repeat_s(answer: Answer, tries: int) -> float | None:
+    """None: the answer stands. An eviction that a PodDisruptionBudget forbids is such an answer, though it is a 429."""
+    if tries >= TRIES_MAX:
+        return None
+    if answer.status < 500 and (answer.status != TOO_MANY or b'"DisruptionBudget"' in answer.body):
+        return None
+    return min(max(answer.retry_after_s, BACKOFF_S * 2.0 ** (tries - 1)), BACKOFF_MAX_S)
+
+
+class ApiServer:
+    """Thread-safe: calls share connections that are idle, and otherwise nothing."""
+
+    def __init__(self, access: Access, connections: int = CONNECTIONS_MAX) -> None:
+        self.access = access
+        self.connections = connections
+        self.is_closed = False
+        self._lock = threading.Lock()
+        self._idle: list[tuple[float, Connection]] = []  # with when their last answer came; the last one is used first
+        self._streams: set[Stream] = set()
+
+    def ask(self, request: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
+        """Raises OSError."""
+        [answer] = self.ask_all((request,), timeout_s)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def ask_all(self, requests: Sequence[Request], timeout_s: float = ANSWER_TIMEOUT_S) -> list[Answer | OSError]:
+        """In the order of the requests. An OSError: it is not known whether that request was done."""
+        return _Batch(self, requests, timeout_s).run() if requests else []
+
+    def stream(self, path: str, silence_s: float | None = WATCH_SILENCE_S) -> Stream:
+        """The answer to a GET as it comes. Raises OSError, Refused among them."""
+        authorization = self.access.authorization()
+        stream = self._open(path, authorization, silence_s)
+        if stream.status == UNAUTHORIZED and self.access.renew(authorization, stream.context):
+            with stream:
+                stream = self._open(path, self.access.authorization(), silence_s)
+        if stream.status == 200:
+            return stream
+        with stream:
+            raise Refused(Answer(stream.status, b"".join(stream.pieces()), stream.retry_after_s))
+
+    def close(self) -> None:
+        """Ends calls and streams too."""
+        with self._lock:
+            self.is_closed = True
+            idle, self._idle = self._idle, []
+            streams, self._streams = self._streams, set()
+        for _, connection in idle:
+            connection.close()
+        for stream in streams:
+            stream.close()
+
+    def tail(self, authorization: str, accept: str = "application/json") -> str:
+        """What stands behind the path in every request."""
+        credentials = f"Authorization: {authorization}\r\n" if authorization else ""
+        return (
+            f" HTTP/1.1\r\nHost: {self.access.host_header}\r\n{credentials}Accept: {accept}\r\nUser-Agent: peloton\r\n"
+        )
+
+    def take(self) -> Connection | None:
+        """An idle connection that seems to be open."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                since_s, connection = self._idle.pop()
+            if time.monotonic() - since_s < IDLE_S and connection.is_quiet:
+                return connection
+            connection.close()
+
+    def give_back(self, connection: Connection) -> None:
+        with self._lock:
+            if not self.is_closed and len(self._idle) < self.connections:
+                self._idle.append((time.monotonic(), connection))
+                return
+        connection.close()
+
+    def written(self, request: Request, tail: str) -> bytes:
+        method, path, body, content_type, _ = request
+        if not (path.isascii() and path.isprintable()) or " " in path:
+            raise ValueError(f"{path!r} is not escaped")
+        head = f"{method} {self.access.path}{path}{tail}"
+        if not body:
+            return f"{head}\r\n".encode() if method == "GET" else f"{head}Content-Length: 0\r\n\r\n".encode()
+        return f"{head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+    def _open(self, path: str, authorization: str, silence_s: float | None) -> Stream:
+        stream = Stream(self.access, self.written(Request("GET", path), self.tail(authorization)), silence_s)
+        with self._lock:
+            self._streams = {one for one in self._streams if not one.is_closed} | {stream}
+            is_closed = self.is_closed
+        if is_closed:
+            stream.close()
+        return stream
+
+
+class _Flight:
+    """A connection of a batch, and the request that it carries."""
+
+    __slots__ = ("authorization", "connection", "index", "until_s", "wants")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.index = -1  # none
+        self.authorization = ""
+        self.until_s = 0.0
+        self.wants = 0  # what the selector waits for
+
+
+class _Batch:
+    """One ``ask_all``, on the thread of its caller."""
+
+    def __init__(self, server: ApiServer, requests: Sequence[Request], timeout_s: float) -> None:
+        self._server = server
+        self._requests = requests
+        self._timeout_s = timeout_s
+        self._answers: list[Answer | OSError | None] = [None] * len(requests)
+        self._missing = len(requests)
+        self._tries = [0] * len(requests)
+        self._waiting = deque(range(len(requests)))
+        self._later: list[tuple[float, int]] = []  # heap of when to try again
+        self._flights: dict[int, _Flight] = {}  # by descriptor
+        self._free: list[_Flight] = []
+        self._limit = min(server.connections, len(requests))
+        self._selector = selectors.DefaultSelector()
+        self._authorization = ""
+        self._tail = ""
+
+    def run(self) -> list[Answer | OSError]:
+        try:
+            self._authorize()
+            look_s = time.monotonic() + LOOK_S
+            while self._missing:
+                pause_s = self._send(look_s)
+                for key, _ in self._selector.select(pause_s):
+                    self._step(key.data)
+                if time.monotonic() >= look_s:
+                    self._look()
+                    look_s = time.monotonic() + LOOK_S
+        except OSError as error:
+            self._give_up(error)
+        finally:
+            self._selector.close()
+            for flight in self._flights.values():
+                if flight.index < 0:
+                    self._server.give_back(flight.connection)
+                else:
+                    flight.connection.close()
+        return [answer for answer in self._answers if answer is not None]
+
+    def _authorize(self) -> None:
+        self._authorization = self._server.access.authorization()
+        self._tail = self._server.tail(self._authorization)
+
+    def _send(self, look_s: float) -> float:
+        """Gives waiting requests to connections, and opens one more at most; returns how long to wait for answers."""
+        now_s = time.monotonic()
+        while self._later and self._later[0][0] <= now_s:
+            self._waiting.append(heapq.heappop(self._later)[1])
+        while self._waiting and self._free:
+            self._begin(self._free.pop(), now_s)
+        if self._waiting and len(self._flights) < self._limit and (flight := self._one_more()):
+            self._begin(flight, now_s)
+            if self._waiting and len(self._flights) < self._limit:
+                return 0.0
+        until_s = min(look_s, self._later[0][0]) if self._later else look_s
+        return max(until_s - now_s, 0.0)
+
+    def _one_more(self) -> _Flight | None:
+        """Raises OSError when there is no connection at all."""
+        connection = self._server.take()
+        if connection is None:
+            try:
+                connection = Connection(self._server.access)
+            except OSError:
+                if not self._flights:
+                    raise
+                self._limit = len(self._flights)
+                return None
+        flight = self._flights[connection.sock.fileno()] = _Flight(connection)
+        return flight
+
+    def _begin(self, flight: _Flight, now_s: float) -> None:
+        index = flight.index = self._waiting.popleft()
+        self._tries[index] += 1
+        flight.authorization = self._authorization
+        flight.until_s = now_s + self._timeout_s
+        try:
+            flight.connection.begin(self._server.written(self._requests[index], self._tail))
+        except OSError as error:
+            self._broke(flight, error)
+            return
+        self._wait_for(flight)
+
+    def _wait_for(self, flight: _Flight) -> None:
+        wants = selectors.EVENT_READ | (selectors.EVENT_WRITE if flight.connection.is_sending else 0)
+        if wants == flight.wants:
+            return
+        if flight.wants:
+            self._selector.modify(flight.connection.sock, wants, flight)
+        else:
+            self._selector.register(flight.connection.sock, wants, flight)
+        flight.wants = wants
+
+    def _step(self, flight: _Flight) -> None:
+        if flight.index < 0:
+            self._drop(flight)  # closed by the apiserver
+            return
+        try:
+            if not flight.connection.step():
+                self._wait_for(flight)
+                return
+        except OSError as error:
+            self._broke(flight, error)
+            return
+        self._answered(flight)
+
+    def _answered(self, flight: _Flight) -> None:
+        read = flight.connection.answer
+        answer = Answer(read.status, b"".join(read.take()), read.retry_after_s)
+        index, flight.index = flight.index, -1
+        if read.is_last or flight.connection.is_sending or answer.status == UNAUTHORIZED:
+            self._drop(flight)
+        else:
+            self._wait_for(flight)
+            self._free.append(flight)
+        tries = self._tries[index]
+        if answer.status == UNAUTHORIZED and tries < TRIES_MAX and self._has_others(flight):
+            self._waiting.append(index)
+        elif (pause_s := pause_before_repeat_s(answer, tries)) is not None:
+            heapq.heappush(self._later, (time.monotonic() + pause_s, index))
+        else:
+            self._finish(index, answer)
+
+    def _has_others(self, flight: _Flight) -> bool:
+        """Whether there are credentials other than those that were refused. Raises OSError."""
+        if flight.authorization == self._authorization:
+            if not self._server.access.renew(flight.authorization, flight.connection.context):
+                return False
+            self._authorize()
+        return True
+
+    def _broke(self, flight: _Flight, error: OSError) -> None:
+        index = flight.index
+        self._drop(flight)
+        if self._requests[index].may_repeat and self._tries[index] < TRIES_MAX:
+            self._waiting.appendleft(index)
+        else:
+            self._finish(index, error)
+
+    def _drop(self, flight: _Flight) -> None:
+        if flight in self._free:
+            self._free.remove(flight)
+        del self._flights[flight.connection.sock.fileno()]
+        if flight.wants:
+            self._selector.unregister(flight.connection.sock)
+        flight.connection.close()
+
+    def _finish(self, index: int, answer: Answer | OSError) -> None:
+        self._answers[index] = answer
+        self._missing -= 1
+
+    def _look(self) -> None:
+        if self._server.is_closed:
+            raise ConnectionError("the connection to the apiserver was closed here")
+        now_s = time.monotonic()
+        for flight in [one for one in self._flights.values() if one.index >= 0 and one.until_s <= now_s]:
+            index = flight.index
+            self._drop(flight)
+            self._finish(index, TimeoutError(f"the apiserver did not answer within {self._timeout_s:g} s"))
+
+    def _give_up(self, error: OSError) -> None:
+        """All that is not answered."""
+        for index, answer in enumerate(self._answers):
+            if answer is None:
+                self._finish(index, error)

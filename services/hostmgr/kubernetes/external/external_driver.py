@@ -1,0 +1,154 @@
+"""The driver of a Kubernetes cluster in which others make pods for us to place: of these a launch is a binding, and a
+kill an eviction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from peloton.model.ids import PodId
+from peloton.model.job import JobType
+from peloton.model.pod import Cause, PodState, PodStatus
+from services.hostmgr.driver import DriverEvents, HostLaunch, PodOnHost, PodReport, Token
+from services.hostmgr.kubernetes.apiserver.watch import Reflector
+from services.hostmgr.kubernetes.cluster_view import key_of
+from services.hostmgr.kubernetes.driver import OVER, REPEAT_S, KubernetesDriver
+from services.hostmgr.kubernetes.external.external_pods import ExternalPods, UidsOf
+from services.hostmgr.kubernetes.external.external_requests import is_bound_as, look_request, looked_at
+from services.hostmgr.kubernetes.pods.launches import OURS, demand_of
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+Json = dict[str, Any]
+
+PODS_OF_OTHERS = f"/api/v1/pods?fieldSelector=spec.schedulerName%3D{OURS}&labelSelector=%21peloton.io%2Fcluster"
+"""Pods for us to place: those that we make carry the label."""
+
+
+class ExternalPodsDriver(KubernetesDriver):
+    def __init__(self, settings: KubernetesSettings, uids_of: UidsOf) -> None:
+        super().__init__(settings)
+        self.external = ExternalPods(self.api, settings.cluster, self._host_id, self._tell, uids_of)
+        self._external_news = Reflector(self.api, PODS_OF_OTHERS, self.external)
+        self._told_again_at_s = 0.0
+
+    def start(self, events: DriverEvents) -> None:
+        super().start(events)
+        self._external_news.start()
+
+    def _stop_watching(self) -> None:
+        self._external_news.stop()
+        super()._stop_watching()
+
+    def _host_id(self, name: str) -> str:
+        with self.view.lock:
+            node = self.view.ledger.node(name)
+        return node.uid if node is not None else ""
+
+    # Launches.
+
+    def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
+        others = [each for each in launches if _is_external(each)]
+        if not others:
+            return super().launch(launches)
+        return [*super().launch([each for each in launches if not _is_external(each)]), *self._bind(others)]
+
+    def _bind(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
+        runs = [pod.pod_id for each in launches for pod in each.pods]
+        if not self.is_connected:
+            return [(run, OVER) for run in runs]
+        pods = self.external.pods_of(runs)
+        failed: list[tuple[PodId, str]] = []
+        sent: list[tuple[PodId, Json, str]] = []
+        with self.view.lock:
+            for claim, wanted in launches:
+                there = {run.pod_id: pod for run in wanted if (pod := pods.get(run.pod_id))}
+                failed += [(pod.pod_id, "its pod is gone") for pod in wanted if pod.pod_id not in there]
+                refused = self.view.ledger.use(claim, [(key_of(pod), demand_of(pod)) for pod in there.values()])
+                failed += [(run, refused[key_of(pod)]) for run, pod in there.items() if key_of(pod) in refused]
+                sent += [(run, pod, claim.hostname) for run, pod in there.items() if key_of(pod) not in refused]
+        self._wake()
+        not_bound = self.external.bind(sent)
+        with self.view.lock:
+            for run, pod, _ in sent:
+                if run in not_bound:
+                    self.view.ledger.drop_pod(key_of(pod))
+        self._wake()
+        return [*failed, *not_bound.items()]
+
+    # Pods.
+
+    def kill(self, pods: Sequence[PodOnHost]) -> None:
+        self._check()
+        own, others = self._sorted(pods)
+        bound = self._confirmed(others)
+        if own:
+            super().kill(own)
+        self.external.evict(bound)
+
+    def acknowledge(self, tokens: Sequence[Token]) -> None:
+        super().acknowledge(tokens)
+        self._tell([report for token in tokens if (report := self.external.acknowledged(token)) is not None])
+
+    def reconcile(self, pods: Sequence[PodOnHost]) -> None:
+        self._check()
+        if not pods:
+            super().reconcile(pods)
+            self._answer(self.external.all_runs())
+            return
+        own, others = self._sorted(pods)
+        if own:
+            super().reconcile(own)
+        self._answer(self._confirmed(others))
+
+    def _answer(self, runs: Sequence[str]) -> None:
+        self._tell([report for run in runs if (report := self.external.answer(run)) is not None])
+
+    def _sorted(self, pods: Sequence[PodOnHost]) -> tuple[list[PodOnHost], dict[PodId, Json]]:
+        """Those that we make, and those of others, as far as they are known. Raises OSError while the latter are not,
+        and what storage does."""
+        runs = [pod.pod_id for pod in pods]
+        others: dict[PodId, Json] = {run: {} for run in runs if self.external.has(str(run))}
+        others |= self.external.pods_of([run for run in runs if run not in others])
+        return [pod for pod in pods if pod.pod_id not in others], others
+
+    def _confirmed(self, others: Mapping[PodId, Json]) -> list[str]:
+        """Runs that are bound. Of the others, whose binding may not have arrived, the apiserver is asked; those that
+        were not bound are lost. Raises OSError."""
+        bound = [str(run) for run in others if self.external.has(str(run))]
+        doubtful = [(run, pod) for run, pod in others.items() if not self.external.has(str(run))]
+        asked = [(run, pod) for run, pod in doubtful if pod]
+        lost = [_unknown(run) for run, pod in doubtful if not pod]
+        for (run, pod), answer in zip(asked, self.api.ask_all([look_request(pod) for _, pod in asked]), strict=True):
+            now = looked_at(answer) or {}
+            if now and is_bound_as(now, run, pod["metadata"]["uid"]):
+                self.external.changed("MODIFIED", now)
+                bound.append(str(run))
+                continue
+            lost.append(_unknown(run))
+            if not now.get("spec", {}).get("nodeName"):
+                with self.view.lock:
+                    self.view.ledger.drop_pod(key_of(pod))
+        self._tell(lost)
+        return bound
+
+    # Chores.
+
+    def tend(self) -> None:
+        super().tend()
+        self.external.evict_again()
+        now_s = time.monotonic()
+        if now_s - self._told_again_at_s >= REPEAT_S:
+            self._told_again_at_s = now_s
+            self._tell(self.external.unacknowledged())
+
+
+def _is_external(launch: HostLaunch) -> bool:
+    return bool(launch.pods) and launch.pods[0].template.job.type is JobType.EXTERNAL
+
+
+def _unknown(run: PodId) -> PodReport:
+    """The answer for a run that no pod was bound as."""
+    message = "no pod was bound as this run"
+    status = PodStatus(run, PodState.LOST, 0, message=message, cause=Cause.NO_ENDING)
+    return PodReport(str(run), PodState.LOST.value, lambda: status, is_answer=True)

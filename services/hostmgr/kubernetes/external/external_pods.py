@@ -1,0 +1,355 @@
+"""Pods that others made for us to place: watched, bound to nodes, evicted, reported.
+
+A binding carries the id of our run as an annotation, which becomes the pod's: from then on the pod itself says which
+run it is, whatever happens to us. It is never deleted by us but through the Eviction API, and never made anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from peloton.api.v0.job import job_pb2
+from peloton.model.external import Sighting
+from peloton.model.ids import JobId, PodId
+from services.hostmgr.driver import PodReport
+from services.hostmgr.external_port import FoundPod, Remark
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
+from services.hostmgr.kubernetes.external.external_requests import (
+    MESSAGE_MAX,
+    RUN,
+    binding_request,
+    condition_request,
+    event_request,
+    eviction_request,
+    is_bound_as,
+    look_request,
+    looked_at,
+    said_of,
+)
+from services.hostmgr.kubernetes.external.external_specs import (
+    Owner,
+    Refused,
+    config_of,
+    controller_of,
+    itself,
+    pool_named,
+    wants_host,
+)
+from services.hostmgr.kubernetes.pods.pod_book import PodBook
+
+Json = dict[str, Any]
+log = logging.getLogger(__name__)
+
+EVICT_AGAIN_S = 5.0
+"""After a PodDisruptionBudget has forbidden an eviction."""
+NAMESPACE_AGE_S = 30.0
+"""How old the annotations of a namespace may be."""
+OWNERS_MAX = 10_000
+"""ReplicaSets whose controllers are remembered."""
+REMARKS_MAX = 500
+"""Conditions that are written at a time; the others have their turn the next times."""
+GONE, CONFLICT, TOO_MANY = 404, 409, 429
+
+
+Instance = tuple[JobId, int]
+UidsOf = Callable[[Collection[Instance]], dict[Instance, str]]
+"""Which external pods have these instances. Raises what storage does."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    pod: Json
+    owner: Owner | None = None
+    refusal: str = ""
+    config: job_pb2.JobConfig | None = None
+    found: tuple[Json, bool, str, FoundPod] | None = None  # of this object, whether it waits, and its pool: the answer
+    said: Remark | None = None  # at the pod
+
+
+class ExternalPods:
+    """Implements ``external_port.ExternalCluster``, and ``Watched`` for the pods."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        cluster: str,
+        host_id_of: Callable[[str], str],
+        tell: Callable[[Sequence[PodReport]], None],
+        uids_of: UidsOf,
+    ) -> None:
+        """``tell`` is called with news of pods that we have bound."""
+        self._api, self._cluster = api, cluster
+        self._host_id_of, self._tell, self._uids_of = host_id_of, tell, uids_of
+        self._changed: Callable[[], None] = lambda: None
+        self._lock = threading.RLock()
+        self._pods: dict[str, _Seen] = {}
+        self._is_listed = False
+        self._book = PodBook()
+        self._runs: dict[str, str] = {}  # our run -> uid of the pod that is bound as it
+        self._bound: set[str] = set()  # uids of pods that we have bound, perhaps unseen
+        self._controllers: dict[str, Owner] = {}  # uid of a ReplicaSet -> its controller
+        self._namespaces: dict[str, tuple[float, str]] = {}  # when it was read, its pool
+        self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, when to ask again
+
+    # News.
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def replaced(self, objects: Sequence[Json]) -> None:
+        with self._lock:
+            before, self._pods = self._pods, {}
+            told = self._book.keep({pod["metadata"].get("annotations", {}).get(RUN, "") for pod in objects})
+            for pod in objects:
+                uid = pod["metadata"]["uid"]
+                if uid in before:
+                    self._pods[uid] = before[uid]
+                told += self._take(pod, is_deleted=False)
+            self._bound &= self._pods.keys()
+            self._is_listed = True
+        self._tell(told)
+        self._changed()
+
+    def changed(self, kind: str, object: Json) -> None:
+        with self._lock:
+            told = self._take(object, kind == "DELETED")
+        if told:
+            self._tell(told)
+        self._changed()
+
+    def lost(self, why: str) -> None:
+        log.info("the watch of pods of others is interrupted: %s", why)
+        with self._lock:
+            self._is_listed = False
+
+    def _take(self, pod: Json, is_deleted: bool) -> list[PodReport]:
+        meta = pod["metadata"]
+        meta.pop("managedFields", None)
+        if is_deleted:
+            self._pods.pop(meta["uid"], None)
+            self._bound.discard(meta["uid"])
+        else:
+            self._pods.setdefault(meta["uid"], _Seen(pod)).pod = pod
+        run, node = (meta.get("annotations") or {}).get(RUN, ""), pod.get("spec", {}).get("nodeName", "")
+        if not run or not node:
+            return []
+        self._runs[run] = meta["uid"]
+        if is_deleted:
+            self._hindered.pop(run, None)
+        report = self._book.seen({**pod, "metadata": {**meta, "name": run}}, self._host_id_of(node), is_deleted)
+        return [report] if report is not None else []
+
+    # What the intake needs.
+
+    def found(self) -> Sequence[FoundPod] | None:
+        with self._lock:
+            if not self._is_listed:
+                return None
+            pods = sorted(self._pods.values(), key=_age)
+            bound = frozenset(self._bound)
+        return [self._found(seen, bound) for seen in pods]
+
+    def _found(self, seen: _Seen, bound: frozenset[str]) -> FoundPod:
+        pod = seen.pod
+        waits = wants_host(pod) and pod["metadata"]["uid"] not in bound
+        pool = pool_named(pod) or self._pool_of(pod["metadata"]["namespace"]) if waits else ""
+        if seen.found is None or seen.found[0] is not pod or seen.found[1:3] != (waits, pool):
+            seen.found = (pod, waits, pool, self._judged(seen, pod, waits, pool))
+        return seen.found[3]
+
+    def _judged(self, seen: _Seen, pod: Json, waits: bool, pool: str) -> FoundPod:
+        meta = pod["metadata"]
+        owner = seen.owner or self._owner_of(pod)
+        seen.owner = owner
+        name = f"{meta['namespace']}/{meta['name']}"
+        try:
+            sighting = Sighting(meta["uid"], owner.job_id, waits)
+            if waits and seen.config is None:
+                seen.config = config_of(pod, owner, self._cluster)
+        except Refused as refused:
+            return FoundPod(Sighting(meta["uid"], JobId(meta["uid"]), False), name, refusal=str(refused))
+        return FoundPod(sighting, name, seen.config, pool)
+
+    def _owner_of(self, pod: Json) -> Owner:
+        """Its controller; of a ReplicaSet that one's, so that a Deployment is one job through its rollouts."""
+        owner = controller_of(pod)
+        if owner is None:
+            return itself(pod)
+        if owner.kind != "ReplicaSet":
+            return owner
+        if owner.uid not in self._controllers:
+            path = f"/apis/{owner.api_version}/namespaces/{owner.namespace}/replicasets/{owner.name}"
+            answer = self._api.ask(Request("GET", path))
+            if answer.status >= 500 or answer.status == TOO_MANY:
+                raise OSError(f"ReplicaSet {owner.namespace}/{owner.name} cannot be read: {answer.message}")
+            above = controller_of(answer.json()) if answer.is_ok else None
+            if len(self._controllers) >= OWNERS_MAX:
+                self._controllers.clear()
+            self._controllers[owner.uid] = above or owner
+        return self._controllers[owner.uid]
+
+    def _pool_of(self, namespace: str) -> str:
+        read_s, pool = self._namespaces.get(namespace, (0.0, ""))
+        now_s = time.monotonic()
+        if namespace not in self._namespaces or now_s - read_s > NAMESPACE_AGE_S:
+            answer = self._api.ask(Request("GET", f"/api/v1/namespaces/{namespace}"))
+            if answer.status >= 500 or answer.status == TOO_MANY:
+                raise OSError(f"namespace {namespace} cannot be read: {answer.message}")
+            pool = pool_named(answer.json()) if answer.is_ok else ""
+            self._namespaces[namespace] = (now_s, pool)
+        return pool
+
+    def remark(self, remarks: Sequence[Remark]) -> None:
+        """What is refused is not sent again until there is something else to say; an event follows a new reason."""
+        sent: list[tuple[_Seen, Json, Remark]] = []
+        with self._lock:
+            for remark in remarks:
+                seen = self._pods.get(remark.uid)
+                if seen is None or not wants_host(seen.pod) or seen.said == remark or len(sent) == REMARKS_MAX:
+                    continue
+                if said_of(seen.pod) != (remark.reason, remark.message[:MESSAGE_MAX]):
+                    sent.append((seen, seen.pod, remark))
+                seen.said = remark
+        answers = self._api.ask_all([condition_request(pod, one.reason, one.message) for _, pod, one in sent])
+        events = []
+        for (seen, pod, one), answer in zip(sent, answers, strict=True):
+            if isinstance(answer, OSError) or answer.status == CONFLICT:
+                seen.said = None  # it has changed meanwhile: the next time
+            elif answer.is_ok and said_of(pod)[0] != one.reason:
+                events.append(event_request(pod, "Warning", one.reason, one.message))
+        _first_error([*answers, *self._api.ask_all(events)])
+
+    def hindrances(self) -> dict[str, str]:
+        with self._lock:
+            return {self._runs[run]: why for run, (why, _) in self._hindered.items() if run in self._runs}
+
+    # What the driver needs.
+
+    def pods_of(self, runs: Sequence[PodId]) -> dict[PodId, Json]:
+        """Of these runs those that are, or are to be, external pods, as which they are known."""
+        uids = self._uids_of({(run.job_id, run.instance_id) for run in runs})
+        found = {run: uid for run in runs if (uid := uids.get((run.job_id, run.instance_id)))}
+        with self._lock:
+            if found and not self._is_listed:
+                raise ConnectionError("the pods of others are not listed yet")
+            return {run: self._pods[uid].pod if uid in self._pods else {} for run, uid in found.items()}
+
+    def bind(self, pods: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
+        """``(run, pod, node)``. Returns those that certainly were not bound, and why. Raises OSError when it is unknown
+        of some."""
+        answers = self._api.ask_all([binding_request(pod, run, node) for run, pod, node in pods])
+        refused: dict[PodId, str] = {}
+        unknown: OSError | None = None
+        for (run, pod, _), answer in zip(pods, answers, strict=True):
+            try:
+                why = self._why_not_bound(run, pod, answer)
+            except OSError as error:
+                unknown = error
+                continue
+            if why:
+                refused[run] = why
+                continue
+            with self._lock:
+                self._bound.add(pod["metadata"]["uid"])
+                self._runs[str(run)] = pod["metadata"]["uid"]
+        self._tell_of_bindings([(pod, node) for run, pod, node in pods if run not in refused])
+        if unknown is not None:
+            raise unknown
+        return refused
+
+    def _why_not_bound(self, run: PodId, pod: Json, answer: Answer | OSError) -> str:
+        """Empty: it is bound as this run. A conflict may be the echo of a request that was repeated."""
+        if isinstance(answer, OSError):
+            raise answer
+        if answer.is_ok:
+            return ""
+        if answer.status >= 500 or answer.status == TOO_MANY:
+            raise OSError(answer.message)
+        if answer.status == CONFLICT:
+            [now] = self._api.ask_all([look_request(pod)])
+            found = looked_at(now)
+            if found is not None and is_bound_as(found, run, pod["metadata"]["uid"]):
+                return ""
+        return f"{pod['metadata']['namespace']}/{pod['metadata']['name']} was not bound: {answer.message}"
+
+    def _tell_of_bindings(self, bound: Sequence[tuple[Json, str]]) -> None:
+        """Best effort: the pods run all the same."""
+        text = "Peloton bound the pod to node "
+        errors = self._api.ask_all([event_request(pod, "Normal", "Scheduled", text + node) for pod, node in bound])
+        for error in errors:
+            if isinstance(error, OSError) or not error.is_ok:
+                log.info("an event was not written: %s", error)
+                return
+
+    def has(self, run: str) -> bool:
+        """Whether an external pod is, or was, bound as this run."""
+        with self._lock:
+            return run in self._runs
+
+    def evict(self, runs: Sequence[str]) -> None:
+        """Those that a PodDisruptionBudget keeps are asked again. Raises OSError."""
+        with self._lock:
+            pods = [(run, self._pods[uid].pod) for run in runs if (uid := self._runs.get(run)) in self._pods]
+            for run, _ in pods:
+                self._book.kill_asked(run)
+        answers = self._api.ask_all([eviction_request(pod) for _, pod in pods])
+        again_s = time.monotonic() + EVICT_AGAIN_S
+        failed: list[Answer | OSError] = []
+        with self._lock:
+            for (run, _), answer in zip(pods, answers, strict=True):
+                if not isinstance(answer, OSError) and answer.status == TOO_MANY:
+                    self._hindered[run] = (answer.message, again_s)
+                    continue
+                self._hindered.pop(run, None)
+                if isinstance(answer, OSError) or answer.status not in (GONE, CONFLICT):
+                    failed.append(answer)
+        if any(run in self._hindered for run, _ in pods):
+            self._changed()
+        _first_error(failed)
+
+    def evict_again(self) -> None:
+        """Raises OSError."""
+        now_s = time.monotonic()
+        with self._lock:
+            due = [run for run, (_, again_s) in self._hindered.items() if again_s <= now_s]
+        if due:
+            self.evict(due)
+
+    def answer(self, run: str) -> PodReport | None:
+        """To reconciliation; None for a run that is not known."""
+        with self._lock:
+            return self._book.answer(run)
+
+    def all_runs(self) -> list[str]:
+        with self._lock:
+            return list(self._book.pods)
+
+    def acknowledged(self, token: tuple[str, ...]) -> PodReport | None:
+        """The report that comes next."""
+        with self._lock:
+            report, stored = self._book.acknowledged(token)
+            if stored is not None and stored.pod.is_gone:
+                self._runs.pop(stored.pod.name, None)
+            return report
+
+    def unacknowledged(self) -> list[PodReport]:
+        with self._lock:
+            return self._book.unacknowledged()
+
+
+def _age(seen: _Seen) -> tuple[str, str]:
+    meta = seen.pod["metadata"]
+    return meta.get("creationTimestamp") or "", meta["uid"]
+
+
+def _first_error(answers: Sequence[Answer | OSError]) -> None:
+    for answer in answers:
+        if isinstance(answer, OSError):
+            raise answer
+        if not answer.is_ok and answer.status not in (GONE, CONFLICT):
+            raise OSError(answer.message)

@@ -1,0 +1,222 @@
+"""Pods that others made with ``schedulerName: peloton``: what each asks for, in our words, or why we cannot place it.
+
+What we honour becomes a constraint; what we do not understand is refused, and never misplaced. A preference
+(``preferredDuringScheduling...``, ``ScheduleAnyway``) is no condition, and is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.host import CLUSTER_LABEL
+from peloton.model.ids import JobId, parse_job_id
+from services.hostmgr.kubernetes.pods.statuses import is_over, occupied
+
+Json = dict[str, Any]
+
+POOL = "peloton.io/pool"
+"""Of a pod or a namespace: as an annotation the path of a pool (``/team/dev``); as a label, whose value may have no
+slash, its names joined by dots (``team.dev``)."""
+GANG_SIZE = "peloton.io/gang-size"
+PRIORITY = "peloton.io/priority"
+PREEMPTIBLE = "peloton.io/preemptible"
+GANG_SIZE_MAX = 10_000
+PRIORITY_MAX = 2**31 - 1
+GRACE_S = 30
+"""Of a pod that names none."""
+_KNOWN_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
+_KNOWN_VOLUMES = frozenset(
+    {"name", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "image", "csi"}
+)
+_MUST = "requiredDuringSchedulingIgnoredDuringExecution"
+_EQUAL = task_pb2.LabelConstraint.CONDITION_EQUAL
+_LESS = task_pb2.LabelConstraint.CONDITION_LESS_THAN
+
+
+class Refused(ValueError):
+    """We do not place this pod; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose pods are one job: the controller of the pod, or the pod itself."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    api_version: str = "v1"
+
+    @property
+    def job_id(self) -> JobId:
+        """Raises Refused."""
+        try:
+            return parse_job_id(self.uid)
+        except ValueError:
+            raise Refused(f"the uid {self.uid!r} of {self.kind} {self.name} is no UUID") from None
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def controller_of(thing: Json) -> Owner | None:
+    """The object that made this one, and replaces it; None: nobody does."""
+    meta = thing["metadata"]
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return Owner(owner["kind"], meta["namespace"], owner["name"], owner["uid"], owner["apiVersion"])
+    return None
+
+
+def itself(pod: Json) -> Owner:
+    meta = pod["metadata"]
+    return Owner("Pod", meta["namespace"], meta["name"], meta["uid"])
+
+
+def wants_host(pod: Json) -> bool:
+    """It is to be bound by us: nobody has, and it is neither leaving nor held back by a gate."""
+    spec = pod.get("spec", {})
+    held = spec.get("nodeName") or spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp")
+    return not held and not is_over(pod)
+
+
+def pool_named(thing: Json) -> str:
+    """What a pod or a namespace says of its pool: a path, or the names of one joined by dots; empty: nothing."""
+    meta = thing["metadata"]
+    own = (meta.get("annotations") or {}).get(POOL) or (meta.get("labels") or {}).get(POOL)
+    return str(own or "")
+
+
+def config_of(pod: Json, owner: Owner, cluster: str) -> job_pb2.JobConfig:
+    """Without the pool. Raises Refused."""
+    spec, meta = pod["spec"], pod["metadata"]
+    _refuse_what_we_do_not_know(spec)
+    priority = _number(meta, PRIORITY, 0, PRIORITY_MAX, max(int(spec.get("priority") or 0), 0))
+    gang_size = _number(meta, GANG_SIZE, 1, GANG_SIZE_MAX, 1)
+    preemptible = _said(meta, PREEMPTIBLE) or "true"
+    if preemptible not in ("true", "false"):
+        raise Refused(f"{PREEMPTIBLE}={preemptible!r}: want true or false")
+    config = job_pb2.JobConfig(
+        name=owner.title,
+        type=job_pb2.EXTERNAL,
+        owningTeam=owner.namespace,
+        description=f"{owner.title} of the Kubernetes cluster {cluster}; its pods are made there",
+    )
+    config.sla.priority, config.sla.preemptible = min(priority, PRIORITY_MAX), preemptible == "true"
+    config.sla.minimumRunningInstances = gang_size
+    labels = {"cluster": cluster, "namespace": owner.namespace, "kind": owner.kind, "name": owner.name}
+    for key, value in labels.items():
+        config.labels.add(key=f"peloton.io/{key}", value=value)
+    _fill(config.defaultConfig, pod, cluster)
+    return config
+
+
+def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
+    spec = pod["spec"]
+    try:
+        asked = occupied(pod)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    task.name = "pod"
+    task.resource.cpuLimit, task.resource.gpuLimit = asked.cpu_milli / 1000, asked.gpu_milli / 1000
+    task.resource.memLimitMb, task.resource.diskLimitMb = asked.memory_mib, asked.disk_mib
+    task.killGracePeriodSeconds = int(spec.get("terminationGracePeriodSeconds", GRACE_S))
+    task.preemptionPolicy.killOnPreempt = True  # its owner makes another one
+    rules = [_host(CLUSTER_LABEL, cluster)]
+    rules += [_host(key, value) for key, value in sorted((spec.get("nodeSelector") or {}).items())]
+    rules += _affinity(spec.get("affinity") or {})
+    task.constraint.type = task_pb2.Constraint.AND_CONSTRAINT
+    task.constraint.andConstraint.constraints.extend(rules)
+
+
+# -- what is honoured --------------------------------------------------------------------------------------------------
+
+
+def _host(key: str, value: str, condition: int = _EQUAL) -> task_pb2.Constraint:
+    rule = task_pb2.Constraint(type=task_pb2.Constraint.LABEL_CONSTRAINT)
+    rule.labelConstraint.kind = task_pb2.LabelConstraint.HOST
+    rule.labelConstraint.condition = condition  # type: ignore[assignment]
+    rule.labelConstraint.label.key, rule.labelConstraint.label.value = key, value
+    rule.labelConstraint.requirement = 1
+    return rule
+
+
+def _all(rules: list[task_pb2.Constraint]) -> task_pb2.Constraint:
+    whole = task_pb2.Constraint(type=task_pb2.Constraint.AND_CONSTRAINT)
+    whole.andConstraint.constraints.extend(rules)
+    return rules[0] if len(rules) == 1 else whole
+
+
+def _any(rules: list[task_pb2.Constraint]) -> task_pb2.Constraint:
+    whole = task_pb2.Constraint(type=task_pb2.Constraint.OR_CONSTRAINT)
+    whole.orConstraint.constraints.extend(rules)
+    return rules[0] if len(rules) == 1 else whole
+
+
+def _affinity(affinity: Json) -> Iterator[task_pb2.Constraint]:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if (affinity.get(kind) or {}).get(_MUST):
+            raise Refused(f"Peloton does not know {kind}.{_MUST}")
+    required = (affinity.get("nodeAffinity") or {}).get(_MUST)
+    if required:
+        terms = [_all(list(_term(term))) for term in required.get("nodeSelectorTerms") or ()]
+        if terms:
+            yield _any(terms)
+
+
+def _term(term: Json) -> Iterator[task_pb2.Constraint]:
+    if term.get("matchFields"):
+        raise Refused("Peloton does not know matchFields of a node affinity")
+    if not term.get("matchExpressions"):
+        raise Refused("a term of the node affinity is empty: it matches no node")
+    for each in term["matchExpressions"]:
+        key, values = each["key"], each.get("values") or ()
+        if each["operator"] == "In":
+            yield _any([_host(key, value) for value in values])
+        elif each["operator"] == "NotIn":
+            yield from (_host(key, value, _LESS) for value in values)
+        else:
+            raise Refused(f"Peloton does not know the operator {each['operator']} of a node affinity")
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def _refuse_what_we_do_not_know(spec: Json) -> None:
+    for rule in spec.get("topologySpreadConstraints") or ():
+        if rule.get("whenUnsatisfiable") != "ScheduleAnyway":
+            raise Refused("Peloton does not know topologySpreadConstraints with DoNotSchedule")
+    if spec.get("resourceClaims"):
+        raise Refused("Peloton does not know resourceClaims")
+    for volume in spec.get("volumes") or ():
+        if unknown := sorted(volume.keys() - _KNOWN_VOLUMES):
+            raise Refused(f"volume {volume['name']}: Peloton does not know where a {unknown[0]} is")
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        for port in container.get("ports") or ():
+            if port.get("hostPort"):
+                raise Refused(f"container {container['name']}: Peloton does not deal host ports of others")
+        amounts = container.get("resources") or {}
+        asked = {*(amounts.get("requests") or ()), *(amounts.get("limits") or ())}
+        if unknown := sorted(asked - _KNOWN_RESOURCES):
+            raise Refused(f"container {container['name']}: Peloton does not know the resource {unknown[0]}")
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+def _said(meta: Json, key: str) -> str:
+    return str((meta.get("labels") or {}).get(key) or (meta.get("annotations") or {}).get(key) or "")
+
+
+def _number(meta: Json, key: str, least: int, most: int, default: int) -> int:
+    text = _said(meta, key)
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        raise Refused(f"{key}={text!r}: want a number from {least} to {most}")
+    return int(text)

@@ -1,0 +1,345 @@
+"""What is free on the nodes: allocatable, less what all live pods ask for, less what we launch and have not seen yet.
+
+Others may create pods at any time: the ledger says what is free by the last news. Room of a node is one line with an
+id; it is used once, as a whole, and announced anew when anything has changed that concerns it. No threads here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from peloton.model.resources import Resources
+from services.hostmgr.driver import NOTHING, Claim, Ports, RegisteredHost, Room
+from services.hostmgr.kubernetes.nodes.nodes import DOWN, Node
+
+
+class Demand(NamedTuple):
+    """What a pod takes of its node."""
+
+    held: Resources
+    slack_milli: int = 0  # of revocable cpu
+    ports: tuple[int, ...] = ()
+    is_foreign: bool = False  # the pod belongs to others
+
+
+def _less(have: Resources, held: Resources) -> Resources:
+    """Others may have put more on a node than it has."""
+    return Resources(*(max(amount - taken, 0) for amount, taken in zip(have, held, strict=True)))
+
+
+@dataclass(slots=True)
+class _Line:
+    """A node with the pods on it."""
+
+    node: Node | None = None  # None: pods are there, and the node is not known, or not selected
+    demands: dict[str, Demand] = field(default_factory=dict)
+    held: Resources = NOTHING
+    foreign: Resources = NOTHING  # of held
+    slack_held_milli: int = 0
+    slack_milli: int | None = None  # measured; None: not yet, or not any more
+    room: Room | None = None  # announced, and neither used nor withdrawn
+    goes_ns: int = 0
+    host: RegisteredHost | None = None  # as it was listed last, until something changes
+    is_lost: bool = False
+
+    def count(self, demand: Demand, sign: int) -> None:
+        self.host = None
+        self.held += demand.held * sign
+        self.slack_held_milli += demand.slack_milli * sign
+        if demand.is_foreign:
+            self.foreign += demand.held * sign
+
+    @property
+    def free(self) -> Resources:
+        assert self.node is not None
+        return _less(self.node.capacity, self.held)
+
+    @property
+    def slack_total_milli(self) -> int:
+        """Revocable pods stay while it is unknown, and no more come."""
+        return self.slack_held_milli if self.slack_milli is None else self.slack_milli
+
+    @property
+    def slack_free_milli(self) -> int:
+        return max(self.slack_total_milli - self.slack_held_milli, 0)
+
+    @property
+    def slots(self) -> int:
+        """Pods that the node still takes."""
+        return max(self.node.pods_max - len(self.demands), 0) if self.node is not None else 0
+
+    @property
+    def is_open(self) -> bool:
+        node = self.node
+        return node is not None and node.is_ready and node.maintenance != DOWN and not node.withdrawn
+
+
+class RoomChanges(NamedTuple):
+    withdrawn: list[str]
+    announced: list[Room]
+
+
+class Ledger:
+    """Not safe for threads: its owner has a lock."""
+
+    def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        self._clock_ns = clock_ns
+        self._lines: dict[str, _Line] = {}
+        self._node_of: dict[str, str] = {}  # pod -> node
+        self._expected: set[str] = set()  # pods that are launched, and not seen yet
+        self._by_room: dict[str, str] = {}  # standing room -> node
+        self._dirty: set[str] = set()
+        self._rooms_count = 0
+        self.nodes_version = 0  # changes with every node
+        self._session = f"{clock_ns():x}"  # room of an earlier process is never taken for ours
+
+    # News.
+
+    def put_node(self, node: Node) -> None:
+        line = self._lines.setdefault(node.name, _Line())
+        if line.node == node:
+            return
+        if line.node is None or line.node.uid != node.uid:
+            line.slack_milli, line.is_lost = None, False
+        line.node, line.host = node, None
+        self.nodes_version += 1
+        if node.is_ready:
+            line.is_lost = False
+        line.goes_ns = (line.goes_ns or self._clock_ns()) if node.maintenance else 0
+        self._dirty.add(node.name)
+
+    def drop_node(self, name: str) -> None:
+        if (line := self._lines.get(name)) is not None and line.node is not None:
+            self.nodes_version += 1
+            line.node, line.host, line.slack_milli, line.goes_ns, line.is_lost = None, None, None, 0, False
+            self._changed(name)
+
+    def lose_node(self, name: str) -> None:
+        """It was unreachable for too long: no host any more until it is ready."""
+        if (line := self._lines.get(name)) is not None and not line.is_lost:
+            line.is_lost = True
+            self.nodes_version += 1
+
+    def set_slack(self, name: str, milli: int | None) -> None:
+        """Cpu of the node that its ordinary pods do not use, as it was measured. None: it is unknown."""
+        line = self._lines.get(name)
+        if line is not None and line.node is not None and line.slack_milli != milli:
+            line.slack_milli, line.host = milli, None
+            self._dirty.add(name)
+
+    def put_pod(self, pod: str, node: str, demand: Demand) -> None:
+        """A live pod, of whomever; ``pod`` is its namespace and name."""
+        self._expected.discard(pod)
+        line = self._lines.get(node)
+        if line is not None and line.demands.get(pod) == demand:
+            return
+        self.drop_pod(pod)
+        self._add(pod, node, demand)
+
+    def drop_pod(self, pod: str) -> None:
+        """It has ended, or is gone, or was certainly not created."""
+        self._expected.discard(pod)
+        name = self._node_of.pop(pod, None)
+        if name is None:
+            return
+        line = self._lines[name]
+        line.count(line.demands.pop(pod), -1)
+        self._changed(name)
+
+    def _add(self, pod: str, node: str, demand: Demand) -> None:
+        line = self._lines.setdefault(node, _Line())
+        line.demands[pod] = demand
+        line.count(demand, 1)
+        self._node_of[pod] = node
+        self._dirty.add(node)
+
+    def _changed(self, name: str) -> None:
+        line = self._lines[name]
+        if line.node is None and not line.demands and line.room is None:
+            del self._lines[name]
+            self._dirty.discard(name)
+        else:
+            self._dirty.add(name)
+
+    def keep_pods(self, there: Collection[str]) -> set[str]:
+        """Of all pods there are only these, and those that we expect: returns the latter, as far as they are not
+        there."""
+        absent = self._expected.difference(there)
+        for pod in self._node_of.keys() - absent - set(there):
+            self.drop_pod(pod)
+        return absent
+
+    def keep_nodes(self, there: Collection[str]) -> None:
+        """There are only these."""
+        for name in [name for name in self._lines if name not in there]:
+            self.drop_node(name)
+
+    # Questions.
+
+    def node(self, name: str) -> Node | None:
+        line = self._lines.get(name)
+        return line.node if line is not None else None
+
+    def pods_on(self, name: str) -> list[str]:
+        """All live ones that we know of."""
+        line = self._lines.get(name)
+        return list(line.demands) if line is not None else []
+
+    def demands_on(self, name: str) -> Mapping[str, Demand]:
+        """Of the live pods there, by namespace and name."""
+        line = self._lines.get(name)
+        return line.demands if line is not None else {}
+
+    def slack_of(self, name: str) -> int | None:
+        """As it was measured last."""
+        line = self._lines.get(name)
+        return line.slack_milli if line is not None else None
+
+    def lenders(self) -> list[str]:
+        """By name: nodes whose pods request cpu that they may not use, and those whose slack is held or to be had."""
+        lines = self._lines.items()
+        return sorted(name for name, line in lines if line.node and (line.held.cpu_milli or line.slack_total_milli))
+
+    def is_lost(self, name: str) -> bool:
+        line = self._lines.get(name)
+        return line is not None and line.is_lost
+
+    def is_expected(self, pod: str) -> bool:
+        """It is launched, and not seen yet."""
+        return pod in self._expected
+
+    @property
+    def is_dirty(self) -> bool:
+        return bool(self._dirty)
+
+    # Room.
+
+    def hosts(self) -> list[RegisteredHost]:
+        """All nodes that are hosts; those that have not changed are the same objects."""
+        return [
+            _host(line)
+            for line in self._lines.values()
+            if line.node is not None and line.node.maintenance != DOWN and not line.is_lost
+        ]
+
+    def void_rooms(self) -> None:
+        """The session is over; all room is announced anew in the next one."""
+        for line in self._lines.values():
+            line.room = None
+        self._by_room.clear()
+        self._dirty.update(self._lines)
+
+    def changes(self) -> RoomChanges:
+        """Room that is announced anew, and what it replaces."""
+        withdrawn, announced = [], []
+        for name in sorted(self._dirty):
+            line = self._lines[name]
+            fresh = self._room(line)
+            old = line.room
+            if old is not None and fresh is not None and _is_same(old, fresh):
+                continue
+            if old is not None:
+                withdrawn.append(old.room_id)
+                del self._by_room[old.room_id]
+            line.room = fresh
+            if fresh is not None:
+                announced.append(fresh)
+                self._by_room[fresh.room_id] = name
+            elif line.node is None and not line.demands:
+                del self._lines[name]
+        self._dirty.clear()
+        return RoomChanges(withdrawn, announced)
+
+    def _room(self, line: _Line) -> Room | None:
+        node = line.node
+        if node is None or not line.is_open:
+            return None
+        free, slack_milli = line.free, line.slack_free_milli
+        if not free.cpu_milli and not slack_milli:
+            return None
+        self._rooms_count += 1
+        room_id = f"{self._session}-{self._rooms_count}"
+        taken = {port for demand in line.demands.values() for port in demand.ports}
+        ports = tuple(_without(node.ports, sorted(taken)))
+        slack = Resources(cpu_milli=slack_milli)
+        return Room(room_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns, line.slots)
+
+    def give_back(self, room_ids: Sequence[str]) -> None:
+        """Room that was claimed and not used is announced anew."""
+        for room_id in room_ids:
+            self._take(room_id)
+
+    def _take(self, room_id: str) -> _Line | None:
+        name = self._by_room.pop(room_id, None)
+        if name is None:
+            return None
+        line = self._lines[name]
+        line.room = None
+        self._dirty.add(name)
+        return line
+
+    def use(self, claim: Claim, pods: Sequence[tuple[str, Demand]]) -> Mapping[str, str]:
+        """Uses the claimed room up; the pods that fit are expected on the node from now on. Returns the others, and
+        why."""
+        lines = [line for room_id in claim.room_ids if (line := self._take(room_id)) is not None]
+        line = next((line for line in lines if line.node is not None and line.node.uid == claim.host_id), None)
+        if line is None or not line.is_open or line.is_lost:
+            why = f"the room on {claim.hostname} is gone: the node, or what runs on it, has changed meanwhile"
+            return {pod: why for pod, _ in pods}
+        refused = {}
+        for pod, demand in pods:
+            if why := self._misfit(line, demand):
+                refused[pod] = why
+            else:
+                self._add(pod, claim.hostname, demand)
+                self._expected.add(pod)
+        return refused
+
+    def _misfit(self, line: _Line, demand: Demand) -> str:
+        assert line.node is not None
+        name = line.node.name
+        if not line.slots:
+            return f"node {name} takes {line.node.pods_max} pods, and has them"
+        if not demand.held.fits_in(line.free):
+            return f"node {name} has not enough room left: {line.free} for {demand.held}"
+        if demand.slack_milli > line.slack_free_milli:
+            return f"node {name} has {line.slack_free_milli}m of revocable cpu left for {demand.slack_milli}m"
+        taken = {port for other in line.demands.values() for port in other.ports}
+        if busy := sorted(taken.intersection(demand.ports)):
+            return f"ports {busy} of node {name} are taken"
+        return ""
+
+
+def _host(line: _Line) -> RegisteredHost:
+    node = line.node
+    assert node is not None
+    if line.host is None:
+        slack, slack_held = Resources(cpu_milli=line.slack_total_milli), Resources(cpu_milli=line.slack_held_milli)
+        capacity = _less(node.capacity, line.foreign)  # pools share out what others leave
+        ours = line.held - line.foreign
+        amounts = capacity, slack, node.labels, slack_held
+        line.host = RegisteredHost(
+            *(node.uid, node.name, node.ip, *amounts),
+            withdrawn=node.withdrawn,
+            held=ours,
+            beside=node.capacity - capacity,
+        )
+    return line.host
+
+
+def _is_same(old: Room, new: Room) -> bool:
+    return replace(old, room_id=new.room_id) == new
+
+
+def _without(ranges: Ports, taken: Iterable[int]) -> list[tuple[int, int]]:
+    """The ranges without these ports, which are in order."""
+    left = list(ranges)
+    for port in taken:
+        for at, (begin, end) in enumerate(left):
+            if begin <= port <= end:
+                left[at : at + 1] = [part for part in ((begin, port - 1), (port + 1, end)) if part[0] <= part[1]]
+                break
+    return left

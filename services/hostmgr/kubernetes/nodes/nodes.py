@@ -1,0 +1,115 @@
+"""A node of Kubernetes as the ledger needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from peloton.errors import InvalidArgument
+from peloton.lifecycle.constraints import HOSTNAME_LABEL
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from services.hostmgr.driver import Ports
+from services.hostmgr.kubernetes.pods.quantities import amount, mib, milli
+from services.hostmgr.kubernetes.pods.statuses import GPU
+from services.hostmgr.kubernetes.settings import KubernetesSettings, read_ports
+
+Json = dict[str, Any]
+
+MAINTENANCE = "peloton.io/maintenance"
+"""Annotation of a node that we take out of service: DRAINING or DOWN."""
+CORDONED = "peloton.io/cordoned"
+"""Annotation of a node that we have cordoned: it is ours to uncordon."""
+DRAINING, DOWN = "draining", "down"
+
+PORTS = "peloton.io/ports"
+"""Annotation of a node on which pods get other ports than ``PELOTON_KUBERNETES_PORTS`` says: FIRST-LAST,FIRST-LAST."""
+_KEEPS_AWAY = ("NoSchedule", "NoExecute")
+_NODE_STATE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
+"""Taints that repeat the condition Ready, and the cordon, which are read themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Equal while nothing has changed that concerns us: heartbeats change nothing."""
+
+    name: Hostname
+    uid: str
+    ip: str
+    capacity: Resources  # allocatable
+    pods_max: int
+    labels: dict[str, str]  # with those of the system
+    is_ready: bool = True
+    maintenance: str = ""  # ours: DRAINING, DOWN
+    is_cordoned: bool = False
+    ports: Ports = ()
+    withdrawn: str = ""  # why it takes no pods, if others keep them away
+
+
+def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
+    """None for a node that is not selected. Raises ValueError for amounts that cannot be read."""
+    meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    labels: dict[str, str] = meta.get("labels") or {}
+    if any(labels.get(key) != value for key, value in settings.node_selector):
+        return None
+    name = Hostname(meta["name"])
+    allocatable = status.get("allocatable") or {}
+    annotations = meta.get("annotations") or {}
+    maintenance = annotations.get(MAINTENANCE, "")
+    return Node(
+        name,
+        meta["uid"],
+        _address(status),
+        capacity_of(allocatable),
+        int(amount(allocatable.get("pods", "0"))),
+        labels | {HOSTNAME_LABEL: name},
+        _is_ready(status),
+        maintenance if maintenance in (DRAINING, DOWN) else "",
+        bool(spec.get("unschedulable")),
+        _ports(annotations, settings),
+        _withdrawn(spec, settings.taint, is_cordoned_by_us=CORDONED in annotations),
+    )
+
+
+def capacity_of(amounts: Json) -> Resources:
+    """Rounded down: what fits in it fits in the node."""
+
+    def of(name: str) -> Any:
+        return amount(amounts.get(name, "0"))
+
+    return Resources(
+        milli(of("cpu"), up=False),
+        mib(of("memory"), up=False),
+        mib(of("ephemeral-storage"), up=False),
+        milli(of(GPU), up=False),
+    )
+
+
+def _address(status: Json) -> str:
+    addresses = {entry.get("type"): entry.get("address", "") for entry in status.get("addresses") or ()}
+    return addresses.get("InternalIP") or addresses.get("ExternalIP") or ""
+
+
+def _ports(annotations: Json, settings: KubernetesSettings) -> Ports:
+    if not (text := annotations.get(PORTS)):
+        return settings.ports
+    try:
+        return tuple(sorted(ports for part in text.split(",") for ports in read_ports(part.strip())))
+    except InvalidArgument as error:
+        raise ValueError(f"annotation {PORTS}={text!r}: {error}") from None
+
+
+def _is_ready(status: Json) -> bool:
+    conditions = status.get("conditions") or ()
+    return any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in conditions)
+
+
+def _withdrawn(spec: Json, tolerated: str, is_cordoned_by_us: bool) -> str:
+    if spec.get("unschedulable") and not is_cordoned_by_us:
+        return "an operator of the cluster has cordoned it"
+    for taint in spec.get("taints") or ():
+        key, effect = taint.get("key", ""), taint.get("effect", "")
+        if effect in _KEEPS_AWAY and key != tolerated and key not in _NODE_STATE:
+            value = f"={taint['value']}" if taint.get("value") else ""
+            return f"it has the taint {key}{value}:{effect}"
+    return ""

@@ -1,0 +1,163 @@
+"""One container of a pod, as Kubernetes's JSON.
+
+The kubelet replaces ``$(NAME)`` in commands and in values of variables; Mesos does not, so each is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import orjson
+
+from peloton.api import convert
+from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.pod_parts import Part, resources
+from peloton.api.v0.task import task_pb2
+from peloton.model.resources import Resources, needed
+from services.hostmgr.kubernetes.pods.statuses import GPU, Json
+from services.hostmgr.kubernetes.pods.volumes import PodVolumes
+
+SHELL = ("/bin/sh", "-c")
+PORT_NAME_MAX = 15
+SLUG_MAX = 50
+
+_REFERENCE = re.compile(r"\$(?=[$(])")
+_BAD_LETTERS = re.compile(r"[^a-z0-9]+")
+
+
+class ContainerManifest:
+    def __init__(
+        self, name: str, part: Part, volumes: PodVolumes, default_image: str, is_revocable: bool, takes_least: bool
+    ) -> None:
+        """``volumes``: of the pod, to which those of the container are added. ``takes_least``: it stands for a pod that
+        asks for nothing."""
+        self._ports = [(port.name, port.envName, port.value) for port in part.ports]
+        self._variables = [orjson.Fragment(orjson.dumps(variable)) for variable in _variables(part.command)]
+        rest: Json = {
+            "name": name,
+            "image": convert.image_of(part) or default_image,
+            **_command(part),
+            "resources": {"requests": _amounts(needed(Resources()))} if takes_least else _requests(part, is_revocable),
+            **_security(part),
+        }
+        if _is_pulled_anew(part.container):
+            rest["imagePullPolicy"] = "Always"
+        if mounts := volumes.mounts_of(part):
+            rest["volumeMounts"] = mounts
+        if part.HasField("healthCheck"):
+            rest["livenessProbe"] = _probe(part.healthCheck)
+        if part.HasField("readinessCheck") or part.HasField("healthCheck"):
+            rest["readinessProbe"] = _probe(
+                part.readinessCheck if part.HasField("readinessCheck") else part.healthCheck
+            )
+        if part.container.HasField("tty_info"):
+            rest["tty"] = True
+        self._rest = {key: orjson.Fragment(orjson.dumps(value)) for key, value in rest.items()}
+
+    def body(self, variables: dict[str, str], dealt: Iterator[int]) -> Json:
+        """``variables``: of all containers of the pod. ``dealt``: its dynamic ports, from which this one takes its
+        own."""
+        ports = [(name, env_name, value or next(dealt)) for name, env_name, value in self._ports]
+        own = {env_name: str(number) for _, env_name, number in ports if env_name}
+        env = [*self._variables, *({"name": name, "value": value} for name, value in (variables | own).items())]
+        body = {**self._rest, "env": env}
+        if ports:
+            body["ports"] = [
+                {"containerPort": number, "hostPort": number, **_port_name(name)} for name, _, number in ports
+            ]
+        return body
+
+
+def slug(text: str) -> str:
+    return _BAD_LETTERS.sub("-", text.casefold())[:SLUG_MAX].strip("-") or "x"
+
+
+def _is_pulled_anew(container: mesos_pb2.ContainerInfo) -> bool:
+    return container.docker.force_pull_image or not container.mesos.image.cached
+
+
+def _literal(text: str) -> str:
+    """So that the kubelet replaces nothing in it."""
+    return _REFERENCE.sub("$$", text)
+
+
+def _command(part: Part) -> Json:
+    """As Mesos runs it. ``shell``: the value is a line for /bin/sh, and arguments do not count. Otherwise the value is
+    a program. For Mesos's own containers its arguments begin with its name; for Docker's they do not, and all goes to
+    the entrypoint of the image if it has one. Without a value the image's own command runs."""
+    command = part.command
+    if command.shell and command.value:
+        return {"command": [*SHELL, _literal(command.value)]}
+    arguments = [_literal(argument) for argument in command.arguments]
+    value = [_literal(command.value)] if command.value else []
+    if part.container.type == mesos_pb2.ContainerInfo.DOCKER and part.HasField("container"):
+        return {"args": value + arguments} if value or arguments else {}
+    if value:
+        return {"command": value, "args": arguments[1:]} if arguments[1:] else {"command": value}
+    return {"args": arguments} if arguments else {}
+
+
+def _variables(command: mesos_pb2.CommandInfo) -> Iterator[Json]:
+    for variable in command.environment.variables:
+        if variable.secret.HasField("reference"):
+            reference = variable.secret.reference
+            key = {"name": reference.name, "key": reference.key or variable.name}
+            yield {"name": variable.name, "valueFrom": {"secretKeyRef": key}}
+        elif variable.secret.HasField("value"):
+            yield {"name": variable.name, "value": _literal(variable.secret.value.data.decode(errors="replace"))}
+        else:
+            yield {"name": variable.name, "value": _literal(variable.value)}
+
+
+def _requests(part: Part, is_revocable: bool) -> Json:
+    """Requests equal limits, so that a pod which names cpu and memory is Guaranteed. A revocable one requests no cpu:
+    it gets what others leave. What is not asked for is not limited."""
+    asked = resources(part.resource)
+    amounts = _amounts(asked - Resources(asked.cpu_milli) if is_revocable else asked)
+    return {"requests": amounts, "limits": amounts} if amounts else {}
+
+
+def _amounts(asked: Resources) -> Json:
+    amounts = {
+        "cpu": f"{asked.cpu_milli}m",
+        "memory": f"{asked.memory_mib}Mi",
+        "ephemeral-storage": f"{asked.disk_mib}Mi",
+        GPU: str(asked.gpu_milli // 1000),  # whole ones only, see ``mesos_only``
+    }
+    return {kind: text for (kind, text), amount in zip(amounts.items(), asked, strict=True) if amount}
+
+
+def _security(part: Part) -> Json:
+    context: Json = {}
+    if part.container.docker.privileged:
+        context["privileged"] = True
+    user = part.command.user
+    if user == "root":
+        context["runAsUser"] = 0
+    elif user:
+        context["runAsUser"] = int(user)
+    return {"securityContext": context} if context else {}
+
+
+def _probe(check: task_pb2.HealthCheckConfig) -> Json:
+    """With the numbers that Mesos takes for those that are not given."""
+    probe: Json = {
+        "initialDelaySeconds": check.initialIntervalSecs or 15,
+        "periodSeconds": check.intervalSecs or 10,
+        "timeoutSeconds": check.timeoutSecs or 20,
+        "failureThreshold": check.maxConsecutiveFailures or 3,
+    }
+    if check.type == task_pb2.HealthCheckConfig.HTTP:
+        http = check.httpCheck
+        probe["httpGet"] = {"port": http.port, "path": http.path or "/", "scheme": (http.scheme or "http").upper()}
+    else:
+        probe["exec"] = {"command": [*SHELL, _literal(check.commandCheck.command)]}
+    return probe
+
+
+def _port_name(name: str) -> Json:
+    """At most 15 of a-z, 0-9 and -, with a letter; others stay without a name."""
+    text = slug(name)
+    is_name = len(text) <= PORT_NAME_MAX and any(letter.isalpha() for letter in text)
+    return {"name": text} if is_name else {}

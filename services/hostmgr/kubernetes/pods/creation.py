@@ -1,0 +1,107 @@
+"""Launches: each pod is one POST, bound to its node. Its name makes it safe to repeat."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from peloton.errors import InvalidArgument
+from peloton.model.ids import PodId
+from services.hostmgr.driver import HostLaunch, PodLaunch, PodReport
+from services.hostmgr.kubernetes.apiserver.wire import Answer
+from services.hostmgr.kubernetes.cluster_view import ClusterView
+from services.hostmgr.kubernetes.pods.deletions import Deletions
+from services.hostmgr.kubernetes.pods.launches import Manifests, Outcome, verdict_of
+from services.hostmgr.kubernetes.preparation import Preparation
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+Failed = list[tuple[PodId, str]]
+
+
+class Creation:
+    """Any thread calls."""
+
+    def __init__(
+        self,
+        settings: KubernetesSettings,
+        view: ClusterView,
+        deletions: Deletions,
+        preparation: Preparation,
+        tell: Callable[[Sequence[PodReport]], None],
+    ) -> None:
+        self._view, self._deletions, self._preparation, self._tell = view, deletions, preparation, tell
+        self._namespace = settings.namespace
+        self._manifests = Manifests(settings)
+
+    def launch(self, launches: Sequence[HostLaunch]) -> Failed:
+        """Returns pods that were certainly not created. Raises OSError when that is unknown of one."""
+        failed: Failed = []
+        sent: list[tuple[PodLaunch, HostLaunch]] = []
+        with self._view.lock:
+            for each in launches:
+                taken, refused = self._use(each)
+                sent += [(pod, each) for pod in taken]
+                failed += refused
+            self._view.posting.update(str(pod.pod_id) for pod, _ in sent)
+            requests = [self._manifests.request(pod, each.claim.hostname) for pod, each in sent]
+        unknown = ""
+        try:
+            for (pod, each), answer in zip(sent, self._preparation.create_all(requests), strict=True):
+                outcome, why = self._settle(pod, each, answer)
+                if outcome is Outcome.REFUSED:
+                    failed.append((pod.pod_id, why))
+                elif outcome is Outcome.UNKNOWN:
+                    unknown = unknown or why
+        finally:
+            self._deletions.created([str(pod.pod_id) for pod, _ in sent])
+        if unknown:
+            raise OSError(unknown)
+        return failed
+
+    def _use(self, launch: HostLaunch) -> tuple[list[PodLaunch], Failed]:
+        """Pods that the claimed room has room for, and the others. The lock is held."""
+        demands = {}
+        for pod in launch.pods:
+            try:
+                demands[pod] = self._manifests.demand(pod)
+            except InvalidArgument as error:
+                self._refuse(pod, launch, str(error))
+        keys = {pod: self._view.key(str(pod.pod_id)) for pod in demands}
+        refused = self._view.ledger.use(launch.claim, [(keys[pod], demand) for pod, demand in demands.items()])
+        taken = [pod for pod, key in keys.items() if key not in refused]
+        return taken, [(pod.pod_id, refused[key]) for pod, key in keys.items() if key in refused]
+
+    def _settle(self, pod: PodLaunch, launch: HostLaunch, answer: Answer | OSError) -> tuple[Outcome, str]:
+        name, view = str(pod.pod_id), self._view
+        outcome, why = verdict_of(answer)
+        if outcome is Outcome.EXISTS:
+            outcome, why = self._whose(name)
+        if outcome in (Outcome.REFUSED, Outcome.INVALID):
+            with view.lock:
+                view.ledger.drop_pod(view.key(name))
+        if outcome is Outcome.INVALID:
+            self._refuse(pod, launch, why)
+        if outcome is Outcome.UNKNOWN:
+            with view.lock:
+                if view.own(name) is None:
+                    view.unconfirmed.add(name)
+        return outcome, why
+
+    def _refuse(self, pod: PodLaunch, launch: HostLaunch, why: str) -> None:
+        """Kubernetes does not take the pod, and never will."""
+        claim = launch.claim
+        with self._view.lock:
+            told = self._view.book.refused(pod.pod_id, claim.hostname, claim.host_id, why, time.time_ns())
+        self._tell([told] if told is not None else [])
+
+    def _whose(self, name: str) -> tuple[Outcome, str]:
+        """A pod of this name is there: ours, from an earlier attempt, unless somebody else has made one."""
+        with self._view.lock:
+            if self._view.own(name) is not None:
+                return Outcome.TAKEN, ""
+        [found] = self._deletions.look_up([name])
+        if isinstance(found, OSError):
+            return Outcome.UNKNOWN, str(found)
+        if found is None or self._view.is_ours(found):
+            return Outcome.TAKEN, ""
+        return Outcome.REFUSED, f"a pod {name} that is not ours is in namespace {self._namespace}"

@@ -1,0 +1,207 @@
+"""Kills, acknowledgements and questions about pods: what is known of them, and their deletion."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from peloton.model.ids import PodId
+from peloton.model.pod import Cause, PodState, PodStatus
+from services.hostmgr.driver import PodOnHost, PodReport, Token
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
+from services.hostmgr.kubernetes.cluster_view import ClusterView
+from services.hostmgr.kubernetes.pods.pod_book import Stored
+from services.hostmgr.kubernetes.pods.removals import Removal, Removals, delete_request
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+Json = dict[str, Any]
+DELETED_BY_NODE_S = 5.0
+"""In which a kubelet deletes a pod that it has ended because somebody asked for it."""
+REMOVAL_RETRY_S = 5.0
+NOT_FOUND, CONFLICT = 404, 409
+
+
+class Deletions:
+    """Any thread calls. Each pod is deleted by its uid, once it has been seen: never another one of its name."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        settings: KubernetesSettings,
+        view: ClusterView,
+        tell: Callable[[Sequence[PodReport]], None],
+    ) -> None:
+        self._api, self._view, self._tell = api, view, tell
+        self._namespace = settings.namespace
+        self._log_retention_s = settings.log_retention_s
+        self._removals = Removals()
+        self._kill_after: set[str] = set()  # pods that are being created, to be killed as soon as they are
+
+    # Kills.
+
+    def kill(self, pods: Sequence[PodOnHost]) -> None:
+        """Raises OSError when it is unknown whether all are being deleted."""
+        view, deletions = self._view, []
+        told: list[PodReport] = []
+        with view.lock:
+            for name in dict.fromkeys(str(pod.pod_id) for pod in pods):
+                own = view.own(name)
+                view.book.kill_asked(name)
+                if own is None and name in view.posting:
+                    self._kill_after.add(name)
+                elif own is None:
+                    deletions.append((name, ""))
+                elif own.has_ended:
+                    answer = view.book.answer(name)
+                    told += [answer] if answer is not None else []
+                elif not own.is_leaving:
+                    deletions.append((name, own.uid))
+        self._tell(told)
+        self._delete(deletions)
+
+    def created(self, names: Sequence[str]) -> None:
+        """Their creation is over. Raises OSError when one that is to end may live on."""
+        with self._view.lock:
+            self._view.posting.difference_update(names)
+            kills = sorted(self._kill_after.intersection(names))
+            self._kill_after.difference_update(kills)
+        self._delete([(name, "") for name in kills])
+
+    def _delete(self, pods: Sequence[tuple[str, str]]) -> None:
+        answers = self._api.ask_all([delete_request(self._namespace, name, uid) for name, uid in pods])
+        failed: list[str] = []
+        absent: list[str] = []
+        for (name, uid), answer in zip(pods, answers, strict=True):
+            if isinstance(answer, OSError):
+                failed.append(str(answer))
+            elif answer.status == NOT_FOUND:
+                absent += [] if uid else [name]  # the watch shows the end of one that was there
+            elif not answer.is_ok and answer.status != CONFLICT:
+                failed.append(answer.message)
+        self._say_absent(absent)
+        if failed:
+            raise OSError(f"{len(failed)} of {len(pods)} pods not deleted: {failed[0]}")
+
+    # Questions.
+
+    def reconcile(self, pods: Sequence[PodOnHost]) -> None:
+        """Answers from what the watch has shown; only pods that were launched and not seen yet are looked up."""
+        view = self._view
+        told: list[PodReport] = []
+        doubtful: list[str] = []
+        with view.lock:
+            names = [str(pod.pod_id) for pod in pods] or [o.name for o in view.book.pods.values() if not o.is_stored]
+            for name in names:
+                if (answer := view.book.answer(name)) is not None:
+                    told.append(answer)
+                elif view.ledger.is_expected(view.key(name)):
+                    doubtful.append(name)
+                else:
+                    told.append(_unknown(name))
+        self._tell(told)
+        self.confirm(doubtful)
+
+    def confirm(self, names: Sequence[str]) -> None:
+        """Raises OSError."""
+        for name, found in zip(names, self.look_up(names), strict=True):
+            if isinstance(found, OSError):
+                raise found
+            if found is not None:
+                self._view.pod_changed(found, is_deleted=False)
+            else:
+                self._say_absent([name])
+
+    def look_up(self, names: Sequence[str]) -> list[Json | OSError | None]:
+        """The pods as they are now; None where there is none."""
+        path = f"/api/v1/namespaces/{self._namespace}/pods"
+        found: list[Json | OSError | None] = []
+        for answer in self._api.ask_all([Request("GET", f"{path}/{name}") for name in names]):
+            if isinstance(answer, OSError):
+                found.append(answer)
+            elif answer.status == NOT_FOUND:
+                found.append(None)
+            else:
+                found.append(answer.json() if answer.is_ok else OSError(answer.message))
+        return found
+
+    def _say_absent(self, names: Sequence[str]) -> None:
+        """The apiserver has just said that there are no such pods."""
+        view, told = self._view, []
+        with view.lock:
+            for name in names:
+                if view.own(name) is None and name not in view.posting:
+                    view.ledger.drop_pod(view.key(name))
+                    view.unconfirmed.discard(name)
+                    view.book.forget_kill(name)
+                    told.append(_unknown(name))
+        self._tell(told)
+
+    # Acknowledgements, and the deletion of pods whose end is stored.
+
+    def acknowledge(self, tokens: Sequence[Token]) -> None:
+        told = []
+        with self._view.lock:
+            for token in tokens:
+                report, stored = self._view.book.acknowledged(token)
+                told += [report] if report is not None else []
+                if stored is not None and (removal := self._removal_of(stored)) is not None:
+                    self._removals.add(removal)
+        self._tell(told)
+
+    def _removal_of(self, stored: Stored) -> Removal | None:
+        """The lock is held."""
+        own, ended_s = stored
+        if own.is_gone:
+            return None
+        now_s = time.time()
+        if not own.is_over:  # lost, or never to start: nothing more can be read of it
+            return Removal(now_s, own.name, own.uid, is_forced=not self._view.is_node_there(own.node))
+        if own.is_leaving:
+            return Removal(now_s + DELETED_BY_NODE_S, own.name, own.uid)
+        return Removal(min(ended_s or now_s, now_s) + self._log_retention_s, own.name, own.uid)
+
+    def tend(self) -> None:
+        """Deletes what is due, and looks up pods that may not be there. Raises OSError."""
+        view = self._view
+        with view.lock:
+            doubtful = sorted(view.unconfirmed - view.posting)
+            view.unconfirmed.difference_update(doubtful)
+            due = self._removals.take(time.time())
+        try:
+            self.confirm(doubtful)
+        except OSError:
+            with view.lock:
+                view.unconfirmed.update(doubtful)
+            raise
+        finally:
+            self._remove(due)
+
+    def _remove(self, due: Sequence[Removal]) -> None:
+        with self._view.lock:
+            there = [each for each in due if (own := self._view.own(each.name)) is not None and own.uid == each.uid]
+        requests = [delete_request(self._namespace, each.name, each.uid, each.is_forced) for each in there]
+        answers = self._api.ask_all(requests)
+        again = [
+            each
+            for each, answer in zip(there, answers, strict=True)
+            if isinstance(answer, OSError) or not (answer.is_ok or answer.status in (NOT_FOUND, CONFLICT))
+        ]
+        with self._view.lock:
+            for each in again:
+                self._removals.add(each._replace(due_s=time.time() + REMOVAL_RETRY_S))
+
+    @property
+    def due_in_s(self) -> float:
+        with self._view.lock:
+            return 0.0 if self._view.unconfirmed else self._removals.due_in_s(time.time())
+
+
+def _unknown(name: str) -> PodReport:
+    """The answer for a pod that the cluster does not know."""
+
+    def read() -> PodStatus:
+        message = "the cluster does not know the pod"
+        return PodStatus(PodId.parse(name), PodState.LOST, 0, message=message, cause=Cause.NO_ENDING)
+
+    return PodReport(name, PodState.LOST.value, read, is_answer=True)

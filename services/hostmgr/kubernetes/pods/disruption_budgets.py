@@ -1,0 +1,124 @@
+"""PodDisruptionBudgets of services, so that who drains nodes with kubectl waits as their SLAs want.
+
+Pods without a controller of Kubernetes need a whole number: how many must stay available. There is one budget for each
+service with a limit and with pods here; only what differs is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from urllib.parse import quote
+
+import orjson
+
+from peloton.model.ids import JobId
+from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, ApiServer, Json, Refused, Request
+from services.hostmgr.kubernetes.session import lease_name
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+CHANGES_MAX = 500
+"""In one call; the next one goes on."""
+PAGE = 500
+LISTED_ANEW_S = 300.0
+"""Others may change or delete them."""
+FORBIDDEN_REST_S = 300.0
+"""After a refusal for lack of rights."""
+FORBIDDEN, NOT_FOUND = 403, 404
+_JOB = "peloton.io/job"
+
+Change = tuple[str, int | None, Request]
+"""Of the budget of a job: its number, None for no budget."""
+
+
+class DisruptionBudgets:
+    """One thread at a time."""
+
+    def __init__(
+        self, api: ApiServer, settings: KubernetesSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._api, self._cluster, self._clock = api, settings.cluster, clock
+        self._path = f"/apis/policy/v1/namespaces/{settings.namespace}/poddisruptionbudgets"
+        self._known: dict[str, int] = {}  # job -> number, as they are there
+        self._list_at_s = self._rests_until_s = float("-inf")
+
+    def set(self, minimums: Mapping[JobId, int]) -> None:
+        """Writes what differs, at most CHANGES_MAX of it; for a while after a 403, nothing. Raises OSError."""
+        now_s = self._clock()
+        if now_s < self._rests_until_s:
+            return
+        if now_s >= self._list_at_s:
+            self._known = self._list()
+            self._list_at_s = now_s + LISTED_ANEW_S
+        changes = list(islice(self._changes(minimums), CHANGES_MAX))
+        answers = self._api.ask_all([request for *_, request in changes])
+        failed = [
+            why
+            for (job_id, number, _), answer in zip(changes, answers, strict=True)
+            if (why := self._note(job_id, number, answer))
+        ]
+        if failed:
+            raise OSError(f"{len(failed)} of {len(changes)} changes were not made: {failed[0]}")
+
+    def _changes(self, minimums: Mapping[JobId, int]) -> Iterator[Change]:
+        for job_id, number in minimums.items():
+            known = self._known.get(job_id)
+            if known is None:
+                yield job_id, number, Request("POST", self._path, orjson.dumps(self._body(job_id, number)))
+            elif known != number:
+                patch = orjson.dumps({"spec": {"minAvailable": number}})
+                yield job_id, number, Request("PATCH", f"{self._path}/{self._name(job_id)}", patch, MERGE_PATCH)
+        for ended in sorted(self._known.keys() - minimums.keys()):
+            yield ended, None, Request("DELETE", f"{self._path}/{self._name(ended)}")
+
+    def _name(self, job_id: str) -> str:
+        return f"{lease_name(self._cluster)}-{job_id}"
+
+    def _body(self, job_id: str, number: int) -> Json:
+        labels = {"peloton.io/cluster": self._cluster, _JOB: job_id}
+        return {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": self._name(job_id), "labels": labels},
+            "spec": {
+                "minAvailable": number,
+                "selector": {"matchLabels": labels},
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",  # one that is missing anyway may go
+            },
+        }
+
+    def _note(self, job_id: str, number: int | None, answer: Answer | OSError) -> str:
+        """Why the change was not made; empty: it was."""
+        if not isinstance(answer, OSError) and (answer.is_ok or (number is None and answer.status == NOT_FOUND)):
+            self._known.pop(job_id, None)
+            if number is not None:
+                self._known[job_id] = number
+            return ""
+        self._list_at_s = float("-inf")  # it may have been made, or others have made or deleted it
+        if isinstance(answer, OSError):
+            return str(answer)
+        self._rest_if_forbidden(answer)
+        return answer.message
+
+    def _rest_if_forbidden(self, answer: Answer) -> None:
+        if answer.status == FORBIDDEN:
+            self._rests_until_s = self._clock() + FORBIDDEN_REST_S
+
+    def _list(self) -> dict[str, int]:
+        """What is there of our making. A number that is none of ours is -1."""
+        selector = quote(f"peloton.io/cluster={self._cluster},{_JOB}", safe="")
+        found: dict[str, int] = {}
+        path = first = f"{self._path}?labelSelector={selector}&limit={PAGE}"
+        while path:
+            answer = self._api.ask(Request("GET", path))
+            if not answer.is_ok:
+                self._rest_if_forbidden(answer)
+                raise Refused(answer)
+            page = answer.json()
+            for item in page.get("items") or ():
+                number = item["spec"].get("minAvailable")
+                found[item["metadata"]["labels"][_JOB]] = number if isinstance(number, int) else -1
+            more = page["metadata"].get("continue")
+            path = f"{first}&continue={quote(more, safe='')}" if more else ""
+        return found

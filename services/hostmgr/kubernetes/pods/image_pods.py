@@ -1,0 +1,113 @@
+"""Images that nodes fetch ahead: a pod on the node that has the image, and whose command is in no image.
+
+A kubelet fetches the image of a container before it looks for its command. So the pod ends as soon as the image is
+there, whatever is in it, and is deleted then. It asks for nothing, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from peloton.errors import Unavailable
+from peloton.model.host import Prefetched
+from peloton.model.ids import Hostname
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
+from services.hostmgr.kubernetes.pods.statuses import is_over
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+Json = dict[str, Any]
+log = logging.getLogger(__name__)
+
+LABEL = "peloton.io/image-of"
+COMMAND = "/peloton-fetches-this-image-only"
+PODS_MAX = 500
+"""At a time."""
+DEADLINE_S = 600
+"""For which a node tries to fetch an image ahead."""
+LOOK_S = 1.0
+CONFLICT = 409
+
+
+class ImagePods:
+    """Implements ``ports.ImagePrefetcher``. Any thread calls; one of them at a time has the lock."""
+
+    def __init__(self, api: ApiServer, settings: KubernetesSettings) -> None:
+        self._api, self._settings = api, settings
+        self._path = f"/api/v1/namespaces/{settings.namespace}/pods"
+        self._lock = threading.Lock()
+        self._count = 1  # that may be there: a predecessor may have left some
+        self._looked_s = float("-inf")
+
+    def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
+        """What is beyond PODS_MAX comes with its pod. Raises Unavailable when the apiserver takes none."""
+        wanted = [(image, node) for image, nodes in images.items() for node in nodes]
+        with self._lock:
+            wanted = wanted[: max(PODS_MAX - self._count, 0)]
+            self._count += len(wanted)
+            requests = [Request("POST", self._path, self._body(image, node)) for image, node in wanted]
+            answers = self._api.ask_all(requests)
+        refusals = [
+            str(answer) if isinstance(answer, OSError) else answer.message
+            for answer in answers
+            if isinstance(answer, OSError) or not (answer.is_ok or answer.status == CONFLICT)
+        ]
+        if refusals:
+            log.info("%d of %d images are not fetched ahead: %s", len(refusals), len(wanted), refusals[0])
+        if wanted and len(refusals) == len(wanted):
+            raise Unavailable(f"image prefetch by pods: {refusals[0]}")
+        return Prefetched(len(wanted) - len(refusals))
+
+    def _body(self, image: str, node: str) -> bytes:
+        """Its name is that of image and node: a repeated call makes no second one."""
+        settings = self._settings
+        spec: Json = {
+            "nodeName": node,
+            "schedulerName": "peloton-images",
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": DEADLINE_S,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "image", "image": image, "command": [COMMAND]}],
+        }
+        if settings.priority_class:
+            spec["priorityClassName"] = settings.priority_class
+        digest = blake2b(f"{image}\0{node}".encode(), digest_size=12).hexdigest()
+        metadata = {"name": f"peloton-image-{digest}", "labels": {LABEL: settings.cluster}}
+        return orjson.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    def tend(self) -> None:
+        """Deletes those whose image is there, and those that have tried for long. Raises OSError."""
+        now_s = time.monotonic()
+        with self._lock:
+            if not self._count or now_s - self._looked_s < LOOK_S:
+                return
+            self._looked_s = now_s
+            selector = quote(f"{LABEL}={self._settings.cluster}")
+            listed = self._api.ask(Request("GET", f"{self._path}?labelSelector={selector}"))
+            if not listed.is_ok:
+                raise OSError(f"pods that fetch images: {listed.message}")
+            pods = listed.json()["items"]
+            done = [pod["metadata"]["name"] for pod in pods if _is_done(pod, time.time())]
+            self._api.ask_all([Request("DELETE", f"{self._path}/{name}", _AT_ONCE) for name in done])
+            self._count = len(pods)  # those that were deleted are not there at the next look
+
+
+_AT_ONCE = orjson.dumps({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+
+
+def _is_done(pod: Json, now_s: float) -> bool:
+    if is_over(pod):
+        return True
+    states = [entry.get("state", {}) for entry in pod.get("status", {}).get("containerStatuses") or ()]
+    created_s = datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp()
+    return any("running" in state or "terminated" in state for state in states) or now_s - created_s > 2 * DEADLINE_S

@@ -1,0 +1,92 @@
+"""Launches: what is sent for a pod, and what an answer of the apiserver means."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from peloton.model.pod import Cause
+from services.hostmgr.driver import PodLaunch, PodTemplate
+from services.hostmgr.kubernetes.apiserver.wire import Answer, Request
+from services.hostmgr.kubernetes.nodes.ledger import Demand
+from services.hostmgr.kubernetes.pods.manifests import PodManifest
+from services.hostmgr.kubernetes.pods.reasons import refusal_cause
+from services.hostmgr.kubernetes.pods.statuses import occupied, ports, revocable_cpu_milli
+from services.hostmgr.kubernetes.preparation import is_unprepared
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+Json = dict[str, Any]
+OURS = "peloton"
+"""``schedulerName`` of every pod of Peloton, also of those that others make for it to place."""
+
+
+class Outcome(Enum):
+    TAKEN = "taken"
+    EXISTS = "a pod of this name is there"
+    REFUSED = "certainly not taken"
+    INVALID = "never to be taken"
+    UNKNOWN = "it may have been taken"
+
+
+class Verdict(NamedTuple):
+    outcome: Outcome
+    why: str = ""
+
+
+def verdict_of(answer: Answer | OSError) -> Verdict:
+    """Of the answer to a POST of a pod. A 5xx may come after it was stored."""
+    if isinstance(answer, OSError):
+        return Verdict(Outcome.UNKNOWN, str(answer))
+    if answer.is_ok:
+        return Verdict(Outcome.TAKEN)
+    if answer.status == 409 and answer.reason == "AlreadyExists":
+        return Verdict(Outcome.EXISTS)
+    if answer.status >= 500:
+        return Verdict(Outcome.UNKNOWN, answer.message)
+    if not is_unprepared(answer) and refusal_cause(answer.status, answer.message) is Cause.INVALID:
+        return Verdict(Outcome.INVALID, answer.message)
+    return Verdict(Outcome.REFUSED, answer.message)
+
+
+def demand_of(pod: Json) -> Demand:
+    """Of any pod on a node."""
+    is_foreign = pod.get("spec", {}).get("schedulerName") != OURS
+    return Demand(occupied(pod), revocable_cpu_milli(pod), tuple(sorted(ports(pod))), is_foreign)
+
+
+class _Rendered:
+    def __init__(self, template: PodTemplate, settings: KubernetesSettings) -> None:
+        self.manifest = PodManifest(template, settings)
+        self._demand: Demand | None = None
+
+    def demand(self, pod: PodLaunch) -> Demand:
+        """Read from what is sent, so that it is what will be seen."""
+        if self._demand is None:
+            found = demand_of(orjson.loads(self.manifest.body(pod, "")))
+            self._demand = found._replace(ports=tuple(port for port in found.ports if port not in pod.ports))
+        return self._demand._replace(ports=(*self._demand.ports, *pod.ports)) if pod.ports else self._demand
+
+
+class Manifests:
+    """One thread at a time: its owner has a lock."""
+
+    def __init__(self, settings: KubernetesSettings) -> None:
+        self._settings = settings
+        self._path = f"/api/v1/namespaces/{settings.namespace}/pods"
+        self._rendered: WeakKeyDictionary[PodTemplate, _Rendered] = WeakKeyDictionary()
+
+    def _of(self, template: PodTemplate) -> _Rendered:
+        found = self._rendered.get(template)
+        if found is None:
+            found = self._rendered[template] = _Rendered(template, self._settings)
+        return found
+
+    def demand(self, pod: PodLaunch) -> Demand:
+        """Raises InvalidArgument for a pod that Kubernetes cannot run."""
+        return self._of(pod.template).demand(pod)
+
+    def request(self, pod: PodLaunch, node: str) -> Request:
+        return Request("POST", self._path, self._of(pod.template).manifest.body(pod, node))

@@ -1,0 +1,225 @@
+"""Our pods, and what is to be told of each.
+
+A watch shows states, and no steps; there are no acknowledgements either. So the book keeps the states of a pod in their
+order until each is acknowledged, also when the pod itself is gone by then. No threads and no requests here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from peloton.model.ids import PodId
+from peloton.model.pod import TERMINAL, Cause, PodState, PodStatus
+from services.hostmgr.driver import PodReport
+from services.hostmgr.kubernetes.pods.statuses import finished_s, is_over, phase, pod_id_of, report_of, stuck
+
+Json = dict[str, Any]
+_ENDS = frozenset(state.value for state in TERMINAL)
+_WAITING = PodState.LAUNCHED.value
+
+
+@dataclass(slots=True)
+class OwnPod:
+    name: str
+    uid: str
+    node: str
+    host_id: str
+    pod: Json  # the newest; empty for one that the apiserver did not take
+    told: deque[PodReport] = field(default_factory=deque)  # unacknowledged; the first one is delivered
+    last: str = _WAITING  # state and health that were noted last
+    has_run: bool = False
+    has_ended: bool = False  # its end is noted
+    is_stored: bool = False  # its end is acknowledged
+    is_gone: bool = False  # there is no such object any more
+    is_kill_asked: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.pod) and is_over(self.pod)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Its deletion has begun."""
+        return bool(self.pod) and "deletionTimestamp" in self.pod["metadata"]
+
+
+class Stored(NamedTuple):
+    """A pod whose end is acknowledged."""
+
+    pod: OwnPod
+    ended_s: float  # since the epoch; 0: nobody knows
+
+
+class PodBook:
+    """Not safe for threads: its owner has a lock. What a method returns is to be told now."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, OwnPod] = {}
+        self._on_node: dict[str, set[str]] = {}
+        self._untold: dict[str, None] = {}  # pods with unacknowledged reports, the oldest first
+        self._waiting: dict[str, None] = {}  # pods that wait for their containers
+        self._kills: set[str] = set()  # pods that are to end, and have not been seen yet
+
+    # News.
+
+    def seen(self, pod: Json, host_id: str, is_deleted: bool = False, is_listed: bool = False) -> PodReport | None:
+        """``is_listed``: it was so before we looked. A predecessor may have told all of it: its end is enough."""
+        meta, node = pod["metadata"], pod.get("spec", {}).get("nodeName", "")
+        name, uid = meta["name"], meta["uid"]
+        own = self.pods.get(name)
+        if own is None or (own.uid != uid and not is_deleted):
+            own = self._put(OwnPod(name, uid, node, host_id, pod, is_kill_asked=name in self._kills))
+            own.has_run = is_listed
+        if own.uid != uid:
+            return None  # the end of an object that another one has replaced
+        own.pod = pod
+        own.is_gone |= is_deleted
+        if phase(pod) == "Pending" and not own.is_gone:
+            self._waiting[name] = None
+        else:
+            self._waiting.pop(name, None)
+        if own.has_ended:
+            self._forget_if_done(own)
+            return None
+        report = report_of(pod, own.is_gone, own.is_kill_asked, own.host_id)
+        *_, state = report.token
+        if state in (own.last, _WAITING):
+            return None
+        own.last = state
+        if report.state_text in _ENDS and not own.has_run and (began_ns := _began_ns(pod)):
+            first = self._note(own, _running(own, began_ns))
+            self._note(own, report)
+            return first
+        return self._note(own, report)
+
+    def keep(self, there: Collection[str]) -> list[PodReport]:
+        """All that are not among these are gone."""
+        gone = [own for own in self.pods.values() if own.pod and own.name not in there]
+        return [report for own in gone if (report := self.seen(own.pod, own.host_id, is_deleted=True))]
+
+    def end(self, name: str, state: PodState, cause: Cause, reason: str, message: str, now_ns: int) -> PodReport | None:
+        """Its end, of which the object says nothing."""
+        own = self.pods.get(name)
+        if own is None or own.has_ended:
+            return None
+        return self._note(own, _report(own, state, now_ns, reason, message, cause))
+
+    def refused(self, pod_id: PodId, node: str, host_id: str, message: str, now_ns: int) -> PodReport | None:
+        """The apiserver does not take it, now or later."""
+        own = self._put(OwnPod(str(pod_id), "", node, host_id, {}, is_gone=True))
+        return self.end(own.name, PodState.FAILED, Cause.INVALID, "Invalid", message, now_ns)
+
+    def stuck(self, now_s: float, image_timeout_s: float) -> list[PodReport]:
+        """Ends of pods whose containers cannot be started."""
+        found = []
+        for name in list(self._waiting):
+            own = self.pods[name]
+            if own.has_ended:
+                del self._waiting[name]
+            elif (report := stuck(own.pod, now_s, image_timeout_s, own.host_id)) and (told := self._note(own, report)):
+                found.append(told)
+        return found
+
+    def kill_asked(self, name: str) -> None:
+        """It is remembered for a pod that has not been seen yet, until ``forget_kill``."""
+        if (own := self.pods.get(name)) is not None:
+            own.is_kill_asked = True
+        else:
+            self._kills.add(name)
+
+    def forget_kill(self, name: str) -> None:
+        self._kills.discard(name)
+
+    # Reports.
+
+    def _note(self, own: OwnPod, report: PodReport) -> PodReport | None:
+        """Returns the report if none is unacknowledged before it."""
+        own.told.append(report)
+        own.has_run |= report.state_text == PodState.RUNNING.value
+        own.has_ended |= report.state_text in _ENDS
+        self._untold[own.name] = None
+        return report if len(own.told) == 1 else None
+
+    def acknowledged(self, token: tuple[str, ...]) -> tuple[PodReport | None, Stored | None]:
+        """The report that comes next, or the pod whose end this was."""
+        own = self.pods.get(token[1])
+        if own is None or not own.told or own.told[0].token != token:
+            return None, None
+        report = own.told.popleft()
+        if own.told:
+            return own.told[0], None
+        del self._untold[own.name]
+        if report.state_text not in _ENDS:
+            return None, None
+        own.is_stored = True
+        self._forget_if_done(own)
+        return None, Stored(own, finished_s(own.pod))
+
+    def unacknowledged(self) -> list[PodReport]:
+        return [self.pods[name].told[0] for name in self._untold]
+
+    def answer(self, name: str) -> PodReport | None:
+        """To reconciliation; None for a pod that is not known."""
+        own = self.pods.get(name)
+        if own is None:
+            return None
+        if own.told:  # what follows it comes after its acknowledgement
+            first = own.told[0]
+            return PodReport(first.pod, first.state_text, first.read, is_answer=True)
+        report = report_of(own.pod, own.is_gone, own.is_kill_asked, own.host_id)
+        return PodReport(report.pod, report.state_text, report.read, is_answer=True)
+
+    # Which there are.
+
+    def on_node(self, node: str) -> list[OwnPod]:
+        return [self.pods[name] for name in sorted(self._on_node.get(node, ()))]
+
+    def nodes(self) -> Iterator[str]:
+        """Those with pods of ours."""
+        return iter(list(self._on_node))
+
+    def _put(self, own: OwnPod) -> OwnPod:
+        if (before := self.pods.get(own.name)) is not None:
+            self._forget(before)
+        self.pods[own.name] = own
+        self._kills.discard(own.name)
+        self._on_node.setdefault(own.node, set()).add(own.name)
+        return own
+
+    def _forget_if_done(self, own: OwnPod) -> None:
+        if own.is_gone and own.is_stored:
+            self._forget(own)
+
+    def _forget(self, own: OwnPod) -> None:
+        del self.pods[own.name]
+        self._untold.pop(own.name, None)
+        self._waiting.pop(own.name, None)
+        names = self._on_node[own.node]
+        names.discard(own.name)
+        if not names:
+            del self._on_node[own.node]
+
+
+def _began_ns(pod: Json) -> int:
+    """When the first of its containers that have ended had started; 0: none had."""
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    ended = (entry.get("state", {}).get("terminated") or {} for entry in statuses)
+    texts = [text for each in ended if (text := each.get("startedAt") or "") and not text.startswith("1970-01-01")]
+    return int(datetime.fromisoformat(min(texts)).timestamp() * 1e9) if texts else 0
+
+
+def _running(own: OwnPod, began_ns: int) -> PodReport:
+    """It ran, and had ended when it was seen."""
+    return _report(own, PodState.RUNNING, began_ns, "", "", Cause.NO_ENDING)
+
+
+def _report(own: OwnPod, state: PodState, time_ns: int, reason: str, message: str, cause: Cause) -> PodReport:
+    pod_id = pod_id_of(own.name)
+    status = None
+    if pod_id is not None:
+        status = PodStatus(pod_id, state, time_ns, own.node, own.host_id, message, reason, cause=cause)
+    return PodReport(own.name, state.value, lambda: status, ("", own.name, own.uid, f"{state.value}!"))

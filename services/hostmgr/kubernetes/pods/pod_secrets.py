@@ -1,0 +1,150 @@
+"""Secrets of jobs as Secrets of Kubernetes: there before the pods that have them, gone soon after.
+
+Its name says which data a Secret has, and it is never changed. The pods that live show which of them are in use, so
+nothing about it is stored; a successor lists what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import orjson
+
+from peloton.errors import Unavailable
+from peloton.model.ids import PodId
+from peloton.model.secret import Secret
+from services.hostmgr.driver import HostLaunch
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
+from services.hostmgr.kubernetes.cluster_view import SecretUse
+from services.hostmgr.kubernetes.pods.volumes import SECRET_KEY, secret_name
+from services.hostmgr.kubernetes.preparation import Preparation
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+log = logging.getLogger(__name__)
+
+UNUSED_S, UNSEEN_S = 15.0, 120.0
+"""A Secret goes when no pod has had it for so long; longer after a launch of which no pod has been seen yet."""
+SWEEP_S = 5.0
+JOB_LABEL, CLUSTER_LABEL, OURS_LABEL = "peloton.io/job", "peloton.io/cluster", "peloton.io/secret"
+FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+
+
+@dataclass(slots=True)
+class _Known:
+    job_id: str
+    used_s: float
+    is_seen: bool = False  # there was news of a pod that has it since the last launch
+
+
+class PodSecrets:
+    """Any thread calls. One lock, also while the apiserver is asked: what is deleted is not counted on meanwhile."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        settings: KubernetesSettings,
+        in_use: Callable[[], SecretUse],
+        preparation: Preparation,
+    ) -> None:
+        self._api, self._in_use, self._cluster, self._preparation = api, in_use, settings.cluster, preparation
+        self._path = f"/api/v1/namespaces/{settings.namespace}/secrets"
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+        self._is_listed = False
+        self._swept_s = 0.0
+
+    def make(self, launches: Sequence[HostLaunch]) -> tuple[Sequence[HostLaunch], list[tuple[PodId, str]]]:
+        """The launches without the pods whose Secrets could not be made, and those pods with the reason."""
+        wanted = {
+            secret_name(secret): (pod.template.job.job_id, secret)
+            for each in launches
+            for pod in each.pods
+            for secret in pod.template.secrets
+        }
+        if not wanted:
+            return launches, []
+        with self._lock:
+            refusals = self._create(wanted)
+        failed: list[tuple[PodId, str]] = []
+        kept: list[HostLaunch] = []
+        for each in launches:
+            whys = {
+                pod: why for pod in each.pods for one in pod.template.secrets if (why := refusals.get(secret_name(one)))
+            }
+            failed += [(pod.pod_id, why) for pod, why in whys.items()]
+            kept.append(each._replace(pods=[pod for pod in each.pods if pod not in whys]))
+        return kept, failed
+
+    def _create(self, wanted: Mapping[str, tuple[str, Secret]]) -> dict[str, str]:
+        """Why it failed, by the names of those that are not there."""
+        now_s = time.monotonic()
+        requests = [Request("POST", self._path, self._body(name, *one)) for name, one in wanted.items()]
+        refusals: dict[str, str] = {}
+        for (name, (job_id, secret)), answer in zip(
+            wanted.items(), self._preparation.create_all(requests), strict=True
+        ):
+            if isinstance(answer, OSError):
+                refusals[name] = f"the secret at {secret.path} was not made: {answer}"
+            elif answer.is_ok or answer.status == CONFLICT:
+                self._known[name] = _Known(job_id, now_s)
+            else:
+                refusals[name] = f"the secret at {secret.path} was not made: {answer.message}"
+        return refusals
+
+    def _body(self, name: str, job_id: str, secret: Secret) -> bytes:
+        labels = {CLUSTER_LABEL: self._cluster, JOB_LABEL: job_id, OURS_LABEL: secret.secret_id}
+        return orjson.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "labels": labels},
+                "immutable": True,
+                "data": {SECRET_KEY: b64encode(secret.data).decode()},
+            }
+        )
+
+    def tend(self) -> None:
+        """Deletes what no live pod has. The pods must be known. Raises OSError."""
+        now_s = time.monotonic()
+        with self._lock:
+            if now_s - self._swept_s < SWEEP_S:
+                return
+            self._swept_s = now_s
+            if not self._is_listed:
+                self._list(now_s)
+            if not self._known:
+                return
+            used = self._in_use()
+            unused = []
+            for name, one in self._known.items():
+                one.is_seen |= name in used.seen
+                if name in used.live or one.job_id in used.jobs:
+                    one.used_s = now_s
+                elif now_s - one.used_s >= (UNUSED_S if one.is_seen else UNSEEN_S):
+                    unused.append(name)
+            answers = self._api.ask_all([Request("DELETE", f"{self._path}/{name}") for name in unused])
+            for name, answer in zip(unused, answers, strict=True):
+                if isinstance(answer, OSError):
+                    raise answer
+                if answer.is_ok or answer.status == NOT_FOUND:
+                    del self._known[name]
+
+    def _list(self, now_s: float) -> None:
+        """Those that a predecessor has made."""
+        selector = quote(f"{OURS_LABEL},{CLUSTER_LABEL}={self._cluster}")
+        answer = self._api.ask(Request("GET", f"{self._path}?labelSelector={selector}"))
+        if answer.status == FORBIDDEN:
+            log.info("no rights to Secrets: jobs with secrets do not run in cluster %s", self._cluster)
+        elif not answer.is_ok:
+            raise Unavailable(f"list of Secrets: {answer.message}")
+        else:
+            for item in answer.json()["items"]:
+                meta = item["metadata"]
+                self._known.setdefault(meta["name"], _Known(meta["labels"].get(JOB_LABEL, ""), now_s, is_seen=True))
+        self._is_listed = True

@@ -1,0 +1,393 @@
+"""Pods as Kubernetes shows them, in our words. What a pod is comes from its object alone: there are no steps to follow.
+
+A pod that is to be deleted has a ``deletionTimestamp``, the time of the request plus the grace: what ended before the
+request ended by itself.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from datetime import datetime
+from functools import lru_cache, partial
+from typing import Any
+
+from peloton.lifecycle.pod import HEALTH_CHECK_REASON
+from peloton.model.ids import PodId, parse_job_id
+from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, PodStatus
+from peloton.model.resources import Resources
+from services.hostmgr.driver import PodReport
+from services.hostmgr.kubernetes.pods.quantities import KNOWN_MAX, amount, mib, milli
+from services.hostmgr.kubernetes.pods.reasons import DISRUPTIONS, PATIENCE, container_cause, pod_cause
+
+Json = dict[str, Any]
+
+FORCED = "the pod was deleted without its end being known"
+MESSAGE_MAX = 1_000
+"""Characters of a message of Kubernetes that are kept."""
+GPU = "nvidia.com/gpu"
+REVOCABLE_CPU = "peloton.io/revocable-cpu"
+"""Annotation: the cpu of a pod that borrows it, and requests none."""
+_NO_TIME = "1970-01-01T00:00:00Z"
+_MORE_THAN_CONTAINERS = frozenset(("initContainers", "overhead", "resources"))
+"""What of a pod takes more of its node than its containers do."""
+
+
+def report_of(pod: Json, deleted: bool, kill_asked: bool, host_id: str = "") -> PodReport:
+    """``deleted``: the object is gone, and this was its last state. ``kill_asked``: we wanted its end. ``host_id``: of
+    its node, to be stored with it."""
+    meta = pod["metadata"]
+    state, _ = _state(pod, deleted, kill_asked)
+    news = state.value if state is PodState.LAUNCHED else f"{state}{_health(pod)}{_steps(pod)}"
+    token = (meta.get("namespace", ""), meta["name"], meta.get("uid", ""), news)
+    return PodReport(meta["name"], state.value, partial(_pod_status, pod, deleted, kill_asked, host_id), token)
+
+
+def stuck(pod: Json, now_s: float, image_timeout_s: float, host_id: str = "") -> PodReport | None:
+    """The end of a pod whose containers have waited for longer than their reason allows; None: it may wait on. The
+    driver has to delete it, which it would have to do anyway once the end is stored."""
+    if phase(pod) != "Pending" or not (began := pod.get("status", {}).get("startTime")):
+        return None
+    for name, waiting in _waiting(pod):
+        patience = PATIENCE.get(waiting.get("reason", ""))
+        if patience is None or now_s - _seconds(began) < patience.seconds(image_timeout_s):
+            continue
+        reason, text = waiting["reason"], waiting.get("message", "")
+        message = f"container {name} cannot be started: {reason}{': ' if text else ''}{text}"[:MESSAGE_MAX]
+        meta = pod["metadata"]
+        token = (meta.get("namespace", ""), meta["name"], meta.get("uid", ""), reason)
+        end = (PodState.FAILED, Cause.CONTAINER)
+        return PodReport(meta["name"], end[0].value, partial(_ended, pod, *end, message, reason, host_id, now_s), token)
+    return None
+
+
+def phase(pod: Json) -> str:
+    return str(pod.get("status", {}).get("phase", "Pending"))
+
+
+def is_over(pod: Json) -> bool:
+    """All of it has ended: it takes nothing of its node."""
+    return phase(pod) in ("Succeeded", "Failed")
+
+
+def occupied(pod: Json) -> Resources:
+    """What its requests take of its node: those of its containers together, or of the greatest init container."""
+    spec = pod.get("spec", {})
+    if len(spec.get("containers", ())) == 1 and spec.keys().isdisjoint(_MORE_THAN_CONTAINERS):
+        return _requests(spec["containers"][0])
+    total = main = _sum(_requests(container) for container in spec.get("containers", ()))
+    beside = Resources()
+    for container in spec.get("initContainers", ()):
+        own = _requests(container)
+        if container.get("restartPolicy") == "Always":  # it runs on beside those that follow
+            beside += own
+            own = Resources()
+        total = Resources(*map(max, total, beside + own))
+    whole = _requests(spec)  # of the pod as a whole, where it says so
+    total = Resources(*(own or found for own, found in zip(whole, map(max, total, main + beside), strict=True)))
+    return total + _amounts(spec.get("overhead", {}))
+
+
+def revocable_cpu_milli(pod: Json) -> int:
+    """Which it borrows of what others request and do not use."""
+    text = pod["metadata"].get("annotations", {}).get(REVOCABLE_CPU, "")
+    return milli(amount(text), up=True) if text else 0
+
+
+def ports(pod: Json) -> frozenset[int]:
+    """Of its node, that it takes."""
+    return frozenset(
+        port["hostPort"]
+        for container in pod.get("spec", {}).get("containers", ())
+        for port in container.get("ports", ())
+        if port.get("hostPort")
+    )
+
+
+# -- amounts -------------------------------------------------------------------------------------------------------
+
+
+def _requests(container: Json) -> Resources:
+    """A limit without a request is a request, too."""
+    asked = container.get("resources") or {}
+    return _amounts({**asked.get("limits", {}), **asked.get("requests", {})})
+
+
+def _amounts(texts: Json) -> Resources:
+    return _resources(texts.get("cpu", 0), texts.get("memory", 0), texts.get("ephemeral-storage", 0), texts.get(GPU, 0))
+
+
+@lru_cache(maxsize=KNOWN_MAX)
+def _resources(cpu: str, memory: str, disk: str, gpu: str) -> Resources:
+    """Pods of one kind ask for the same, and each comes with every change of its status."""
+    return Resources(
+        milli(amount(cpu), up=True),
+        mib(amount(memory), up=True),
+        mib(amount(disk), up=True),
+        milli(amount(gpu), up=True),
+    )
+
+
+def _sum(parts: Iterator[Resources]) -> Resources:
+    return sum(parts, Resources())
+
+
+# -- states --------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=KNOWN_MAX)
+def pod_id_of(name: str) -> PodId | None:
+    """None for the name of a pod that is none of ours."""
+    try:
+        pod_id = PodId.parse(name)
+        parse_job_id(pod_id.job_id)
+    except ValueError:
+        return None
+    return pod_id
+
+
+def _state(pod: Json, deleted: bool, kill_asked: bool) -> tuple[PodState, Cause]:
+    """Its state, and of an end its cause."""
+    if is_over(pod):
+        return _end(pod, kill_asked)
+    if deleted:
+        return _forced_end(pod, kill_asked)
+    if phase(pod) == "Running":
+        return PodState.RUNNING, Cause.NO_ENDING
+    return PodState.STARTING if _has_begun(pod) else PodState.LAUNCHED, Cause.NO_ENDING
+
+
+def _end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
+    """Of a pod whose containers have ended, or that its node refused."""
+    status = pod["status"]
+    own = pod_cause(status.get("reason", ""), status.get("message", ""))
+    if own is Cause.ROOM_GONE and not _has_begun(pod):
+        return PodState.LOST, own
+    if own is not None:
+        return PodState.FAILED, own
+    if not _ended_by_itself(pod):
+        why = _disruption(pod)
+        if kill_asked:
+            return PodState.KILLED, Cause.PROGRAM
+        if why is Cause.HOST_GONE:
+            return PodState.LOST, why
+        return PodState.KILLED, why or Cause.REMOVED
+    if phase(pod) == "Succeeded":
+        return PodState.SUCCEEDED, Cause.PROGRAM
+    guilty = _guilty(pod)
+    return PodState.FAILED, container_cause(guilty[1].get("reason", "")) if guilty else Cause.PROGRAM
+
+
+def _forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
+    """Of a pod that was deleted before its containers were seen to end."""
+    if kill_asked:
+        return PodState.KILLED, Cause.PROGRAM
+    why = _disruption(pod)
+    if why is Cause.HOST_DRAINED and _disruption_reason(pod) == "DeletionByTaintManager":
+        why = Cause.HOST_LOST
+    if why is None:
+        why = Cause.REMOVED if _has_begun(pod) else Cause.NOT_STARTED
+    return PodState.LOST, why
+
+
+def _ended_by_itself(pod: Json) -> bool:
+    """Its containers had ended before anybody asked for it. Times are in whole seconds, and once all has ended the
+    kubelet replaces the time of the request: in doubt they had not, so that no work counts as done that is not."""
+    meta = pod["metadata"]
+    if not (text := meta.get("deletionTimestamp")):
+        return _disruption(pod) is None
+    if not (grace_s := meta.get("deletionGracePeriodSeconds", 0)):
+        return False
+    ends = [_seconds(ended["finishedAt"]) for _, ended in _terminated(pod) if ended.get("finishedAt")]
+    return bool(ends) and max(ends) < _seconds(text) - grace_s
+
+
+def _disruption_reason(pod: Json) -> str:
+    condition = _condition(pod, "DisruptionTarget")
+    return str(condition.get("reason", "")) if condition.get("status") == "True" else ""
+
+
+def _disruption(pod: Json) -> Cause | None:
+    return DISRUPTIONS.get(_disruption_reason(pod))
+
+
+def _condition(pod: Json, kind: str) -> Json:
+    conditions: list[Json] = pod.get("status", {}).get("conditions") or []
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+# -- containers ----------------------------------------------------------------------------------------------------
+
+
+def _statuses(pod: Json) -> Iterator[tuple[str, Json]]:
+    """Of all its containers, those that initialise it first."""
+    status = pod.get("status", {})
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for each in status.get(kind) or ():
+            yield each["name"], each.get("state") or {}
+
+
+def _waiting(pod: Json) -> list[tuple[str, Json]]:
+    return [(name, state["waiting"]) for name, state in _statuses(pod) if "waiting" in state]
+
+
+def _terminated(pod: Json) -> list[tuple[str, Json]]:
+    return [(name, state["terminated"]) for name, state in _statuses(pod) if "terminated" in state]
+
+
+def _has_begun(pod: Json) -> bool:
+    """Something of it has run, or may have."""
+    return phase(pod) == "Running" or any(
+        "running" in state or state.get("terminated", {}).get("startedAt", _NO_TIME) != _NO_TIME
+        for _, state in _statuses(pod)
+    )
+
+
+def _guilty(pod: Json) -> tuple[str, Json] | None:
+    """The container whose failure was the first."""
+    failed = [(name, ended) for name, ended in _terminated(pod) if ended.get("exitCode")]
+    return min(failed, key=lambda each: each[1].get("finishedAt") or "", default=None)
+
+
+def _health(pod: Json) -> str:
+    """``+`` ready, ``-`` not ready any more; empty when nothing is checked, or nothing is known yet."""
+    containers: list[Json] = pod.get("spec", {}).get("containers") or []
+    if phase(pod) != "Running" or not any("readinessProbe" in container for container in containers):
+        return ""
+    ready = _condition(pod, "Ready")
+    if ready.get("status") == "True":
+        return "+"
+    starts = [state["running"].get("startedAt", "") for _, state in _statuses(pod) if "running" in state]
+    # Until its first success a check says nothing: a pod is not ready from its creation on.
+    return "-" if starts and ready.get("lastTransitionTime", "") > max(starts) else ""
+
+
+def _has_several(pod: Json) -> bool:
+    spec = pod.get("spec", {})
+    return len(spec.get("containers") or ()) + len(spec.get("initContainers") or ()) > 1
+
+
+def _steps(pod: Json) -> str:
+    """Of several containers, how far each is: the first letters of their states."""
+    if not _has_several(pod):
+        return ""
+    return " " + "".join(next(iter(state), "waiting")[0] for _, state in _statuses(pod))
+
+
+def _containers(pod: Json) -> tuple[ContainerStatus, ...]:
+    """Of a pod that has several."""
+    if not _has_several(pod):
+        return ()
+    inits = {container["name"] for container in pod["spec"].get("initContainers") or ()}
+    return tuple(_container(name, state, name in inits) for name, state in _statuses(pod))
+
+
+def _container(name: str, state: Json, is_init: bool) -> ContainerStatus:
+    if running := state.get("running"):
+        began_ns = _nanoseconds(_seconds(running.get("startedAt", "")))
+        return ContainerStatus(name, ContainerState.RUNNING, is_init, started_ns=began_ns)
+    ended = state.get("terminated")
+    said = ended or state.get("waiting") or {}
+    reason, message = said.get("reason", ""), said.get("message", "")[:MESSAGE_MAX]
+    if ended is None:
+        return ContainerStatus(name, ContainerState.PENDING, is_init, reason, message)
+    code = int(ended.get("exitCode", 0))
+    times = [_nanoseconds(_seconds(ended.get(key) or "")) for key in ("startedAt", "finishedAt")]
+    result = ContainerState.FAILED if code else ContainerState.SUCCEEDED
+    return ContainerStatus(name, result, is_init, reason, message, code, *times)
+
+
+# -- what is stored ------------------------------------------------------------------------------------------------
+
+
+def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> PodStatus | None:
+    """None for a pod whose name is none of ours, and for one that only waits."""
+    state, cause = _state(pod, deleted, kill_asked)
+    pod_id = pod_id_of(pod["metadata"]["name"])
+    if pod_id is None or state is PodState.LAUNCHED:
+        return None
+    if cause is not Cause.NO_ENDING:
+        reason, message = _words(pod, state, cause, deleted)
+        return _ended(pod, state, cause, message, reason, host_id, finished_s(pod))
+    health = _health(pod)
+    return PodStatus(
+        pod_id,
+        state,
+        _nanoseconds(_seconds(_started(pod))) if state is PodState.RUNNING and not health else 0,
+        host=pod.get("spec", {}).get("nodeName", ""),
+        agent_id=host_id,
+        reason=HEALTH_CHECK_REASON if health else "",
+        healthy=health == "+" if health else None,
+        cause=cause,
+        containers=_containers(pod),
+    )
+
+
+def _ended(
+    pod: Json, state: PodState, cause: Cause, message: str, reason: str, host_id: str, ended_s: float
+) -> PodStatus | None:
+    pod_id = pod_id_of(pod["metadata"]["name"])
+    if pod_id is None:
+        return None
+    host = pod.get("spec", {}).get("nodeName", "")
+    ended_ns, containers = _nanoseconds(ended_s), _containers(pod)
+    return PodStatus(pod_id, state, ended_ns, host, host_id, message, reason, cause=cause, containers=containers)
+
+
+def _words(pod: Json, state: PodState, cause: Cause, deleted: bool) -> tuple[str, str]:
+    """Reason and message of an end."""
+    status = pod.get("status", {})
+    if state is PodState.SUCCEEDED:
+        return "", ""
+    if deleted and not is_over(pod):
+        reason = _disruption_reason(pod) or "Deleted"
+        return reason, f"{FORCED}: {_condition(pod, 'DisruptionTarget').get('message') or cause}"
+    guilty = _guilty(pod)
+    if status.get("reason"):
+        return status["reason"], (status.get("message") or str(cause))[:MESSAGE_MAX]
+    reason = _disruption_reason(pod)
+    if reason:
+        return reason, (_condition(pod, "DisruptionTarget").get("message") or str(cause))[:MESSAGE_MAX]
+    if guilty is None:
+        return "", "Command exited with status 0" if state is PodState.KILLED else str(cause)
+    return guilty[1].get("reason", ""), _exit_text(pod, *guilty)
+
+
+def _exit_text(pod: Json, name: str, ended: Json) -> str:
+    """As Mesos words it, from which the exit code and the signal are read."""
+    code = int(ended["exitCode"])
+    text = f"Command exited with status {code}"
+    if len(list(_statuses(pod))) > 1:
+        text += f" in container {name}"
+    if (reason := ended.get("reason", "")) not in ("Error", ""):
+        text += f" ({reason})"
+    if ended.get("message"):
+        text += f": {ended['message'].strip()}"
+    number = int(ended.get("signal") or 0) or (code - 128 if 128 < code <= 128 + 31 else 0)
+    killer = signal.strsignal(number) if number else None
+    # Last: what follows the word is the signal's name.
+    return text[:MESSAGE_MAX] + (f", terminated with signal {killer}" if killer else "")
+
+
+# -- times ---------------------------------------------------------------------------------------------------------
+
+
+def _started(pod: Json) -> str:
+    starts = [state["running"].get("startedAt", "") for _, state in _statuses(pod) if "running" in state]
+    return min(filter(None, starts), default="")
+
+
+def finished_s(pod: Json) -> float:
+    """When the last container ended; 0: nobody saw it."""
+    if not is_over(pod):
+        return 0.0
+    return max((_seconds(ended.get("finishedAt") or "") for _, ended in _terminated(pod)), default=0.0)
+
+
+def _seconds(text: str) -> float:
+    """Since the epoch; 0 for an empty text."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)
