@@ -54,7 +54,7 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
     "sla": (sla, "grant", lambda maximum, missing, wanted: sla.Grant(tuple(sorted(wanted))), "of at most"),
     "batch": (rollout, "fill_batch", _double_batch(rollout.fill_batch), "for a batch of"),
     "neighbours": (PodLabelIndex, "on_host", lambda *_: (), "pods on host"),
-    "holds": (RoomHolds, "held", lambda *_: Resources(), "are left on"),
+    "holds": (RoomHolds, "held", lambda *_: (Resources(), 0), "are left on"),
 }
 
 
