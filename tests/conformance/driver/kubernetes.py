@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import os
 import subprocess
 import sys
 import threading
@@ -224,7 +225,7 @@ class Kubernetes:
         self.can_lose_hosts, self.can_fail_over = True, plane.can_restart
         login = login_of(plane.kubeconfig)
         self.client = Client(login)
-        self.namespace = f"driver-{next(_numbers)}"
+        self.namespace = f"driver-{os.getpid()}-{next(_numbers)}"
         self._nodes: list[str] = []  # of our making
         selector: tuple[tuple[str, str], ...] = ()
         self.machines: Machines
