@@ -30,10 +30,11 @@ def refusal(pod: Json, needed: Amounts, used: Amounts, room: Amounts, labels: Ma
 
 
 def host_ports(spec: Json) -> set[int]:
-    """Ports of the node that its containers take."""
+    """Ports of the node that its containers and sidecars take."""
+    sidecars = [each for each in spec.get("initContainers", ()) if each.get("restartPolicy") == "Always"]
     return {
         port["hostPort"]
-        for container in spec.get("containers", ())
+        for container in (*spec.get("containers", ()), *sidecars)
         for port in container.get("ports", ())
         if port.get("hostPort")
     }

@@ -31,15 +31,22 @@ def amounts_of(texts: Mapping[str, Any]) -> Amounts:
 
 
 def requests_of(spec: Json) -> Amounts:
-    """Of a pod: its containers together, or its greediest init container if that is more; and its overhead."""
-    needed: Amounts = {PODS: 1}
+    """Of a pod: its containers and sidecars together, or its greediest init container with the sidecars before it if
+    that is more; where the pod says it as a whole, that; and its overhead."""
+    first: Amounts = {}
+    sidecars: Amounts = {}
+    for container in spec.get("initContainers", ()):
+        own = _requests(container)
+        _add(own, sidecars.items())
+        first = {name: max(first.get(name, 0), own.get(name, 0)) for name in (*first, *own)}
+        sidecars = own if container.get("restartPolicy") == "Always" else sidecars
+    needed: Amounts = {PODS: 1, **sidecars}
     for container in spec.get("containers", ()):
         _add(needed, _requests(container).items())
-    for container in spec.get("initContainers", ()):
-        for name, value in _requests(container).items():
-            needed[name] = max(needed.get(name, 0), value)
-    if overhead := spec.get("overhead"):
-        _add(needed, amounts_of(overhead).items())
+    needed = {name: max(needed.get(name, 0), first.get(name, 0)) for name in (*needed, *first)}
+    whole = spec.get("resources") or {}
+    needed = {**amounts_of(whole.get("limits", {})), **needed, **amounts_of(whole.get("requests", {}))}
+    _add(needed, amounts_of(spec.get("overhead", {})).items())
     return needed
 
 

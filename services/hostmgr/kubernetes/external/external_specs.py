@@ -200,10 +200,19 @@ def _refuse_what_we_do_not_know(spec: Json) -> None:
         for port in container.get("ports") or ():
             if port.get("hostPort"):
                 raise Refused(f"container {container['name']}: Peloton does not deal host ports of others")
-        amounts = container.get("resources") or {}
-        asked = {*(amounts.get("requests") or ()), *(amounts.get("limits") or ())}
-        if unknown := sorted(asked - _KNOWN_RESOURCES):
-            raise Refused(f"container {container['name']}: Peloton does not know the resource {unknown[0]}")
+        _refuse_resources(f"container {container['name']}: ", _resource_names(container))
+    _refuse_resources("", _resource_names(spec) | {*(spec.get("overhead") or ())})
+
+
+def _resource_names(part: Json) -> set[str]:
+    """What a container, or the pod as a whole, asks for."""
+    amounts = part.get("resources") or {}
+    return {*(amounts.get("requests") or ()), *(amounts.get("limits") or ())}
+
+
+def _refuse_resources(whose: str, asked: set[str]) -> None:
+    if unknown := sorted(asked - _KNOWN_RESOURCES):
+        raise Refused(f"{whose}Peloton does not know the resource {unknown[0]}")
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------

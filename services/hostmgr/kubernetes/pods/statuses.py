@@ -71,15 +71,15 @@ def is_over(pod: Json) -> bool:
 
 
 def occupied(pod: Json) -> Resources:
-    """What its requests take of its node: those of its containers together, or of the greatest init container."""
+    """Of its node, by its requests: its containers and sidecars, or an init container with the sidecars before it."""
     spec = pod.get("spec", {})
     if len(spec.get("containers", ())) == 1 and spec.keys().isdisjoint(_MORE_THAN_CONTAINERS):
         return _requests(spec["containers"][0])
-    total = main = _sum(_requests(container) for container in spec.get("containers", ()))
+    total = main = sum((_requests(container) for container in spec.get("containers", ())), Resources())
     beside = Resources()
     for container in spec.get("initContainers", ()):
         own = _requests(container)
-        if container.get("restartPolicy") == "Always":  # it runs on beside those that follow
+        if _is_sidecar(container):
             beside += own
             own = Resources()
         total = Resources(*map(max, total, beside + own))
@@ -96,15 +96,22 @@ def revocable_cpu_milli(pod: Json) -> int:
 
 def ports(pod: Json) -> frozenset[int]:
     """Of its node, that it takes."""
+    spec = pod.get("spec", {})
+    sidecars = filter(_is_sidecar, spec.get("initContainers", ()))
     return frozenset(
         port["hostPort"]
-        for container in pod.get("spec", {}).get("containers", ())
+        for container in (*spec.get("containers", ()), *sidecars)
         for port in container.get("ports", ())
         if port.get("hostPort")
     )
 
 
 # -- amounts -------------------------------------------------------------------------------------------------------
+
+
+def _is_sidecar(init_container: Json) -> bool:
+    """It runs on beside those that follow."""
+    return bool(init_container.get("restartPolicy") == "Always")
 
 
 def _requests(container: Json) -> Resources:
@@ -126,10 +133,6 @@ def _resources(cpu: str, memory: str, disk: str, gpu: str) -> Resources:
         mib(amount(disk), up=True),
         milli(amount(gpu), up=True),
     )
-
-
-def _sum(parts: Iterator[Resources]) -> Resources:
-    return sum(parts, Resources())
 
 
 # -- states --------------------------------------------------------------------------------------------------------
@@ -244,9 +247,10 @@ def _has_begun(pod: Json) -> bool:
 
 
 def _guilty(pod: Json) -> tuple[str, Json] | None:
-    """The container whose failure was the first."""
+    """The container whose failure was the first; sidecars are ended when all has, and do not decide how."""
+    sidecars = {each["name"] for each in filter(_is_sidecar, pod.get("spec", {}).get("initContainers") or ())}
     failed = [(name, ended) for name, ended in _terminated(pod) if ended.get("exitCode")]
-    return min(failed, key=lambda each: each[1].get("finishedAt") or "", default=None)
+    return min(failed, key=lambda each: (each[0] in sidecars, each[1].get("finishedAt") or ""), default=None)
 
 
 def _health(pod: Json) -> str:

@@ -47,6 +47,15 @@ def test_requests_and_labels_become_a_configuration() -> None:
     assert found == config(a_pod({"name": "web-2", "labels": labels, "ownerReferences": [owner]}))
 
 
+def test_sidecars_and_what_a_pod_asks_for_as_a_whole_count() -> None:
+    """As kube-scheduler counts them: the pool has to have all of it."""
+    requests = {"requests": {"cpu": "500m", "memory": "1Mi"}}
+    sidecar = {"name": "proxy", "image": "proxy", "restartPolicy": "Always", "resources": requests}
+    whole = {"requests": {"memory": "3Gi"}}
+    found = config(a_pod(initContainers=[sidecar], resources=whole, overhead={"cpu": "250m"}))
+    assert Resources.of(2.25, 3 * 1024, 0, 2) == convert.pod_shape(found.defaultConfig, found.sla).resources
+
+
 def test_node_selectors_and_affinities_become_constraints() -> None:
     """Terms are alternatives, and expressions of a term hold together."""
     terms = [
@@ -75,6 +84,8 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "volume": ({"volumes": [{"name": "data", "persistentVolumeClaim": {}}]}, "volume data"),
     "host port": ({"containers": [{"name": "m", "ports": [{"hostPort": 80}]}]}, "host ports"),
     "resource": ({"containers": [{"name": "m", "resources": {"limits": {"x/fpga": "1"}}}]}, "x/fpga"),
+    "resource of the pod": ({"resources": {"limits": {"hugepages-2Mi": "4Mi"}}}, "hugepages-2Mi"),
+    "overhead": ({"overhead": {"x/fpga": "1"}}, "x/fpga"),
     "operator": (
         {
             "affinity": {

@@ -130,6 +130,17 @@ def test_an_init_container_that_failed_is_named() -> None:
     assert STARTING is status_of(pod).state
 
 
+def test_a_sidecar_does_not_decide_how_a_pod_ended() -> None:
+    """It is told to end when the others have, and may call that an error."""
+    pod = last("fail")
+    began = {"exitCode": 143, "reason": "Error", "startedAt": "2026-11-22T03:00:00Z"}
+    pod["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
+    ended = {"terminated": {**began, "finishedAt": "2026-11-22T03:00:01Z"}}
+    pod["status"]["initContainerStatuses"] = [{"name": "proxy", "state": ended}]
+
+    assert "Command exited with status 3 in container main" == status_of(pod).message
+
+
 def test_each_of_several_containers_is_told() -> None:
     """With its state, exit code and times; that one of them has moved on is news."""
     two = [pod for _, pod in recorded("two")]
@@ -261,23 +272,65 @@ def resources(**amounts: Any) -> Json:
     return {"resources": {"requests": {key.replace("_", "-"): value for key, value in amounts.items()}}}
 
 
-@pytest.mark.parametrize(
-    ("spec", "taken"),
-    [
-        ({"containers": [{}]}, Resources()),
-        ({"containers": [resources(cpu="500m", memory="1Gi"), resources(cpu=1)]}, Resources(1_500, 1_024)),
-        ({"containers": [resources(cpu=1)], "initContainers": [resources(cpu=3), resources(cpu=2)]}, Resources(3_000)),
-        (
-            {"containers": [resources(cpu=1)], "initContainers": [resources(cpu=1) | {"restartPolicy": "Always"}]},
-            Resources(2_000),
-        ),
-        ({"containers": [{"resources": {"limits": {"memory": "100M"}}}]}, Resources(0, 96)),
-        ({"containers": [resources(cpu=1)], "overhead": {"cpu": "250m"}}, Resources(1_250)),
-        ({"containers": [resources(cpu=1)], "resources": {"requests": {"cpu": 3}}}, Resources(3_000)),
-        ({"containers": [resources(ephemeral_storage="1Gi")]}, Resources(0, 0, 1_024)),
-        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}, Resources(0, 0, 0, 2_000)),
-    ],
-)
-def test_what_a_pod_takes(spec: Json, taken: Resources) -> None:
-    """Its containers together or its greatest init container, amounts rounded up."""
+def sidecar(**amounts: Any) -> Json:
+    return resources(**amounts) | {"restartPolicy": "Always"}
+
+
+def limits(**amounts: Any) -> Json:
+    return {"resources": {"limits": amounts}}
+
+
+ONE = resources(cpu=1)
+TAKEN = {
+    "nothing": ({"containers": [{}]}, Resources()),
+    "containers together": (
+        {"containers": [resources(cpu="500m", memory="1Gi"), resources(cpu=1)]},
+        Resources(1_500, 1_024),
+    ),
+    "a limit": ({"containers": [limits(memory="100M")]}, Resources(0, 96)),
+    "disk": ({"containers": [resources(ephemeral_storage="1Gi")]}, Resources(0, 0, 1_024)),
+    "gpus": ({"containers": [limits(**{"nvidia.com/gpu": "2"})]}, Resources(0, 0, 0, 2_000)),
+    "the greatest init container": (
+        {"containers": [ONE], "initContainers": [resources(cpu=3), resources(cpu=2)]},
+        Resources(3_000),
+    ),
+    "each kind by itself": (
+        {"containers": [resources(cpu=2, memory="1Mi")], "initContainers": [resources(cpu=1, memory="4Mi")]},
+        Resources(2_000, 4),
+    ),
+    "sidecars and containers": (
+        {"containers": [ONE], "initContainers": [sidecar(cpu=1), sidecar(cpu=2)]},
+        Resources(4_000),
+    ),
+    "an init container and the sidecars before it": (
+        {"containers": [ONE], "initContainers": [sidecar(cpu=1), sidecar(cpu=1), resources(cpu=3)]},
+        Resources(5_000),
+    ),
+    "an init container, and sidecars after it": (
+        {"containers": [ONE], "initContainers": [resources(cpu=4), sidecar(cpu=1), sidecar(cpu=1)]},
+        Resources(4_000),
+    ),
+    "overhead": ({"containers": [ONE], "overhead": {"cpu": "250m", "memory": "8Mi"}}, Resources(1_250, 8)),
+    "the pod as a whole": (
+        {"containers": [resources(cpu=1, memory="2Mi")], "resources": {"requests": {"cpu": 3}}},
+        Resources(3_000, 2),
+    ),
+    "the pod as a whole, sidecars included, and overhead": (
+        {"containers": [ONE], "initContainers": [sidecar(cpu=1)], **resources(cpu=3), "overhead": {"cpu": 1}},
+        Resources(4_000),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_what_a_pod_takes(case: str) -> None:
+    """What it needs at its greediest moment, as Kubernetes counts it; amounts are rounded up."""
+    spec, taken = TAKEN[case]
     assert taken == statuses.occupied({"spec": spec})
+
+
+def test_sidecars_take_ports_of_the_node() -> None:
+    """An init container that ends does not keep its own."""
+    first, beside, main = ({"ports": [{"containerPort": 1, "hostPort": port}]} for port in (81, 82, 83))
+    spec = {"initContainers": [first, beside | {"restartPolicy": "Always"}], "containers": [main]}
+    assert {82, 83} == statuses.ports({"spec": spec})
