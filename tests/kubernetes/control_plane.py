@@ -116,6 +116,12 @@ class ControlPlane:
         process.kill()
         process.wait()
 
+    def forget_before(self, version: int) -> None:
+        """The store keeps no earlier state, as it does some minutes later by itself."""
+        with Client(Login(f"http://127.0.0.1:{self._etcd}")) as client:
+            reply = client.ask("POST", "/v3/kv/compaction", {"revision": str(version)})
+        assert reply.status == http.client.OK, reply.body
+
     def start(self, part: str) -> None:
         """Returns when it is ready, on the data that it left if it ran before."""
         assert threading.current_thread() is threading.main_thread(), "a part dies with the thread that starts it"

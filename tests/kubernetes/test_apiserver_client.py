@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from services.hostmgr.kubernetes.apiserver.access import read_access
+from services.hostmgr.kubernetes.apiserver import watch
+from services.hostmgr.kubernetes.apiserver.access import Access, read_access
 from services.hostmgr.kubernetes.apiserver.watch import Reflector
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
+from services.hostmgr.kubernetes.apiserver.wire import ANSWER_TIMEOUT_S, Answer, ApiServer, Json, Refused, Request
 from services.hostmgr.kubernetes.session import Session
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
@@ -77,6 +78,53 @@ def test_many_creates_then_a_list_in_pages_then_changes(api: ApiServer) -> None:
         assert names[0] == recorder.until("DELETED")
     finally:
         reflector.stop()
+
+
+class Interrupted(ApiServer):
+    """Between the first two pages of a list something happens."""
+
+    def __init__(self, access: Access, act: Callable[[], None]) -> None:
+        super().__init__(access)
+        self.statuses: list[int] = []
+        """Of the pages."""
+        self._act, self._has_acted = act, False
+
+    def ask(self, request: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
+        if "continue=" in request.path and not self._has_acted:
+            self._has_acted = True
+            self._act()
+        answer = super().ask(request, timeout_s)
+        if "limit=" in request.path:
+            self.statuses.append(answer.status)
+        return answer
+
+
+def test_a_list_that_expires_between_two_pages_begins_again(
+    control_plane: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what has come meanwhile. No apiserver caches Events: each page of them is read from etcd, which forgets."""
+    monkeypatch.setattr(watch, "PAGE_OBJECTS", 1)
+    path = "/api/v1/namespaces/default/events"
+
+    def create(name: str) -> int:
+        body = {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "Expiry"}
+        made = api.ask(Request("POST", path, orjson.dumps(body)))
+        assert made.status == 201, made.message
+        return int(made.json()["metadata"]["resourceVersion"])
+
+    access = read_access(str(control_plane.kubeconfig))
+    api = Interrupted(access, lambda: control_plane.forget_before(create("third")))
+    recorder = Recorder()
+    reflector = Reflector(api, f"{path}?fieldSelector=reason%3DExpiry", recorder)
+    try:
+        for name in ("first", "second"):
+            create(name)
+        reflector.start()
+        assert ["first", "second", "third"] == recorder.until("replaced")
+        assert [200, 410, 200, 200, 200] == api.statuses
+    finally:
+        reflector.stop()
+        api.close()
 
 
 def test_the_last_session_is_the_only_one(api: ApiServer) -> None:

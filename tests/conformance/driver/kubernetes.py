@@ -267,6 +267,12 @@ class Kubernetes:
     def bring_back_host(self, hostname: str) -> None:
         self.machines.bring_back(hostname)
 
+    def taint(self, hostname: str, key: str, effect: str) -> None:
+        """Beside the taints that the node has."""
+        path = f"/api/v1/nodes/{hostname}"
+        taints = self.client.ask("GET", path).json()["spec"].get("taints", [])
+        self.patch(path, {"spec": {"taints": [*taints, {"key": key, "effect": effect}]}})
+
     def fail_over(self) -> None:
         self.client.close()
         self._plane.restart()

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import HostLaunch, PodOnHost
-from tests.conformance.driver.kubernetes import EmulatedProcess, Kubernetes
+from tests.conformance.driver.kubernetes import Kubernetes, Plane, SharedPlane
 from tests.conformance.driver.lab import ENDS, Lab
+from tests.kubernetes.client import Json
+from tests.kubernetes.fixtures import REAL_KUBERNETES
+
+LOST_NODE_S = 1.0
+"""For as long pods tolerate that their node is unreachable."""
+ON_BOTH = pytest.mark.parametrize("cluster", ["emulated", pytest.param("real", marks=REAL_KUBERNETES)], indirect=True)
+"""Others run on the emulated apiserver only."""
 
 
 @pytest.fixture
-def cluster(emulated_process: EmulatedProcess) -> Iterator[Kubernetes]:
-    made = Kubernetes(emulated_process, is_shared=True)
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kubernetes]:
+    plane: Plane = (
+        SharedPlane(request.getfixturevalue("kubernetes"), tmp_path)
+        if getattr(request, "param", "") == "real"
+        else request.getfixturevalue("emulated_process")
+    )
+    made = Kubernetes(plane, is_shared=True, lost_node_s=LOST_NODE_S)
     try:
         yield made
     finally:
@@ -36,6 +49,17 @@ def end_of(lab: Lab, pod: PodOnHost) -> tuple[PodState, Cause]:
     status = lab.wait_for(pod, *ENDS).status
     assert status is not None
     return status.state, status.cause
+
+
+def object_of(cluster: Kubernetes, pod: PodOnHost) -> Json:
+    """As the apiserver has it; empty: it is gone."""
+    reply = cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}")
+    return reply.json() if reply.status == http.client.OK else {}
+
+
+def disruptions_of(pod: Json) -> set[str]:
+    conditions = pod["status"].get("conditions", ())
+    return {each["reason"] for each in conditions if each["type"] == "DisruptionTarget"}
 
 
 def test_a_pod_beyond_a_quota_is_given_back(lab: Lab, cluster: Kubernetes) -> None:
@@ -85,6 +109,35 @@ def test_a_pod_of_a_node_that_is_silent_is_lost(lab: Lab, cluster: Kubernetes) -
     cluster.lose_host(pod.hostname)
 
     assert (PodState.LOST, Cause.HOST_LOST) == end_of(lab, pod)
+
+
+@ON_BOTH
+def test_a_pod_that_kubernetes_deletes_with_its_node_is_lost_once(lab: Lab, cluster: Kubernetes) -> None:
+    """Its end is told although the object stays until its kubelet is back, which ends it and changes nothing."""
+    pod = lab.running()
+    lab.events.deaf = True  # else we delete it ourselves
+    cluster.lose_host(pod.hostname)
+    lab.wait(lambda: "deletionTimestamp" in object_of(cluster, pod)["metadata"], "its deletion by the taint manager")
+    assert {"DeletionByTaintManager"} == disruptions_of(object_of(cluster, pod))
+
+    lab.events.deaf = False
+    assert (PodState.LOST, Cause.HOST_LOST) == end_of(lab, pod)
+    cluster.bring_back_host(pod.hostname)
+
+    lab.wait(lambda: not object_of(cluster, pod), "the end of the object")
+    assert PodState.LOST is lab.states(pod)[-1]
+
+
+@ON_BOTH
+def test_a_pod_that_a_taint_drives_out_was_sent_away(lab: Lab, cluster: Kubernetes) -> None:
+    """As by a drain; its host takes no more, and says why."""
+    pod = lab.running()
+
+    cluster.taint(pod.hostname, "maintenance", "NoExecute")
+
+    assert (PodState.KILLED, Cause.HOST_DRAINED) == end_of(lab, pod)
+    lab.wait(lambda: not lab.rooms(pod.hostname), "a host without room")
+    lab.wait(lambda: "it has the taint maintenance:NoExecute" == lab.events.hosts[pod.hostname].withdrawn, "the reason")
 
 
 def test_a_pod_that_is_evicted_by_others_was_sent_away(lab: Lab, cluster: Kubernetes) -> None:
