@@ -51,9 +51,10 @@ HOSTMGR = "peloton-hostmgr"
 CHANNEL_OPTIONS = [
     *MESSAGE_SIZES,
     ("grpc.enable_http_proxy", 0),
-    # Reconnect soon after an outage: people are waiting.
+    # Reconnect soon after an outage: people are waiting. A connection is given up after the second of these, or a
+    # server without cpu for a moment would be taken for one that is not there.
     ("grpc.initial_reconnect_backoff_ms", 250),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
     ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}'),
 ]

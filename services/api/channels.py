@@ -29,7 +29,7 @@ CHANNEL_OPTIONS = (
     *MESSAGE_SIZES,
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # for a leader without cpu for a moment; a refusal is known at once
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )

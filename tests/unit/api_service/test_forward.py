@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.respool import respool_pb2
 from services.api.channels import CHANNELS_MAX, LeaderChannels
 from services.api.server import ApiServer, start
+from tests.late_server import late_server
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.no_storage import NoStorage
 
@@ -126,6 +128,17 @@ async def test_headers_and_deadline_travel(resmgr: ResourceManager, channel: grp
     assert ("answered-by", "resmgr") in list(await call.trailing_metadata())
 
 
+async def test_a_leader_that_is_slow_to_answer_is_waited_for(
+    resmgr: ResourceManager, leaders: Leaders, channel: grpc.aio.Channel
+) -> None:
+    """A leader that has no cpu for a moment takes connections and says nothing; the call is held until it does."""
+    with late_server(leaders.addresses["resmgr"], 1.5) as address:
+        leaders.addresses["resmgr"] = address
+        answer = await create_pool(channel)
+
+    assert "made" == answer.result.value
+
+
 async def test_statuses_travel(resmgr: ResourceManager, channel: grpc.aio.Channel) -> None:
     """Code, text and trailing metadata of a refusal are the leader's."""
     method = cast(Any, channel).unary_unary(f"/{RESOURCE_MANAGER[0]}/DeleteResourcePool")
@@ -157,12 +170,11 @@ async def test_no_leader(channel: grpc.aio.Channel) -> None:
 
 async def test_dead_leader(leaders: Leaders, channel: grpc.aio.Channel) -> None:
     """A leader that does not answer is UNAVAILABLE, too, in words that are not about the api."""
-    probe = grpc.aio.server()
-    port = probe.add_insecure_port("127.0.0.1:0")
-    await probe.stop(None)
-    leaders.addresses["resmgr"] = f"127.0.0.1:{port}"
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await create_pool(channel)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # so that nobody else listens there
+        leaders.addresses["resmgr"] = f"127.0.0.1:{nobody.getsockname()[1]}"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await create_pool(channel)
 
     assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
     text = "the leader of role resmgr does not answer: it may be being replaced, try again"

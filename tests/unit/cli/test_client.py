@@ -13,6 +13,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.errors import InvalidArgument
+from tests.late_server import late_server
 from tests.unit.cli.fake_api import FakeApi
 
 
@@ -149,6 +150,16 @@ def test_calls_go_round_all_addresses_that_answer(api: FakeApi) -> None:
     assert 50 == sum(both)
     assert min(both) > 0
     assert 60 == len(api.calls) + len(other.calls)
+
+
+def test_a_server_that_is_slow_to_answer_is_waited_for(api: FakeApi) -> None:
+    """A process that has no cpu for a moment takes connections and says nothing; it is there all the same."""
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse(ids=[peloton_pb2.JobID(value="a")])]
+
+    with late_server(api.address, 1.5) as address, Client(address, timeout_s=180) as client:
+        answer = client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
+
+    assert ["a"] == [job.value for job in answer.ids]
 
 
 def test_one_address_is_taken_as_it_is() -> None:

@@ -203,27 +203,38 @@ def test_the_watched_screen_is_not_higher_than_the_terminal() -> None:
     assert "12:00:00" == printed(screen(tree(), "12:00:00", 100, 24), 100)[-1].rstrip()
 
 
-def test_ctrl_c_ends_the_watched_screen(api: FakeApi) -> None:
-    """On a terminal: the alternate screen is left, exit code 130, no trace."""
-    api.answers["explain.PoolTree"] = [tree()]
+def on_a_terminal(api: FakeApi, *words: str, interrupt_at: bytes = b"", **environment: str) -> tuple[int, bytes]:
+    """The exit code and all that is written until nobody holds the terminal any more: one read may return a part, even
+    when the command has ended. The command is interrupted once it has written ``interrupt_at``."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "cli.main", "-a", api.address, "respool", "tree", "--watch"]
-    watch = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    command = [sys.executable, "-m", "cli.main", "-a", api.address, "--timeout", "3m", *words]
+    process = subprocess.Popen(
+        command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm", **environment}
+    )
     os.close(theirs)
-    output, was_pressed = b"", False
+    output, is_awaited = b"", bool(interrupt_at)
     try:
         while chunk := os.read(ours, 65_536):
             output += chunk
-            if b"Ctrl-C ends" in output and not was_pressed:
-                watch.send_signal(signal.SIGINT)
-                was_pressed = True
+            if is_awaited and interrupt_at in output:
+                process.send_signal(signal.SIGINT)
+                is_awaited = False
     except OSError:  # Linux: nobody holds the other end any more
         pass
     finally:
         os.close(ours)
-        watch.wait()
+        process.wait()
+    assert not is_awaited, output
+    return process.returncode, output
 
-    assert (130, True) == (watch.returncode, output.decode().endswith("\x1b[?1049lStopped watching.\r\n"))
+
+def test_ctrl_c_ends_the_watched_screen(api: FakeApi) -> None:
+    """On a terminal: the alternate screen is left, exit code 130, no trace."""
+    api.answers["explain.PoolTree"] = [tree()]
+
+    code, output = on_a_terminal(api, "respool", "tree", "--watch", interrupt_at=b"Ctrl-C ends")
+
+    assert (130, True) == (code, output.decode().endswith("\x1b[?1049lStopped watching.\r\n")), output
 
 
 def test_an_interrupt_while_the_screen_starts(
@@ -248,12 +259,8 @@ def test_a_terminal_with_few_characters(api: FakeApi) -> None:
     answer = tree()
     answer.pools.add(path="/größe", depth=1)
     api.answers["explain.PoolTree"] = [answer]
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "cli.main", "-a", api.address, "respool", "tree"]
-    done = subprocess.run(command, stdout=theirs, stderr=theirs, env=environment, check=False)
-    os.close(theirs)
-    output = os.read(ours, 65_536).decode("ascii")
-    os.close(ours)
 
-    assert (done.returncode, "#" * 5 + "=" in output, "gr??e" in output) == (0, True, True), output
+    code, output = on_a_terminal(api, "respool", "tree", COLUMNS="120", NO_COLOR="1", PYTHONIOENCODING="ascii")
+
+    shown = output.decode("ascii")
+    assert (0, True, True) == (code, "#" * 5 + "=" in shown, "gr??e" in shown), shown
