@@ -17,7 +17,7 @@ from services.hostmgr.kubernetes.nodes.ledger import Ledger
 from services.hostmgr.kubernetes.nodes.nodes import DOWN, node_of
 from services.hostmgr.kubernetes.pods.launches import demand_of
 from services.hostmgr.kubernetes.pods.pod_book import OwnPod, PodBook
-from services.hostmgr.kubernetes.pods.statuses import is_over
+from services.hostmgr.kubernetes.pods.statuses import is_over, pod_id_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 Json = dict[str, Any]
@@ -83,8 +83,8 @@ class ClusterView:
         with self.lock:
             self.ledger.void_rooms()
             absent = self.ledger.keep_pods({key_of(pod) for pod in pods})
-            prefix = self.key("")
-            self.unconfirmed |= {key.removeprefix(prefix) for key in absent}
+            names = (key.removeprefix(self.key("")) for key in absent)
+            self.unconfirmed |= {name for name in names if pod_id_of(name) is not None}  # others belong to others
             told = self.book.keep({pod["metadata"]["name"] for pod in pods if self.is_ours(pod)})
             for pod in pods:
                 told += self._take(pod, is_deleted=False, is_listed=True)
@@ -100,6 +100,13 @@ class ClusterView:
             self._tell(told)
         if is_dirty:
             self._wake()
+
+    def pod_found(self, pod: Json) -> None:
+        """As it was looked up. What a watch has shown meanwhile is newer."""
+        with self.lock:
+            told = self._take(pod, is_deleted=False) if self.ledger.is_expected(key_of(pod)) else []
+        self._tell(told)
+        self._wake()
 
     def _take(self, pod: Json, is_deleted: bool, is_listed: bool = False) -> list[PodReport]:
         node = pod.get("spec", {}).get("nodeName", "")
@@ -197,6 +204,12 @@ class ClusterView:
 
     def is_node_there(self, name: str) -> bool:
         return name in self._node_names
+
+    def external_pod_gone(self, pod: Json) -> None:
+        """One that we bound, or were about to: the watch of pods on nodes may never have shown it."""
+        with self.lock:
+            self.ledger.drop_pod(key_of(pod))
+        self._wake()
 
     def own(self, name: str) -> OwnPod | None:
         return self.book.pods.get(name)

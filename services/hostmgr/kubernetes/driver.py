@@ -174,6 +174,8 @@ class KubernetesDriver:
             self._told().refused(str(error))
         except OSError as error:
             log.info("no session with Kubernetes yet: %s", error)
+        except Exception:  # of an answer that is not as an apiserver's
+            log.exception("no session with Kubernetes yet")
         return False
 
     def _told(self) -> DriverEvents:

@@ -59,10 +59,15 @@ class Answer(NamedTuple):
         return 200 <= self.status < 300
 
     def json(self) -> Json:
-        """Raises ValueError for anything else than an object."""
-        value = orjson.loads(self.body)
+        """Raises ConnectionError for anything else than an object: that is no answer of an apiserver."""
+        try:
+            value = orjson.loads(self.body)
+        except ValueError:
+            value = None
         if not isinstance(value, dict):
-            raise ValueError(f"an object expected, not {type(value).__name__}")
+            raise ConnectionError(
+                f"the apiserver's answer is no JSON object: {self.body[:200].decode(errors='replace')}"
+            )
         return value
 
     @property
@@ -79,7 +84,7 @@ class Answer(NamedTuple):
     def _said(self) -> Json:
         try:
             value = self.json()
-        except ValueError:
+        except ConnectionError:
             return {}
         return value if value.get("kind") == "Status" else {}
 

@@ -28,7 +28,8 @@ PODS_OF_OTHERS = f"/api/v1/pods?fieldSelector=spec.schedulerName%3D{OURS}&labelS
 class ExternalPodsDriver(KubernetesDriver):
     def __init__(self, settings: KubernetesSettings, uids_of: UidsOf) -> None:
         super().__init__(settings)
-        self.external = ExternalPods(self.api, settings.cluster, self._host_id, self._tell, uids_of)
+        gone = self.view.external_pod_gone
+        self.external = ExternalPods(self.api, settings.cluster, self._host_id, self._tell, uids_of, gone)
         self._external_news = Reflector(self.api, PODS_OF_OTHERS, self.external)
         self._told_again_at_s = 0.0
 

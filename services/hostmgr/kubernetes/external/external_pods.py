@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from peloton.api.v0.job import job_pb2
 from peloton.model.external import Sighting
@@ -41,6 +42,7 @@ from services.hostmgr.kubernetes.external.external_specs import (
     wants_host,
 )
 from services.hostmgr.kubernetes.pods.pod_book import PodBook
+from services.hostmgr.kubernetes.pods.statuses import is_over
 
 Json = dict[str, Any]
 log = logging.getLogger(__name__)
@@ -81,10 +83,11 @@ class ExternalPods:
         host_id_of: Callable[[str], str],
         tell: Callable[[Sequence[PodReport]], None],
         uids_of: UidsOf,
+        gone: Callable[[Json], None],
     ) -> None:
-        """``tell`` is called with news of pods that we have bound."""
+        """``tell`` is called with news of pods that we have bound, ``gone`` with pods that are not there any more."""
         self._api, self._cluster = api, cluster
-        self._host_id_of, self._tell, self._uids_of = host_id_of, tell, uids_of
+        self._host_id_of, self._tell, self._uids_of, self._gone = host_id_of, tell, uids_of, gone
         self._changed: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._pods: dict[str, _Seen] = {}
@@ -110,7 +113,12 @@ class ExternalPods:
                 if uid in before:
                     self._pods[uid] = before[uid]
                 told += self._take(pod, is_deleted=False)
+            for uid in before.keys() - self._pods.keys():
+                self._gone(before[uid].pod)
             self._bound &= self._pods.keys()
+            for run, uid in list(self._runs.items()):
+                if uid not in self._pods:
+                    self._forget_if_done(run)
             self._is_listed = True
         self._tell(told)
         self._changed()
@@ -133,16 +141,23 @@ class ExternalPods:
         if is_deleted:
             self._pods.pop(meta["uid"], None)
             self._bound.discard(meta["uid"])
+            self._gone(pod)
         else:
             self._pods.setdefault(meta["uid"], _Seen(pod)).pod = pod
         run, node = (meta.get("annotations") or {}).get(RUN, ""), pod.get("spec", {}).get("nodeName", "")
         if not run or not node:
             return []
         self._runs[run] = meta["uid"]
-        if is_deleted:
-            self._hindered.pop(run, None)
         report = self._book.seen({**pod, "metadata": {**meta, "name": run}}, self._host_id_of(node), is_deleted)
+        if is_deleted:
+            self._forget_if_done(run)
         return [report] if report is not None else []
+
+    def _forget_if_done(self, run: str) -> None:
+        """Of a pod that is gone: when its end is stored, or was never seen. The lock is held."""
+        self._hindered.pop(run, None)
+        if run not in self._book.pods:
+            self._runs.pop(run, None)
 
     # What the intake needs.
 
@@ -180,12 +195,12 @@ class ExternalPods:
         owner = controller_of(pod)
         if owner is None:
             return itself(pod)
-        if owner.kind != "ReplicaSet":
+        if owner.kind != "ReplicaSet" or not owner.api_version.startswith("apps/"):
             return owner
         if owner.uid not in self._controllers:
-            path = f"/apis/{owner.api_version}/namespaces/{owner.namespace}/replicasets/{owner.name}"
-            answer = self._api.ask(Request("GET", path))
-            if answer.status >= 500 or answer.status == TOO_MANY:
+            path = f"/apis/{quote(owner.api_version)}/namespaces/{owner.namespace}/replicasets"
+            answer = self._api.ask(Request("GET", f"{path}/{quote(owner.name, safe='')}"))
+            if _may_pass(answer):
                 raise OSError(f"ReplicaSet {owner.namespace}/{owner.name} cannot be read: {answer.message}")
             above = controller_of(answer.json()) if answer.is_ok else None
             if len(self._controllers) >= OWNERS_MAX:
@@ -198,7 +213,7 @@ class ExternalPods:
         now_s = time.monotonic()
         if namespace not in self._namespaces or now_s - read_s > NAMESPACE_AGE_S:
             answer = self._api.ask(Request("GET", f"/api/v1/namespaces/{namespace}"))
-            if answer.status >= 500 or answer.status == TOO_MANY:
+            if _may_pass(answer):
                 raise OSError(f"namespace {namespace} cannot be read: {answer.message}")
             pool = pool_named(answer.json()) if answer.is_ok else ""
             self._namespaces[namespace] = (now_s, pool)
@@ -218,8 +233,8 @@ class ExternalPods:
         answers = self._api.ask_all([condition_request(pod, one.reason, one.message) for _, pod, one in sent])
         events = []
         for (seen, pod, one), answer in zip(sent, answers, strict=True):
-            if isinstance(answer, OSError) or answer.status == CONFLICT:
-                seen.said = None  # it has changed meanwhile: the next time
+            if isinstance(answer, OSError) or answer.status == CONFLICT or _may_pass(answer):
+                seen.said = None  # it has changed meanwhile, or cannot be written now: the next time
             elif answer.is_ok and said_of(pod)[0] != one.reason:
                 events.append(event_request(pod, "Warning", one.reason, one.message))
         _first_error([*answers, *self._api.ask_all(events)])
@@ -255,8 +270,9 @@ class ExternalPods:
                 refused[run] = why
                 continue
             with self._lock:
-                self._bound.add(pod["metadata"]["uid"])
-                self._runs[str(run)] = pod["metadata"]["uid"]
+                if (uid := pod["metadata"]["uid"]) in self._pods:  # else it is gone already
+                    self._bound.add(uid)
+                    self._runs[str(run)] = uid
         self._tell_of_bindings([(pod, node) for run, pod, node in pods if run not in refused])
         if unknown is not None:
             raise unknown
@@ -268,7 +284,7 @@ class ExternalPods:
             raise answer
         if answer.is_ok:
             return ""
-        if answer.status >= 500 or answer.status == TOO_MANY:
+        if _may_pass(answer):
             raise OSError(answer.message)
         if answer.status == CONFLICT:
             [now] = self._api.ask_all([look_request(pod)])
@@ -292,9 +308,12 @@ class ExternalPods:
             return run in self._runs
 
     def evict(self, runs: Sequence[str]) -> None:
-        """Those that a PodDisruptionBudget keeps are asked again. Raises OSError."""
+        """Evicts those that run. What a PodDisruptionBudget forbids is repeated. Raises OSError."""
         with self._lock:
-            pods = [(run, self._pods[uid].pod) for run in runs if (uid := self._runs.get(run)) in self._pods]
+            there = [(run, self._pods[uid].pod) for run in runs if (uid := self._runs.get(run)) in self._pods]
+            pods = [(run, pod) for run, pod in there if not is_over(pod)]
+            for run in {*runs}.difference(run for run, _ in pods):
+                self._hindered.pop(run, None)
             for run, _ in pods:
                 self._book.kill_asked(run)
         answers = self._api.ask_all([eviction_request(pod) for _, pod in pods])
@@ -334,12 +353,17 @@ class ExternalPods:
         with self._lock:
             report, stored = self._book.acknowledged(token)
             if stored is not None and stored.pod.is_gone:
-                self._runs.pop(stored.pod.name, None)
+                self._forget_if_done(stored.pod.name)
             return report
 
     def unacknowledged(self) -> list[PodReport]:
         with self._lock:
             return self._book.unacknowledged()
+
+
+def _may_pass(answer: Answer) -> bool:
+    """Whether the apiserver may answer the same request otherwise later."""
+    return answer.status >= 500 or answer.status == TOO_MANY
 
 
 def _age(seen: _Seen) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.host import CLUSTER_LABEL
 from peloton.model.ids import JobId, parse_job_id
+from peloton.model.resources import RESOURCE_KINDS
 from services.hostmgr.kubernetes.pods.statuses import is_over, occupied
 
 Json = dict[str, Any]
@@ -26,8 +27,11 @@ PRIORITY = "peloton.io/priority"
 PREEMPTIBLE = "peloton.io/preemptible"
 GANG_SIZE_MAX = 10_000
 PRIORITY_MAX = 2**31 - 1
-GRACE_S = 30
-"""Of a pod that names none."""
+DIGITS_MAX = 10
+GRACE_S, GRACE_MAX_S = 30, 2**31 - 1
+"""Of a pod that names none, and the longest that a configuration holds."""
+AMOUNT_MAX = 2**40
+"""Thousandths, or MiB. As for jobs of the API: no host has more, and sums of it are numbers that storage can hold."""
 _KNOWN_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
 _KNOWN_VOLUMES = frozenset(
     {"name", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "image", "csi"}
@@ -122,10 +126,13 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
         asked = occupied(pod)
     except ValueError as error:
         raise Refused(str(error)) from None
+    for kind, wanted, unit in zip(RESOURCE_KINDS, asked, ("m", "Mi", "Mi", "m"), strict=True):
+        if wanted > AMOUNT_MAX:
+            raise Refused(f"it asks for {wanted}{unit} of {kind}, more than {AMOUNT_MAX}{unit}")
     task.name = "pod"
     task.resource.cpuLimit, task.resource.gpuLimit = asked.cpu_milli / 1000, asked.gpu_milli / 1000
     task.resource.memLimitMb, task.resource.diskLimitMb = asked.memory_mib, asked.disk_mib
-    task.killGracePeriodSeconds = int(spec.get("terminationGracePeriodSeconds", GRACE_S))
+    task.killGracePeriodSeconds = min(max(int(spec.get("terminationGracePeriodSeconds", GRACE_S)), 0), GRACE_MAX_S)
     task.preemptionPolicy.killOnPreempt = True  # its owner makes another one
     rules = [_host(CLUSTER_LABEL, cluster)]
     rules += [_host(key, value) for key, value in sorted((spec.get("nodeSelector") or {}).items())]
@@ -226,6 +233,7 @@ def _number(meta: Json, key: str, least: int, most: int, default: int) -> int:
     text = _said(meta, key)
     if not text:
         return default
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+    is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
+    if not (is_number and least <= int(text) <= most):
         raise Refused(f"{key}={text!r}: want a number from {least} to {most}")
     return int(text)

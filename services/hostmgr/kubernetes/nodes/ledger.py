@@ -294,6 +294,7 @@ class Ledger:
             if why := self._misfit(line, demand):
                 refused[pod] = why
             else:
+                self.drop_pod(pod)  # of an earlier attempt, perhaps on another node
                 self._add(pod, claim.hostname, demand)
                 self._expected.add(pod)
         return refused

@@ -18,9 +18,11 @@ METRICS = "/apis/metrics.k8s.io/v1beta1/pods"
 METRICS_AGE_MAX_S = 10.0
 """The metrics of all pods are read at once, and used for all nodes for so long."""
 REFUSAL_KEPT_S = 300.0
-"""How long kubelets are not asked after the apiserver has refused it."""
+"""How long no kubelet is asked after the apiserver has forbidden it, nor one that does not serve what it uses."""
 ANSWER_TIMEOUT_S = 10.0
-_REFUSED = (401, 403, 404, 405)
+_FORBIDDEN, _NOT_SERVED = (401, 403), (404, 405)
+"""To us, whatever the node; and by the kubelet of this node, which may be a virtual one."""
+_ALL = ""
 PodKey = tuple[str, str]
 """Namespace and name."""
 
@@ -50,19 +52,30 @@ class NodeUse:
         self._metrics: dict[PodKey, _Metric] = {}
         self._metrics_at_s = float("-inf")
         self._metrics_error: OSError | None = None
-        self._refused_at_s = float("-inf")
+        self._refused_until_s: dict[str, float] = {}  # by node; _ALL: for all of them
 
     def samples_of(self, node: str) -> list[UseSample]:
         """Of all pods on it. Raises OSError, and ValueError for an answer that cannot be read."""
-        if self._clock() - self._refused_at_s >= REFUSAL_KEPT_S:
+        if not self._is_refused(node):
             path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/stats/summary"
             answer = self._api.ask(Request("GET", path), ANSWER_TIMEOUT_S)
             if answer.is_ok:
                 return self._of_summary(answer.json())
-            if answer.status not in _REFUSED:
+            if answer.status not in (*_FORBIDDEN, *_NOT_SERVED):
                 raise Refused(answer)
-            self._refused_at_s = self._clock()
+            self._note_refusal(_ALL if answer.status in _FORBIDDEN else node)
         return self._of_metrics(node)
+
+    def _is_refused(self, node: str) -> bool:
+        now_s = self._clock()
+        with self._lock:
+            return any(self._refused_until_s.get(key, now_s) > now_s for key in (node, _ALL))
+
+    def _note_refusal(self, key: str) -> None:
+        now_s = self._clock()
+        with self._lock:
+            kept = {other: until_s for other, until_s in self._refused_until_s.items() if until_s > now_s}
+            self._refused_until_s = {**kept, key: now_s + REFUSAL_KEPT_S}
 
     def _of_summary(self, summary: Json) -> list[UseSample]:
         try:

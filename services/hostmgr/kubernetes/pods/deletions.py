@@ -108,7 +108,7 @@ class Deletions:
             if isinstance(found, OSError):
                 raise found
             if found is not None:
-                self._view.pod_changed(found, is_deleted=False)
+                self._view.pod_found(found)
             else:
                 self._say_absent([name])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any
@@ -89,9 +90,11 @@ def occupied(pod: Json) -> Resources:
 
 
 def revocable_cpu_milli(pod: Json) -> int:
-    """Which it borrows of what others request and do not use."""
+    """Which it borrows of what others request and do not use; none by an annotation that is no amount."""
     text = pod["metadata"].get("annotations", {}).get(REVOCABLE_CPU, "")
-    return milli(amount(text), up=True) if text else 0
+    with suppress(ValueError):
+        return max(milli(amount(text), up=True), 0) if text else 0
+    return 0
 
 
 def ports(pod: Json) -> frozenset[int]:

@@ -11,7 +11,9 @@ import pytest
 
 from peloton.model.ids import JobId, PodId
 from services.hostmgr.external_port import Remark
+from services.hostmgr.kubernetes.apiserver import wire
 from services.hostmgr.kubernetes.apiserver.wire import Json
+from services.hostmgr.kubernetes.external import external_pods
 from services.hostmgr.kubernetes.external.external_pods import ExternalPods
 from services.hostmgr.kubernetes.external.external_requests import RUN
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
@@ -38,13 +40,35 @@ def pods_on(serve: Callable[[str, str], Iterator[bytes]]) -> Iterator[tuple[Exte
 
     with scripted(note) as server, api_of(server) as api:
         uids = {(JOB, 0): UID}
-        pods = ExternalPods(api, "k8s", lambda node: "", lambda reports: None, lambda keys: uids)
+        pods = ExternalPods(api, "k8s", lambda node: "", lambda reports: None, lambda keys: uids, lambda pod: None)
         pods.replaced([a_pod()])
         yield pods, asked
 
 
 def accept(method: str, path: str) -> Iterator[bytes]:
     yield answer(201 if method == "POST" else 200, {"metadata": {}})
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        {"kind": "ReplicaSet", "name": "a b", "apiVersion": "apps/v1"},
+        {"kind": "ReplicaSet", "name": "../../secrets/x", "apiVersion": "apps/v1"},
+        {"kind": "ReplicaSet", "name": "x", "apiVersion": "away.example/v1"},
+    ],
+    ids=["a space", "a path", "another kind of the name"],
+)
+def test_a_wrong_owner_of_one_pod_does_not_stop_the_others(owner: Json) -> None:
+    """Nobody checks what a pod says of it: it is a job of its own, and nothing else is read."""
+
+    def serve(method: str, path: str) -> Iterator[bytes]:
+        yield answer(503 if "away.example" in path else 404, status(404, "NotFound"))
+
+    with pods_on(serve) as (pods, asked):
+        reference = {**owner, "controller": True, "uid": JOB}
+        pods.changed("ADDED", a_pod(name="web-2", uid="1" + UID[1:], ownerReferences=[reference]))
+        assert [UID, JOB] == [one.sighting.job_id for one in pods.found() or ()]
+        assert not any(" " in line.partition(" ")[2] or "/secrets" in line for line in asked)
 
 
 def test_a_remark_is_written_once() -> None:
@@ -143,6 +167,105 @@ def test_pods_are_not_known_while_the_watch_is_interrupted() -> None:
             pods.pods_of([FIRST])
 
 
+def ran(phase: str) -> Json:
+    """The pod, bound as the first run."""
+    pod = a_pod(annotations={RUN: str(FIRST)})
+    pod["spec"]["nodeName"], pod["status"]["phase"] = "n", phase
+    return pod
+
+
+def acknowledge(pods: ExternalPods) -> None:
+    """All that is reported."""
+    while reports := pods.unacknowledged():
+        for report in reports:
+            pods.acknowledged(report.token)
+
+
+def test_a_run_whose_pod_went_unseen_is_not_bound_any_more() -> None:
+    """Its owner deleted the pod while the watch was interrupted: reconciliation is told that the run is lost."""
+    with pods_on(accept) as (pods, _):
+        pods.bind([(FIRST, a_pod(), "n")])
+        pods.lost("the apiserver is away")
+        pods.replaced([])
+        assert (False, {FIRST: {}}) == (pods.has(str(FIRST)), pods.pods_of([FIRST]))
+
+
+def test_a_run_is_forgotten_when_its_end_is_stored_and_its_pod_is_gone() -> None:
+    """Whichever comes last, also while the watch was interrupted."""
+    with pods_on(accept) as (pods, _):
+        for is_stored_first in (True, False):
+            pods.changed("MODIFIED", ran("Succeeded"))
+            if is_stored_first:
+                acknowledge(pods)
+            assert pods.has(str(FIRST))
+            pods.changed("DELETED", ran("Succeeded"))
+            acknowledge(pods)
+            assert not pods.has(str(FIRST))
+
+        pods.changed("MODIFIED", ran("Succeeded"))
+        acknowledge(pods)
+        pods.replaced([])
+        assert not pods.has(str(FIRST))
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_pod_that_is_gone_leaves_its_node(is_seen: bool) -> None:
+    """Also one that was deleted before any watch showed that it was bound."""
+    gone: list[Json] = []
+    with scripted(lambda _: iter([answer(201, {})])) as server, api_of(server) as api:
+        pods = ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}, gone.append)
+        pods.replaced([a_pod()])
+        pods.bind([(FIRST, a_pod(), "n")])
+        if is_seen:
+            pods.changed("DELETED", a_pod())
+        else:
+            pods.replaced([])
+    assert [a_pod()] == gone
+
+
+def budget(method: str, path: str) -> Iterator[bytes]:
+    """A PodDisruptionBudget keeps the pod."""
+    keeps = status(429, "TooManyRequests", "it keeps 1", causes=[{"reason": "DisruptionBudget"}])
+    yield answer(429, keeps) if path.endswith("/eviction") else answer(201, {})
+
+
+def test_an_eviction_that_a_budget_forbids_is_repeated_while_the_pod_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then the reason is known. A pod that has ended keeps its log and its place in the books of its owner."""
+    monkeypatch.setattr(external_pods, "EVICT_AGAIN_S", 0.0)
+    with pods_on(budget) as (pods, asked):
+        pods.changed("MODIFIED", ran("Running"))
+        pods.evict([str(FIRST)])
+        pods.evict_again()
+        assert {UID} == pods.hindrances().keys()
+        pods.changed("MODIFIED", ran("Succeeded"))
+        pods.evict_again()
+        pods.evict([str(FIRST)])
+        assert (["POST pods/web-1/eviction"] * 2, {}) == (asked, pods.hindrances())
+
+
+def test_a_pod_that_went_unseen_is_not_to_be_evicted_any_more() -> None:
+    """Nothing hinders it."""
+    with pods_on(budget) as (pods, _):
+        pods.changed("MODIFIED", ran("Running"))
+        pods.evict([str(FIRST)])
+        pods.replaced([])
+        assert {} == pods.hindrances()
+
+
+def test_a_remark_that_failed_in_the_apiserver_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was not forbidden."""
+    monkeypatch.setattr(wire, "BACKOFF_S", 0.001)
+
+    def fail(method: str, path: str) -> Iterator[bytes]:
+        yield answer(500, status(500, "InternalError"))
+
+    with pods_on(fail) as (pods, asked):
+        for _ in range(2):
+            with pytest.raises(OSError, match="500"):
+                pods.remark([Remark(UID, "PelotonQueued", "full")])
+        assert 2 * wire.TRIES_MAX == len(asked)
+
+
 def test_the_body_of_a_binding_names_the_pod_by_its_uid() -> None:
     """A pod of the same name that was made since then is not bound."""
     bodies: list[Json] = []
@@ -153,7 +276,7 @@ def test_the_body_of_a_binding_names_the_pod_by_its_uid() -> None:
         yield answer(201, {})
 
     with scripted(serve) as server, api_of(server) as api:
-        ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}).bind([(FIRST, a_pod(), "n")])
+        ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}, lambda _: None).bind([(FIRST, a_pod(), "n")])
     [body] = bodies
     assert (UID, {RUN: str(FIRST)}, "n") == (
         body["metadata"]["uid"],

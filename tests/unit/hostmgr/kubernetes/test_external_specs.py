@@ -11,6 +11,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.model.pod import AllOf, AnyOf, HostLabel
 from peloton.model.resources import Resources
 from services.hostmgr.kubernetes.external.external_specs import (
+    GRACE_MAX_S,
     Refused,
     config_of,
     controller_of,
@@ -136,3 +137,24 @@ def test_the_annotation_of_a_pool_comes_before_its_label() -> None:
     assert "team.dev" == pool_named(a_pod({"labels": labels}))
     assert "/team/dev" == pool_named(a_pod({"labels": labels, "annotations": annotations}))
     assert "" == pool_named(a_pod())
+
+
+@pytest.mark.parametrize(
+    ("meta", "spec", "why"),
+    [
+        ({"annotations": {"peloton.io/priority": "9" * 5_000}}, {}, "want a number from 0 to"),
+        ({}, {"overhead": {"cpu": "9E"}}, "asks for 9000000000000000001500m of cpu, more than"),
+        ({}, {"overhead": {"memory": "7E"}}, "asks for 6675720215868Mi of memory, more than"),
+    ],
+    ids=["priority", "cpu", "memory"],
+)
+def test_numbers_beyond_all_bounds_are_refused(meta: Json, spec: Json, why: str) -> None:
+    """They are wrong in one pod, and must not stop the intake of the others."""
+    with pytest.raises(Refused, match=why):
+        config(a_pod(meta, **spec))
+
+
+def test_a_grace_that_no_configuration_holds_is_cut() -> None:
+    """An eviction has the pod's own."""
+    graces = [config(a_pod(terminationGracePeriodSeconds=value)).defaultConfig for value in (10**12, -1)]
+    assert [GRACE_MAX_S, 0] == [each.killGracePeriodSeconds for each in graces]

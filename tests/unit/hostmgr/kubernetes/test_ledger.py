@@ -147,6 +147,19 @@ def test_a_launch_on_room_that_is_gone_gets_nothing(change: Any) -> None:
     assert "the room on n1 is gone" in refused["a"]
 
 
+def test_a_pod_that_is_launched_again_counts_once() -> None:
+    """On the node that it is launched on last."""
+    made = ledger(node("n1"), node("n2"))
+    first = rooms(made)
+    made.use(claim(first["n1"]), wanted("a"))
+    made.use(claim(first["n2"]), wanted("a"))
+    made.use(claim(rooms(made)["n2"]), wanted("a"))
+
+    left = {room.hostname: room.free for room in (made.void_rooms(), made.changes())[1].announced}
+
+    assert {"n1": CAPACITY, "n2": CAPACITY - ONE.held} == left
+
+
 def test_pods_of_others_that_came_meanwhile_are_counted() -> None:
     """Also before the room is announced anew."""
     made = ledger()

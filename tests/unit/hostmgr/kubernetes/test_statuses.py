@@ -334,3 +334,9 @@ def test_sidecars_take_ports_of_the_node() -> None:
     first, beside, main = ({"ports": [{"containerPort": 1, "hostPort": port}]} for port in (81, 82, 83))
     spec = {"initContainers": [first, beside | {"restartPolicy": "Always"}], "containers": [main]}
     assert {82, 83} == statuses.ports({"spec": spec})
+
+
+@pytest.mark.parametrize(("text", "milli"), [("1500m", 1_500), ("plenty", 0), ("-2", 0), ("", 0)])
+def test_only_an_amount_of_revocable_cpu_is_borrowed(text: str, milli: int) -> None:
+    """Anybody may write the annotation at a pod of his own."""
+    assert milli == statuses.revocable_cpu_milli({"metadata": {"annotations": {statuses.REVOCABLE_CPU: text}}})

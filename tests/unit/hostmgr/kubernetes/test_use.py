@@ -104,3 +104,15 @@ def test_without_any_measure_there_is_an_error(cluster: Cluster, use: NodeUse) -
     cluster.answers[SUMMARY] = answer(200, {"pods": [{"cpu": cpu(1)}]})
     with pytest.raises(ValueError, match="summary of a kubelet that cannot be read: KeyError"):
         use.samples_of("node-1")
+
+
+def test_a_kubelet_without_counters_does_not_stand_for_the_others(cluster: Cluster, use: NodeUse) -> None:
+    """A virtual node serves no summary: its use is read from the metrics, that of other nodes from their kubelets."""
+    other = SUMMARY.replace("node-1", "virtual")
+    cluster.answers[SUMMARY] = answer(200, {"pods": [pod("peloton", OURS, cpu=cpu(4.5))]})
+    cluster.answers[other] = answer(404, status(404, "NotFound", "no such path"))
+    cluster.metrics(0, "250m", "63Mi")
+    assert [0.0] == [one.cpu_s for one in use.samples_of("virtual")]
+    assert [4.5] == [one.cpu_s for one in use.samples_of("node-1")]
+    use.samples_of("virtual")
+    assert [other, METRICS, SUMMARY] == cluster.asked

@@ -1,0 +1,111 @@
+"""Pods that were launched and that no watch has shown yet hold room until the apiserver says what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from services.hostmgr.driver import Claim, PodReport
+from services.hostmgr.kubernetes.apiserver.wire import Json
+from services.hostmgr.kubernetes.cluster_view import ClusterView
+from services.hostmgr.kubernetes.nodes.ledger import Demand
+from services.hostmgr.kubernetes.nodes.nodes import Node
+from services.hostmgr.kubernetes.pods.deletions import Deletions
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
+
+SETTINGS = KubernetesSettings("", cluster="west")
+JOB = "00000000-0000-4000-8000-000000000001"
+NAME = f"{JOB}-3-2"
+OWN, EXTERNAL = f"peloton/{NAME}", "team/web-1"
+ONE = Demand(Resources.of(1, 100))
+
+
+def a_pod(phase: str) -> Json:
+    labels = {"peloton.io/cluster": "west", "peloton.io/job": JOB}
+    metadata = {"name": NAME, "namespace": "peloton", "uid": "u", "labels": labels}
+    container = {"name": "main", "resources": {"requests": {"cpu": "1", "memory": "100Mi"}}}
+    spec = {"nodeName": "n1", "schedulerName": "peloton", "containers": [container]}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+
+class World:
+    def __init__(self) -> None:
+        self.told: list[PodReport] = []
+        self.asked: list[str] = []
+        self.serve: Callable[[Asked], bytes] = lambda _: answer(404, status(404, "NotFound"))
+        self.view = ClusterView(SETTINGS, self.told.extend, lambda: None)
+        known: dict[str, Any] = {"uid": "uid-n1", "ip": "", "capacity": Resources.of(4, 1_000), "pods_max": 10}
+        self.view.ledger.put_node(Node(name=Hostname("n1"), labels={}, **known))
+        self.deletions: Deletions
+
+    def answer(self, asked: Asked) -> Iterator[bytes]:
+        self.asked.append(asked.path)
+        yield self.serve(asked)
+
+    def launch(self, *keys: str) -> None:
+        [room] = self.view.ledger.changes().announced
+        claim = Claim(room.hostname, room.host_id, (room.room_id,))
+        assert {} == self.view.ledger.use(claim, [(key, ONE) for key in keys])
+
+    @property
+    def held(self) -> list[str]:
+        return sorted(self.view.ledger.pods_on("n1"))
+
+
+@contextmanager
+def a_world() -> Iterator[World]:
+    world = World()
+    with scripted(world.answer) as server, api_of(server) as api:
+        world.deletions = Deletions(api, SETTINGS, world.view, world.told.extend)
+        yield world
+
+
+def test_a_launched_pod_that_a_new_list_lacks_is_looked_up() -> None:
+    """It holds its room until then; if it is not there it is lost."""
+    with a_world() as world:
+        world.launch(OWN)
+        world.view.pods_replaced([])
+        assert [OWN] == world.held
+        world.deletions.tend()
+        assert ([], [(NAME, "LOST")]) == (world.held, [(one.pod, one.state_text) for one in world.told])
+        assert [f"/api/v1/namespaces/peloton/pods/{NAME}"] == world.asked
+
+
+def test_a_pod_of_others_is_not_looked_up_among_ours() -> None:
+    """Its name is no run of a job: a report of it could not be read."""
+    with a_world() as world:
+        world.launch(EXTERNAL, "peloton/web-2")
+        world.view.pods_replaced([])
+        world.deletions.tend()
+        assert ([], []) == (world.asked, world.told)
+
+
+def test_what_a_watch_shows_is_newer_than_what_was_looked_up_before() -> None:
+    """The pod ended while the answer was on its way: its room is free, and its state stays."""
+    with a_world() as world:
+        world.launch(OWN)
+        world.view.pods_replaced([])
+
+        def answer_late(_: Asked) -> bytes:
+            world.view.pod_changed(a_pod("Succeeded"), is_deleted=False)
+            return answer(200, a_pod("Running"))
+
+        world.serve = answer_late
+        world.deletions.tend()
+        own = world.view.own(NAME)
+        assert own is not None
+        assert ([], True) == (world.held, own.is_over)
+
+
+def test_a_pod_that_is_looked_up_and_found_counts() -> None:
+    """Before the watch shows it."""
+    with a_world() as world:
+        world.launch(OWN)
+        world.view.pods_replaced([])
+        world.serve = lambda _: answer(200, a_pod("Running"))
+        world.deletions.tend()
+        assert (["RUNNING"], [OWN]) == ([one.state_text for one in world.told], world.held)
