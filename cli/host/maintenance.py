@@ -10,6 +10,7 @@ import click
 
 from cli.command import Group
 from cli.host.drains import print_drains, turn_lines, watch_drains
+from cli.host.unknown_hosts import explained
 from cli.output import print_for_programs
 from cli.params import DURATION, HOSTNAME
 from cli.settings import Settings, pass_settings
@@ -55,7 +56,8 @@ def start(
     request = v0.maintenance.StartRequest(
         hostnames=hosts, at_most=at_most or 0, reason=reason, deadline_seconds=deadline_s
     )
-    answer = settings.client.maintenance.Start(request)
+    with explained(settings, hosts):
+        answer = settings.client.maintenance.Start(request)
     say(settings, hosts, answer, "Host successfully submitted for maintenance: {}", lines=watch)
     for line in () if settings.is_for_programs else turn_lines(answer):
         click.echo(line)
@@ -73,7 +75,8 @@ def complete(settings: Settings, hosts: Sequence[str]) -> None:
     Example:
       peloton host maintenance complete host1 host2
     """
-    answer = settings.client.maintenance.Complete(v0.maintenance.CompleteRequest(hostnames=hosts))
+    with explained(settings, hosts):
+        answer = settings.client.maintenance.Complete(v0.maintenance.CompleteRequest(hostnames=hosts))
     say(settings, hosts, answer, "Host successfully submitted for maintenance completion: {}")
 
 
@@ -87,7 +90,8 @@ def cancel(settings: Settings, hosts: Sequence[str]) -> None:
     Example:
       peloton host maintenance cancel host1
     """
-    answer = settings.client.maintenance.Cancel(v0.maintenance.CancelRequest(hostnames=hosts))
+    with explained(settings, hosts):
+        answer = settings.client.maintenance.Cancel(v0.maintenance.CancelRequest(hostnames=hosts))
     say(settings, hosts, answer, "Maintenance of host cancelled: {}")
 
 
@@ -102,7 +106,8 @@ def force(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
     Example:
       peloton host maintenance force host1 --watch
     """
-    answer = settings.client.maintenance.Force(v0.maintenance.ForceRequest(hostnames=hosts))
+    with explained(settings, hosts):
+        answer = settings.client.maintenance.Force(v0.maintenance.ForceRequest(hostnames=hosts))
     say(settings, hosts, answer, "Drain of host forced: {}", lines=watch)
     if watch:
         show_drains(settings, hosts)

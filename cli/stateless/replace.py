@@ -171,6 +171,7 @@ def rollback(
     """Give a service the spec of an earlier version again: that of ENTITY-VERSION, or of the one before the current.
 
     Restarts and updates that were rolled back are not counted. Without a BATCH-SIZE it is that of the latest update.
+    Secrets that were sent since then stay.
 
     \b
     Examples:

@@ -36,7 +36,7 @@ GATHER_S = 0.1
 """Pods that come together are taken in together."""
 PAUSE_SHARE = 4.0
 """Between rounds it pauses so many times as long as a round worked: it takes a fifth of a core at most."""
-IDLE_S = 30.0
+IDLE_S = 10.0
 """After so long without a pod an owner's job ends. The next pod brings it back."""
 EXPLAIN_S = 10.0
 """Between answers at the pods to why they wait."""

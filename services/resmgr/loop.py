@@ -33,6 +33,7 @@ from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, jobs_to_evict_from, order, summary
 from services.resmgr.records import CapacitySource, LoopRecords, Range, Requeue
 from services.resmgr.recovery import rebuild
+from services.resmgr.rounds import repeat
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import LogRow, ResmgrState
 
@@ -77,10 +78,10 @@ class AdmissionLoop:
     async def start(self) -> None:
         """Rebuild memory from storage, then begin; raises what storage raises."""
         await self._commit(lambda: None, lambda _: None)
+        rounds = {"admission": self._admission_round, "capacity": self._capacity_round, "prune": self._prune_round}
         self._loops = [
-            asyncio.create_task(self._forever(self._admission_round), name="resmgr admission"),
-            asyncio.create_task(self._forever(self._capacity_round), name="resmgr capacity"),
-            asyncio.create_task(self._forever(self._prune_round), name="resmgr prune"),
+            asyncio.create_task(repeat(one_round, self.settings.retry_period_s), name=f"resmgr {name}")
+            for name, one_round in rounds.items()
         ]
 
     async def stop(self) -> None:
@@ -90,17 +91,6 @@ class AdmissionLoop:
         await asyncio.gather(*self._loops, *self._commits, return_exceptions=True)
         self._storage.shutdown()
         self._network.shutdown(wait=False, cancel_futures=True)
-
-    async def _forever(self, one_round: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        while True:
-            try:
-                await one_round()
-            except Unavailable as error:
-                log.warning("%s: %s", one_round.__name__.strip("_"), error)
-                await asyncio.sleep(self.settings.retry_period_s)
-            except Exception:
-                log.exception("%s failed; it will be tried again", one_round.__name__.strip("_"))
-                await asyncio.sleep(self.settings.retry_period_s)
 
     # -- calls ------------------------------------------------------------------------------------------------------
 

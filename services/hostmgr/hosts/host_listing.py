@@ -21,13 +21,15 @@ def list_hosts(
     maintained: Mapping[Hostname, HostMaintenance],
     free: Mapping[Hostname, Resources],
     avoided: Mapping[Hostname, tuple[Misfit, float]],
+    cluster_labels: Mapping[str, str],
     wall_ns: int,
 ) -> list[Host]:
     """Registered hosts, those that operators of the cluster have withdrawn, and those in maintenance that are neither;
-    by host name. ``avoided``: the reason, and the seconds that it still holds."""
+    by host name. ``avoided``: the reason, and the seconds that it still holds. ``cluster_labels``: what every host
+    has, also one that is away."""
     found = [_registered(a, maintained.get(name), free.get(name, NOTHING)) for name, a in hosts.items()]
     found += [_withdrawn(host) for name, host in withdrawn.items() if name not in maintained]
-    found += [_unregistered(host) for name, host in maintained.items() if name not in hosts]
+    found += [_unregistered(host, cluster_labels) for name, host in maintained.items() if name not in hosts]
     for at, host in enumerate(found):
         if host.hostname in avoided:
             why, seconds = avoided[host.hostname]
@@ -50,6 +52,6 @@ def _withdrawn(host: RegisteredHost) -> Host:
     return Host(host.hostname, host.state, *amounts, labels, host.ip, goal, avoided=host.withdrawn)
 
 
-def _unregistered(host: HostMaintenance) -> Host:
-    nothing = Resources()
-    return Host(host.hostname, host.state, nothing, nothing, nothing, ip=host.ip, goal=host.goal)
+def _unregistered(host: HostMaintenance, cluster_labels: Mapping[str, str]) -> Host:
+    labels = tuple(sorted(cluster_labels.items()))
+    return Host(host.hostname, host.state, NOTHING, NOTHING, NOTHING, labels, ip=host.ip, goal=host.goal)

@@ -232,7 +232,7 @@ class HostPool:
             table = self._table
             registered, withdrawn, maintained = table.registered.by_name, table.withdrawn, table.maintained
             free = {name: host.free for name, host in table.rooms.hosts.items()} | table.unannounced()
-        return list_hosts(registered, withdrawn, maintained, free, avoided, self._wall_ns())
+        return list_hosts(registered, withdrawn, maintained, free, avoided, self._cluster_labels, self._wall_ns())
 
     # Leases.
 

@@ -101,6 +101,37 @@ def test_verbs(verb: str, run: Run, api: FakeApi) -> None:
     assert [["h1"], ["h1"]] == [list(request.hostnames) for request in api.requests(f"maintenance.{method}")]
 
 
+HOSTS = host_svc_pb2.QueryHostsResponse(
+    host_infos=[{"hostname": f"node-{i}", "cluster": "east" if i else "west"} for i in range(3)]
+)
+
+
+@pytest.mark.parametrize("verb", ["start", *VERBS])
+def test_a_host_that_no_cluster_has(verb: str, run: Run, api: FakeApi) -> None:
+    """It is named, with the clusters that were looked at and the nearest names."""
+    refusal = (grpc.StatusCode.ABORTED, "host is not a Peloton agent: nde-1")
+    api.answers[f"maintenance.{verb.capitalize()}"] = [refusal]
+    api.answers["hosts.QueryHosts"] = [HOSTS]
+
+    refused = run(f"host maintenance {verb} node-0 nde-1 x")
+
+    text = (
+        "no host is called 'nde-1' (did you mean node-1 or node-2 or node-0?) or 'x' in clusters east, west: peloton "
+        "host list shows those that are there\n"
+    )
+    assert (1, text) == (refused.exit_code, refused.stderr)
+
+
+def test_a_host_that_may_be_in_a_silent_cluster(run: Run, api: FakeApi) -> None:
+    """Then the refusal itself is told, as it is for hosts that are known."""
+    api.answers["maintenance.Start"] = [(grpc.StatusCode.ABORTED, "host is not a Peloton agent: x")]
+    silent = host_svc_pb2.QueryHostsResponse(silent_clusters=["north"])
+    silent.MergeFrom(HOSTS)
+    api.answers["hosts.QueryHosts"] = [silent]
+
+    assert "host is not a Peloton agent: x (ABORTED)\n" == run("host maintenance start x").stderr
+
+
 def test_json(run: Run, api: FakeApi) -> None:
     """The whole response."""
     api.answers["maintenance.Cancel"] = [pb.CancelResponse(hosts=[WAITING])]

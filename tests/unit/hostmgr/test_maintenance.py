@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from peloton.model.host import HostState
+from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.maintenance import HostMaintenance, Resident
@@ -114,6 +114,16 @@ def test_states_of_hosts() -> None:
         ("h2", UP, DOWN, "10.0.0.1"),
         ("h3", UP, UP, "10.0.0.1"),
     ]
+
+
+def test_a_host_that_is_down_has_the_labels_of_its_cluster() -> None:
+    """Its name and kind, as when it is there."""
+    labels = {CLUSTER_LABEL: "east", CLUSTER_KIND_LABEL: "kubernetes"}
+    pool = HostPool(LEASE_S, cluster_labels=labels)
+    pool.set_hosts([])
+    pool.set_maintained([maintained("gone", DOWN)])
+
+    assert [labels] == [dict(host.labels) for host in pool.hosts()]
 
 
 def going(name: str, goes_ns: int, number: int = 1) -> Room:

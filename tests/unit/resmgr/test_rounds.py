@@ -1,0 +1,55 @@
+"""Rounds of the resource manager are repeated, and what they need may be away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from peloton.errors import Unavailable
+from services.resmgr.rounds import Outage, repeat
+
+AWAY = Unavailable("no hostmgr leads at present")
+
+
+def test_an_outage_is_told_once_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    """Not at a start or a change of leaders; then once a minute, and when it is over. The next one begins anew."""
+    now_s = [100.0]
+    outage = Outage("capacity round", lambda: now_s[0])
+
+    with caplog.at_level(logging.INFO, "services.resmgr.rounds"):
+        for second in (0, 9, 10, 11, 69, 70):
+            now_s[0] = 100.0 + second
+            outage.goes_on(AWAY)
+        outage.is_over()
+        now_s[0] += 1
+        outage.goes_on(AWAY)
+        outage.is_over()
+
+    assert [
+        ("WARNING", "capacity round: no hostmgr leads at present, for 10 s now"),
+        ("WARNING", "capacity round: no hostmgr leads at present, for 70 s now"),
+        ("INFO", "capacity round: works again after 70 s"),
+    ] == [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+async def test_rounds_go_on_whatever_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """Short outages are passed over in silence, errors of ours are logged."""
+    outcomes = [None, AWAY, RuntimeError("ours"), None]
+    done = asyncio.Event()
+
+    async def some_round() -> None:
+        if not outcomes:
+            done.set()
+            await asyncio.Event().wait()
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+
+    task = asyncio.create_task(repeat(some_round, 0.001))
+    async with asyncio.timeout(120):
+        await done.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert ["some round failed; it will be tried again"] == [record.getMessage() for record in caplog.records]
