@@ -9,10 +9,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import PodReport
+from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.nodes.ledger import Ledger
 from services.hostmgr.kubernetes.nodes.nodes import DOWN, node_of
 from services.hostmgr.kubernetes.pods.launches import demand_of
@@ -20,7 +21,6 @@ from services.hostmgr.kubernetes.pods.pod_book import OwnPod, PodBook
 from services.hostmgr.kubernetes.pods.statuses import is_over, pod_id_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
-Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 JOB_ID_LENGTH = 36

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import Hostname, JobId, PodId
@@ -29,7 +28,7 @@ from services.hostmgr.driver import (
 )
 from services.hostmgr.kubernetes.apiserver.access import read_access
 from services.hostmgr.kubernetes.apiserver.watch import Reflector
-from services.hostmgr.kubernetes.apiserver.wire import ApiServer
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json
 from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.nodes.cordons import Cordons
 from services.hostmgr.kubernetes.nodes.nodes import DOWN
@@ -47,7 +46,6 @@ from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
-Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 PODS = "/api/v1/pods?fieldSelector=spec.nodeName!%3D"

@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any
+from http import HTTPStatus
 
 import orjson
 
 from peloton.errors import InvalidArgument
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
-Json = dict[str, Any]
 log = logging.getLogger(__name__)
 PRIORITY = 1_000_000
 """Above that of pods that name no class, so that kube-scheduler evicts none of ours for them."""
 _NAMESPACES = "/api/v1/namespaces"
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 _OF_ALL_PODS = (
     *("because it is being terminated", "no PriorityClass", "error looking up service account"),
     'cannot create resource "pods"',
@@ -79,9 +77,9 @@ class Preparation:
 
 def is_unprepared(answer: Answer) -> bool:
     """Whether any other pod would be refused, too."""
-    if answer.status not in (FORBIDDEN, NOT_FOUND):
+    if answer.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
         return False
-    return answer.status == NOT_FOUND or any(text in answer.message for text in _OF_ALL_PODS)
+    return answer.status == HTTPStatus.NOT_FOUND or any(text in answer.message for text in _OF_ALL_PODS)
 
 
 def prepare(api: ApiServer, settings: KubernetesSettings) -> None:
@@ -107,14 +105,14 @@ def _ensure(api: ApiServer, path: str, name: str, body: Json, command: str) -> N
     found = api.ask(Request("GET", f"{path}/{name}"))
     if found.is_ok and found.json()["metadata"].get("deletionTimestamp"):
         raise OSError(f"{path}/{name} is being deleted")
-    if found.is_ok or found.status == FORBIDDEN:
+    if found.is_ok or found.status == HTTPStatus.FORBIDDEN:
         return
-    if found.status != NOT_FOUND:
+    if found.status != HTTPStatus.NOT_FOUND:
         raise OSError(f"{path}/{name}: {found.message}")
     made = api.ask(Request("POST", path, orjson.dumps(body)))
-    if made.is_ok or made.status == CONFLICT:
+    if made.is_ok or made.status == HTTPStatus.CONFLICT:
         return
-    if made.status == FORBIDDEN:
+    if made.status == HTTPStatus.FORBIDDEN:
         lacking = f"{body['kind']} {name} is not there, and we may not create it ({made.message})"
         raise InvalidArgument(f"{lacking}: let an administrator do `{command}`")
     raise OSError(f"{path}/{name}: {made.message}")

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 
 import orjson
 
@@ -81,7 +82,7 @@ class Session:
         now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         spec: Json = {"holderIdentity": self.holder, "acquireTime": now, "renewTime": now, "leaseTransitions": 0}
         body: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
-        if found.status == 404:
+        if found.status == HTTPStatus.NOT_FOUND:
             body["metadata"] = {"name": self._name, "namespace": self._namespace}
             answer = self._api.ask(Request("POST", self._leases, orjson.dumps(body)))
         elif found.is_ok:
@@ -91,7 +92,7 @@ class Session:
             answer = self._api.ask(Request("PUT", f"{self._leases}/{self._name}", orjson.dumps(body)))
         else:
             raise Refused(found)
-        if answer.status == 409 or (answer.status == 404 and found.is_ok):
+        if answer.status == HTTPStatus.CONFLICT or (answer.status == HTTPStatus.NOT_FOUND and found.is_ok):
             return False
         if not answer.is_ok:
             raise Refused(answer)

@@ -10,13 +10,14 @@ import logging
 import random
 import threading
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import urlencode
 
 import orjson
 
 from services.hostmgr.kubernetes.apiserver.connection import Stream
-from services.hostmgr.kubernetes.apiserver.wire import GONE, Answer, ApiServer, Json, Refused, Request
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class Reflector:
         for _ in range(PAGES_MAX):
             query = {"limit": PAGE_OBJECTS} if is_paged else {}
             page = self._get(self._path + urlencode({**query, **({"continue": token} if token else {})}))
-            if page.status == GONE:
+            if page.status == HTTPStatus.GONE:
                 raise Expired(page.message)
             metadata, items = _list_of(page)
             objects += items
@@ -156,14 +157,14 @@ class Reflector:
     def _get(self, path: str) -> Answer:
         """Raises OSError; an answer 410 is returned."""
         answer = self._api.ask(Request("GET", path))
-        if answer.is_ok or answer.status == GONE:
+        if answer.is_ok or answer.status == HTTPStatus.GONE:
             return answer
         raise Refused(answer)
 
     def _identity(self) -> str:
         """Empty when we may not see it. Raises OSError, ValueError."""
         answer = self._api.ask(Request("GET", IDENTITY))
-        if answer.status in (403, 404):
+        if answer.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
             return ""
         if not answer.is_ok:
             raise Refused(answer)
@@ -187,7 +188,7 @@ class Reflector:
         try:
             stream = self._api.stream(self._path + urlencode(query))
         except Refused as error:
-            if error.answer.status == GONE:
+            if error.answer.status == HTTPStatus.GONE:
                 raise Expired(error.answer.message) from None
             raise
         with stream:
@@ -211,7 +212,7 @@ class Reflector:
         kind, object = event["type"], event["object"]
         if kind == "ERROR":
             answer = Answer(int(object.get("code") or 500), orjson.dumps(object))
-            raise Expired(answer.message) if answer.status == GONE else Refused(answer)
+            raise Expired(answer.message) if answer.status == HTTPStatus.GONE else Refused(answer)
         if kind in ("ADDED", "MODIFIED", "DELETED"):
             self._handler.changed(kind, object)
         self._version = object["metadata"]["resourceVersion"]

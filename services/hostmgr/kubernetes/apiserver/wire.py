@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import orjson
@@ -35,18 +36,16 @@ LOOK_S = 0.5
 """How often to look for answers that are overdue, and for ``close``."""
 WATCH_SILENCE_S = 180.0
 """An apiserver sends a bookmark every minute."""
-TOO_MANY, UNAUTHORIZED, GONE = 429, 401, 410
 
 
 class Request(NamedTuple):
+    """It is sent again when its connection breaks before the answer. So a POST names its object: the second one may be
+    answered with 409, and a second DELETE with 404, which the caller takes for success."""
+
     method: str
     path: str  # with its query, which is escaped
     body: bytes = b""
     content_type: str = "application/json"
-    may_repeat: bool = True
-    """Whether it is sent again when its connection broke and nothing tells whether it was done. Then a POST with a name
-    may answer 409 and a DELETE 404 because of itself, which the caller takes for success. A POST without a name would
-    make two objects."""
 
 
 class Answer(NamedTuple):
@@ -101,7 +100,7 @@ def pause_before_repeat_s(answer: Answer, tries: int) -> float | None:
     """None: the answer stands. An eviction that a PodDisruptionBudget forbids is such an answer, though it is a 429."""
     if tries >= TRIES_MAX:
         return None
-    if answer.status < 500 and (answer.status != TOO_MANY or b'"DisruptionBudget"' in answer.body):
+    if answer.status < 500 and (answer.status != HTTPStatus.TOO_MANY_REQUESTS or b'"DisruptionBudget"' in answer.body):
         return None
     return min(max(answer.retry_after_s, BACKOFF_S * 2.0 ** (tries - 1)), BACKOFF_MAX_S)
 
@@ -132,7 +131,7 @@ class ApiServer:
         """The answer to a GET as it comes. Raises OSError, Refused among them."""
         authorization = self.access.authorization()
         stream = self._open(path, authorization, silence_s)
-        if stream.status == UNAUTHORIZED and self.access.renew(authorization, stream.context):
+        if stream.status == HTTPStatus.UNAUTHORIZED and self.access.renew(authorization, stream.context):
             with stream:
                 stream = self._open(path, self.access.authorization(), silence_s)
         if stream.status == 200:
@@ -177,7 +176,7 @@ class ApiServer:
         connection.close()
 
     def written(self, request: Request, tail: str) -> bytes:
-        method, path, body, content_type, _ = request
+        method, path, body, content_type = request
         if not (path.isascii() and path.isprintable()) or " " in path:
             raise ValueError(f"{path!r} is not escaped")
         head = f"{method} {self.access.path}{path}{tail}"
@@ -320,13 +319,13 @@ class _Batch:
         read = flight.connection.answer
         answer = Answer(read.status, b"".join(read.take()), read.retry_after_s)
         index, flight.index = flight.index, -1
-        if read.is_last or flight.connection.is_sending or answer.status == UNAUTHORIZED:
+        if read.is_last or flight.connection.is_sending or answer.status == HTTPStatus.UNAUTHORIZED:
             self._drop(flight)
         else:
             self._wait_for(flight)
             self._free.append(flight)
         tries = self._tries[index]
-        if answer.status == UNAUTHORIZED and tries < TRIES_MAX and self._has_others(flight):
+        if answer.status == HTTPStatus.UNAUTHORIZED and tries < TRIES_MAX and self._has_others(flight):
             self._waiting.append(index)
         elif (pause_s := pause_before_repeat_s(answer, tries)) is not None:
             heapq.heappush(self._later, (time.monotonic() + pause_s, index))
@@ -344,7 +343,7 @@ class _Batch:
     def _broke(self, flight: _Flight, error: OSError) -> None:
         index = flight.index
         self._drop(flight)
-        if self._requests[index].may_repeat and self._tries[index] < TRIES_MAX:
+        if self._tries[index] < TRIES_MAX:
             self._waiting.appendleft(index)
         else:
             self._finish(index, error)

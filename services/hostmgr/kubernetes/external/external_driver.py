@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from peloton.model.ids import PodId
 from peloton.model.job import JobType
 from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import DriverEvents, HostLaunch, PodOnHost, PodReport, Token
 from services.hostmgr.kubernetes.apiserver.watch import Reflector
+from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.cluster_view import key_of
 from services.hostmgr.kubernetes.driver import OVER, REPEAT_S, KubernetesDriver
 from services.hostmgr.kubernetes.external.external_pods import ExternalPods, UidsOf
 from services.hostmgr.kubernetes.external.external_requests import is_bound_as, look_request, looked_at
 from services.hostmgr.kubernetes.pods.launches import OURS, demand_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-
-Json = dict[str, Any]
 
 PODS_OF_OTHERS = f"/api/v1/pods?fieldSelector=spec.schedulerName%3D{OURS}&labelSelector=%21peloton.io%2Fcluster"
 """Pods for us to place: those that we make carry the label."""

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from http import HTTPStatus
 from urllib.parse import quote
 
 from peloton.api.v0.job import job_pb2
@@ -19,7 +19,7 @@ from peloton.model.external import Sighting
 from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import PodReport
 from services.hostmgr.external_port import FoundPod, Remark
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request
 from services.hostmgr.kubernetes.external.external_requests import (
     MESSAGE_MAX,
     RUN,
@@ -44,7 +44,6 @@ from services.hostmgr.kubernetes.external.external_specs import (
 from services.hostmgr.kubernetes.pods.pod_book import PodBook
 from services.hostmgr.kubernetes.pods.statuses import is_over
 
-Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 EVICT_AGAIN_S = 5.0
@@ -55,7 +54,6 @@ OWNERS_MAX = 10_000
 """ReplicaSets whose controllers are remembered."""
 REMARKS_MAX = 500
 """Conditions that are written at a time; the others have their turn the next times."""
-GONE, CONFLICT, TOO_MANY = 404, 409, 429
 
 
 Instance = tuple[JobId, int]
@@ -233,7 +231,7 @@ class ExternalPods:
         answers = self._api.ask_all([condition_request(pod, one.reason, one.message) for _, pod, one in sent])
         events = []
         for (seen, pod, one), answer in zip(sent, answers, strict=True):
-            if isinstance(answer, OSError) or answer.status == CONFLICT or _may_pass(answer):
+            if isinstance(answer, OSError) or answer.status == HTTPStatus.CONFLICT or _may_pass(answer):
                 seen.said = None  # it has changed meanwhile, or cannot be written now: the next time
             elif answer.is_ok and said_of(pod)[0] != one.reason:
                 events.append(event_request(pod, "Warning", one.reason, one.message))
@@ -286,7 +284,7 @@ class ExternalPods:
             return ""
         if _may_pass(answer):
             raise OSError(answer.message)
-        if answer.status == CONFLICT:
+        if answer.status == HTTPStatus.CONFLICT:
             [now] = self._api.ask_all([look_request(pod)])
             found = looked_at(now)
             if found is not None and is_bound_as(found, run, pod["metadata"]["uid"]):
@@ -321,11 +319,11 @@ class ExternalPods:
         failed: list[Answer | OSError] = []
         with self._lock:
             for (run, _), answer in zip(pods, answers, strict=True):
-                if not isinstance(answer, OSError) and answer.status == TOO_MANY:
+                if not isinstance(answer, OSError) and answer.status == HTTPStatus.TOO_MANY_REQUESTS:
                     self._hindered[run] = (answer.message, again_s)
                     continue
                 self._hindered.pop(run, None)
-                if isinstance(answer, OSError) or answer.status not in (GONE, CONFLICT):
+                if isinstance(answer, OSError) or answer.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                     failed.append(answer)
         if any(run in self._hindered for run, _ in pods):
             self._changed()
@@ -363,7 +361,7 @@ class ExternalPods:
 
 def _may_pass(answer: Answer) -> bool:
     """Whether the apiserver may answer the same request otherwise later."""
-    return answer.status >= 500 or answer.status == TOO_MANY
+    return answer.status >= 500 or answer.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 def _age(seen: _Seen) -> tuple[str, str]:
@@ -375,5 +373,5 @@ def _first_error(answers: Sequence[Answer | OSError]) -> None:
     for answer in answers:
         if isinstance(answer, OSError):
             raise answer
-        if not answer.is_ok and answer.status not in (GONE, CONFLICT):
+        if not answer.is_ok and answer.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
             raise OSError(answer.message)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 
 from peloton.model.ids import PodId
-from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, Request
-
-Json = dict[str, Any]
+from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, Json, Request
 
 RUN = "peloton.io/run-of"
 """Annotation of a pod that we have bound: the id of our run."""

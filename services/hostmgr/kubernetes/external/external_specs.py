@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.host import CLUSTER_LABEL
 from peloton.model.ids import JobId, parse_job_id
 from peloton.model.resources import RESOURCE_KINDS
+from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.statuses import is_over, occupied
-
-Json = dict[str, Any]
 
 POOL = "peloton.io/pool"
 """Of a pod or a namespace: as an annotation the path of a pool (``/team/dev``); as a label, whose value may have no

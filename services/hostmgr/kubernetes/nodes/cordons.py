@@ -5,16 +5,13 @@ They are on the node itself, so that a successor goes on with them, and everybod
 
 from __future__ import annotations
 
-from typing import Any
+from http import HTTPStatus
 from urllib.parse import quote
 
 import orjson
 
-from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, ApiServer, Request
+from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, ApiServer, Json, Request
 from services.hostmgr.kubernetes.nodes.nodes import CORDONED, DOWN, DRAINING, MAINTENANCE
-
-Json = dict[str, Any]
-NOT_FOUND = 404
 
 
 class Cordons:
@@ -55,7 +52,7 @@ class Cordons:
 
     def _node(self, name: str) -> Json | None:
         answer = self._api.ask(Request("GET", f"/api/v1/nodes/{quote(name)}"))
-        if answer.status == NOT_FOUND:
+        if answer.status == HTTPStatus.NOT_FOUND:
             return None
         if not answer.is_ok:
             raise OSError(f"node {name}: {answer.message}")
@@ -63,5 +60,5 @@ class Cordons:
 
     def _patch(self, name: str, patch: Json) -> None:
         answer = self._api.ask(Request("PATCH", f"/api/v1/nodes/{quote(name)}", orjson.dumps(patch), MERGE_PATCH))
-        if not answer.is_ok and answer.status != NOT_FOUND:
+        if not answer.is_ok and answer.status != HTTPStatus.NOT_FOUND:
             raise OSError(f"node {name}: {answer.message}")

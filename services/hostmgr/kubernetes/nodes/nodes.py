@@ -10,11 +10,10 @@ from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import Ports
+from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.quantities import amount, mib, milli
 from services.hostmgr.kubernetes.pods.statuses import GPU
 from services.hostmgr.kubernetes.settings import KubernetesSettings, read_ports
-
-Json = dict[str, Any]
 
 MAINTENANCE = "peloton.io/maintenance"
 """Annotation of a node that we take out of service: DRAINING or DOWN."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from datetime import datetime
+from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -20,7 +21,8 @@ METRICS_AGE_MAX_S = 10.0
 REFUSAL_KEPT_S = 300.0
 """How long no kubelet is asked after the apiserver has forbidden it, nor one that does not serve what it uses."""
 ANSWER_TIMEOUT_S = 10.0
-_FORBIDDEN, _NOT_SERVED = (401, 403), (404, 405)
+_FORBIDDEN = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_NOT_SERVED = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 """To us, whatever the node; and by the kubelet of this node, which may be a virtual one."""
 _ALL = ""
 PodKey = tuple[str, str]

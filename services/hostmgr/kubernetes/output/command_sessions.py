@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from peloton.errors import Aborted, InvalidArgument, NotFound, PelotonError, ResourceExhausted
 from services.hostmgr.driver import Exchange, ExchangeAnswer
@@ -34,7 +35,7 @@ INPUT_BYTES_MAX = 1 << 16
 UNSENT_BYTES_MAX = 1 << 18
 OUTPUT_BYTES_MAX = 1 << 18
 """About so much in one answer."""
-BUSY = (429, 503)
+BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """Statuses of an apiserver that may answer the same request later."""
 
 
@@ -179,7 +180,7 @@ def _check(exchange: Exchange) -> None:
 
 def _fault(error: PelotonError | OSError) -> PelotonError | OSError:
     """Whose fault it is."""
-    if isinstance(error, Refused) and error.answer.status == 404:
+    if isinstance(error, Refused) and error.answer.status == HTTPStatus.NOT_FOUND:
         return NotFound(str(error))
     is_final = isinstance(error, Refused) and error.answer.status not in BUSY
     return Aborted(str(error)) if is_final or isinstance(error, CommandFailed) else error

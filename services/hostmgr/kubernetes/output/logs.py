@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
@@ -72,7 +73,7 @@ def file_of(container: str, first: str) -> str:
 
 
 def _missing(answer: Answer, pod: str) -> Exception:
-    if answer.status == 404:
+    if answer.status == HTTPStatus.NOT_FOUND:
         return NotFound(f"pod {pod} is not in the cluster any more, and its log with it")
     return Refused(answer)
 

@@ -15,7 +15,8 @@ from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, resources
 from peloton.api.v0.task import task_pb2
 from peloton.model.resources import Resources, needed
-from services.hostmgr.kubernetes.pods.statuses import GPU, Json
+from services.hostmgr.kubernetes.apiserver.wire import Json
+from services.hostmgr.kubernetes.pods.statuses import GPU
 from services.hostmgr.kubernetes.pods.volumes import PodVolumes
 
 SHELL = ("/bin/sh", "-c")

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from http import HTTPStatus
 
 from peloton.model.ids import PodId
 from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import PodOnHost, PodReport, Token
-from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json, Request
 from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.pods.pod_book import Stored
 from services.hostmgr.kubernetes.pods.removals import Removal, Removals, delete_request
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
-Json = dict[str, Any]
 DELETED_BY_NODE_S = 5.0
 """In which a kubelet deletes a pod that it has ended because somebody asked for it."""
 REMOVAL_RETRY_S = 5.0
-NOT_FOUND, CONFLICT = 404, 409
 
 
 class Deletions:
@@ -75,9 +73,9 @@ class Deletions:
         for (name, uid), answer in zip(pods, answers, strict=True):
             if isinstance(answer, OSError):
                 failed.append(str(answer))
-            elif answer.status == NOT_FOUND:
+            elif answer.status == HTTPStatus.NOT_FOUND:
                 absent += [] if uid else [name]  # the watch shows the end of one that was there
-            elif not answer.is_ok and answer.status != CONFLICT:
+            elif not answer.is_ok and answer.status != HTTPStatus.CONFLICT:
                 failed.append(answer.message)
         self._say_absent(absent)
         if failed:
@@ -119,7 +117,7 @@ class Deletions:
         for answer in self._api.ask_all([Request("GET", f"{path}/{name}") for name in names]):
             if isinstance(answer, OSError):
                 found.append(answer)
-            elif answer.status == NOT_FOUND:
+            elif answer.status == HTTPStatus.NOT_FOUND:
                 found.append(None)
             else:
                 found.append(answer.json() if answer.is_ok else OSError(answer.message))
@@ -185,7 +183,8 @@ class Deletions:
         again = [
             each
             for each, answer in zip(there, answers, strict=True)
-            if isinstance(answer, OSError) or not (answer.is_ok or answer.status in (NOT_FOUND, CONFLICT))
+            if isinstance(answer, OSError)
+            or not (answer.is_ok or answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
         ]
         with self._view.lock:
             for each in again:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
 from itertools import islice
 from urllib.parse import quote
 
@@ -25,7 +26,6 @@ LISTED_ANEW_S = 300.0
 """Others may change or delete them."""
 FORBIDDEN_REST_S = 300.0
 """After a refusal for lack of rights."""
-FORBIDDEN, NOT_FOUND = 403, 404
 _JOB = "peloton.io/job"
 
 Change = tuple[str, int | None, Request]
@@ -90,7 +90,9 @@ class DisruptionBudgets:
 
     def _note(self, job_id: str, number: int | None, answer: Answer | OSError) -> str:
         """Why the change was not made; empty: it was."""
-        if not isinstance(answer, OSError) and (answer.is_ok or (number is None and answer.status == NOT_FOUND)):
+        if not isinstance(answer, OSError) and (
+            answer.is_ok or (number is None and answer.status == HTTPStatus.NOT_FOUND)
+        ):
             self._known.pop(job_id, None)
             if number is not None:
                 self._known[job_id] = number
@@ -102,7 +104,7 @@ class DisruptionBudgets:
         return answer.message
 
     def _rest_if_forbidden(self, answer: Answer) -> None:
-        if answer.status == FORBIDDEN:
+        if answer.status == HTTPStatus.FORBIDDEN:
             self._rests_until_s = self._clock() + FORBIDDEN_REST_S
 
     def _list(self) -> dict[str, int]:

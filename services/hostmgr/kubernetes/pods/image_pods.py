@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any
+from http import HTTPStatus
 from urllib.parse import quote
 
 import orjson
@@ -20,11 +20,10 @@ import orjson
 from peloton.errors import Unavailable
 from peloton.model.host import Prefetched
 from peloton.model.ids import Hostname
-from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json, Request
 from services.hostmgr.kubernetes.pods.statuses import is_over
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
-Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 LABEL = "peloton.io/image-of"
@@ -34,7 +33,6 @@ PODS_MAX = 500
 DEADLINE_S = 600
 """For which a node tries to fetch an image ahead."""
 LOOK_S = 1.0
-CONFLICT = 409
 
 
 class ImagePods:
@@ -58,7 +56,7 @@ class ImagePods:
         refusals = [
             str(answer) if isinstance(answer, OSError) else answer.message
             for answer in answers
-            if isinstance(answer, OSError) or not (answer.is_ok or answer.status == CONFLICT)
+            if isinstance(answer, OSError) or not (answer.is_ok or answer.status == HTTPStatus.CONFLICT)
         ]
         if refusals:
             log.info("%d of %d images are not fetched ahead: %s", len(refusals), len(wanted), refusals[0])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, NamedTuple
+from http import HTTPStatus
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import orjson
 
 from peloton.model.pod import Cause
 from services.hostmgr.driver import PodLaunch, PodTemplate
-from services.hostmgr.kubernetes.apiserver.wire import Answer, Request
+from services.hostmgr.kubernetes.apiserver.wire import Answer, Json, Request
 from services.hostmgr.kubernetes.nodes.ledger import Demand
 from services.hostmgr.kubernetes.pods.manifests import PodManifest
 from services.hostmgr.kubernetes.pods.reasons import refusal_cause
@@ -18,7 +19,6 @@ from services.hostmgr.kubernetes.pods.statuses import occupied, ports, revocable
 from services.hostmgr.kubernetes.preparation import is_unprepared
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
-Json = dict[str, Any]
 OURS = "peloton"
 """``schedulerName`` of every pod of Peloton, also of those that others make for it to place."""
 
@@ -42,7 +42,7 @@ def verdict_of(answer: Answer | OSError) -> Verdict:
         return Verdict(Outcome.UNKNOWN, str(answer))
     if answer.is_ok:
         return Verdict(Outcome.TAKEN)
-    if answer.status == 409 and answer.reason == "AlreadyExists":
+    if answer.status == HTTPStatus.CONFLICT and answer.reason == "AlreadyExists":
         return Verdict(Outcome.EXISTS)
     if answer.status >= 500:
         return Verdict(Outcome.UNKNOWN, answer.message)

@@ -11,8 +11,9 @@ from peloton.api.pod_parts import Part, all_parts, containers, pod_resources
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from services.hostmgr.driver import PodLaunch, PodTemplate
+from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.containers import ContainerManifest, slug
-from services.hostmgr.kubernetes.pods.statuses import REVOCABLE_CPU, Json
+from services.hostmgr.kubernetes.pods.statuses import REVOCABLE_CPU
 from services.hostmgr.kubernetes.pods.volumes import PodVolumes
 from services.hostmgr.kubernetes.settings import LABEL_KEY, LABEL_VALUE, KubernetesSettings
 

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from peloton.model.ids import PodId
 from peloton.model.pod import TERMINAL, Cause, PodState, PodStatus
 from services.hostmgr.driver import PodReport
+from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.statuses import finished_s, is_over, phase, pod_id_of, report_of, stuck
 
-Json = dict[str, Any]
 _ENDS = frozenset(state.value for state in TERMINAL)
 _WAITING = PodState.LAUNCHED.value
 

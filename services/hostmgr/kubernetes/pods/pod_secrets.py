@@ -12,6 +12,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from urllib.parse import quote
 
 import orjson
@@ -32,7 +33,6 @@ UNUSED_S, UNSEEN_S = 15.0, 120.0
 """A Secret goes when no pod has had it for so long; longer after a launch of which no pod has been seen yet."""
 SWEEP_S = 5.0
 JOB_LABEL, CLUSTER_LABEL, OURS_LABEL = "peloton.io/job", "peloton.io/cluster", "peloton.io/secret"
-FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class PodSecrets:
         ):
             if isinstance(answer, OSError):
                 refusals[name] = f"the secret at {secret.path} was not made: {answer}"
-            elif answer.is_ok or answer.status == CONFLICT:
+            elif answer.is_ok or answer.status == HTTPStatus.CONFLICT:
                 self._known[name] = _Known(job_id, now_s)
             else:
                 refusals[name] = f"the secret at {secret.path} was not made: {answer.message}"
@@ -132,14 +132,14 @@ class PodSecrets:
             for name, answer in zip(unused, answers, strict=True):
                 if isinstance(answer, OSError):
                     raise answer
-                if answer.is_ok or answer.status == NOT_FOUND:
+                if answer.is_ok or answer.status == HTTPStatus.NOT_FOUND:
                     del self._known[name]
 
     def _list(self, now_s: float) -> None:
         """Those that a predecessor has made."""
         selector = quote(f"{OURS_LABEL},{CLUSTER_LABEL}={self._cluster}")
         answer = self._api.ask(Request("GET", f"{self._path}?labelSelector={selector}"))
-        if answer.status == FORBIDDEN:
+        if answer.status == HTTPStatus.FORBIDDEN:
             log.info("no rights to Secrets: jobs with secrets do not run in cluster %s", self._cluster)
         elif not answer.is_ok:
             raise Unavailable(f"list of Secrets: {answer.message}")

@@ -4,6 +4,7 @@ our causes. Who answers for a cause, and whether the pod runs again, is in ``pel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from peloton.model.pod import Cause
 
@@ -82,6 +83,14 @@ PATIENCE: dict[str, Patience] = {
 """By the reason of a container that waits. Others (ContainerCreating, PodInitializing) say that it is being started."""
 
 
+_INVALID = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+)
+
+
 def container_cause(reason: str) -> Cause:
     """Reasons of a later Kubernetes count as none."""
     return CONTAINER_CAUSES.get(reason, Cause.PROGRAM)
@@ -98,5 +107,5 @@ def pod_cause(reason: str, message: str) -> Cause | None:
 
 def refusal_cause(http_status: int, message: str) -> Cause:
     """Of an apiserver that does not take a pod. What a quota forbids now may be allowed later."""
-    is_invalid = http_status in (400, 403, 413, 422) and "quota" not in message
+    is_invalid = http_status in _INVALID and "quota" not in message
     return Cause.INVALID if is_invalid else Cause.ROOM_GONE

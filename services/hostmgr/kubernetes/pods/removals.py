@@ -48,9 +48,6 @@ class Removals:
             return 0.0
         return max(self._heap[0].due_s - now_s, 0.0) if self._heap else float("inf")
 
-    def clear(self) -> None:
-        self._heap.clear()
-
 
 def delete_request(namespace: str, name: str, uid: str = "", is_forced: bool = False) -> Request:
     """With the grace of the pod, unless it is forced."""

@@ -11,17 +11,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any
 
 from peloton.lifecycle.pod import HEALTH_CHECK_REASON
 from peloton.model.ids import PodId, parse_job_id
 from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, PodStatus
 from peloton.model.resources import Resources
 from services.hostmgr.driver import PodReport
+from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.quantities import KNOWN_MAX, amount, mib, milli
 from services.hostmgr.kubernetes.pods.reasons import DISRUPTIONS, PATIENCE, container_cause, pod_cause
-
-Json = dict[str, Any]
 
 FORCED = "the pod was deleted without its end being known"
 MESSAGE_MAX = 1_000

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from peloton.api.cluster_kinds import host_path
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part
 from peloton.api.v0.task import task_pb2
 from peloton.model.secret import Secret
+from services.hostmgr.kubernetes.apiserver.wire import Json
 
-Json = dict[str, Any]
 _Source = mesos_pb2.Volume.Source
 
 
