@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -20,6 +21,7 @@ from cli.settings import Settings
 from cli.watching import AWAY_CODES
 from cli.wire import v0, v1
 from peloton.api.limits import IS_STORED, LOCKED_DOWN, was_never_sent
+from peloton.model.secret import SECRETS_BYTES_MAX
 
 WARNING_TIMEOUT_S = 5.0
 """The warning is not worth a longer wait."""
@@ -33,17 +35,66 @@ def draw_id(context: click.Context, option: click.Parameter, job_id: str) -> str
 job_id_option = click.option(
     "--jobID", "-i", "job_id", default="", callback=draw_id, metavar="UUID", help="The job's id; drawn if absent."
 )
-secret_options = together(
-    click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container."),
-    click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file."),
-)
 
 
-def secrets_of(path: str, text: str, message: type[SecretT]) -> list[SecretT]:
-    """At most one, mounted at ``path``; the wire wants its bytes as base64."""
-    if bool(path) != bool(text):
-        raise click.UsageError("--secret-path and --secret-data belong together")
-    return [message(path=path, value=message.Value(data=base64.b64encode(text.encode())))] if path else []
+class FileSecret(NamedTuple):
+    path: str  # in the container
+    data: bytes
+
+
+class SecretFileType(click.ParamType[FileSecret]):
+    """``PATH=FILE``."""
+
+    name = "PATH=FILE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> FileSecret:
+        path, _, file = value.partition("=")
+        if not path or not file:
+            self.fail(f"want {self.name}, not '{value}'", param, ctx)
+        try:
+            with click.open_file(file, "rb") as stream:
+                data: bytes = stream.read(SECRETS_BYTES_MAX + 1)
+        except OSError as error:
+            self.fail(f"'{file}': {error.strerror}", param, ctx)
+        if not data:
+            self.fail(f"'{file}' is empty", param, ctx)
+        if len(data) > SECRETS_BYTES_MAX:
+            self.fail(f"'{file}' has more than the {SECRETS_BYTES_MAX} bytes of all secrets of a job", param, ctx)
+        return FileSecret(path, data)
+
+
+def secret_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets them as ``secrets``."""
+
+    @wraps(function)
+    def command(
+        *args: Any, secret_file: tuple[FileSecret, ...], secret_path: str, secret_data: str, **rest: Any
+    ) -> Any:
+        if bool(secret_path) != bool(secret_data):
+            raise click.UsageError("--secret-path and --secret-data belong together")
+        own = [FileSecret(secret_path, secret_data.encode())] if secret_path else []
+        return function(*args, secrets=[*secret_file, *own], **rest)
+
+    return together(
+        click.option(
+            "--secret-file",
+            type=SecretFileType(),
+            multiple=True,
+            help="A secret: the bytes of FILE (-: standard input), mounted at PATH in the container. May be repeated.",
+        ),
+        click.option("--secret-path", default="", metavar="PATH", help="Where the secret of --secret-data is mounted."),
+        click.option(
+            "--secret-data",
+            default="",
+            metavar="TEXT",
+            help="The secret itself, which the shell's history and lists of processes then show.",
+        ),
+    )(command)
+
+
+def secrets_of(secrets: Iterable[FileSecret], message: type[SecretT]) -> list[SecretT]:
+    """The wire wants their bytes as base64."""
+    return [message(path=one.path, value=message.Value(data=base64.b64encode(one.data))) for one in secrets]
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,7 +16,14 @@ from cli.job.pieces import create_from_heavy_file, create_heavy_request, is_heav
 from cli.job.read import get_job_or_summary, refuse_unknown_job
 from cli.job.watch import watch_job
 from cli.names import job_argument
-from cli.new_job import job_id_option, report_unknown_outcome, secret_options, secrets_of, warn_if_unplaceable
+from cli.new_job import (
+    FileSecret,
+    job_id_option,
+    report_unknown_outcome,
+    secret_options,
+    secrets_of,
+    warn_if_unplaceable,
+)
 from cli.output import print_message, print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import pool_id_at
@@ -48,7 +56,7 @@ def create_light(settings: Settings, request: v0.job.CreateRequest) -> v0.job.Cr
 @click.option("--watch", is_flag=True, help="Show progress until the job ends; exit code 0 only if it succeeded.")
 @pass_settings
 def create(
-    settings: Settings, respool: str, config: Path, job_id: str, secret_path: str, secret_data: str, watch: bool
+    settings: Settings, respool: str, config: Path, job_id: str, secrets: Sequence[FileSecret], watch: bool
 ) -> None:
     """Create a job in the pool RESPOOL from the YAML file CONFIG.
 
@@ -56,19 +64,20 @@ def create(
     Examples:
       peloton job create /tutorial examples/tutorial/hello.yaml
       peloton job create /tutorial examples/tutorial/hello.yaml --watch
+      peloton job create /tutorial examples/tutorial/hello.yaml --secret-file /run/secrets/db=./password
       peloton job create /tutorial examples/tutorial/hello.yaml -i 91b1b8e5-2ba8-11e7-bc23-0242ac11000d
 
     A job that is larger than a message may be (256 MiB) is sent in pieces, for which --timeout does not count. It is
     there with all of them or not at all.
     """
-    secrets = secrets_of(secret_path, secret_data, v0.peloton.Secret)
     if is_heavy_file(config):
         refuse_secrets(bool(secrets))
         response = create_from_heavy_file(settings, config, pool_id_at(settings.client, respool), job_id)
     else:
         job_config = load_config(config, v0.job.JobConfig)
         job_config.respoolID.value = pool_id_at(settings.client, respool)
-        request = v0.job.CreateRequest(id=v0.peloton.JobID(value=job_id), config=job_config, secrets=secrets)
+        sent = secrets_of(secrets, v0.peloton.Secret)
+        request = v0.job.CreateRequest(id=v0.peloton.JobID(value=job_id), config=job_config, secrets=sent)
         response = create_heavy_request(settings, request) or create_light(settings, request)
     texts = {
         "alreadyExists": "Job {id} already exists: {message}",
@@ -140,7 +149,7 @@ def status(settings: Settings, job_id: str) -> None:
 @click.argument("config", type=CONFIG_FILE)
 @secret_options
 @pass_settings
-def update(settings: Settings, job_id: str, config: Path, secret_path: str, secret_data: str) -> None:
+def update(settings: Settings, job_id: str, config: Path, secrets: Sequence[FileSecret]) -> None:
     """Add instances to a batch job: CONFIG is the whole job with a larger instanceCount.
 
     \b
@@ -149,7 +158,7 @@ def update(settings: Settings, job_id: str, config: Path, secret_path: str, secr
     """
     request = v0.job.UpdateRequest(
         id=v0.peloton.JobID(value=job_id),
-        secrets=secrets_of(secret_path, secret_data, v0.peloton.Secret),
+        secrets=secrets_of(secrets, v0.peloton.Secret),
         config=load_config(config, v0.job.JobConfig),
     )
     response = settings.client.jobs.Update(request)

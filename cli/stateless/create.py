@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,7 +10,14 @@ import click
 from cli.command import Command
 from cli.config_file import load_config
 from cli.errors import Failed, is_rpc_error
-from cli.new_job import job_id_option, report_unknown_outcome, secret_options, secrets_of, warn_if_unplaceable
+from cli.new_job import (
+    FileSecret,
+    job_id_option,
+    report_unknown_outcome,
+    secret_options,
+    secrets_of,
+    warn_if_unplaceable,
+)
 from cli.output import print_outcome
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
@@ -41,8 +49,7 @@ def create(
     /,
     words: CreateWords,
     job_id: str,
-    secret_path: str,
-    secret_data: str,
+    secrets: Sequence[FileSecret],
     update_key: str,
     opaque: str | None,
     watch: bool,
@@ -58,7 +65,6 @@ def create(
       peloton job stateless create /tutorial examples/services/web.yaml 1 --watch
       peloton job stateless create /tutorial examples/services/web.yaml
     """
-    secrets = secrets_of(secret_path, secret_data, v1.peloton.Secret)
     spec = load_config(words.spec, v1.job.JobSpec)
     if words.pool:
         spec.respool_id.value = pool_id_at(settings.client, words.pool)
@@ -67,7 +73,7 @@ def create(
     request = v1.job_svc.CreateJobRequest(
         job_id=v1.peloton.JobID(value=job_id),
         spec=spec,
-        secrets=secrets,
+        secrets=secrets_of(secrets, v1.peloton.Secret),
         create_spec=v1.job.CreateSpec(batch_size=words.batch_size, **create_spec),
         opaque_data=opaque_data(opaque),
         update_key=update_key,

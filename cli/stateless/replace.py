@@ -14,7 +14,7 @@ from cli.command import Command
 from cli.config_file import load_config
 from cli.errors import Failed
 from cli.names import job_argument
-from cli.new_job import secret_options, secrets_of
+from cli.new_job import FileSecret, secret_options, secrets_of
 from cli.output import print_for_programs, print_outcome
 from cli.params import together
 from cli.pools import pool_id_at
@@ -104,9 +104,9 @@ class Replacement:
 @asking_options
 @pass_settings
 def replace(
-    settings: Settings, /, job_id: str, spec: Path, batch_size: int, words: PlaceWords, secret_path: str,
-    secret_data: str, update_key: str, opaque: str | None, override: bool, diff: bool, yes: bool, watch: bool,
-    **update_spec: Any,
+    settings: Settings, /, job_id: str, spec: Path, batch_size: int, words: PlaceWords,
+    secrets: Sequence[FileSecret], update_key: str, opaque: str | None, override: bool, diff: bool, yes: bool,
+    watch: bool, **update_spec: Any,
 ) -> None:  # fmt: skip
     """Give a service another spec, the YAML file SPEC, BATCH-SIZE instances at a time (0: all at once).
 
@@ -120,11 +120,11 @@ def replace(
       peloton job stateless replace JOB examples/services/web.yaml 1 --diff --watch
       peloton job stateless replace JOB examples/services/web.yaml 10 /tutorial 1-1-1 --rollbackOnFailure
     """
-    secrets = secrets_of(secret_path, secret_data, v1.peloton.Secret)
     service = Service(settings, job_id)
     message = spec_at(service, spec, words.pool)
     how = {"batch_size": batch_size, **update_spec}
-    replacement = Replacement(service, message, str(spec), words.version, how, opaque, update_key, secrets)
+    sent = secrets_of(secrets, v1.peloton.Secret)
+    replacement = Replacement(service, message, str(spec), words.version, how, opaque, update_key, sent)
     if diff:
         replacement.show(err=settings.is_for_programs)
     if not yes:
