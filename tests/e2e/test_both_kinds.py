@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from cli.main import peloton
 from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, bound_to, shell, temporary
 from tests.e2e.test_faults import launched_twice
+from tests.kubernetes.client import MERGE, Client, login_of
 
 pytestmark = pytest.mark.xdist_group("both kinds")
 MESOS, KUBERNETES = "local", "kubernetes"
 HOSTS, CPUS = 50, 4
 """Of each cluster, and of each host."""
 PODS = 1_000
+GPUS = 2
+"""Of one host of each cluster."""
+GPU_HOSTS = ("sim-00000", "kubernetes-sim-00000")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    settings = temporary(tmp_path_factory.mktemp("both"), simulate=HOSTS, kubernetes=HOSTS)
+    folder = tmp_path_factory.mktemp("both")
+    simulation = folder / "simulation.yaml"
+    simulation.write_text(yaml.safe_dump({"hosts": [{"name": "gpu", "count": 1, "gpus": GPUS}, {"name": "other"}]}))
+    settings = temporary(folder / "data", simulate=HOSTS, simulation_file=simulation, kubernetes=HOSTS)
     with Cluster(settings) as running:
         running.wait(lambda: running.capacity() == HOSTS * CPUS * 2, "the capacity of both clusters")
         yield running
@@ -90,4 +100,58 @@ def test_a_service_moves_from_mesos_to_kubernetes(cluster: Cluster) -> None:
     assert 1 == refused.exit_code
     assert f"no host of cluster {MESOS} could take pods of" in refused.output
     for job in (there, web):
+        stop(cluster, job)
+
+
+def change_node(cluster: Cluster, name: str, body: Any) -> None:
+    """As an operator of the Kubernetes cluster, or a device plugin there; ``name`` may end with a subresource."""
+    assert cluster.local.kubernetes is not None
+    with Client(login_of(cluster.local.kubernetes.kubeconfig)) as client:
+        reply = client.ask("PATCH", f"/api/v1/nodes/{name}", body, MERGE)
+    assert http.client.OK == reply.status, reply.body
+
+
+def with_gpus(count: int) -> dict[str, Any]:
+    resource = {"cpuLimit": 0.1, "memLimitMb": 1, "gpuLimit": count}
+    return {"command": {"shell": True, "value": "sleep 1000"}, "resource": resource}
+
+
+def test_gpus_are_used_where_they_are(cluster: Cluster) -> None:
+    """Of both clusters; what no host has enough of is named, and the rest of the pool's work goes on."""
+    change_node(cluster, f"{GPU_HOSTS[1]}/status", {"status": {"allocatable": {"nvidia.com/gpu": str(GPUS)}}})
+    cluster.wait(lambda: cluster.capacity("gpu") == 2 * GPUS, "the gpus of both clusters")
+    pool = cluster.pool("gpus", gpu=2 * GPUS)
+    greedy = cluster.submit(pool, instanceCount=1, defaultConfig=with_gpus(GPUS + 1))
+    lacking = f"no host has gpu {GPUS + 1}: the largest of {HOSTS} hosts has {GPUS}"
+    named = f"cluster {KUBERNETES}: {lacking}; cluster {MESOS}: {lacking}"
+    cluster.wait(lambda: named in run(cluster, "job", "why", greedy), "the reason")
+    stop(cluster, greedy)
+
+    job = cluster.submit(pool, instanceCount=2 * GPUS, defaultConfig=with_gpus(1))
+
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 2 * GPUS}, "all of them running")
+    hosts = Counter(task.runtime.host for task in cluster.tasks(job).values())
+    assert dict.fromkeys(GPU_HOSTS, GPUS) == hosts
+    stop(cluster, job)
+
+
+def test_taints_of_others_keep_pods_away(cluster: Cluster) -> None:
+    """That of dedicated nodes does not."""
+    ours, theirs = f"{KUBERNETES}-sim-00001", f"{KUBERNETES}-sim-00002"
+    for node, key in ((ours, "peloton.io/dedicated"), (theirs, "example.com/theirs")):
+        change_node(cluster, node, {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}})
+    taint = "it has the taint example.com/theirs:NoSchedule"
+    cluster.wait(lambda: taint in run(cluster, "host", "query"), "the host that is kept from us")
+    pool = cluster.pool("taints")
+
+    here, there = (
+        cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 1000", memory=1, **bound_to("hostname", node)))
+        for node in (ours, theirs)
+    )
+
+    cluster.wait(lambda: cluster.counts(here) == {"RUNNING": 1}, "the pod on the dedicated node")
+    refused = f"cluster {KUBERNETES}: 0 of {HOSTS - 1} hosts meet the constraint label hostname={theirs}"
+    cluster.wait(lambda: refused in run(cluster, "job", "why", there), "the reason")
+    assert {} == that_run(cluster, there)
+    for job in (here, there):
         stop(cluster, job)
