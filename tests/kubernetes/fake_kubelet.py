@@ -44,7 +44,7 @@ class FakeKubelets:
         """Without ``runs_pods`` the nodes are healthy, and what happens to their pods is left to the test."""
         self.nodes = list(nodes)
         self.names: dict[str, str] = {}
-        """By uid, of all pods that were ever seen on our nodes."""
+        """By uid, of all pods that were ever on our nodes, as soon as the apiserver has told of them."""
         self._allocatable, self._labels, self._taints = dict(allocatable), dict(labels or {}), list(taints)
         self._client = Client(login)
         self._lost: set[str] = set()
@@ -155,7 +155,9 @@ class FakeKubelets:
                 if self._closed.is_set():
                     self._watch.close()
                 for event in self._watch:
-                    if event["object"].get("spec", {}).get("nodeName") in self.nodes:
+                    pod = event["object"]
+                    if pod.get("spec", {}).get("nodeName") in self.nodes:
+                        self.names[pod["metadata"]["uid"]] = pod["metadata"]["name"]
                         self._seen.put(event)
                 self._watch.close()
             self._closed.wait(RETRY_S)
@@ -176,7 +178,6 @@ class FakeKubelets:
     def _saw(self, event: Json) -> None:
         pod = event["object"]
         uid = pod["metadata"]["uid"]
-        self.names[uid] = pod["metadata"]["name"]
         if event["type"] == "DELETED":
             self._pods.pop(uid, None)
             self._started.discard(uid)

@@ -26,7 +26,7 @@ from services.local.ports import Taken
 from tests.conformance.driver.lab import LONG, Lab
 from tests.kubernetes.client import MERGE, Client, login_of
 from tests.kubernetes.deployment import host_manager_of
-from tests.kubernetes.fake_kubelet import ALLOCATABLE, FakeKubelets
+from tests.kubernetes.fake_kubelet import FakeKubelets
 
 PATIENCE_S = 180.0
 _numbers = count(1)
@@ -216,11 +216,8 @@ class Kubernetes:
 
     keeps_output_of_killed = False
 
-    def __init__(
-        self, plane: Plane, *, is_shared: bool = False, machine: bool = False, node_pods: int = 110, **settings: Any
-    ) -> None:
-        """``is_shared``: others use the plane after it. ``machine``: its node is one with a real kubelet.
-        ``node_pods``: at most on a node of our making."""
+    def __init__(self, plane: Plane, *, is_shared: bool = False, machine: bool = False, **settings: Any) -> None:
+        """``is_shared``: others use the plane after it. ``machine``: its node is one with a real kubelet."""
         self._plane, self._is_shared = plane, is_shared
         self.can_lose_hosts, self.can_fail_over = True, plane.can_restart
         login = login_of(plane.kubeconfig)
@@ -239,8 +236,7 @@ class Kubernetes:
             self.runs_processes = self.hosts_answer = False
             selector = (("driver-suite", self.namespace),)
             self._nodes = [f"{self.namespace}-h{i}" for i in range(3)]
-            allocatable = {**ALLOCATABLE, "pods": str(node_pods)}
-            self.machines = FakeKubelets(login, self._nodes, allocatable=allocatable, labels=dict(selector)).__enter__()
+            self.machines = FakeKubelets(login, self._nodes, labels=dict(selector)).__enter__()
         self.settings = KubernetesSettings(
             str(plane.driver_kubeconfig(self.namespace)),
             namespace=self.namespace,
