@@ -228,7 +228,8 @@ def test_a_secret_of_a_service_is_rotated(cluster: Cluster, pool: str) -> None:
     assert [["00", "ff", "61"], [f"{byte:02x}" for byte in b"second"]] == logs
     [named] = service.get().secrets
     assert ("/run/key", False) == (named.path, named.HasField("value"))
-    cluster.wait(lambda: [f"peloton-{named.secret_id.value}-0"] == secrets_there(cluster), "the end of the old one")
+    own = f"peloton-kubernetes-{named.secret_id.value}-0"
+    cluster.wait(lambda: [own] == secrets_there(cluster), "the end of the old one")
     service.delete(force=True)
 
 

@@ -6,10 +6,8 @@ Mesos does by itself: it tells the process before it, wherever that hangs, that 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-import re
 import socket
 import threading
 import time
@@ -21,20 +19,12 @@ import orjson
 
 from services.hostmgr.kubernetes.apiserver.watch import Reflector
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
+from services.hostmgr.kubernetes.settings import own_name
 
 log = logging.getLogger(__name__)
 
 TRIES_MAX = 10
 """To take the lease, while others write to it."""
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-
-
-def lease_name(cluster: str) -> str:
-    """``peloton-CLUSTER``; what Kubernetes allows in no name is replaced, and a digest keeps such clusters apart."""
-    if _NAME.fullmatch(cluster):
-        return f"peloton-{cluster}"
-    digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
-    return f"peloton-{re.sub('[^a-z0-9]', '-', cluster.lower())}-{digest}"
 
 
 class Session:
@@ -43,7 +33,7 @@ class Session:
     def __init__(self, api: ApiServer, namespace: str, cluster: str, replaced: Callable[[str], None]) -> None:
         """``replaced``: called once with the new holder, on a thread of the session."""
         self._api = api
-        self._name = lease_name(cluster)
+        self._name = own_name(cluster)
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace = namespace
         self._replaced = replaced

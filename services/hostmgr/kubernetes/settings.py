@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from services.hostmgr.driver import Ports
 
 IN_CLUSTER = "in-cluster"
 """Value of ``access`` for a host manager that is a pod of the cluster: its service account is used."""
+_OWN_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
@@ -51,6 +53,15 @@ class KubernetesSettings:
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
                 raise InvalidArgument(f"PELOTON_KUBERNETES_{name.upper()}={value:g}: want at least 0 seconds")
+
+
+def own_name(cluster: str) -> str:
+    """``peloton-CLUSTER``, with which the names of our objects begin: several clusters may share a namespace. What
+    Kubernetes allows in no name is replaced, and a digest keeps such clusters apart."""
+    if _OWN_NAME.fullmatch(cluster):
+        return f"peloton-{cluster}"
+    digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
+    return f"peloton-{re.sub('[^a-z0-9]', '-', cluster.lower())}-{digest}"
 
 
 def read_node_selector(text: str) -> tuple[tuple[str, str], ...]:

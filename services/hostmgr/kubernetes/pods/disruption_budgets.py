@@ -16,8 +16,7 @@ import orjson
 
 from peloton.model.ids import JobId
 from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, ApiServer, Json, Refused, Request
-from services.hostmgr.kubernetes.session import lease_name
-from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.settings import KubernetesSettings, own_name
 
 CHANGES_MAX = 500
 """In one call; the next one goes on."""
@@ -67,13 +66,13 @@ class DisruptionBudgets:
             if known is None:
                 yield job_id, number, Request("POST", self._path, orjson.dumps(self._body(job_id, number)))
             elif known != number:
-                patch = orjson.dumps({"spec": {"minAvailable": number}})
+                patch = orjson.dumps({"spec": {"minAvailable": number, "maxUnavailable": None}})
                 yield job_id, number, Request("PATCH", f"{self._path}/{self._name(job_id)}", patch, MERGE_PATCH)
         for ended in sorted(self._known.keys() - minimums.keys()):
             yield ended, None, Request("DELETE", f"{self._path}/{self._name(ended)}")
 
     def _name(self, job_id: str) -> str:
-        return f"{lease_name(self._cluster)}-{job_id}"
+        return f"{own_name(self._cluster)}-{job_id}"
 
     def _body(self, job_id: str, number: int) -> Json:
         labels = {"peloton.io/cluster": self._cluster, _JOB: job_id}

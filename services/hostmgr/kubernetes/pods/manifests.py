@@ -37,7 +37,7 @@ class PodManifest:
             raise InvalidArgument(f"the pod asks for what Kubernetes does not have: {', '.join(asked)}")
         self._labels, annotations = _labels_of(template, settings.cluster)
         self._annotations = orjson.Fragment(orjson.dumps(annotations))
-        volumes = PodVolumes(template.secrets)
+        volumes = PodVolumes(settings.cluster, template.secrets)
         takes_least = not any(pod_resources(config)) and not template.revocable
 
         def container(name: str, part: Part, takes_least: bool = False) -> ContainerManifest:

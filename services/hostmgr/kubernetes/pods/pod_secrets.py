@@ -62,7 +62,7 @@ class PodSecrets:
     def make(self, launches: Sequence[HostLaunch]) -> tuple[Sequence[HostLaunch], list[tuple[PodId, str]]]:
         """The launches without the pods whose Secrets could not be made, and those pods with the reason."""
         wanted = {
-            secret_name(secret): (pod.template.job.job_id, secret)
+            secret_name(self._cluster, secret): (pod.template.job.job_id, secret)
             for each in launches
             for pod in each.pods
             for secret in pod.template.secrets
@@ -75,7 +75,10 @@ class PodSecrets:
         kept: list[HostLaunch] = []
         for each in launches:
             whys = {
-                pod: why for pod in each.pods for one in pod.template.secrets if (why := refusals.get(secret_name(one)))
+                pod: why
+                for pod in each.pods
+                for one in pod.template.secrets
+                if (why := refusals.get(secret_name(self._cluster, one)))
             }
             failed += [(pod.pod_id, why) for pod, why in whys.items()]
             kept.append(each._replace(pods=[pod for pod in each.pods if pod not in whys]))

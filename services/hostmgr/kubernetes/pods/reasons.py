@@ -3,6 +3,7 @@ our causes. Who answers for a cause, and whether the pod runs again, is in ``pel
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -89,6 +90,8 @@ _INVALID = (
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
 )
+_QUOTA = re.compile(r"(?<![\w-])quota(?![\w-])")
+"""The word, and not a part of a name: webhooks refuse for quotas, too."""
 
 
 def container_cause(reason: str) -> Cause:
@@ -107,5 +110,5 @@ def pod_cause(reason: str, message: str) -> Cause | None:
 
 def refusal_cause(http_status: int, message: str) -> Cause:
     """Of an apiserver that does not take a pod. What a quota forbids now may be allowed later."""
-    is_invalid = http_status in _INVALID and "quota" not in message
+    is_invalid = http_status in _INVALID and not _QUOTA.search(message)
     return Cause.INVALID if is_invalid else Cause.ROOM_GONE

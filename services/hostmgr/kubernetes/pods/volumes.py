@@ -10,6 +10,7 @@ from peloton.api.pod_parts import Part
 from peloton.api.v0.task import task_pb2
 from peloton.model.secret import Secret
 from services.hostmgr.kubernetes.apiserver.wire import Json
+from services.hostmgr.kubernetes.settings import own_name
 
 _Source = mesos_pb2.Volume.Source
 
@@ -17,17 +18,17 @@ _Source = mesos_pb2.Volume.Source
 SECRET_KEY = "data"  # noqa: S105 - the key in a Secret of ours
 
 
-def secret_name(secret: Secret) -> str:
-    """Of the Secret that has this data."""
-    return f"peloton-{secret.secret_id}-{secret.revision}"
+def secret_name(cluster: str, secret: Secret) -> str:
+    """Of the Secret that has this data for pods of this cluster."""
+    return f"{own_name(cluster)}-{secret.secret_id}-{secret.revision}"
 
 
 class PodVolumes:
     """Of the kinds that Kubernetes has, see ``mesos_only``. Containers share what is the same."""
 
-    def __init__(self, secrets: Sequence[Secret] = ()) -> None:
+    def __init__(self, cluster: str, secrets: Sequence[Secret]) -> None:
         """``secrets``: all containers have them."""
-        self._secrets = secrets
+        self._cluster, self._secrets = cluster, secrets
         self.all: list[Json] = []
         self._names: dict[str, str] = {}  # by what the volume is
 
@@ -42,7 +43,7 @@ class PodVolumes:
             name = self._name(f"folder {folder.name}", {"emptyDir": _empty_dir(folder)})
             mounts.append(_mount(name, folder.containerPath, folder.readOnly))
         for secret in self._secrets:
-            own = secret_name(secret)
+            own = secret_name(self._cluster, secret)
             name = self._name(f"secret {own}", {"secret": {"secretName": own}})
             mounts.append(_mount(name, secret.path, is_read_only=True) | {"subPath": SECRET_KEY})
         return mounts

@@ -52,7 +52,10 @@ class Cluster:
         elif name not in self.there:
             return answer(404, status(404, "NotFound", f"{name} not found"))
         elif asked.method == "PATCH":
-            self.there[name]["spec"] |= orjson.loads(asked.body)["spec"]
+            spec = self.there[name]["spec"] | orjson.loads(asked.body)["spec"]
+            self.there[name]["spec"] = {key: value for key, value in spec.items() if value is not None}
+            if {"minAvailable", "maxUnavailable"} <= self.there[name]["spec"].keys():
+                return answer(422, status(422, "Invalid", "minAvailable and maxUnavailable cannot be both set"))
         else:
             del self.there[name]
         return answer(200, {})
@@ -141,3 +144,16 @@ def test_without_the_right_nothing_is_asked_for_a_while(cluster: Cluster, budget
     budgets.set({A: 1})
 
     assert {A: 1} == cluster.numbers
+
+
+def test_a_budget_that_somebody_changed_is_ours_again(cluster: Cluster, budgets: DisruptionBudgets) -> None:
+    """Also one with the other kind of number: a budget has only one of them."""
+    budgets.set({A: 3})
+    [body] = cluster.there.values()
+    body["spec"]["maxUnavailable"] = 1
+    del body["spec"]["minAvailable"]
+    cluster.now_s += LISTED_ANEW_S
+
+    budgets.set({A: 3})
+
+    assert (3, False) == (body["spec"].get("minAvailable"), "maxUnavailable" in body["spec"])

@@ -14,6 +14,8 @@ RIGHTS = 'pods is forbidden: User "u" cannot create resource "pods" in API group
 CLASS = 'pods "x" is forbidden: no PriorityClass with name peloton was found'
 ACCOUNT = 'pods "x" is forbidden: error looking up service account peloton/default: serviceaccount "default" not found'
 ENDING = 'pods "x" is forbidden: unable to create new content in namespace n because it is being terminated'
+NAMED = 'pods "x" is forbidden: violates PodSecurity "restricted:latest": (container "quota-sync" must set ...)'
+MISSING = 'pods "x" is forbidden: failed quota: rq: must specify requests.cpu for: main'
 POLICY = 'pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged'
 
 
@@ -28,6 +30,8 @@ def answer(status: int, reason: str = "", message: str = "") -> Answer:
         (answer(409, "AlreadyExists"), Outcome.EXISTS),
         (answer(409, "Conflict"), Outcome.REFUSED),
         (answer(403, "Forbidden", QUOTA), Outcome.REFUSED),
+        (answer(403, "Forbidden", MISSING), Outcome.REFUSED),
+        (answer(403, "Forbidden", NAMED), Outcome.INVALID),
         (answer(403, "Forbidden", RIGHTS), Outcome.REFUSED),
         (answer(403, "Forbidden", CLASS), Outcome.REFUSED),
         (answer(403, "Forbidden", ACCOUNT), Outcome.REFUSED),

@@ -212,7 +212,7 @@ def test_secrets_of_the_job_are_files_of_all_containers() -> None:
     body = PodManifest(own, SETTINGS).body(PodLaunch(PodId(JOB, 3, 2), own, ()), "node-1")
 
     spec = orjson.loads(body)["spec"]
-    name = "peloton-00000000-0000-4000-8000-00000000000a-3"
+    name = "peloton-west-00000000-0000-4000-8000-00000000000a-3"
     assert [{"name": "volume-0", "secret": {"secretName": name}}] == spec["volumes"]
     mount = {"name": "volume-0", "mountPath": "/run/key", "readOnly": True, "subPath": "data"}
     assert [[mount]] * 2 == [each["volumeMounts"] for each in (*spec["containers"], *spec["initContainers"])]

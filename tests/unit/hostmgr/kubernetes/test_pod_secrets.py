@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 import pytest
@@ -26,7 +29,11 @@ SETTINGS = KubernetesSettings("in-cluster", cluster="west", namespace="peloton")
 PATH = "/api/v1/namespaces/peloton/secrets"
 JOB, OTHER = (JobId(f"00000000-0000-4000-8000-00000000000{digit}") for digit in (1, 2))
 KEY = Secret("00000000-0000-4000-8000-00000000000a", "/run/key", b"\x00\xff")
-NAME = f"peloton-{KEY.secret_id}-0"
+NAME = f"peloton-west-{KEY.secret_id}-0"
+
+
+def cluster_of(secret: Any) -> str:
+    return f"peloton.io/cluster={secret['metadata']['labels']['peloton.io/cluster']}"
 
 
 class Store:
@@ -37,10 +44,10 @@ class Store:
         self.refuses = False
 
     def serve(self, asked: Asked) -> Iterator[bytes]:
-        path = asked.path.partition("?")[0]
+        path, _, query = asked.path.partition("?")
         name = path.removeprefix(f"{PATH}/")
         if asked.method == "GET":
-            yield answer(200, {"items": list(self.secrets.values())})
+            yield answer(200, {"items": [each for each in self.secrets.values() if cluster_of(each) in unquote(query)]})
         elif asked.method == "DELETE":
             found = self.secrets.pop(name, None)
             yield answer(200, {}) if found else answer(404, status(404, "NotFound"))
@@ -74,11 +81,17 @@ def live() -> Pods:
     return Pods()
 
 
-@pytest.fixture
-def secrets(store: Store, live: Pods) -> Iterator[PodSecrets]:
+@contextmanager
+def secrets_of(store: Store, live: Pods, settings: KubernetesSettings) -> Iterator[PodSecrets]:
     with scripted(store.serve) as server, api_of(server) as api:
         use = lambda: SecretUse(live.names, live.names, live.jobs)  # noqa: E731
-        yield PodSecrets(api, SETTINGS, use, Preparation(api, SETTINGS))
+        yield PodSecrets(api, settings, use, Preparation(api, settings))
+
+
+@pytest.fixture
+def secrets(store: Store, live: Pods) -> Iterator[PodSecrets]:
+    with secrets_of(store, live, SETTINGS) as found:
+        yield found
 
 
 def launch(job_id: JobId, *secrets: Secret, count: int = 2) -> HostLaunch:
@@ -139,7 +152,9 @@ def test_one_that_was_just_made_stays(secrets: PodSecrets, store: Store, live: P
 def test_a_successor_removes_what_is_left(secrets: PodSecrets, store: Store, live: Pods) -> None:
     """Whose pods have ended meanwhile."""
     for job_id, name in ((JOB, "left"), (OTHER, "used")):
-        store.secrets[name] = {"metadata": {"name": name, "labels": {"peloton.io/job": job_id}}}
+        store.secrets[name] = {
+            "metadata": {"name": name, "labels": {"peloton.io/job": job_id, "peloton.io/cluster": "west"}}
+        }
     live.names.add("used")
 
     secrets.tend()
@@ -152,4 +167,15 @@ def test_new_data_is_another_secret(secrets: PodSecrets, store: Store) -> None:
     secrets.make([launch(JOB, KEY)])
     secrets.make([launch(JOB, Secret(KEY.secret_id, KEY.path, b"new", 1))])
 
-    assert [NAME, f"peloton-{KEY.secret_id}-1"] == list(store.secrets)
+    assert [NAME, f"peloton-west-{KEY.secret_id}-1"] == list(store.secrets)
+
+
+def test_another_cluster_of_the_namespace_has_secrets_of_its_own(secrets: PodSecrets, store: Store, live: Pods) -> None:
+    """Of the same job: it knows nothing of the pods here, and deletes what none of its own has."""
+    with secrets_of(store, Pods(), replace(SETTINGS, cluster="east")) as others:
+        others.make([launch(JOB, KEY)])
+        secrets.make([launch(JOB, KEY)])
+        live.names = {NAME}
+        for each in (others, secrets):
+            each.tend()
+    assert NAME in store.secrets

@@ -13,7 +13,8 @@ import pytest
 
 from services.hostmgr.kubernetes.apiserver.watch import IDENTITY
 from services.hostmgr.kubernetes.apiserver.wire import Json
-from services.hostmgr.kubernetes.session import Session, lease_name
+from services.hostmgr.kubernetes.session import Session
+from services.hostmgr.kubernetes.settings import own_name
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, Server, chunk
 
@@ -164,4 +165,4 @@ def test_without_the_namespace_the_apiserver_says_why() -> None:
 )
 def test_the_name_of_a_lease(cluster: str, name: str) -> None:
     """What Kubernetes allows in no name is replaced, and such clusters stay apart."""
-    assert name == lease_name(cluster)
+    assert name == own_name(cluster)
