@@ -35,7 +35,7 @@ class Page(NamedTuple):
 
 
 def selection(resource: str, query: dict[str, str]) -> Matches | None:
-    """None when all objects are asked for. Raises ApiError 400."""
+    """None: all objects. Raises ApiError 400."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if labels and fields:
         by_label, by_field = by_labels(labels), by_fields(resource, fields)

@@ -20,7 +20,7 @@ from services.emulated_kubernetes.resources import BY_PLURAL, RESOURCES, Json
 log = logging.getLogger(__name__)
 
 EVENTS_MAX = 20_000
-"""Of each resource: who watches from an earlier version has to list again."""
+"""Of each resource: a watch from an earlier version gets 410, and its client lists again."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 Key: TypeAlias = tuple[str, str]  # namespace (empty for objects of the whole cluster) and name
@@ -186,7 +186,7 @@ class Store:
     # Watching
 
     def watch(self, resource: str, handler: Callable[[Event], None]) -> Subscription:
-        """Events from now on. A handler may write: those who watch with it see the events in their order."""
+        """Events from now on. A handler may write: the other handlers still get the events in their order."""
         return Subscription(handler, self._subscriptions[resource])
 
     def since(self, resource: str, version: int) -> list[Event]:
@@ -201,7 +201,7 @@ class Store:
         return newest_first[::-1]
 
     def forget_events(self) -> None:
-        """As a fresh watch cache: who watches from an earlier version has to list again."""
+        """As a fresh watch cache does: a watch from an earlier version gets 410."""
         for resource, events in self._events.items():
             events.clear()
             self._oldest[resource] = self.version

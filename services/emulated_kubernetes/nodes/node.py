@@ -45,7 +45,7 @@ class Node:
                 pod.delete(float(grace_s))
         elif not is_over(body):
             if grace_s is None:
-                # Not now: whoever created it shall have its answer before its status changes.
+                # Not now: the creation is answered before the status changes.
                 self.clock.call_later(0.0, self._take, metadata["namespace"], metadata["name"], metadata["uid"])
             else:
                 self.stored.remove(metadata["namespace"], metadata["name"], metadata["uid"])

@@ -25,7 +25,7 @@ class NodeSettings:
     """On one node."""
     heartbeat_s: float = 10.0
     usage_interval_s: float = 1.0
-    """Between two looks at what processes use; who uses more memory than its limit is killed then."""
+    """Between two measurements of processes; a container above its memory limit is killed then."""
     restart_backoff_s: float = 10.0
     """Before the second restart of a container; each further one waits twice as long."""
     pass_env: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a Kubernetes cluster is like by the last news: its nodes, the pods on them, and ours among these.
+"""The state of a Kubernetes cluster as the watches last showed it: its nodes, the pods on them, and ours among these.
 
 The two watches fill it, each on its thread; the driver reads and changes it. One lock guards all of it.
 """
@@ -37,7 +37,7 @@ class ClusterView:
     def __init__(
         self, settings: KubernetesSettings, tell: Callable[[Sequence[PodReport]], None], wake: Callable[[], None]
     ) -> None:
-        """``tell`` is called with news of our pods, ``wake`` when room may have changed."""
+        """``tell`` takes reports of our pods, ``wake`` is called when room may have changed."""
         self._settings = settings
         self._tell, self._wake = tell, wake
         self.lock = threading.RLock()
@@ -166,8 +166,8 @@ class ClusterView:
             self._unready_since.setdefault(name, time.monotonic())
 
     def judge(self, now_s: float, wall_s: float) -> list[PodReport]:
-        """Ends of pods that no news tells of: with their nodes, or because their containers cannot be started. Returns
-        what is to be told; the lock is held."""
+        """Reports the ends that no event of a watch shows: of pods on lost nodes, and of those whose containers cannot
+        be started. The lock is held."""
         told = self.book.stuck(wall_s, self._settings.image_timeout_s)
         if not self._are_nodes_known:
             return told

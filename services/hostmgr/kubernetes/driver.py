@@ -49,12 +49,12 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 log = logging.getLogger(__name__)
 
 PODS = "/api/v1/pods?fieldSelector=spec.nodeName!%3D"
-"""Of everybody, on whatever node."""
+"""All pods that are bound to a node, ours and those of others."""
 NODES = "/api/v1/nodes"
 GATHER_S = 0.02
-"""News that come together are announced together."""
+"""Changes within this time are announced together."""
 JUDGE_PERIOD_S = 0.25
-"""Between looks for nodes and pods that have been waited for too long."""
+"""Between checks for nodes that are not ready and pods that cannot start for too long."""
 HOSTS_PERIOD_S = 1.0
 """Between lists of all hosts."""
 REPEAT_S = 3.0
@@ -201,7 +201,7 @@ class KubernetesDriver:
             self._tell(told)
 
     def _look_at_session(self) -> None:
-        """After a gap in what the watches say anything may have changed: that is another session."""
+        """A watch that was interrupted may have missed changes, so a new session begins when it is current again."""
         is_current = self._session.is_ours and self._pods.is_current and self._nodes.is_current
         is_new = self.view.take_new_term() if is_current else False
         if self._is_serving and (is_new or not is_current):
@@ -330,7 +330,7 @@ class KubernetesDriver:
 
 
 class _News:
-    """Implements ``Watched``: passes on what a watch tells."""
+    """Implements ``Watched``: passes the events of a watch on."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class Session:
         self._reflector: Reflector | None = None
 
     def begin(self) -> None:
-        """Take the lease over, whoever has it; once. Raises OSError."""
+        """Takes the lease over from its holder. Called once. Raises OSError."""
         for _ in range(TRIES_MAX):
             if self._write(self._api.ask(Request("GET", f"{self._leases}/{self._name}"))):
                 break
@@ -63,7 +63,7 @@ class Session:
 
     @property
     def is_ours(self) -> bool:
-        """As far as the apiserver has told us."""
+        """By the last state of the lease that we have seen."""
         with self._lock:
             return self._is_ours
 

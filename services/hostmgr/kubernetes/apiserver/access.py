@@ -122,7 +122,7 @@ def _version(path: str) -> tuple[int, int, int]:
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """Python loads certificates from files alone. A password would be asked for on the terminal: there is none."""
+    """Python loads certificates from files alone. An empty password keeps OpenSSL from a prompt on the terminal."""
     with tempfile.NamedTemporaryFile(prefix="peloton-", suffix=".pem") as file:
         file.write(pem)
         file.flush()

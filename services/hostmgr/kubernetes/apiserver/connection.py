@@ -126,7 +126,7 @@ class Connection:
 
     @property
     def is_quiet(self) -> bool:
-        """The apiserver has neither closed it nor said anything on it since its last answer."""
+        """The apiserver has neither closed it nor sent anything since its last answer."""
         try:
             socket.socket.recv(self.sock, 1, socket.MSG_PEEK)  # of TLS too: below it nothing comes either
         except BlockingIOError:

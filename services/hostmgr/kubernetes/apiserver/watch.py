@@ -1,7 +1,7 @@
 """Objects of one kind as the apiserver has them: a list, and then what changes.
 
-A watch shows states, not steps: what came and went while we were away is never told. So after every gap all objects are
-listed anew, and whoever follows them compares.
+A watch shows states, not steps: what was created and deleted during an interruption is never seen. So after each
+interruption all objects are listed again, and the handler compares them with what it knew.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Watched(Protocol):
     """Called on the thread of one reflector."""
 
     def replaced(self, objects: Sequence[Json]) -> None:
-        """All of them as they are now, whatever was said before."""
+        """All of them as they are now. This replaces everything before."""
 
     def changed(self, kind: str, object: Json) -> None:
         """``kind``: ADDED, MODIFIED or DELETED, with the object as it is, or was at last."""
 
     def lost(self, why: str) -> None:
-        """What was said is not kept up to date any more. ``replaced`` follows when it is again."""
+        """The watch is interrupted: objects may be out of date until ``replaced`` is called."""
 
 
 class Expired(Exception):
-    """What happened since our last version cannot be told any more."""
+    """The apiserver no longer knows the events since our version: the objects have to be listed."""
 
 
 class Reflector:
@@ -56,7 +56,7 @@ class Reflector:
         self._path = path + ("&" if "?" in path else "?")
         self._name = path.partition("?")[0]
         self._handler = handler
-        self._version = ""  # up to which the handler knows all; empty: it must be told anew
+        self._version = ""  # up to which the handler has seen all; empty: the objects must be listed
         self._store = ""  # uid of the store that the version is of; empty: we may not read it
         self._has_heard = False  # anything on the last watch
         self._is_lost = False
@@ -67,14 +67,14 @@ class Reflector:
 
     @property
     def is_current(self) -> bool:
-        """The handler knows all but what is on its way."""
+        """The handler has seen all events but those on their way."""
         return bool(self._version)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Nothing is said after it. May be called by the handler."""
+        """The handler is not called after it. May be called by the handler."""
         self._stopping.set()
         with self._lock:
             if self._stream is not None:
@@ -98,7 +98,7 @@ class Reflector:
                 self._version = ""
             except (OSError, ValueError) as error:
                 why = str(error) or type(error).__name__
-            except Exception as error:  # of the handler: it is told everything anew, after a pause
+            except Exception as error:  # of the handler: all objects are listed for it again, after a pause
                 log.exception("objects of %s were not taken", self._name)
                 self._version, self._has_heard = "", False
                 why = repr(error)
@@ -110,7 +110,7 @@ class Reflector:
                 self._stopping.wait(pause_s * random.uniform(0.5, 1.0))
 
     def _lose(self, why: str) -> None:
-        """Said once, until it is made good."""
+        """Reports the loss once, until the next list."""
         self._version = ""
         if not self._is_lost and not self._stopping.is_set():
             self._is_lost = True

@@ -83,7 +83,7 @@ class ExternalPods:
         uids_of: UidsOf,
         gone: Callable[[Json], None],
     ) -> None:
-        """``tell`` is called with news of pods that we have bound, ``gone`` with pods that are not there any more."""
+        """``tell`` takes reports of pods that we have bound, ``gone`` each pod that has been deleted."""
         self._api, self._cluster = api, cluster
         self._host_id_of, self._tell, self._uids_of, self._gone = host_id_of, tell, uids_of, gone
         self._changed: Callable[[], None] = lambda: None
@@ -97,7 +97,7 @@ class ExternalPods:
         self._namespaces: dict[str, tuple[float, str]] = {}  # when it was read, its pool
         self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, when to ask again
 
-    # News.
+    # What the watch shows.
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed

@@ -67,7 +67,7 @@ def eviction_request(pod: Json) -> Request:
 
 
 def said_of(pod: Json) -> tuple[str, str]:
-    """Reason and message of what its condition PodScheduled says."""
+    """Reason and message of the condition PodScheduled, if that is False."""
     for condition in pod.get("status", {}).get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return condition.get("reason", ""), condition.get("message", "")

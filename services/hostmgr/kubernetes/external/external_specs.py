@@ -40,7 +40,7 @@ _LESS = task_pb2.LabelConstraint.CONDITION_LESS_THAN
 
 
 class Refused(ValueError):
-    """We do not place this pod; the text says why."""
+    """Peloton does not place this pod; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Owner:
 
 
 def controller_of(thing: Json) -> Owner | None:
-    """The object that made this one, and replaces it; None: nobody does."""
+    """The controller that made this object and replaces it; None: it has none."""
     meta = thing["metadata"]
     for owner in meta.get("ownerReferences") or ():
         if owner.get("controller"):
@@ -81,14 +81,14 @@ def itself(pod: Json) -> Owner:
 
 
 def wants_host(pod: Json) -> bool:
-    """It is to be bound by us: nobody has, and it is neither leaving nor held back by a gate."""
+    """Whether Peloton has to bind it: it has no node, and is neither being deleted nor held back by a gate."""
     spec = pod.get("spec", {})
     held = spec.get("nodeName") or spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp")
     return not held and not is_over(pod)
 
 
 def pool_named(thing: Json) -> str:
-    """What a pod or a namespace says of its pool: a path, or the names of one joined by dots; empty: nothing."""
+    """The pool that a pod or a namespace names: a path, or its names joined by dots; empty: none."""
     meta = thing["metadata"]
     own = (meta.get("annotations") or {}).get(POOL) or (meta.get("labels") or {}).get(POOL)
     return str(own or "")

@@ -96,7 +96,7 @@ class Ledger:
         self.nodes_version = 0  # changes with every node
         self._session = f"{clock_ns():x}"  # room of an earlier process is never taken for ours
 
-    # News.
+    # What the watches show.
 
     def put_node(self, node: Node) -> None:
         line = self._lines.setdefault(node.name, _Line())
@@ -131,7 +131,7 @@ class Ledger:
             self._dirty.add(name)
 
     def put_pod(self, pod: str, node: str, demand: Demand) -> None:
-        """A live pod, of whomever; ``pod`` is its namespace and name."""
+        """A live pod, ours or not; ``pod`` is its namespace and name."""
         self._expected.discard(pod)
         line = self._lines.get(node)
         if line is not None and line.demands.get(pod) == demand:
@@ -199,7 +199,7 @@ class Ledger:
         return line.slack_milli if line is not None else None
 
     def lenders(self) -> list[str]:
-        """By name: nodes whose pods request cpu that they may not use, and those whose slack is held or to be had."""
+        """Names of nodes whose slack is measured: pods there request cpu, or revocable pods hold or may get slack."""
         lines = self._lines.items()
         return sorted(name for name, line in lines if line.node and (line.held.cpu_milli or line.slack_total_milli))
 

@@ -42,7 +42,7 @@ class _Measured(NamedTuple):
 
 
 class SlackEstimator:
-    """One thread. ``samples_of`` raises OSError or ValueError for a node that says nothing."""
+    """One thread. ``samples_of`` raises OSError or ValueError when a node cannot be measured."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What pods use: as the kubelet of their node counts it, or, where we may not ask kubelets, as metrics.k8s.io says."""
+"""What pods use, from the kubelet of their node or, where access to kubelets is forbidden, from metrics.k8s.io."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PodKey = tuple[str, str]
 
 class _Metric(NamedTuple):
     at_s: float
-    cpu_s: float  # used while we have looked: metrics.k8s.io says a rate
+    cpu_s: float  # since the first sample: metrics.k8s.io has rates, which are added up
     memory_mib: int
 
 
@@ -45,7 +45,7 @@ class NodeUse:
         pods_on: Callable[[str], Collection[PodKey]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``namespace``: of our pods. ``pods_on``: those of everybody on a node."""
+        """``namespace``: of our pods. ``pods_on``: all pods on a node."""
         self._api = api
         self._namespace = namespace
         self._pods_on = pods_on

@@ -94,7 +94,7 @@ class LogReaders:
         return reader.position >= offset
 
     def _keep(self, key: _Key, reader: _Reader, is_end: bool) -> None:
-        """Until the next call of whoever reads it."""
+        """For the next call of the same reader."""
         reader.used_s = self._clock()
         over = [reader] if is_end else []
         with self._lock:

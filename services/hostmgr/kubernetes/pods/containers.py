@@ -113,7 +113,7 @@ def _variables(command: mesos_pb2.CommandInfo) -> Iterator[Json]:
 
 def _requests(part: Part, is_revocable: bool) -> Json:
     """Requests equal limits, so that a pod which names cpu and memory is Guaranteed. A revocable one requests no cpu:
-    it gets what others leave. What is not asked for is not limited."""
+    it gets what others leave. An amount that is not requested is not limited."""
     asked = resources(part.resource)
     amounts = _amounts(asked - Resources(asked.cpu_milli) if is_revocable else asked)
     return {"requests": amounts, "limits": amounts} if amounts else {}

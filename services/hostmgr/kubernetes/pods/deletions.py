@@ -16,7 +16,7 @@ from services.hostmgr.kubernetes.pods.removals import Removal, Removals, delete_
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 DELETED_BY_NODE_S = 5.0
-"""In which a kubelet deletes a pod that it has ended because somebody asked for it."""
+"""In which a kubelet deletes a pod that it has ended on request."""
 REMOVAL_RETRY_S = 5.0
 
 
@@ -124,7 +124,7 @@ class Deletions:
         return found
 
     def _say_absent(self, names: Sequence[str]) -> None:
-        """The apiserver has just said that there are no such pods."""
+        """Reports pods that the apiserver has just answered not to have."""
         view, told = self._view, []
         with view.lock:
             for name in names:

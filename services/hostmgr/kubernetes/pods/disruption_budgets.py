@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets of services, so that who drains nodes with kubectl waits as their SLAs want.
+"""PodDisruptionBudgets of services, so that `kubectl drain` waits as their SLAs want.
 
 Pods without a controller of Kubernetes need a whole number: how many must stay available. There is one budget for each
 service with a limit and with pods here; only what differs is written.
@@ -107,7 +107,7 @@ class DisruptionBudgets:
             self._rests_until_s = self._clock() + FORBIDDEN_REST_S
 
     def _list(self) -> dict[str, int]:
-        """What is there of our making. A number that is none of ours is -1."""
+        """Our budgets as they are in the cluster, by job. Without a number in ``minAvailable`` it counts as -1."""
         selector = quote(f"peloton.io/cluster={self._cluster},{_JOB}", safe="")
         found: dict[str, int] = {}
         path = first = f"{self._path}?labelSelector={selector}&limit={PAGE}"

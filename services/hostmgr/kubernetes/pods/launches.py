@@ -63,7 +63,7 @@ class _Rendered:
         self._demand: Demand | None = None
 
     def demand(self, pod: PodLaunch) -> Demand:
-        """Read from what is sent, so that it is what will be seen."""
+        """Computed from the request, so that it equals what the watch will show."""
         if self._demand is None:
             found = demand_of(orjson.loads(self.manifest.body(pod, "")))
             self._demand = found._replace(ports=tuple(port for port in found.ports if port not in pod.ports))

@@ -1,7 +1,7 @@
-"""Our pods, and what is to be told of each.
+"""Our pods, and the reports of each that are not acknowledged yet.
 
-A watch shows states, and no steps; there are no acknowledgements either. So the book keeps the states of a pod in their
-order until each is acknowledged, also when the pod itself is gone by then. No threads and no requests here.
+Kubernetes shows states and has no acknowledgements. So the book keeps the reports of a pod in their order until each is
+acknowledged, even if the pod is gone by then. No threads and no requests here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OwnPod:
     node: str
     host_id: str
     pod: Json  # the newest; empty for one that the apiserver did not take
-    told: deque[PodReport] = field(default_factory=deque)  # unacknowledged; the first one is delivered
+    reports: deque[PodReport] = field(default_factory=deque)  # unacknowledged; the first one is delivered
     last: str = _WAITING  # state and health that were noted last
     has_run: bool = False
     has_ended: bool = False  # its end is noted
@@ -51,23 +51,24 @@ class Stored(NamedTuple):
     """A pod whose end is acknowledged."""
 
     pod: OwnPod
-    ended_s: float  # since the epoch; 0: nobody knows
+    ended_s: float  # since the epoch; 0: unknown
 
 
 class PodBook:
-    """Not safe for threads: its owner has a lock. What a method returns is to be told now."""
+    """Not safe for threads: its owner has a lock, and delivers the reports that methods return."""
 
     def __init__(self) -> None:
         self.pods: dict[str, OwnPod] = {}
         self._on_node: dict[str, set[str]] = {}
-        self._untold: dict[str, None] = {}  # pods with unacknowledged reports, the oldest first
+        self._unacknowledged: dict[str, None] = {}  # pods with unacknowledged reports, the oldest first
         self._waiting: dict[str, None] = {}  # pods that wait for their containers
         self._kills: set[str] = set()  # pods that are to end, and have not been seen yet
 
-    # News.
+    # What the watch shows.
 
     def seen(self, pod: Json, host_id: str, is_deleted: bool = False, is_listed: bool = False) -> PodReport | None:
-        """``is_listed``: it was so before we looked. A predecessor may have told all of it: its end is enough."""
+        """``is_listed``: it was in this state before the watch began. A predecessor may have reported its start, so of
+        a pod that has ended only the end is reported."""
         meta, node = pod["metadata"], pod.get("spec", {}).get("nodeName", "")
         name, uid = meta["name"], meta["uid"]
         own = self.pods.get(name)
@@ -102,7 +103,7 @@ class PodBook:
         return [report for own in gone if (report := self.seen(own.pod, own.host_id, is_deleted=True))]
 
     def end(self, name: str, state: PodState, cause: Cause, reason: str, message: str, now_ns: int) -> PodReport | None:
-        """Its end, of which the object says nothing."""
+        """Reports an end that its object does not show."""
         own = self.pods.get(name)
         if own is None or own.has_ended:
             return None
@@ -120,8 +121,8 @@ class PodBook:
             own = self.pods[name]
             if own.has_ended:
                 del self._waiting[name]
-            elif (report := stuck(own.pod, now_s, image_timeout_s, own.host_id)) and (told := self._note(own, report)):
-                found.append(told)
+            elif (report := stuck(own.pod, now_s, image_timeout_s, own.host_id)) and (first := self._note(own, report)):
+                found.append(first)
         return found
 
     def kill_asked(self, name: str) -> None:
@@ -138,21 +139,21 @@ class PodBook:
 
     def _note(self, own: OwnPod, report: PodReport) -> PodReport | None:
         """Returns the report if none is unacknowledged before it."""
-        own.told.append(report)
+        own.reports.append(report)
         own.has_run |= report.state_text == PodState.RUNNING.value
         own.has_ended |= report.state_text in _ENDS
-        self._untold[own.name] = None
-        return report if len(own.told) == 1 else None
+        self._unacknowledged[own.name] = None
+        return report if len(own.reports) == 1 else None
 
     def acknowledged(self, token: tuple[str, ...]) -> tuple[PodReport | None, Stored | None]:
         """The report that comes next, or the pod whose end this was."""
         own = self.pods.get(token[1])
-        if own is None or not own.told or own.told[0].token != token:
+        if own is None or not own.reports or own.reports[0].token != token:
             return None, None
-        report = own.told.popleft()
-        if own.told:
-            return own.told[0], None
-        del self._untold[own.name]
+        report = own.reports.popleft()
+        if own.reports:
+            return own.reports[0], None
+        del self._unacknowledged[own.name]
         if report.state_text not in _ENDS:
             return None, None
         own.is_stored = True
@@ -160,15 +161,15 @@ class PodBook:
         return None, Stored(own, finished_s(own.pod))
 
     def unacknowledged(self) -> list[PodReport]:
-        return [self.pods[name].told[0] for name in self._untold]
+        return [self.pods[name].reports[0] for name in self._unacknowledged]
 
     def answer(self, name: str) -> PodReport | None:
         """To reconciliation; None for a pod that is not known."""
         own = self.pods.get(name)
         if own is None:
             return None
-        if own.told:  # what follows it comes after its acknowledgement
-            first = own.told[0]
+        if own.reports:  # what follows it comes after its acknowledgement
+            first = own.reports[0]
             return PodReport(first.pod, first.state_text, first.read, is_answer=True)
         report = report_of(own.pod, own.is_gone, own.is_kill_asked, own.host_id)
         return PodReport(report.pod, report.state_text, report.read, is_answer=True)
@@ -196,7 +197,7 @@ class PodBook:
 
     def _forget(self, own: OwnPod) -> None:
         del self.pods[own.name]
-        self._untold.pop(own.name, None)
+        self._unacknowledged.pop(own.name, None)
         self._waiting.pop(own.name, None)
         names = self._on_node[own.node]
         names.discard(own.name)

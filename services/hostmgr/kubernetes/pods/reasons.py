@@ -100,7 +100,7 @@ def container_cause(reason: str) -> Cause:
 
 
 def pod_cause(reason: str, message: str) -> Cause | None:
-    """None: the pod says nothing, and its containers do."""
+    """None: the reason is that of a container."""
     if reason.startswith(OUT_OF):
         return Cause.ROOM_GONE
     if reason == "Evicted" and any(text in message for text in OWN_USE):

@@ -141,7 +141,7 @@ def _resources(cpu: str, memory: str, disk: str, gpu: str) -> Resources:
 
 @lru_cache(maxsize=KNOWN_MAX)
 def pod_id_of(name: str) -> PodId | None:
-    """None for the name of a pod that is none of ours."""
+    """None for a name that is no id of a run."""
     try:
         pod_id = PodId.parse(name)
         parse_job_id(pod_id.job_id)
@@ -195,8 +195,8 @@ def _forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
 
 
 def _ended_by_itself(pod: Json) -> bool:
-    """Its containers had ended before anybody asked for it. Times are in whole seconds, and once all has ended the
-    kubelet replaces the time of the request: in doubt they had not, so that no work counts as done that is not."""
+    """Its containers had ended before its deletion was requested. Times are in whole seconds, and the kubelet replaces
+    the time of the request when all has ended. In doubt they had not ended, so that no unfinished work counts."""
     meta = pod["metadata"]
     if not (text := meta.get("deletionTimestamp")):
         return _disruption(pod) is None
@@ -263,7 +263,7 @@ def _health(pod: Json) -> str:
     if ready.get("status") == "True":
         return "+"
     starts = [state["running"].get("startedAt", "") for _, state in _statuses(pod) if "running" in state]
-    # Until its first success a check says nothing: a pod is not ready from its creation on.
+    # Ready is False from the creation on: until the first success of the check that means nothing.
     return "-" if starts and ready.get("lastTransitionTime", "") > max(starts) else ""
 
 
@@ -306,7 +306,7 @@ def _container(name: str, state: Json, is_init: bool) -> ContainerStatus:
 
 
 def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> PodStatus | None:
-    """None for a pod whose name is none of ours, and for one that only waits."""
+    """None for a pod whose name is no id of a run, and for one that has not begun."""
     state, cause = _state(pod, deleted, kill_asked)
     pod_id = pod_id_of(pod["metadata"]["name"])
     if pod_id is None or state is PodState.LAUNCHED:
@@ -383,7 +383,7 @@ def _started(pod: Json) -> str:
 
 
 def finished_s(pod: Json) -> float:
-    """When the last container ended; 0: nobody saw it."""
+    """When the last container ended; 0: unknown."""
     if not is_over(pod):
         return 0.0
     return max((_seconds(ended.get("finishedAt") or "") for _, ended in _terminated(pod)), default=0.0)

@@ -61,7 +61,7 @@ def _mount(name: str, path: str, is_read_only: bool) -> Json:
 
 
 def _source(volume: mesos_pb2.Volume) -> tuple[str, Json, Json]:
-    """What tells it from others, what it is, and what the mount says of it."""
+    """Its key among the volumes of the pod, its source, and the rest of its mount."""
     if volume.source.type == _Source.SANDBOX_PATH:
         return f"folder {volume.source.sandbox_path.path}", {"emptyDir": {}}, {}
     if volume.source.type == _Source.SECRET:
