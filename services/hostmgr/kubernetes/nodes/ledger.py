@@ -1,7 +1,8 @@
 """What is free on the nodes: allocatable, less what all live pods ask for, less what we launch and have not seen yet.
 
 Others may create pods at any time: the ledger says what is free by the last news. Room of a node is one line with an
-id; it is used once, as a whole, and announced anew when anything has changed that concerns it. No threads here.
+id; it is used once, as a whole, and announced anew when anything has changed that concerns it. A launch that was on its
+way meanwhile gets what is free then, unless the node itself has changed. No threads here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import NamedTuple
 from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING, Claim, Ports, RegisteredHost, Room
 from services.hostmgr.kubernetes.nodes.nodes import DOWN, Node
+
+FORMER_MAX = 8
+"""Rooms of a node that a launch may still name after others have replaced them."""
 
 
 class Demand(NamedTuple):
@@ -41,6 +45,7 @@ class _Line:
     slack_held_milli: int = 0
     slack_milli: int | None = None  # measured; None: not yet, or not any more
     room: Room | None = None  # announced, and neither used nor withdrawn
+    former: list[str] = field(default_factory=list)  # rooms before it, since when only pods have changed
     goes_ns: int = 0
     host: RegisteredHost | None = None  # as it was listed last, until something changes
     is_lost: bool = False
@@ -90,7 +95,7 @@ class Ledger:
         self._lines: dict[str, _Line] = {}
         self._node_of: dict[str, str] = {}  # pod -> node
         self._expected: set[str] = set()  # pods that are launched, and not seen yet
-        self._by_room: dict[str, str] = {}  # standing room -> node
+        self._by_room: dict[str, str] = {}  # room that a launch may use -> node
         self._dirty: set[str] = set()
         self._rooms_count = 0
         self.nodes_version = 0  # changes with every node
@@ -105,6 +110,7 @@ class Ledger:
         if line.node is None or line.node.uid != node.uid:
             line.slack_milli, line.is_lost = None, False
         line.node, line.host = node, None
+        self._end_former(line)
         self.nodes_version += 1
         if node.is_ready:
             line.is_lost = False
@@ -115,6 +121,7 @@ class Ledger:
         if (line := self._lines.get(name)) is not None and line.node is not None:
             self.nodes_version += 1
             line.node, line.host, line.slack_milli, line.goes_ns, line.is_lost = None, None, None, 0, False
+            self._end_former(line)
             self._changed(name)
 
     def lose_node(self, name: str) -> None:
@@ -229,6 +236,7 @@ class Ledger:
         """The session is over; all room is announced anew in the next one."""
         for line in self._lines.values():
             line.room = None
+            line.former.clear()
         self._by_room.clear()
         self._dirty.update(self._lines)
 
@@ -243,7 +251,12 @@ class Ledger:
                 continue
             if old is not None:
                 withdrawn.append(old.room_id)
-                del self._by_room[old.room_id]
+                if fresh is not None and _is_of_same_node(old, fresh):
+                    line.former.append(old.room_id)
+                else:
+                    del self._by_room[old.room_id]
+                if len(line.former) > FORMER_MAX:
+                    self._by_room.pop(line.former.pop(0), None)
             line.room = fresh
             if fresh is not None:
                 announced.append(fresh)
@@ -277,9 +290,15 @@ class Ledger:
         if name is None:
             return None
         line = self._lines[name]
-        line.room = None
+        if line.room is not None and line.room.room_id == room_id:
+            line.room = None
         self._dirty.add(name)
         return line
+
+    def _end_former(self, line: _Line) -> None:
+        for room_id in line.former:
+            self._by_room.pop(room_id, None)
+        line.former.clear()
 
     def use(self, claim: Claim, pods: Sequence[tuple[str, Demand]]) -> Mapping[str, str]:
         """Uses the claimed room up; the pods that fit are expected on the node from now on. Returns the others, and
@@ -333,6 +352,11 @@ def _host(line: _Line) -> RegisteredHost:
 
 def _is_same(old: Room, new: Room) -> bool:
     return replace(old, room_id=new.room_id) == new
+
+
+def _is_of_same_node(old: Room, new: Room) -> bool:
+    """As far as placement chose it by more than what is free."""
+    return (old.host_id, old.labels, old.goes_ns) == (new.host_id, new.labels, new.goes_ns)
 
 
 def _without(ranges: Ports, taken: Iterable[int]) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ import pytest
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import Claim, Room
-from services.hostmgr.kubernetes.nodes.ledger import Demand, Ledger
+from services.hostmgr.kubernetes.nodes.ledger import FORMER_MAX, Demand, Ledger
 from services.hostmgr.kubernetes.nodes.nodes import DOWN, DRAINING, Node
 
 ONE = Demand(Resources.of(1, 100))
@@ -132,9 +132,11 @@ def test_room_is_used_once() -> None:
         lambda made: made.put_node(node(maintenance=DOWN)),
         lambda made: made.drop_node("n1"),
         lambda made: made.void_rooms(),
-        lambda made: (made.put_pod("x", "n1", FOREIGN), made.changes()),
+        lambda made: (made.put_node(node(labels={"disk": "ssd"})), made.changes()),
+        lambda made: (made.put_node(node(withdrawn="cordoned")), made.changes(), made.put_node(node())),
+        lambda made: (made.put_pod("x", "n1", FOREIGN), made.changes(), made.put_node(node(labels={"disk": "ssd"}))),
     ],
-    ids=["replaced", "not ready", "withdrawn", "down", "gone", "another session", "announced anew"],
+    ids=["replaced", "not ready", "withdrawn", "down", "gone", "another session", "relabelled", "back", "both"],
 )
 def test_a_launch_on_room_that_is_gone_gets_nothing(change: Any) -> None:
     """Whatever took it away meanwhile."""
@@ -160,11 +162,27 @@ def test_a_pod_that_is_launched_again_counts_once() -> None:
     assert {"n1": CAPACITY, "n2": CAPACITY - ONE.held} == left
 
 
-def test_pods_of_others_that_came_meanwhile_are_counted() -> None:
-    """Also before the room is announced anew."""
+@pytest.mark.parametrize("announced_count", [0, 1, FORMER_MAX])
+def test_pods_of_others_that_came_meanwhile_are_counted(announced_count: int) -> None:
+    """Before the room is announced anew, and after it: what is left of the node is had."""
     made = ledger()
     room = rooms(made)["n1"]
-    made.put_pod("x", "n1", Demand(Resources.of(3.5), is_foreign=True))
+    made.put_pod("x", "n1", Demand(Resources.of(2.5), is_foreign=True))
+    for number in range(announced_count):
+        made.put_pod(f"x{number}", "n1", Demand(Resources.of(0.01), is_foreign=True))
+        made.changes()
+
+    assert ["b"] == list(made.use(claim(room), wanted("a", "b")))
+    assert ["c"] == list(made.use(claim(room), wanted("c")))  # it was used
+
+
+def test_room_that_was_announced_anew_too_often_is_gone() -> None:
+    """As many of its ids are kept as a launch that is on its way may need."""
+    made = ledger()
+    room = rooms(made)["n1"]
+    for number in range(FORMER_MAX + 1):
+        made.put_pod(f"x{number}", "n1", Demand(Resources.of(0.01), is_foreign=True))
+        made.changes()
 
     assert ["a"] == list(made.use(claim(room), wanted("a")))
 
