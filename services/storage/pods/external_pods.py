@@ -19,7 +19,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodState
 from services.storage.codec import job_record, stored_text
-from services.storage.engine import Database, key_table, key_values
+from services.storage.engine import Database
 from services.storage.jobs.configs import insert_config, read_config
 from services.storage.jobs.rows import hold_job, insert_alone
 from services.storage.jobs.steering import steer_pods, touch_job, write_steering
@@ -71,17 +71,21 @@ class ExternalPods:
 
     def uids_of(self, instances: Collection[tuple[JobId, int]]) -> dict[tuple[JobId, int], str]:
         """Which pods have these instances; those that no external pod has are left out."""
+        keys, wanted = sorted(instances), set(instances)
+        columns = (EXTERNAL_POD.c.job_id, EXTERNAL_POD.c.instance_id, EXTERNAL_POD.c.uid)
 
         def work(conn: sa.Connection) -> dict[tuple[JobId, int], str]:
-            dialect = conn.dialect.name
-            keys = key_table(dialect)
-            same = sa.and_(EXTERNAL_POD.c.job_id == keys.c.job_id, EXTERNAL_POD.c.instance_id == keys.c.instance_id)
-            columns = (EXTERNAL_POD.c.job_id, EXTERNAL_POD.c.instance_id, EXTERNAL_POD.c.uid)
-            query = sa.select(*columns).select_from(keys.join(EXTERNAL_POD, same))
-            found = conn.execute(query, key_values(dialect, sorted(instances)))
-            return {(JobId(job_id), instance): uid for job_id, instance, uid in found}
+            found: dict[tuple[JobId, int], str] = {}
+            for start in range(0, len(keys), _KEYS_PER_STATEMENT):
+                some = keys[start : start + _KEYS_PER_STATEMENT]
+                jobs, numbers = {job_id for job_id, _ in some}, {instance for _, instance in some}
+                # Not a join with the keys: each of them would look through all pods of its job.
+                of_these = EXTERNAL_POD.c.job_id.in_(jobs), EXTERNAL_POD.c.instance_id.in_(numbers)
+                rows = conn.execute(sa.select(*columns).where(*of_these))
+                found |= {(JobId(job_id), instance): uid for job_id, instance, uid in rows}
+            return {key: uid for key, uid in found.items() if key in wanted}
 
-        return self._db.read(work) if instances else {}
+        return self._db.read(work) if keys else {}
 
     def idle_jobs(self, cluster: str) -> list[JobId]:
         """External jobs of the cluster that have not ended, and of which no pod has an instance."""

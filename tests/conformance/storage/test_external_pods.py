@@ -28,8 +28,8 @@ def a_config(cpu: float = 1.0, **sla: object) -> job_pb2.JobConfig:
     return config
 
 
-def take(storage: Storage, uids: Sequence[str], config: job_pb2.JobConfig | None = None) -> None:
-    arrival = Arrival(JOB, config or a_config(), {uid: f"default/{uid}" for uid in uids})
+def take(storage: Storage, uids: Sequence[str], config: job_pb2.JobConfig | None = None, job_id: JobId = JOB) -> None:
+    arrival = Arrival(job_id, config or a_config(), {uid: f"default/{uid}" for uid in uids})
     storage.external_pods.take_in(CLUSTER, arrival, NOW)
 
 
@@ -60,6 +60,16 @@ def test_an_instance_is_used_again_by_the_owners_next_pod(storage: Storage) -> N
     take(storage, ["b", "c"])
     assert ({"b": 1, "c": 0}, 2) == (instances(storage), pod(storage, JOB, 0).run_id)
     assert [WAITS, R] == states(storage, JOB)
+
+
+def test_pods_are_found_by_their_instances(storage: Storage) -> None:
+    """Of several jobs, and of more instances than one statement asks for; no others come along."""
+    other = JobId("6d3a3f0e-9b1c-4e0c-8a6e-2f8f64a4d1aa")
+    many = [f"a{number:03}" for number in range(600)]
+    take(storage, many)
+    take(storage, ["b0", "b1"], job_id=other)
+    found = storage.external_pods.uids_of([*((JOB, number) for number in range(1, 600)), (other, 0), (other, 7)])
+    assert {(JOB, number): many[number] for number in range(1, 600)} | {(other, 0): "b0"} == found
 
 
 def test_a_run_that_was_not_bound_waits_again(storage: Storage) -> None:
