@@ -40,6 +40,8 @@ IDLE_S = 10.0
 """After so long without a pod an owner's job ends. The next pod brings it back."""
 EXPLAIN_S = 10.0
 """Between answers at the pods to why they wait."""
+MOMENT_S = 3.0
+"""A pod that waits for no longer needs no answer: it would cost more than its binding."""
 EXPLAINED_MAX = 200
 """Pods each time; the others have their turn the next times."""
 REFUSED, LEFT_OUT, QUEUED, NO_NODE = "PelotonRefused", "PelotonFull", "PelotonQueued", "Unschedulable"
@@ -116,7 +118,8 @@ class ExternalIntake:
         remarks += [Remark(uid, LEFT_OUT, "too many pods wait in this cluster already") for uid in plan.left_out]
         if now_s - self._explained_at_s >= EXPLAIN_S:
             self._explained_at_s = now_s
-            remarks += self._explained([slot for slot in slots if slot.uid in by_uid])
+            old = {uid for uid, one in by_uid.items() if now_s - one.since_s >= MOMENT_S}
+            remarks += self._explained([slot for slot in slots if slot.uid in old])
         self._cluster.remark(remarks)
 
     def _give_back(self, plan: IntakePlan) -> None:

@@ -19,6 +19,7 @@ class FoundPod:
     config: job_pb2.JobConfig | None = None  # of its owner's job, without the pool
     pool: str = ""  # as it, or its namespace, names it
     refusal: str = ""  # why we cannot place it
+    since_s: float = 0.0  # when we saw it first, by the monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class ExternalCluster(Protocol):
     """Any thread may call."""
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """``changed`` is called when pods have come, gone or been bound."""
+        """``changed`` is called when pods have come, or wait no more. Of those that we have bound it is not."""
 
     def found(self) -> Sequence[FoundPod] | None:
         """All external pods, the oldest first; None while they are not known. Raises OSError."""

@@ -56,7 +56,9 @@ def test_pods_of_a_job_are_bound_and_end_as_their_job_wants(world: ExternalWorld
     assert job is not None
     assert (JobType.EXTERNAL, f"Job {world.namespace}/train", "pool-of-dev") == (job.type, job.name, job.respool_id)
     assert {world.node} == {pod["spec"]["nodeName"] for pod in world.pods()}
-    assert all("Scheduled" in world.events(pod["metadata"]["name"]) for pod in world.pods())
+    world.until(
+        lambda: all("Scheduled" in world.events(pod["metadata"]["name"]) for pod in world.pods()), "their events"
+    )
     world.until(lambda: job_id not in world.storage.jobs.active_ids(), "the job to end, as its owner has no pods left")
     job = world.storage.jobs.get(job_id)
     assert job is not None

@@ -13,7 +13,7 @@ from services.hostmgr.driver import DriverEvents, HostLaunch, PodOnHost, PodRepo
 from services.hostmgr.kubernetes.apiserver.watch import Reflector
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.cluster_view import key_of
-from services.hostmgr.kubernetes.driver import OVER, REPEAT_S, KubernetesDriver
+from services.hostmgr.kubernetes.driver import OVER, REPEAT_S, TEND_S, KubernetesDriver
 from services.hostmgr.kubernetes.external.external_pods import ExternalPods, UidsOf
 from services.hostmgr.kubernetes.external.external_requests import is_bound_as, look_request, looked_at
 from services.hostmgr.kubernetes.pods.launches import OURS, demand_of
@@ -140,6 +140,11 @@ class ExternalPodsDriver(KubernetesDriver):
         if now_s - self._told_again_at_s >= REPEAT_S:
             self._told_again_at_s = now_s
             self._tell(self.external.unacknowledged())
+        self.external.write_events()
+
+    @property
+    def tend_in_s(self) -> float:
+        return TEND_S if self.external.has_events else super().tend_in_s
 
 
 def _is_external(launch: HostLaunch) -> bool:

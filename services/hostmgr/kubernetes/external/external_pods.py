@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -54,6 +55,11 @@ OWNERS_MAX = 10_000
 """ReplicaSets whose controllers are remembered."""
 REMARKS_MAX = 500
 """Conditions that are written at a time; the others have their turn the next times."""
+EVENTS_MAX, EVENTS_AT_ONCE = 100, 10
+"""Events of bindings that are written at a time, while other chores wait; and how many together: bindings are to have
+nearly all connections."""
+EVENTS_WAITING_MAX = 20_000
+"""Of more than these the oldest are not written."""
 
 
 Instance = tuple[JobId, int]
@@ -64,6 +70,7 @@ UidsOf = Callable[[Collection[Instance]], dict[Instance, str]]
 @dataclass(slots=True)
 class _Seen:
     pod: Json
+    since_s: float = field(default_factory=time.monotonic)
     owner: Owner | None = None
     refusal: str = ""
     config: job_pb2.JobConfig | None = None
@@ -96,6 +103,7 @@ class ExternalPods:
         self._controllers: dict[str, Owner] = {}  # uid of a ReplicaSet -> its controller
         self._namespaces: dict[str, tuple[float, str]] = {}  # when it was read, its pool
         self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, when to ask again
+        self._unwritten: deque[Request] = deque(maxlen=EVENTS_WAITING_MAX)  # events of bindings
 
     # What the watch shows.
 
@@ -126,7 +134,8 @@ class ExternalPods:
             told = self._take(object, kind == "DELETED")
         if told:
             self._tell(told)
-        self._changed()
+        if not _run_of(object):  # of one that we have bound the reports say what there is to say
+            self._changed()
 
     def lost(self, why: str) -> None:
         log.info("the watch of pods of others is interrupted: %s", why)
@@ -142,10 +151,11 @@ class ExternalPods:
             self._gone(pod)
         else:
             self._pods.setdefault(meta["uid"], _Seen(pod)).pod = pod
-        run, node = (meta.get("annotations") or {}).get(RUN, ""), pod.get("spec", {}).get("nodeName", "")
-        if not run or not node:
+        run = _run_of(pod)
+        if not run:
             return []
         self._runs[run] = meta["uid"]
+        node = pod["spec"]["nodeName"]
         report = self._book.seen({**pod, "metadata": {**meta, "name": run}}, self._host_id_of(node), is_deleted)
         if is_deleted:
             self._forget_if_done(run)
@@ -186,7 +196,7 @@ class ExternalPods:
                 seen.config = config_of(pod, owner, self._cluster)
         except Refused as refused:
             return FoundPod(Sighting(meta["uid"], JobId(meta["uid"]), False), name, refusal=str(refused))
-        return FoundPod(sighting, name, seen.config, pool)
+        return FoundPod(sighting, name, seen.config, pool, since_s=seen.since_s)
 
     def _owner_of(self, pod: Json) -> Owner:
         """Its controller; of a ReplicaSet that one's, so that a Deployment is one job through its rollouts."""
@@ -258,7 +268,7 @@ class ExternalPods:
         answers = self._api.ask_all([binding_request(pod, run, node) for run, pod, node in pods])
         refused: dict[PodId, str] = {}
         unknown: OSError | None = None
-        for (run, pod, _), answer in zip(pods, answers, strict=True):
+        for (run, pod, node), answer in zip(pods, answers, strict=True):
             try:
                 why = self._why_not_bound(run, pod, answer)
             except OSError as error:
@@ -271,7 +281,7 @@ class ExternalPods:
                 if (uid := pod["metadata"]["uid"]) in self._pods:  # else it is gone already
                     self._bound.add(uid)
                     self._runs[str(run)] = uid
-        self._tell_of_bindings([(pod, node) for run, pod, node in pods if run not in refused])
+            self._unwritten.append(event_request(pod, "Normal", "Scheduled", f"Peloton bound the pod to node {node}"))
         if unknown is not None:
             raise unknown
         return refused
@@ -291,14 +301,19 @@ class ExternalPods:
                 return ""
         return f"{pod['metadata']['namespace']}/{pod['metadata']['name']} was not bound: {answer.message}"
 
-    def _tell_of_bindings(self, bound: Sequence[tuple[Json, str]]) -> None:
-        """Best effort: the pods run all the same."""
-        text = "Peloton bound the pod to node "
-        errors = self._api.ask_all([event_request(pod, "Normal", "Scheduled", text + node) for pod, node in bound])
-        for error in errors:
-            if isinstance(error, OSError) or not error.is_ok:
-                log.info("an event was not written: %s", error)
-                return
+    @property
+    def has_events(self) -> bool:
+        """Of bindings, that are not written yet."""
+        return bool(self._unwritten)
+
+    def write_events(self) -> None:
+        """Some of them, after the bindings, which are in a hurry. Best effort: the pods run all the same."""
+        some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
+        for start in range(0, len(some), EVENTS_AT_ONCE):
+            for answer in self._api.ask_all(some[start : start + EVENTS_AT_ONCE]):
+                if isinstance(answer, OSError) or not answer.is_ok:
+                    log.info("an event was not written: %s", answer)
+                    return
 
     def has(self, run: str) -> bool:
         """Whether an external pod is, or was, bound as this run."""
@@ -362,6 +377,12 @@ class ExternalPods:
 def _may_pass(answer: Answer) -> bool:
     """Whether the apiserver may answer the same request otherwise later."""
     return answer.status >= 500 or answer.status == HTTPStatus.TOO_MANY_REQUESTS
+
+
+def _run_of(pod: Json) -> str:
+    """As which we have bound the pod; empty: we have not."""
+    is_bound = bool(pod.get("spec", {}).get("nodeName"))
+    return (pod["metadata"].get("annotations") or {}).get(RUN, "") if is_bound else ""
 
 
 def _age(seen: _Seen) -> tuple[str, str]:

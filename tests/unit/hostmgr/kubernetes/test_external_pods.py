@@ -142,6 +142,29 @@ def test_a_pod_that_was_bound_does_not_wait_any_more() -> None:
         assert ([True], [False]) == (waiting, [one.sighting.waits for one in pods.found() or ()])
 
 
+def test_the_event_of_a_binding_is_written_after_it() -> None:
+    """By the chores: a launch does not wait for it."""
+    with pods_on(accept) as (pods, asked):
+        pods.bind([(FIRST, a_pod(), "n")])
+        assert (["POST pods/web-1/binding"], True) == (asked, pods.has_events)
+        pods.write_events()
+        assert (["POST pods/web-1/binding", "POST events"], False) == (asked, pods.has_events)
+
+
+def test_of_a_pod_that_we_have_bound_there_is_no_news_for_the_intake() -> None:
+    """There are reports of it, and what waits would be compared once more for nothing."""
+    with pods_on(accept) as (pods, _):
+        changes: list[str] = []
+        pods.watch(lambda: changes.append("changed"))
+        ours, foreign = a_pod(annotations={RUN: str(FIRST)}), a_pod()
+        for bound in (ours, foreign):
+            bound["spec"]["nodeName"] = "n"
+        pods.changed("MODIFIED", ours)
+        assert [] == changes
+        pods.changed("MODIFIED", foreign)
+        assert ["changed"] == changes
+
+
 def test_what_is_found_of_a_pod_is_kept_until_it_changes() -> None:
     """A round over many pods works for those that are new."""
     with pods_on(accept) as (pods, _):

@@ -1,0 +1,78 @@
+"""What the intake says at pods that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.model.external import Sighting
+from peloton.model.ids import JobId, RespoolId
+from services.hostmgr import external_intake
+from services.hostmgr.external_intake import MOMENT_S, QUEUED
+from services.hostmgr.external_port import FoundPod, Remark
+from services.storage import migrate
+from services.storage.storage import Storage
+
+UID = "0f0e0d0c-0b0a-4908-8706-050403020100"
+JOB = JobId("5d3a3f0e-9b1c-4e0c-8a6e-2f8f64a4d1aa")
+CAME_S = 1_000.0
+
+
+class OnePod:
+    """Stands for a cluster; remembers what is said at its pod."""
+
+    def __init__(self) -> None:
+        self.remarks: list[Remark] = []
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Nothing changes."""
+
+    def found(self) -> Sequence[FoundPod]:
+        config = job_pb2.JobConfig(name="train", type=job_pb2.EXTERNAL)
+        return [FoundPod(Sighting(UID, JOB, True), "team/train-1", config, "/dev", since_s=CAME_S)]
+
+    def remark(self, remarks: Sequence[Remark]) -> None:
+        self.remarks += remarks
+
+    def hindrances(self) -> dict[str, str]:
+        return {}
+
+
+class Nobody:
+    def jobs_changed(self, job_ids: Any, cause: str = "") -> None:
+        """Nothing sleeps here."""
+
+    pods_changed = jobs_changed
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    url = f"sqlite:///{tmp_path}/peloton.db"
+    migrate.upgrade(url)
+    storage = Storage(url)
+    pool = respool_pb2.ResourcePoolConfig(name="dev")
+    pool.parent.value = "root"
+    storage.pools.put(RespoolId("pool-of-dev"), pool)
+    yield storage
+    storage.close()
+
+
+def test_a_pod_is_told_why_it_waits_when_it_has_waited_for_a_moment(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most pods are bound before: a condition and an event would cost more than their binding."""
+    monkeypatch.setattr(external_intake, "EXPLAIN_S", 0.5)
+    cluster, answer = OnePod(), explain_pb2.JobWhyResponse(poolPath="/dev")
+    parts = storage.external_pods, storage.jobs, storage.pools, Nobody(), lambda job_id: answer
+    intake = external_intake.ExternalIntake("k8s", cluster, lambda: True, *parts)
+    intake.round(CAME_S)
+    intake.round(CAME_S + MOMENT_S / 2)
+    assert [] == cluster.remarks
+    intake.round(CAME_S + MOMENT_S)
+    assert [(UID, QUEUED)] == [(one.uid, one.reason) for one in cluster.remarks]
