@@ -6,6 +6,7 @@ for the workflows and the resource manager: what it uses counts, too.
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import orjson
 
 from services.hostmgr.kubernetes.apiserver.access import read_access
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
+from services.runtime import GARBAGE, SWITCH_S
 from tests.bench.figures import Missing
 from tests.bench.kubernetes_real import (
     NAMESPACE,
@@ -79,6 +81,9 @@ def bound(plane: ControlPlane, kubelets: subprocess.Popen[str], folder: Path, co
 
 def host_manager(kubeconfig: str, folder: str) -> None:
     """Its end takes the pods away."""
+    gc.freeze()  # as ``peloton serve`` does
+    gc.set_threshold(*GARBAGE)
+    sys.setswitchinterval(SWITCH_S)
     path = Path(kubeconfig)
     world = ExternalWorld(path, login_of(path), Path(folder), namespace=NAMESPACE, node_selector=SELECTOR)
     wait(lambda: world.driver.is_connected and len(world.core.pool.hosts()) == NODES)

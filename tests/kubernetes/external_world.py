@@ -66,7 +66,11 @@ class ExternalWorld:
         self.namespace, self.node = namespace or f"team-{number}", f"external-{number}"
         selector = node_selector or (("for", self.node),)
         self.settings = KubernetesSettings(
-            str(kubeconfig), cluster=CLUSTER, namespace=f"peloton-{number}", node_selector=selector
+            str(kubeconfig),
+            cluster=CLUSTER,
+            namespace=f"peloton-{number}",
+            node_selector=selector,
+            slack_period_s=0,  # no kubelets: nothing is measured
         )
         pool = respool_pb2.ResourcePoolConfig(name="dev")
         pool.parent.value = "root"
@@ -172,12 +176,16 @@ class ExternalWorld:
     def _turn(self) -> None:
         for job in self.jobs():
             job_id = job.job_id
-            self.storage.jobs.settle(job_id, time.time_ns())
-            self.core.kill_running(job_id)
-            self.storage.admission.kill_queued(job_id, time.time_ns())
-            queueable = self.storage.admission.queueable(job_id, 1_000)
-            self.storage.admission.mark_pending(job_id, queueable, 1)
-            self.storage.admission.mark_ready([(job_id, 0, job.instance_count)])
+            progress = self.storage.jobs.settle(job_id, time.time_ns())
+            if progress.kill_count:
+                self.core.kill_running(job_id)
+                self.storage.admission.kill_queued(job_id, time.time_ns())
+            if progress.admit_count:
+                queueable = self.storage.admission.queueable(job_id, 1_000)
+                self.storage.admission.mark_pending(job_id, queueable, 1)
+                self.storage.admission.mark_ready([(job_id, 0, job.instance_count)])
+            elif not progress.ready_count and not progress.gang_run:
+                continue
             gang = self.storage.pods.ready_gang(job_id)
             for for_gang, gangs in (
                 (True, [gang] if gang else []),
