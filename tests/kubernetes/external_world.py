@@ -139,9 +139,10 @@ class ExternalWorld:
         assert reply.status in (200, 201), reply.body
         return reply.json()
 
-    def pod(self, name: str, command: str = "", cpu: str = "1", labels: Json | None = None, **spec: Any) -> Json:
+    def pod(self, name: str, command: str = "", cpu: str = "1", labels: Json | None = None, **more: Any) -> Json:
+        """``more``: of its metadata."""
         meta = {"name": name, "namespace": self.namespace, "labels": {"peloton.io/pool": "dev", **(labels or {})}}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": self.pod_spec(command, cpu) | spec}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta | more, "spec": self.pod_spec(command, cpu)}
         return self.create(f"/api/v1/namespaces/{self.namespace}/pods", body)
 
     @staticmethod

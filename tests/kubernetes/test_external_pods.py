@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,29 +11,44 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
 from services.hostmgr import external_intake
+from services.hostmgr.kubernetes.apiserver.wire import ANSWER_TIMEOUT_S, Answer, Request
 from services.hostmgr.kubernetes.external import external_pods
+from services.hostmgr.kubernetes.external.external_requests import RUN
 from tests.kubernetes.client import Login
-from tests.kubernetes.external_world import ExternalWorld
-from tests.kubernetes.fake_kubelet import FakeKubelets
+from tests.kubernetes.external_world import ExternalWorld, wait
+from tests.kubernetes.fake_kubelet import ALLOCATABLE, FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 
 pytestmark = REAL_KUBERNETES
+CPUS = int(ALLOCATABLE["cpu"])
 R, S = PodState.RUNNING, PodState.SUCCEEDED
 
 
 @pytest.fixture
-def world(
+def bare_world(
     kubernetes: Path, kubernetes_login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ExternalWorld]:
+    """Its node is not there yet."""
     monkeypatch.setattr(external_intake, "EXPLAIN_S", 0.5)
     monkeypatch.setattr(external_intake, "IDLE_S", 0.5)
     monkeypatch.setattr(external_pods, "EVICT_AGAIN_S", 0.2)
     world = ExternalWorld(kubernetes, kubernetes_login, tmp_path)
     try:
-        with FakeKubelets(kubernetes_login, [world.node], labels={"for": world.node}):
-            yield world
+        yield world
     finally:
         world.close()
+
+
+@pytest.fixture
+def kubelets(bare_world: ExternalWorld, kubernetes_login: Login) -> Iterator[FakeKubelets]:
+    """Of its node."""
+    with FakeKubelets(kubernetes_login, [bare_world.node], labels={"for": bare_world.node}) as found:
+        yield found
+
+
+@pytest.fixture
+def world(bare_world: ExternalWorld, kubelets: FakeKubelets) -> ExternalWorld:
+    return bare_world
 
 
 def a_job(world: ExternalWorld, name: str, count: int, command: str, labels: dict[str, str] | None = None) -> JobId:
@@ -147,6 +162,93 @@ def test_a_new_host_manager_finds_what_was_bound_and_what_waits(world: ExternalW
     world.end("before")
     world.until(lambda: (world.states(before), world.states(after)) == ([S], [S]), "both to succeed")
     assert [1, 1] == [world.storage.pods.page(job)[0].run_id for job in (before, after)]
+
+
+class Died(BaseException):
+    """Nothing of what the host manager was about comes after it, as after kill -9."""
+
+
+def die_at(world: ExternalWorld, what: str, arrived: int) -> None:
+    """The host manager sends such requests for several pods, of which so many arrive, and is no more: it learns no
+    answer and stores nothing."""
+    driver, ask_all = world.driver, world.driver.api.ask_all
+
+    def ask_and_die(requests: Sequence[Request], timeout_s: float = ANSWER_TIMEOUT_S) -> list[Answer | OSError]:
+        if not any(request.path.endswith(what) for request in requests):
+            return ask_all(requests, timeout_s)
+        assert CPUS == len(requests), "all in one call"
+        assert all(not isinstance(each, OSError) and each.is_ok for each in ask_all(requests[:arrived]))
+        driver.stop()
+        raise Died
+
+    driver.api.ask_all = ask_and_die  # type: ignore[method-assign]
+    with pytest.raises(Died):
+        world.until(lambda: False, "its death")
+    world.step_down()
+
+
+def pods_of_one(world: ExternalWorld, name: str, count: int, command: str) -> JobId:
+    """Pods of one cpu that nobody makes anew, of one owner, when all have instances of its job."""
+    maps = f"/api/v1/namespaces/{world.namespace}/configmaps"
+    uid = world.create(maps, {"metadata": {"name": name}})["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": True}
+    for index in range(count):
+        world.pod(f"{name}-{index}", command, ownerReferences=[owner])
+    wait(lambda: len(world.slots(JobId(uid))) == count, "all to be taken in")
+    return JobId(uid)
+
+
+@pytest.mark.parametrize("arrived", [0, CPUS // 2, CPUS])
+def test_a_host_manager_dies_while_it_binds(arrived: int, world: ExternalWorld) -> None:
+    """Its successor tells the pods that are bound from those that wait: each runs once, as the run that storage has,
+    and never are there more than the node has room for."""
+    job_id = pods_of_one(world, "train", CPUS + 2, "sleep 0.2")
+
+    die_at(world, "/binding", arrived)
+    before = runs_bound(world)
+    world.lead()
+
+    world.until(lambda: world.states(job_id) == [S] * (CPUS + 2), "all to succeed")
+    after = runs_bound(world)
+    assert {str(pod.pod_id) for pod in world.storage.pods.page(job_id)} == after
+    assert (arrived, before) == (len(before), before & after)
+
+
+@pytest.mark.parametrize("arrived", [0, CPUS // 2, CPUS])
+def test_a_host_manager_dies_while_it_evicts(arrived: int, world: ExternalWorld, kubelets: FakeKubelets) -> None:
+    """Its successor evicts the rest, and binds nothing in the place of pods that have not left yet."""
+    old = pods_of_one(world, "old", CPUS, "sleep 1000")
+    world.until(lambda: world.states(old) == [R] * CPUS, "a full node")
+    new = pods_of_one(world, "new", CPUS, "true")
+    kubelets.lose(world.node)
+    world.storage.host_pods.evict_from_host(old, world.node, 1)
+
+    die_at(world, "/eviction", arrived)
+    world.lead()
+
+    leaving = [f"old-{index}" for index in range(CPUS)]
+    world.until(lambda: all("deletionTimestamp" in world.look(name)["metadata"] for name in leaving), "their evictions")
+    wait(lambda: world.core.pool.host(world.node), "the node")
+    world.until(lambda: world.storage.pods.ready_gangs(new, CPUS), "others to be admitted")
+    world.turn()
+    assert {world.node: leaving} == by_node(world)
+    kubelets.bring_back(world.node)
+    world.until(lambda: (world.states(old), world.states(new)) == ([PodState.KILLED] * CPUS, [S] * CPUS), "their end")
+    assert {str(pod.pod_id) for pod in world.storage.pods.page(new)} == runs_bound(world)
+
+
+def runs_bound(world: ExternalWorld) -> set[str]:
+    """Those that the pods say they are."""
+    annotations = [pod["metadata"].get("annotations") or {} for pod in world.pods()]
+    return {each[RUN] for each in annotations if RUN in each}
+
+
+def by_node(world: ExternalWorld) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for pod in world.pods():
+        if node := pod["spec"].get("nodeName"):
+            found.setdefault(node, []).append(pod["metadata"]["name"])
+    return found
 
 
 def test_a_pod_that_is_deleted_while_it_waits_leaves_the_queue(world: ExternalWorld) -> None:
