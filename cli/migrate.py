@@ -11,7 +11,7 @@ from cli.command import Command, Group
 from cli.errors import Failed
 from cli.names import JobType, job_id_of
 from cli.output import Table, print_for_programs, print_list, rows_wanted, say_more
-from cli.params import limit_option
+from cli.params import COUNT_FROM_1, limit_option
 from cli.settings import Settings, pass_settings
 from cli.wire import v0
 
@@ -54,7 +54,7 @@ OBJECT = click.argument("which", metavar="JOB|POOL", type=JobOrPoolType())
 @OBJECT
 @click.option("--to", "target", metavar="CLUSTER", required=True, help="The cluster, as `peloton host list` names it.")
 @click.option(
-    "--batch", type=click.IntRange(1), help="Instances of a service that are away at a time; a tenth of them if absent."
+    "--batch", type=COUNT_FROM_1, help="Instances of a service that are away at a time; a tenth of them if absent."
 )
 @click.option("--services", type=click.IntRange(1, 100), help="Services of a pool that move at a time; 2 if absent.")
 @click.option("--now", is_flag=True, help="Running batch pods leave their hosts, too, and run anew in the target.")

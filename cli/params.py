@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 INSTANCE_MAX = 2**31 - 1
 COUNT_MAX = 2**32 - 1
+DURATION_MAX_S = 100 * 365 * 86_400
 DIGITS_MAX = 100  # Python refuses to parse numbers that are much longer
 COMPLETION_TIMEOUT_S = 1.0
 
@@ -62,13 +63,16 @@ class RangeType(ParsedType[InstanceRange]):
 
 
 class CountType(ParsedType[int]):
-    """A number of instances or of failures that fits into the field of the message."""
+    """A whole number that fits into the field of the message."""
 
     name = "N"
 
+    def __init__(self, least: int = 0) -> None:
+        self.least = least
+
     def parse(self, text: str) -> int:
-        if not (text.isascii() and text.isdigit()):
-            raise ValueError(f"expected a whole number, 0 or more, got '{text}'")
+        if not (text.isascii() and text.isdigit()) or int(text[:DIGITS_MAX]) < self.least:
+            raise ValueError(f"expected a whole number, {self.least} or more, got '{text}'")
         if len(text) > DIGITS_MAX or int(text) > COUNT_MAX:
             raise ValueError(f"{text} goes beyond {COUNT_MAX}")
         return int(text)
@@ -176,6 +180,8 @@ class DurationType(ParsedType[float]):
             raise ValueError(f"expected a duration like 20s, 1m30s or 500ms, got '{text}'")
         if seconds <= 0:
             raise ValueError("must be more than 0")
+        if seconds > DURATION_MAX_S:
+            raise ValueError(f"'{text}' goes beyond {DURATION_MAX_S // 3600}h")
         return seconds
 
 
@@ -249,7 +255,7 @@ def settings_given(root: click.Context) -> Settings:
 
 
 RANGE = RangeType()
-COUNT = CountType()
+COUNT, COUNT_FROM_1 = CountType(), CountType(1)
 LABEL = LabelType()
 LABELS = LabelsType()
 WORDS = ListType()

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from cli.output import say_more
-from cli.params import LABELS, POOL_PATH, WORDS, Label, StatesType, together
+from cli.params import COUNT, COUNT_FROM_1, LABELS, POOL_PATH, WORDS, Label, StatesType, together
 from cli.wire import v0, v1
 
 SECONDS_PER_DAY = 86_400
@@ -24,9 +24,9 @@ Option = Callable[[Any], Any]
 
 def page_options(noun: str, order: str, sort: Option, *behind_limit: Option) -> Option:
     return together(
-        click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help=f"{noun} to print."),
+        click.option("--limit", "-n", type=COUNT_FROM_1, default=100, show_default=True, help=f"{noun} to print."),
         *behind_limit,
-        click.option("--offset", "-o", type=click.IntRange(0), default=0, show_default=True, help=f"{noun} to skip."),
+        click.option("--offset", "-o", type=COUNT, default=0, show_default=True, help=f"{noun} to skip."),
         sort,
         click.option("--sortorder", "-a", type=click.Choice(["ASC", "DESC"], case_sensitive=False), default=order,
                      show_default=True, help="Ascending or descending."),
@@ -71,9 +71,7 @@ def job_conditions(noun: str, configuration: str, states: StatesType) -> Option:
     sort = click.option(
         "--sort", "-p", type=WORDS, default="creation_time", show_default=True, help="Fields to sort by."
     )
-    total = click.option(
-        "--total", "-q", type=click.IntRange(1), help=f"{noun} to consider; if absent as many as it takes."
-    )
+    total = click.option("--total", "-q", type=COUNT_FROM_1, help=f"{noun} to consider; if absent as many as it takes.")
     options = together(
         click.option("--labels", "-l", type=LABELS, default="", help="All of these labels."),
         click.option("--respool", "-r", type=POOL_PATH, help=f"{noun} of this pool."),
@@ -82,7 +80,7 @@ def job_conditions(noun: str, configuration: str, states: StatesType) -> Option:
         click.option("--states", "-s", type=states, default="", help="Any of these states."),
         click.option("--owner", default="", metavar="TEAM", help=f"{noun} of this owning team."),
         click.option("--name", default="", metavar="TEXT", help=f"{noun} with this in their name."),
-        click.option("--timerange", "-d", type=click.IntRange(0), default=0, metavar="DAYS",
+        click.option("--timerange", "-d", type=COUNT, default=0, metavar="DAYS",
                      help="Created in the last days."),
         page_options(noun, "DESC", sort, total),
     )  # fmt: skip

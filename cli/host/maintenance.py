@@ -12,7 +12,7 @@ from cli.command import Group
 from cli.host.drains import print_drains, turn_lines, watch_drains
 from cli.host.unknown_hosts import explained
 from cli.output import print_for_programs
-from cli.params import DURATION, HOSTNAME
+from cli.params import COUNT_FROM_1, DURATION, HOSTNAME
 from cli.settings import Settings, pass_settings
 from cli.watching import progress_console
 from cli.wire import v0
@@ -38,7 +38,7 @@ def maintenance() -> None:
 @click.option(
     "--deadline", type=DURATION, help="After this time the drain may be forced; the installation's default if absent."
 )
-@click.option("--at-most", type=click.IntRange(1), help="How many hosts may be away at a time for these to begin.")
+@click.option("--at-most", type=COUNT_FROM_1, help="How many hosts may be away at a time for these to begin.")
 @click.option("--reason", default="", help="Why, shown with the host.")
 @WATCH
 @pass_settings

@@ -14,7 +14,7 @@ import click
 from cli.command import Command
 from cli.errors import Failed
 from cli.names import job_argument
-from cli.params import RANGE, SINCE, InstanceRange
+from cli.params import COUNT, RANGE, SINCE, InstanceRange
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.task.control import range_message
@@ -39,7 +39,7 @@ COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
 @job_argument
 @click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; the first 100 if absent.")
 @click.option("--follow", "-f", "-F", is_flag=True, help="Go on until the job has ended and all is printed.")
-@click.option("--tail", "-n", type=click.IntRange(0), metavar="N", help="Only the last N lines of each file.")
+@click.option("--tail", "-n", type=COUNT, metavar="N", help="Only the last N lines of each file.")
 @click.option("--since", type=SINCE, help="Only files written since: a duration such as 10m, or a time.")
 @click.option("--stream", type=click.Choice([*STREAMS, "both"]), default="both", show_default=True,
               help="Which output.")  # fmt: skip

@@ -11,7 +11,7 @@ from cli.command import Command
 from cli.job.read import with_current_version
 from cli.names import job_argument
 from cli.output import as_json
-from cli.params import InstanceRange, ranges_option
+from cli.params import COUNT, InstanceRange, ranges_option
 from cli.settings import Settings, pass_settings
 from cli.task.control import range_message
 from cli.wire import v0
@@ -25,8 +25,8 @@ def rolling_command(name: str, verb: str) -> click.Command:
 
     @click.command(name, cls=Command, help=help_of(name, verb.lower()))
     @job_argument
-    @click.argument("batch_size", metavar="BATCH-SIZE", type=click.IntRange(0))
-    @click.option("--resourceVersion", "resource_version", type=click.IntRange(0), default=0, show_default=True,
+    @click.argument("batch_size", metavar="BATCH-SIZE", type=COUNT)
+    @click.option("--resourceVersion", "resource_version", type=COUNT, default=0, show_default=True,
                   help="The configuration version that must be the current one; 0 takes whichever is.")  # fmt: skip
     @ranges_option
     @pass_settings

@@ -14,7 +14,7 @@ from cli.job.query import QUERY_TEXTS, print_jobs
 from cli.job.read import read_job
 from cli.names import JOB
 from cli.output import id_list
-from cli.params import LABELS, Label
+from cli.params import COUNT_FROM_1, LABELS, Label
 from cli.queries import set_v0_page
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
@@ -33,8 +33,8 @@ PROGRESS_S_MAX = 600.0
 @click.option("--owner", default="", metavar="TEAM", help="Only, or without JOB all, jobs of this owning team.")
 @click.option("--labels", "-l", type=LABELS, default="", help="Only jobs with these labels.")
 @click.option("--force", "-f", is_flag=True, help="Do not ask before stopping the jobs of an owner.")
-@click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help="Jobs to stop.")
-@click.option("--total", "-q", type=click.IntRange(1), default=100, show_default=True, help="Jobs to consider.")
+@click.option("--limit", "-n", type=COUNT_FROM_1, default=100, show_default=True, help="Jobs to stop.")
+@click.option("--total", "-q", type=COUNT_FROM_1, default=100, show_default=True, help="Jobs to consider.")
 @pass_settings
 def stop(
     settings: Settings,

@@ -7,7 +7,7 @@ import click
 from cli.command import Group
 from cli.names import instance_argument, job_argument
 from cli.output import Table, print_list, print_message, print_outcome, say_more
-from cli.params import COUNT, WORDS, StatesType
+from cli.params import COUNT, COUNT_FROM_1, WORDS, StatesType
 from cli.pod import control
 from cli.pod.table import print_pods
 from cli.queries import page_options, set_v1_page
@@ -62,7 +62,7 @@ def get(settings: Settings, pod: PodName, statusonly: bool, limit: int) -> None:
 @pod.command()
 @name_argument
 @click.option("--run", "-r", default="", metavar="POD-ID", help="Only this run, as JOB-INSTANCE-RUN.")
-@click.option("--limit", "-l", type=click.IntRange(1), default=EVENT_RUNS_DEFAULT, show_default=True,
+@click.option("--limit", "-l", type=COUNT_FROM_1, default=EVENT_RUNS_DEFAULT, show_default=True,
               help="Runs to go back.")  # fmt: skip
 @pass_settings
 def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:

@@ -7,6 +7,7 @@ import click
 from cli.command import Command, Group
 from cli.names import instance_argument, job_argument
 from cli.output import Table, as_yaml, print_for_programs, print_list, print_outcome
+from cli.params import COUNT
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import done_word, opaque_option, version_argument
 from cli.stateless.rollout_watch import exit_after_update
@@ -79,7 +80,7 @@ def watch(settings: Settings, job_id: str) -> None:
 
 @click.command("list-updates", cls=Command)
 @job_argument
-@click.option("--limit", type=click.IntRange(0), default=10, show_default=True, help="Updates to print; 0: all.")
+@click.option("--limit", type=COUNT, default=10, show_default=True, help="Updates to print; 0: all.")
 @pass_settings
 def list_updates(settings: Settings, job_id: str, limit: int) -> None:
     """Print the updates of a service, newest first."""

@@ -11,7 +11,7 @@ import click
 from cli.command import Group
 from cli.names import instance_argument, job_argument
 from cli.output import Table, print_list, print_message, print_outcome, print_table, rows_wanted, say_more
-from cli.params import WORDS, InstanceRange, StatesType, limit_option, range_option
+from cli.params import COUNT_FROM_1, WORDS, InstanceRange, StatesType, limit_option, range_option
 from cli.queries import page_options, set_v0_page
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
@@ -144,7 +144,7 @@ def query(
 @task.command()
 @instance_argument()
 @click.option("--run", "-r", default="", metavar="TASK-ID", help="Only this run, as JOB-INSTANCE-RUN.")
-@click.option("--limit", "-l", type=click.IntRange(1), default=EVENT_RUNS_DEFAULT, show_default=True,
+@click.option("--limit", "-l", type=COUNT_FROM_1, default=EVENT_RUNS_DEFAULT, show_default=True,
               help="Runs to go back.")  # fmt: skip
 @pass_settings
 def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:

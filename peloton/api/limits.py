@@ -13,7 +13,13 @@ MESSAGE_SIZES = (
 RETRY_AFTER = "retry-after-ms"
 """Trailing metadata of RESOURCE_EXHAUSTED: nothing has been done, and the call may be repeated after so long."""
 
-_NEVER_CONNECTED_WORDS = ("failed to connect", "dns resolution", "domain name", "connections to all backends")
+_NEVER_CONNECTED_WORDS = (
+    "failed to connect",
+    "errors resolving",
+    "dns resolution",
+    "domain name",
+    "connections to all backends",
+)
 _CONNECTION_WORDS = (
     *_NEVER_CONNECTED_WORDS, "connection re", "connection aborted", "connection timed out", "socket closed", "recvmsg",
     "goaway", "endpoint", "ipv4:", "ipv6:",

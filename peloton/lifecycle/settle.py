@@ -264,8 +264,9 @@ def _rolled_up(view: SettleView, now_ns: int) -> JobRecord:
     unmarked = is_ending(job) and pods.has(MISSED)
     started_ns = job.started_ns
     if not started_ns and has_started(counts):
-        # Pods may end before a report says that they run; then the job starts no later than they end.
-        started_ns = pods.first_start_ns or pods.last_end_ns or now_ns
+        # Pods may end before a report says that they run; then the job starts no later than they end. Clusters have
+        # clocks of their own, and Kubernetes tells whole seconds; still it starts no sooner than it was created.
+        started_ns = max(pods.first_start_ns or pods.last_end_ns or now_ns, job.created_ns)
     return replace(
         job,
         state=state,

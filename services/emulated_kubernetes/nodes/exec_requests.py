@@ -88,7 +88,7 @@ class _Exec:
         try:
             self._command = container.interactive(argv, terminal, self)
         except (OSError, ValueError) as error:
-            why = f'exec: "{argv[0]}": {error}: unknown'
+            why = f'exec: "{argv[0]}": {getattr(error, "strerror", None) or error}: unknown'
             self._end({"metadata": {}, "status": "Failure", "message": why, "reason": "InternalError", "code": 500})
             return
         container.sessions.add(self)

@@ -105,7 +105,8 @@ USAGE = {
     "nothing to stop": ("job stop", "Either jobID or owner needs to be provided."),
     "state": ("job query -s SLEEPING", "invalid state 'SLEEPING'"),
     "label": ("job query -l x", "Invalid label 'x', expected KEY=VALUE"),
-    "batch size": (f"job rolling-restart {JOB} many", "'many' is not a valid integer"),
+    "batch size": (f"job rolling-restart {JOB} many", "expected a whole number, 0 or more, got 'many'"),
+    "large offset": ("job query -o 4294967296", "4294967296 goes beyond 4294967295"),
 }
 
 

@@ -158,12 +158,13 @@ def test_calls_carry_the_headers_of_the_original(run: Run, api: FakeApi) -> None
     ]
 
 
-def test_nobody_at_the_address_is_said_in_one_line(run: Run) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "host:port"])
+def test_nobody_at_the_address_is_said_in_one_line(address: str, run: Run) -> None:
     """An API that is not there gives the address that was tried and what to do."""
-    result = run("--address 127.0.0.1:1 job active-list")
+    result = run(f"--address {address} job active-list")
     assert (result.exit_code, result.stderr) == (
         1,
-        'cannot reach Peloton at 127.0.0.1:1: is "peloton up" running? (or name another with --address)\n',
+        f'cannot reach Peloton at {address}: is "peloton up" running? (or name another with --address)\n',
     )
 
 

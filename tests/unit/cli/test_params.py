@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cli.host.group import HOST_STATES
 from cli.job.query import JOB_STATES
-from cli.params import COUNT, COUNT_MAX, DURATION, INSTANCE_MAX, LABEL, LABELS, POOL_PATH, RANGE, WORDS
+from cli.params import COUNT, COUNT_FROM_1, COUNT_MAX, DURATION, INSTANCE_MAX, LABEL, LABELS, POOL_PATH, RANGE, WORDS
 from cli.stateless.options import create_words, place_words, rollback_words
 from cli.task.logs import with_long_options
 
@@ -58,9 +58,11 @@ BAD = {
     "label of a watch without a mark": (LABEL, "kv", "Invalid label 'kv', expected KEY:VALUE"),
     "negative count": (COUNT, "-1", "expected a whole number, 0 or more, got '-1'"),
     "large count": (COUNT, "4294967296", "4294967296 goes beyond 4294967295"),
+    "too few": (COUNT_FROM_1, "0", "expected a whole number, 1 or more, got '0'"),
     "unknown state": (HOST_STATES, "SLEEPY", "invalid state 'SLEEPY', expected one of UP, DRAINING, DRAINED, DOWN"),
     "duration": (DURATION, "soon", "expected a duration like 20s, 1m30s or 500ms, got 'soon'"),
     "no time": (DURATION, "0s", "must be more than 0"),
+    "eternity": (DURATION, "99999999999999h", "'99999999999999h' goes beyond 876000h"),
     "relative pool": (POOL_PATH, "dev", "path should begin with /, got 'dev'"),
 }
 

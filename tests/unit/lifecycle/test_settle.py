@@ -82,6 +82,14 @@ def test_a_job_that_was_never_seen_running_starts_when_it_ends() -> None:
     assert (NOW - 3, NOW - 3) == (found.job.started_ns, found.job.completed_ns)
 
 
+def test_a_job_starts_and_ends_no_sooner_than_it_was_created() -> None:
+    """Kubernetes tells whole seconds, and hosts have clocks of their own."""
+    fresh = replace(job(1), started_ns=0, created_ns=NOW - 1)
+    found = plan(fresh, pod(0, S, started_ns=NOW - 5, completed_ns=NOW - 5))
+
+    assert (NOW - 1, NOW - 1) == (found.job.started_ns, found.job.completed_ns)
+
+
 def test_a_late_report_of_an_end_does_not_end_a_job_before_its_start() -> None:
     """Its start was taken from the clock of a settle; the host dates the end before it."""
     found = plan(replace(job(1), started_ns=NOW), pod(0, S, completed_ns=NOW - 1))
