@@ -23,8 +23,8 @@ from cli.wire import v0, v1
 from peloton.api.limits import IS_STORED, LOCKED_DOWN, was_never_sent
 from peloton.model.secret import SECRETS_BYTES_MAX
 
-WARNING_TIMEOUT_S = 5.0
-"""The warning is not worth a longer wait."""
+WARNING_TIMEOUT_S = 20.0
+"""The job is created already; a busy resource manager needs seconds to answer."""
 SecretT = TypeVar("SecretT", "v0.peloton.Secret", "v1.peloton.Secret")
 
 
