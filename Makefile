@@ -56,9 +56,9 @@ endef
 check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 	$(call checked,-n 3 --dist worksteal tests/unit tests/workflow)
 
-# Tests of whole clusters wait about as long as they work; the others use the cores meanwhile.
+# Tests of whole clusters wait for more than half of their time: four at a time keep two cores busy.
 test: $(VENV)/dev.stamp ## everything: make check, conformance, end to end, faults, simulation
-	$(call checked,-n 3 --dist loadgroup --no-loadscope-reorder tests/e2e tests/simulation tests/conformance tests/kubernetes tests/workflow tests/unit)
+	$(call checked,-n 4 --dist loadgroup --no-loadscope-reorder tests/e2e tests/simulation tests/conformance tests/kubernetes tests/workflow tests/unit)
 
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build

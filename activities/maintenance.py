@@ -42,6 +42,12 @@ class MaintenanceActivities:
         self._keepers.keeper(cluster).take_down(hostname)
         return self.look(cluster, hostname)
 
+    @activity.defn(name="relabel_host")
+    @translated
+    def relabel(self, cluster: str, hostname: str) -> HostMaintenance:
+        self._keepers.keeper(cluster).relabel(hostname)
+        return self.look(cluster, hostname)
+
     @activity.defn(name="bring_host_up")
     @translated
     def bring_up(self, cluster: str, hostname: str) -> HostMaintenance:

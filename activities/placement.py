@@ -12,6 +12,7 @@ from temporalio import activity
 from activities.errors import translated
 from peloton.errors import PelotonError, Unavailable
 from peloton.lifecycle.in_vain import InVain, in_vain, unplaced_in_all
+from peloton.lifecycle.reservation import waiting_pods
 from peloton.model.host import ClusterChoice, Desired, LaunchResult, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
@@ -43,12 +44,13 @@ class PlacementActivities:
         turns = self._note_unplaced(batch)
         launch = self._launch(job, batch)
         vain = in_vain(gangs, batch, placement_s, turns)
-        return replace(launch, requeued_count=self._requeue(job, vain)) if vain.instances else launch
+        return replace(launch, requeued_count=self._requeue(job, vain, batch.reserved)) if vain.instances else launch
 
-    def _requeue(self, job: JobId, vain: InVain) -> int:
-        """While the resource manager is away they wait on: others of the job are placed meanwhile."""
+    def _requeue(self, job: JobId, vain: InVain, reserved: Sequence[int]) -> int:
+        """But pods for which a host is reserved. While the resource manager is away all wait on: others of the job are
+        placed meanwhile."""
         try:
-            return self._resmgr.requeue_pods(job, vain.instances, vain.reason)
+            return self._resmgr.requeue_pods(job, vain.instances, vain.reason, reserved)
         except Unavailable as error:
             activity.logger.info("pods without a host not queued again: %s", error)
             return 0
@@ -104,13 +106,15 @@ class PlacementActivities:
         count = max((one.unplaced_count for one in tried.values()), default=0) or sum(len(g.pods) for g in gangs)
         unheard = [reason.cluster for reason in passed_over if reason.rule is not ClusterRule.ELSEWHERE]
         left = unplaced_in_all(gangs, tried, unheard)
-        return PlacementBatch(job, "", unplaced_count=count, why=why, unplaced=left)
+        reserved = tuple(sorted({instance for one in tried.values() for instance in one.reserved}))
+        return PlacementBatch(job, "", unplaced_count=count, why=why, unplaced=left, reserved=reserved)
 
     def _place_in(self, cluster: str, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         desired = [
             Desired(gang.pods[0][0], Hostname(gang.desired_host), gang.shape) for gang in gangs if gang.desired_host
         ]
-        lease = self._hosts.acquire_hosts(job, _wanted(gangs), for_gang, desired, cluster)
+        waiting = () if for_gang else waiting_pods(gangs)
+        lease = self._hosts.acquire_hosts(job, _wanted(gangs), for_gang, desired, cluster, waiting)
         try:
             batch = self._placer.place(job, gangs, lease)
         except Exception:

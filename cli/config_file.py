@@ -15,8 +15,9 @@ STANDARD_INPUT = Path("-")
 
 def load_config(path: Path, message_class: type[MessageT]) -> MessageT:
     """Raises ConfigError, which names the place."""
-    from peloton.api.yaml_config import load_message
+    from peloton.api.yaml_config import load_message, read_bounded
 
     if path == STANDARD_INPUT:
-        return load_message(sys.stdin.read(), message_class, "standard input")
+        name = "standard input"
+        return load_message(read_bounded(sys.stdin.buffer, name), message_class, name)
     return load_message(path, message_class)

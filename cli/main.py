@@ -24,6 +24,7 @@ ENTRIES = {
     "update": Entry("cli.update", "update", "Update services in the words of v0: an update has an id."),
     "respool": Entry("cli.respool.group", "respool", "Divide the cluster into resource pools."),
     "host": Entry("cli.host.group", "host", "Look at the hosts of the cluster, and maintain them."),
+    "volume": Entry("cli.volume", "volume", "Look at the volumes of services, and delete them."),
     "migrate": Entry("cli.migrate", "migrate", "Move a service or a pool to another cluster."),
     "migration": Entry("cli.migrate", "migration", "Look at migrations to other clusters, and steer them."),
     "admin": Entry("cli.admin", "admin", "Lock parts of Peloton and unlock them."),

@@ -123,8 +123,8 @@ def may_have_happened(error: Exception) -> bool:
 
 
 def warn_if_unplaceable(settings: Settings, job_id: str) -> None:
-    """Names the instances of a new job that fit on no present host. The job is created all the same, because such a
-    host may join. Prints nothing when the API cannot be asked."""
+    """Names the instances of a new job that fit on no present host, and says when no host matches a daemon. The job is
+    created all the same, because such a host may join. Prints nothing when the API cannot be asked."""
     try:
         request = v0.explain.JobWhyRequest(jobId=v0.peloton.JobID(value=job_id))
         why = settings.client.explain.JobWhy(request, timeout=WARNING_TIMEOUT_S)
@@ -133,5 +133,6 @@ def warn_if_unplaceable(settings: Settings, job_id: str) -> None:
             raise
         return
     for reason in why.reasons:
-        if reason.rule == v0.explain.RULE_FITS_NO_HOST:
+        is_nowhere = reason.rule == v0.explain.RULE_HOSTS_DO_NOT_MATCH and not reason.available
+        if reason.rule == v0.explain.RULE_FITS_NO_HOST or is_nowhere:
             click.echo(f"Warning: {reason.text}", err=True)

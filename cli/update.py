@@ -14,7 +14,7 @@ from cli.errors import Failed
 from cli.job.read import with_current_version
 from cli.names import job_argument
 from cli.output import Table, print_list, print_outcome
-from cli.params import CONFIG_FILE, COUNT, POOL_PATH
+from cli.params import CONFIG_FILE, COUNT, POOL_PATH, together
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import batch_size_argument, done_word, opaque_option
@@ -31,6 +31,27 @@ TABLE = Table(
     nothing="No updates found",
 )
 id_argument = click.argument("update_id", metavar="UPDATE-ID")
+failure_options = together(
+    click.option(
+        "--maxattempts",
+        "maxInstanceAttempts",
+        type=COUNT,
+        default="0",
+        show_default=True,
+        help="Failures after which an instance counts as failed; 0: never.",
+    ),
+    click.option(
+        "--maxfailureInstances",
+        "maxFailureInstances",
+        type=COUNT,
+        default="0",
+        show_default=True,
+        help="Failed instances at which the whole update fails; 0: never.",
+    ),
+    click.option(
+        "--rollbackOnFailure", "rollbackOnFailure", is_flag=True, help="When it fails, go back to the version before."
+    ),
+)
 
 
 @click.group(cls=Group)
@@ -56,25 +77,7 @@ def update() -> None:
     help="The configuration version that must be the current one; 0 takes whichever is.",
 )
 @click.option("--override", "-o", is_flag=True, help="Take the place of an update that is under way.")
-@click.option(
-    "--maxattempts",
-    "maxInstanceAttempts",
-    type=COUNT,
-    default="0",
-    show_default=True,
-    help="Failures after which an instance counts as failed; 0: never.",
-)
-@click.option(
-    "--maxfailureInstances",
-    "maxFailureInstances",
-    type=COUNT,
-    default="0",
-    show_default=True,
-    help="Failed instances at which the whole update fails; 0: never.",
-)
-@click.option(
-    "--rollbackOnFailure", "rollbackOnFailure", is_flag=True, help="When it fails, go back to the version before."
-)
+@failure_options
 @click.option("--start-paused", "startPaused", is_flag=True, help="Begin nothing until it is resumed.")
 @click.option("--in-place", "inPlace", is_flag=True, help="Bring each instance back on the host that it was on.")
 @opaque_option
@@ -91,9 +94,21 @@ def create(
     Example:
       peloton update create JOB examples/services/web-v0.yaml 5 /tutorial --rollbackOnFailure
     """
+    create_update(
+        settings, job_id, load_config(config, v0.job.JobConfig), batch_size, respool, wanted, override, opaque,
+        **update_config,
+    )  # fmt: skip
+
+
+def create_update(
+    settings: Settings, job_id: str, config: v0.job.JobConfig, batch_size: int, respool: str | None = None,
+    wanted: int = 0, override: bool = False, opaque: str | None = None, **update_config: Any,
+) -> None:  # fmt: skip
+    """``wanted``: the version of the configuration that must be the current one; 0: whichever is. The job stays in its
+    pool without ``respool``."""
     request = v0.update_svc.CreateUpdateRequest(
         jobId=v0.peloton.JobID(value=job_id),
-        jobConfig=load_config(config, v0.job.JobConfig),
+        jobConfig=config,
         updateConfig=v0.update.UpdateConfig(batchSize=batch_size, **update_config),
     )
     if opaque is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from peloton.model.daemon import DaemonStep
 from peloton.model.host import (
     ClusterChoice,
     Desired,
@@ -25,6 +26,8 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.model.migration import Migration, MigrationAct, MigrationProgress
 from peloton.model.pod import PodShape
 from peloton.model.reason import PlacementReason, QosReason, RequeueReason
+from peloton.model.rebalance import Rebalance, RebalanceAct
+from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
 
@@ -100,6 +103,16 @@ class MigrationRecords(Protocol):
         ...
 
 
+class RebalanceRecords(Protocol):
+    def get(self, cluster: str) -> Rebalance | None:
+        """None for a cluster that was never rebalanced."""
+        ...
+
+    def steer(self, clusters: Collection[str], act: RebalanceAct) -> list[Rebalance]:
+        """Raises NotFound, Aborted."""
+        ...
+
+
 class LeaseRecords(Protocol):
     """Rows of leadership. Times are unix seconds."""
 
@@ -166,9 +179,12 @@ class ResourceManager(Protocol):
         """A launch of the job's gang was in vain: take back what it was given, and queue it again in its old place."""
         ...
 
-    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
+    def requeue_pods(
+        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, but: Sequence[int] = ()
+    ) -> int:
         """No host was found for READY pods that stand alone, ``(start, count)`` by start, at most REQUEUED_PODS_MAX in
-        all: take back what they were given, and queue them again in their old places. Returns how many."""
+        all: take back what they were given, and queue them again in their old places, with those like them ``but``
+        these. Returns how many."""
         ...
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
@@ -200,10 +216,12 @@ class HostManager(Protocol):
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
         cluster: str = "",
+        waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
         """Lease hosts of a cluster that can take some of ``(shape, pod count)``. With none free the lease is empty, and
         the job's workflow gets a signal when that changes. A job has two leases at most, one of them for its gang.
-        ``desired``: of the wanted pods those that come back to a host."""
+        ``desired``: of the wanted pods those that come back to a host. ``waiting``: those that have waited for
+        long, for one of which a host may be reserved."""
         ...
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult: ...
@@ -235,15 +253,39 @@ class HostKeeper(Protocol):
 
     def take_down(self, hostname: str) -> None: ...
 
+    def relabel(self, hostname: str) -> None:
+        """A host that moves and is DRAINED is in its new host pool, and is to come back up."""
+        ...
+
     def bring_up(self, hostname: str) -> None: ...
 
     def cancel(self, hostname: str) -> None:
-        """The host is to stay. Raises Aborted once it is DOWN, NotFound when it is in no maintenance."""
+        """The host is to stay, in the host pool where it is. Raises Aborted once it is DOWN, NotFound when it is in no
+        maintenance."""
         ...
 
 
 class HostKeepers(Protocol):
     def keeper(self, cluster: str) -> HostKeeper: ...
+
+
+class ClusterRebalancer(Protocol):
+    def advance_rebalance(self) -> None:
+        """See what has become of the moves under way, and begin others when it is time. Raises Unavailable."""
+        ...
+
+
+class ClusterRebalancers(Protocol):
+    def keeper(self, cluster: str) -> ClusterRebalancer: ...
+
+
+class DaemonKeeper(Protocol):
+    """The hosts of all clusters, as daemons follow them."""
+
+    def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
+        """Make the instances of a daemon those of the hosts that match, and launch those above ``after`` that are not
+        on their hosts, a bounded number of both. Raises Unavailable."""
+        ...
 
 
 class Placer(Protocol):

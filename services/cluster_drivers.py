@@ -92,6 +92,7 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
         settings.kubernetes_slack_period_s,
         settings.kubernetes_default_image,
         read_ports(settings.kubernetes_ports),
+        settings.kubernetes_volumes,
     )
 
 

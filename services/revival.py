@@ -38,10 +38,13 @@ class Revival:
         policies: Policies,
         period_s: float = PERIOD_S,
         wake_migrations: Callable[[Iterable[str]], None] = lambda _: None,
+        wake_rebalances: Callable[[Iterable[str]], None] = lambda _: None,
+        wake_daemons: Callable[[Iterable[JobId]], None] = lambda _: None,
     ) -> None:
         """Runs until it is closed. What was terminated before is for the leader's first wake-ups to find."""
         self._client, self._waker, self._policies, self._period_s = client, waker, policies, period_s
-        self._wake_migrations = wake_migrations
+        self._wake_migrations, self._wake_rebalances = wake_migrations, wake_rebalances
+        self._wake_daemons = wake_daemons
         self._since = datetime.now(UTC)
         self._task = asyncio.create_task(self._run(), name="revival of terminated workflows")
 
@@ -74,7 +77,11 @@ class Revival:
                 self._waker.jobs_changed([JobId(job_id)], TERMINATED)
             case "update", job_id:
                 await self._waker.start_update(JobId(job_id))
+            case "daemon", job_id:
+                self._wake_daemons([JobId(job_id)])
             case "maintenance", cluster, hostname:
                 await wake_maintenance(self._client, cluster, Hostname(hostname), self._policies)
             case "migration", migration_id:
                 self._wake_migrations([migration_id])
+            case "rebalance", cluster:
+                self._wake_rebalances([cluster])

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
@@ -21,10 +22,12 @@ from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.lifecycle.backoff import Backoff
 from peloton.model.ids import JobId, hostmgr_role
 from services import telemetry, temporal, temporal_connection
+from services.daemon_waker import DaemonWaker
 from services.leader import LeaderChannels, LeaderElection
 from services.leading import Leading, lead_when_elected
+from services.rebalance_waker import RebalanceWaker
 from services.settings import Settings, load
-from services.storage import migrate
+from services.storage import schema_version
 from services.storage.jobs.jobs import Jobs
 from services.storage.storage import Storage
 from services.workflow_labels import PoolPaths
@@ -32,7 +35,6 @@ from workflows.policies import Policies
 
 if TYPE_CHECKING:
     from services.hostmgr.federation import HostManagers
-    from services.hostmgr.qos import QosSettings
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +84,10 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
     identity = "+".join(dict.fromkeys(roles))
     if upgrade:
+        from services.storage import migrate
+
         await asyncio.to_thread(migrate.upgrade, database)
-    await asyncio.to_thread(migrate.check, database)
+    await asyncio.to_thread(schema_version.check, database)
     retries = Backoff(settings.retry_wait_s, settings.retry_wait_max_s)
     storage = Storage(database, pool_size=settings.database_pool, batch_backoff=retries)
     channels = LeaderChannels(storage.leases)
@@ -113,16 +117,19 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
 
     settings = shared.settings
     bounds = Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
-    async with _waker(shared) as waker, _migration_waker(shared) as migrations:
+    async with _waker(shared) as waker, _migration_waker(shared) as migrations, _rebalance_waker(shared) as rebalances:
         address = f"{settings.host}:{settings.port}"
         channels, changed = shared.channels, migrations.migrations_changed
         api = await server.start(
             shared.storage, waker, waker, channels.leader, address, bounds=bounds, clusters=channels.clusters,
             targets=_host_managers(shared), migrations_changed=changed,
+            rebalances_changed=rebalances.rebalances_changed,
         )  # fmt: skip
         log.info("API at %s", address)
         await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
         changed(one.migration_id for one in await asyncio.to_thread(shared.storage.migrations.active))
+        under_way = await asyncio.to_thread(shared.storage.rebalances.all)
+        rebalances.rebalances_changed(one.cluster for one in under_way)
         deleting = asyncio.create_task(_end_deletions(shared.storage.jobs), name="deletions that were broken off")
         await stop.wait()
         deleting.cancel()
@@ -142,7 +149,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     policies = asdict(shared.policies)
     ports = WorkerPorts(
         storage.jobs, storage.pods, storage.updates, resmgr, hosts, placer, hosts, storage.maintenance, hosts,
-        storage.migrations, policies,
+        storage.migrations, hosts, hosts, storage.rebalances, policies,
     )  # fmt: skip
     async with working(client, ports):
         await stop.wait()
@@ -150,8 +157,8 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr import server
-    from services.resmgr.settings import LoopSettings
-    from services.revival import Revival
+    from services.resmgr.settings import LoopSettings, mover_settings
+    from services.revival import PERIOD_S, Revival
     from services.worker_versions import VersionKeeper
 
     settings = shared.settings
@@ -163,14 +170,21 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         sustained_over_count=settings.preemption_rounds,
         checks_invariants=settings.check_invariants,
     )
-    async with _waker(shared) as waker, _migration_waker(shared) as migrations:
+    moving = mover_settings(settings)
+    async with (
+        _waker(shared) as waker,
+        _migration_waker(shared) as migrations,
+        _rebalance_waker(shared) as rebalances,
+        _daemon_waker(shared) as daemons,
+    ):
 
         async def lead() -> Leading:
             address = f"{settings.host}:{settings.resmgr_port}"
-            running = await server.serve(shared.storage, waker, capacity, address, loop_settings)
+            running = await server.serve(shared.storage, waker, capacity, address, loop_settings, capacity, moving)
             # Wake-ups of admitted pods may have died with a predecessor.
             await _wake_active(shared, waker, running.loop.state.wholly_queued())
-            revival = Revival(shared.temporal, waker, shared.policies, wake_migrations=migrations.migrations_changed)
+            wake = migrations.migrations_changed, rebalances.rebalances_changed, daemons.jobs_changed
+            revival = Revival(shared.temporal, waker, shared.policies, PERIOD_S, *wake)
             versions = VersionKeeper(shared.temporal)
 
             async def end() -> None:
@@ -184,48 +198,67 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
+    from services import host_judges
     from services.cluster_drivers import cluster_driver_of, external_intake_of, image_prefetcher_of
     from services.hostmgr.drain_watch import DrainWatch
+    from services.hostmgr.host_pool_keeper import HostPoolKeeper
     from services.hostmgr.image_prefetch import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
     from services.hostmgr.qos import QosController
+    from services.hostmgr.rebalancer import Rebalancer
     from services.hostmgr.servicer import serve
     from services.resmgr.client import ResourceManagerClient
 
     sys.setswitchinterval(SWITCH_S)
     settings, storage = shared.settings, shared.storage
     role = _hostmgr_role(settings)
-    qos_settings, endpoint = _qos_settings(settings), prefetcher(settings.prefetch_url)
+    qos_settings, advisor_settings = host_judges.settings_for_judges(settings)
+    endpoint = prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
-    core_settings = HostManagerSettings(settings.cluster, settings.host_lease_s)
+    reserve_s = settings.host_reservation_after_s, settings.host_reservation_s
+    core_settings = HostManagerSettings(settings.cluster, settings.host_lease_s, settings.host_pools, *reserve_s)
     new_driver = cluster_driver_of(settings, storage.hosts, storage.external_pods)
     loop = asyncio.get_running_loop()
-    async with _waker(shared) as jobs, _maintenance_waker(shared) as hosts:
+    async with _waker(shared) as jobs, _maintenance_waker(shared) as hosts, _daemon_waker(shared) as daemons:
 
         async def lead() -> Leading:
             watch = DrainWatch(jobs, hosts)
             failed: asyncio.Future[None] = loop.create_future()
-            core = HostManagerCore(core_settings, storage, watch, new_driver(), lambda why: _fail(loop, failed, why))
+            give_up = partial(_fail, loop, failed)
+            core = HostManagerCore(core_settings, storage, watch, new_driver(), give_up, evictor, daemons)
             intake = external_intake_of(settings, storage, core.driver, watch, evictor.job_why)
             images = image_prefetcher_of(settings, core.driver, endpoint)
             share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
-            records = (storage.maintenance, storage.host_pods, storage.disruptions)
+            records = (storage.maintenance, storage.host_pods, storage.disruptions, storage.host_pools)
             maintainer = HostMaintainer(core, *records, jobs, hosts, watch, cluster=settings.cluster, share=share)
             await asyncio.to_thread(core.start)
             await asyncio.to_thread(maintainer.start)
             qos = QosController(qos_settings, core, storage.host_pods, evictor, jobs)
+            advisor, samples, latencies = host_judges.advising(settings, advisor_settings, storage.jobs, core, qos)
             address = f"{settings.host}:{settings.hostmgr_port}"
-            server, port = serve(core, maintainer, images, qos.uses, address, deadline_s)
-            qos.start()
+            back = storage.host_pods.coming_back
+            rebalancer = Rebalancer(core.book, storage.rebalances, settings.cluster, back, jobs, core.count_domains)
+            host_pools = None
+            if settings.host_pools:
+                host_pools = HostPoolKeeper(core, storage.host_pools, storage.host_pods, maintainer, deadline_s)
+            uses = samples.uses
+            server, port = serve(core, maintainer, images, uses, address, deadline_s, rebalancer, advisor, host_pools)
+            samples.start()
+            if host_pools is not None:
+                host_pools.start()
             if intake is not None:
                 intake.start()
 
             async def end() -> None:
                 if intake is not None:
                     await asyncio.to_thread(intake.stop)
-                await asyncio.to_thread(qos.stop)
+                if latencies is not None:
+                    await asyncio.to_thread(latencies.stop)
+                await asyncio.to_thread(samples.stop)
                 await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
+                if host_pools is not None:
+                    await asyncio.to_thread(host_pools.stop)
                 await asyncio.to_thread(maintainer.stop)
                 await asyncio.to_thread(core.stop)
 
@@ -266,17 +299,6 @@ def _hostmgr_role(settings: Settings) -> str:
         raise InvalidArgument(f"PELOTON_CLUSTER: {error}") from None
 
 
-def _qos_settings(settings: Settings) -> QosSettings:
-    """Raises InvalidArgument for numbers that cannot be meant."""
-    from peloton.scheduling.qos import QosPolicy
-    from services.hostmgr.qos import QosSettings
-
-    policy = QosPolicy(
-        settings.qos_hot_percent, settings.qos_target_percent, settings.qos_samples, closed_s=settings.qos_closed_s
-    )
-    return QosSettings(settings.qos, settings.qos_period_s, policy)
-
-
 ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] = {
     "api": run_api,
     "worker": run_worker,
@@ -302,7 +324,17 @@ async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
 
 @asynccontextmanager
 async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.MaintenanceWaker]:
-    waker = temporal.MaintenanceWaker(shared.temporal, shared.settings.cluster, shared.policies)
+    find = shared.storage.maintenance.get
+    waker = temporal.MaintenanceWaker(shared.temporal, shared.settings.cluster, shared.policies, find=find)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(waker.close)
+        yield waker
+
+
+@asynccontextmanager
+async def _daemon_waker(shared: Shared) -> AsyncIterator[DaemonWaker]:
+    storage, paths = shared.storage, PoolPaths(shared.storage.pools.specs)
+    waker = DaemonWaker(shared.temporal, storage.jobs.get, shared.policies, paths)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker
@@ -311,6 +343,14 @@ async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.Maintenan
 @asynccontextmanager
 async def _migration_waker(shared: Shared) -> AsyncIterator[temporal.MigrationWaker]:
     waker = temporal.MigrationWaker(shared.temporal, shared.storage.migrations.get, shared.policies)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(waker.close)
+        yield waker
+
+
+@asynccontextmanager
+async def _rebalance_waker(shared: Shared) -> AsyncIterator[RebalanceWaker]:
+    waker = RebalanceWaker(shared.temporal, shared.storage.rebalances.get, shared.policies)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker

@@ -78,6 +78,9 @@ class Settings:
     kubernetes_ports: str = field(
         default="25000-29999", metadata={"help": "ports of nodes that pods get, FIRST-LAST; empty: none"}
     )
+    kubernetes_volumes: str = field(
+        default="", metadata={"help": "folder of each node in which it keeps volumes; empty: nodes keep none"}
+    )
     kubernetes_log_retention_s: float = field(
         default=600.0, metadata={"help": "seconds for which ended pods are kept, so that their logs can be read"}
     )
@@ -116,6 +119,34 @@ class Settings:
     qos_closed_s: float = field(
         default=60.0, metadata={"help": "seconds for which a host that was hot takes no revocable pods at first"}
     )
+    advisor: bool = field(
+        default=False,
+        metadata={
+            "help": "whether all hosts are measured and marked, not only those with revocable pods: true or false"
+        },
+    )
+    advisor_orange_percent: int = field(
+        default=80, metadata={"help": "percent of a host's cpu or memory in use from which on it is marked orange"}
+    )
+    advisor_red_percent: int = field(default=90, metadata={"help": "percent from which on it is marked red"})
+    advisor_samples: int = field(default=3, metadata={"help": "samples in a row that must agree before a mark rises"})
+    advisor_margin_percent: int = field(
+        default=10, metadata={"help": "percent of its bound by which samples must be below it before a mark falls"}
+    )
+    advisor_hold_s: float = field(default=60.0, metadata={"help": "seconds for which they must be so low"})
+    latency_port: int = field(
+        default=0, metadata={"help": "port of the host manager at which pods report latencies; 0: none"}
+    )
+    p95_orange_ms: int = field(
+        default=0,
+        metadata={"help": "milliseconds of p95 from which on a service is marked orange; 0: it is not, by p95"},
+    )
+    p95_red_ms: int = field(default=0, metadata={"help": "the same for red"})
+    p99_orange_ms: int = field(
+        default=0,
+        metadata={"help": "milliseconds of p99 from which on a service is marked orange; 0: it is not, by p99"},
+    )
+    p99_red_ms: int = field(default=0, metadata={"help": "the same for red"})
     agents_period_s: float = field(
         default=10.0, metadata={"help": "seconds between looks at Mesos's agents: which there are, and their slack"}
     )
@@ -147,6 +178,50 @@ class Settings:
         default=600, metadata={"help": "seconds beyond which that time is not doubled with each failure"}
     )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
+    host_pools: bool = field(
+        default=False, metadata={"help": "whether hosts are partitioned into host pools: true or false"}
+    )
+    mover_period_s: float = field(
+        default=10.0, metadata={"help": "seconds between looks of the mover of host pools, while it is on"}
+    )
+    mover_high_percent: int = field(
+        default=80, metadata={"help": "percent of its hosts in use above which a host pool takes hosts"}
+    )
+    mover_target_percent: int = field(
+        default=65, metadata={"help": "percent to which it takes hosts, and below which it gives them back"}
+    )
+    mover_marked_percent: int = field(
+        default=30, metadata={"help": "percent of its hosts marked orange or red above which it takes hosts"}
+    )
+    mover_take_after_s: float = field(default=60.0, metadata={"help": "seconds for which it must have lacked hosts"})
+    mover_take_after_urgent_s: float = field(
+        default=15.0, metadata={"help": "the same while pods wait for hosts, or a host or a service is marked red"}
+    )
+    mover_return_after_s: float = field(
+        default=900.0, metadata={"help": "seconds for which it must have had hosts to spare, at first"}
+    )
+    mover_return_after_max_s: float = field(
+        default=14_400.0, metadata={"help": "seconds beyond which that time is not doubled when it was too short"}
+    )
+    mover_settle_s: float = field(
+        default=120.0, metadata={"help": "seconds after one decision for a host pool before the next one"}
+    )
+    mover_hosts_at_a_time: int = field(default=5, metadata={"help": "hosts that one decision moves at most"})
+    mover_hosts_per_hour: int = field(
+        default=30, metadata={"help": "hosts that a host pool takes and gives back in an hour at most"}
+    )
+    mover_give_up_s: float = field(
+        default=3_600.0,
+        metadata={"help": "seconds after which a host that the mover moves and that is not empty stays where it is"},
+    )
+    host_reservation_after_s: float = field(
+        default=120.0,
+        metadata={"help": "seconds after which a host is reserved for an admitted pod that fits on none now"},
+    )
+    host_reservation_s: float = field(
+        default=1_800.0,
+        metadata={"help": "seconds after which such a host is given back at the latest; 0: none is reserved"},
+    )
     maintenance_share: float = field(
         default=0.1, metadata={"help": "share of the hosts that may be in maintenance at a time; at least one may"}
     )

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
@@ -38,6 +39,7 @@ from peloton.model.ids import (
     update_workflow_id,
 )
 from peloton.model.job import JobRecord, JobType, RolledUp
+from peloton.model.maintenance import HostMaintenance
 from peloton.model.migration import Migration
 from services.temporal_connection import CAUSE
 from services.workflow_labels import HostLabels, JobLabels, MigrationLabels
@@ -58,6 +60,14 @@ WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
 """A worker that dies inside a workflow task is replaced after this."""
 SIGNALS_IN_FLIGHT_MAX = 50
 RPC_TIMEOUT = timedelta(seconds=10)
+START_OR_TELL: dict[str, Any] = {
+    "start_signal": "changed",
+    "id_reuse_policy": WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+    "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
+    "task_timeout": WORKFLOW_TASK_TIMEOUT,
+    "rpc_timeout": RPC_TIMEOUT,
+}
+"""Start a workflow, and tell it to look; a running one is only told."""
 RETRY_S = 1.0
 """Between attempts to wake a workflow."""
 
@@ -85,7 +95,7 @@ async def register_search_attributes(client: Client) -> None:
 
 def queue_of(job_type: JobType) -> str:
     """Of the job's workflow, and of those that it starts."""
-    return SERVICE_QUEUE if job_type is JobType.SERVICE else BATCH_QUEUE
+    return SERVICE_QUEUE if job_type in (JobType.SERVICE, JobType.DAEMON) else BATCH_QUEUE
 
 
 async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = "", pool: str = "") -> None:
@@ -124,33 +134,30 @@ async def start_update(client: Client, job: JobRecord, policies: Policies, pool:
         id=update_workflow_id(job.job_id),
         task_queue=queue_of(job.type),
         priority=Priority(fairness_key=job.respool_id),
-        start_signal="changed",
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        task_timeout=WORKFLOW_TASK_TIMEOUT,
-        rpc_timeout=RPC_TIMEOUT,
+        **START_OR_TELL,
         static_summary=f"updates of job {JobLabels(job, pool).name}",
         search_attributes=JobLabels(job, pool).attributes,
     )
 
 
 async def wake_maintenance(
-    client: Client, cluster: str, hostname: Hostname, policies: Policies, task_queue: str = MAINTENANCE_QUEUE
+    client: Client,
+    cluster: str,
+    hostname: Hostname,
+    policies: Policies,
+    task_queue: str = MAINTENANCE_QUEUE,
+    to_pool: str = "",
 ) -> None:
     """Start the workflow of a host's maintenance, and tell it to look. A running one is only told; one that is about to
-    end sees the signal and looks again first."""
-    labels = HostLabels(cluster, hostname)
+    end sees the signal and looks again first. ``to_pool``: the host moves there instead."""
+    labels = HostLabels(cluster, hostname, to_pool)
     await client.start_workflow(
         HostMaintenanceWorkflow.run,
         MaintenanceInput(cluster, hostname, policies),
         id=maintenance_workflow_id(cluster, hostname),
         task_queue=task_queue,
         priority=Priority(fairness_key=cluster),
-        start_signal="changed",
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        task_timeout=WORKFLOW_TASK_TIMEOUT,
-        rpc_timeout=RPC_TIMEOUT,
+        **START_OR_TELL,
         static_summary=labels.summary,
         static_details=labels.details,
         search_attributes=labels.attributes,
@@ -168,11 +175,7 @@ async def wake_migration(
         id=migration_workflow_id(migration.migration_id),
         task_queue=task_queue,
         priority=Priority(fairness_key=migration.spec.target),
-        start_signal="changed",
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        task_timeout=WORKFLOW_TASK_TIMEOUT,
-        rpc_timeout=RPC_TIMEOUT,
+        **START_OR_TELL,
         static_summary=labels.summary,
         static_details=labels.details,
         search_attributes=labels.attributes,
@@ -180,7 +183,7 @@ async def wake_migration(
     )
 
 
-class _Waker(ABC):
+class Waker(ABC):
     """Wakes workflows by the keys that were noted; keys may be noted from any thread."""
 
     def __init__(self, client: Client, policies: Policies, interval_s: float) -> None:
@@ -241,7 +244,7 @@ class _Waker(ABC):
                 self._loop.call_later(RETRY_S, self._note_again, key, cause)
 
 
-class JobWaker(_Waker):
+class JobWaker(Waker):
     """Implements ``ports.PodLifecycles``. ``roll_up`` finds jobs of which there is nothing to do but to count pods:
     they are told after ``show_s``, if nothing else has told them before."""
 
@@ -333,21 +336,30 @@ class JobWaker(_Waker):
             await self.start_job(JobId(key))
 
 
-class MaintenanceWaker(_Waker):
-    """Implements ``ports.HostLifecycles``."""
+class MaintenanceWaker(Waker):
+    """Implements ``ports.HostLifecycles``. ``find``: the maintenance of a host of the cluster."""
 
-    def __init__(self, client: Client, cluster: str, policies: Policies, interval_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cluster: str,
+        policies: Policies,
+        interval_s: float = 1.0,
+        find: Callable[[str, str], HostMaintenance | None] = lambda cluster, hostname: None,
+    ) -> None:
         super().__init__(client, policies, interval_s)
-        self._cluster = cluster
+        self._cluster, self._find = cluster, find
 
     def hosts_changed(self, hostnames: Iterable[Hostname]) -> None:
         self._note(hostnames, "the host, or pods on it, changed")
 
     async def _tell(self, key: str) -> None:
-        await wake_maintenance(self._client, self._cluster, Hostname(key), self._policies)
+        host = await asyncio.to_thread(self._find, self._cluster, key)
+        to_pool = host.to_pool if host is not None else ""
+        await wake_maintenance(self._client, self._cluster, Hostname(key), self._policies, to_pool=to_pool)
 
 
-class MigrationWaker(_Waker):
+class MigrationWaker(Waker):
     def __init__(
         self,
         client: Client,

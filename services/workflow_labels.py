@@ -12,11 +12,14 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from peloton.model.ids import Hostname, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.migration import Migration
+from peloton.model.rebalance import Rebalance
 from peloton.model.respool import PoolSpec, pool_paths
 from workflows.attributes import CLUSTER, HOST, JOB_ID, JOB_NAME, OWNER, POOL, STATE, TYPE
 
 MAINTENANCE_TYPE = "MAINTENANCE"
+MOVE_TYPE = "HOST_MOVE"
 MIGRATION_TYPE = "MIGRATION"
+REBALANCE_TYPE = "REBALANCE"
 NAME_MAX = 100
 POOLS_READ_PERIOD_S = 60.0
 
@@ -97,19 +100,33 @@ class JobLabels:
 
 @dataclass(frozen=True)
 class HostLabels:
-    """Of the maintenance of a host."""
+    """Of the maintenance of a host, or of its move to another host pool."""
 
     cluster: str
     hostname: Hostname
+    to_pool: str = ""
 
     @property
     def summary(self) -> str:
+        if self.to_pool:
+            return f"move of host {self.hostname} in cluster {self.cluster} to host pool {self.to_pool}"
         return f"maintenance of host {self.hostname} in cluster {self.cluster}"
 
     @property
     def details(self) -> str:
         """Markdown."""
         command = "peloton host maintenance"
+        if self.to_pool:
+            return "\n".join(
+                [
+                    f"This workflow drains host **{self.hostname}** and puts it into host pool **{self.to_pool}**.",
+                    "",
+                    f"- `{command} status` shows what it waits for.",
+                    f"- `{command} cancel {self.hostname}` keeps the host where it is.",
+                    "- **Request Cancellation** does so, too.",
+                    "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
+                ]
+            )
         return "\n".join(
             [
                 f"This workflow takes host **{self.hostname}** down, and up again when its maintenance is completed.",
@@ -125,7 +142,7 @@ class HostLabels:
     def attributes(self) -> TypedSearchAttributes:
         return TypedSearchAttributes(
             [
-                SearchAttributePair(TYPE, MAINTENANCE_TYPE),
+                SearchAttributePair(TYPE, MOVE_TYPE if self.to_pool else MAINTENANCE_TYPE),
                 SearchAttributePair(HOST, self.hostname),
                 SearchAttributePair(CLUSTER, self.cluster),
             ]
@@ -190,3 +207,44 @@ class MigrationLabels:
             "services at a time": spec.services_at_once,
             "batch pods are evicted": spec.evicts_batch,
         }
+
+
+@dataclass(frozen=True)
+class RebalanceLabels:
+    """Of the rebalancing of a cluster."""
+
+    rebalance: Rebalance
+
+    @property
+    def summary(self) -> str:
+        return f"rebalancing of cluster {self.rebalance.cluster}"
+
+    @property
+    def details(self) -> str:
+        """Markdown."""
+        command, cluster = "peloton host rebalance", self.rebalance.cluster
+        return "\n".join(
+            [
+                f"This workflow moves pods of services to other hosts of cluster **{cluster}**, as their SLAs allow.",
+                "",
+                f"- `{command} status --cluster {cluster}` shows how far it is, and what blocks it.",
+                f"- `{command} pause`, `resume` and `stop` steer it.",
+                "- **Request Cancellation** stops it; pods on their way get there.",
+                "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
+            ]
+        )
+
+    @property
+    def attributes(self) -> TypedSearchAttributes:
+        return TypedSearchAttributes(
+            [
+                SearchAttributePair(TYPE, REBALANCE_TYPE),
+                SearchAttributePair(CLUSTER, self.rebalance.cluster),
+                SearchAttributePair(STATE, self.rebalance.state.value),
+            ]
+        )
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        spec = self.rebalance.spec
+        return {"goals": ", ".join(spec.goals), "moves per hour": spec.moves_per_hour}

@@ -92,7 +92,7 @@ class Service:
     most_away: int = 0
 
 
-BROKEN, ADDED, UPDATE, STARTED = "broken", "added", "update", "started"
+BROKEN, ADDED, UPDATE, STARTED, MOVE = "broken", "added", "update", "started", "move"
 CHOSEN = {
     TerminationReason.KILLED_HOST_MAINTENANCE: "maintenance",
     TerminationReason.PREEMPTED_RESOURCES: "preemption",
@@ -105,8 +105,8 @@ class Rules:
     """What must hold after each line.
 
     * of the instances that an update took down or added, no more than its batch are away
-    * when we choose to take a pod down (maintenance, preemption, an update of a strict service), no more than the SLA
-      allows are away with it
+    * when we choose to take a pod down (maintenance, rebalancing, preemption, an update of a strict service), no more
+      than the SLA allows are away with it
     * a maintenance takes down what is on hosts that are, or were, away
     * a pod that serves is lost or fails only where the test broke something
     * no run is launched twice, none on a host that is away, and of a service no more on one host than it allows
@@ -170,9 +170,10 @@ class Rules:
             return STARTED, ""
         is_asked = (pod.desired_run, pod.desired_config) != (before.desired_run, before.desired_config)
         if is_asked and pod.why in CHOSEN:
-            is_moved = pod.why is TerminationReason.KILLED_HOST_MAINTENANCE and before.host not in self.ever_away
-            self._check(not is_moved, f"{job} {before}: its host is not in maintenance")
-            return CHOSEN[pod.why], ""
+            cause = MOVE if pod.message.startswith("Moves to ") else CHOSEN[pod.why]
+            is_kept = cause == "maintenance" and before.host not in self.ever_away
+            self._check(not is_kept, f"{job} {before}: its host is not in maintenance")
+            return cause, ""
         if is_asked and pod.why in _UPDATED:
             return UPDATE, service.updates.get(pod.desired_config, "")
         self._check(not is_asked, f"{job} {pod}: nobody says why it has to go")
@@ -185,7 +186,7 @@ class Rules:
         batch = self.batches.get(of, 0)
         mine = [i for i, (_, update) in service.away.items() if update == of]
         self._check(not batch or len(mine) <= batch, f"{job}: instances {mine} are away for a batch of {batch}")
-        is_chosen = cause in CHOSEN.values() or (cause == UPDATE and service.is_strict)
+        is_chosen = cause in (*CHOSEN.values(), MOVE) or (cause == UPDATE and service.is_strict)
         away = [i for i, (why, _) in service.away.items() if cause != UPDATE or why != ADDED]
         allowed = not service.maximum or len(away) <= service.maximum
         self._check(

@@ -52,15 +52,18 @@ asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignor
 
 LONGEST_FIRST = (
     "services",
+    "both kinds",
     "batch",
-    "faults",
-    "gangs",
-    "pressure",
-    "maintenance",
-    "preemption",
-    "clusters",
-    "real-kubernetes",
     "kubernetes",
+    "real-kubernetes",
+    "clusters",
+    "faults",
+    "maintenance",
+    "volume-life",
+    "pressure",
+    "preemption",
+    "gangs",
+    "host pools",
 )
 """Groups of tests (``xdist_group``) that take minutes: they start first, and the many short tests fill the gaps."""
 

@@ -123,7 +123,8 @@ class Postgres:
         """A new database, empty or a copy of ``template``; returns its url."""
         self._created += 1
         name = f"test_{os.getpid()}_{self._created}"
-        self._admin(f"create database {name} template {template}")
+        # Copying files takes half as long as writing each page to the log, and there are hundreds of databases.
+        self._admin(f"create database {name} template {template} strategy file_copy")
         return self.url(name)
 
     def drop_database(self, url: str) -> None:

@@ -1,7 +1,7 @@
 """The life of a job.
 
-    [ settle -> roll out -> create pods -> kill -> admit -> launch gang -> place and launch -> wait for change ]*
-        -> finished -> forget, if it is to be deleted
+    [ settle -> roll out -> follow hosts -> create pods -> kill -> admit -> launch gang -> place and launch
+        -> wait for change ]* -> finished -> forget, if it is to be deleted
 
 ``settle`` gives ended pods their next run and rolls up the job's state; the rest creates missing pods (all of them in
 the first turn) and moves pods on: INITIALIZED pods into the pool's queue, READY pods onto hosts, unwanted pods to
@@ -13,8 +13,8 @@ admitted are launched in the same turn.
 
 History: 14 events to start and end a job, 8 with at most 100 pods, 5 per wake-up and 1 more when the job's state
 changed, 6 per 10,000 pods queued, 7 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait
-of which nobody tells the end; 15 per launch of the gang or update, and 5 each time that one is told. Wake-ups are
-coalesced by the senders (see ``services/temporal.py``).
+of which nobody tells the end; 15 per launch of the gang, update or follower of hosts, and 5 each time that one is told.
+Wake-ups are coalesced by the senders (see ``services/temporal.py``).
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.gang import Step
     from peloton.lifecycle.progress import details, lived
     from peloton.lifecycle.reason_text import placement_text
-    from peloton.model.ids import gang_workflow_id, update_workflow_id
+    from peloton.model.ids import daemon_workflow_id, gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
     from workflows.attributes import JOB_NAME, STATE
     from workflows.calls import WakeTimer, call, look, stoppable
+    from workflows.daemon import DaemonInput, DaemonResult, DaemonWorkflow
     from workflows.gang import GangInput, GangResult, GangWorkflow
     from workflows.policies import (
         CREATE_PODS_CALL,
@@ -89,6 +90,7 @@ class JobWorkflow:
         self.waiting_for = "creation of its pods"
         self.retry_s = 0.0  # until the next look, when a step could not move anything; 0 = every step did
         self.last_retry_s = 0.0
+        self.is_followed = False  # the daemon's workflow was told to follow hosts, by this run
 
     @workflow.run
     async def run(self, input: JobInput) -> JobResult:
@@ -97,6 +99,7 @@ class JobWorkflow:
     async def live(self, input: JobInput) -> JobResult:
         while not (await self.settle()).is_finished:
             await self.roll_out()
+            await self.follow_hosts()
             await self.create_pods()
             await self.kill()
             await self.admit()
@@ -159,6 +162,45 @@ class JobWorkflow:
                 static_summary=f"updates of job {self.name}",
                 search_attributes=workflow.info().typed_search_attributes,
             )
+
+    async def follow_hosts(self) -> None:
+        """The instances of a daemon follow its hosts, by a workflow of their own. It is told when pods are to be
+        launched, once by each run of ours, and that the daemon is to end. Host managers tell it of hosts."""
+        follows = self.progress.follows_hosts
+        if follows == self.is_followed and not self.progress.hosts_wait:
+            return
+        self.is_followed = follows
+        if not await self.tell_daemon() and follows:
+            await self.start_daemon()
+
+    async def tell_daemon(self) -> bool:
+        """Returns whether its workflow runs."""
+        daemon = workflow.get_external_workflow_handle_for(DaemonWorkflow.run, daemon_workflow_id(self.job_id))
+        try:
+            await daemon.signal(DaemonWorkflow.changed)
+        except ApplicationError:
+            return False
+        return True
+
+    async def start_daemon(self) -> None:
+        with suppress(WorkflowAlreadyStartedError):
+            follower = await workflow.start_child_workflow(
+                DaemonWorkflow.run,
+                DaemonInput(self.job_id, self.policies),
+                id=daemon_workflow_id(self.job_id),
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                task_timeout=workflow.info().task_timeout,
+                static_summary=f"hosts of daemon {self.name}",
+                search_attributes=workflow.info().typed_search_attributes,
+            )
+            follower.add_done_callback(self.note_end_of_following)
+
+    def note_end_of_following(self, follower: asyncio.Future[DaemonResult]) -> None:
+        """Look again: one that was terminated is started anew."""
+        if not follower.cancelled():
+            follower.exception()
+        self.is_followed, self.wakeup_pending = False, True
 
     async def create_pods(self) -> None:
         """At the start, and again when the spec has grown."""

@@ -1,9 +1,13 @@
-"""Maintenance of one host.
+"""Maintenance of one host, and its move to another host pool.
 
     cordon -> drain within SLA -> down -> (until an operator completes it) -> up
 
     UP --its turn--> DRAINING --nothing left--> DRAINED --> DOWN --completed--> UP
                         +----------------------------+--cancelled--> UP
+
+    cordon -> drain within SLA -> relabel -> accept pods of the new host pool
+
+    UP --its turn--> DRAINING --nothing left--> DRAINED --in its new host pool--> UP
 
 What operators want, and how far the host is, are one row of storage. Each turn looks at it and does the steps that are
 due: a step that is not the next one does nothing, so turns may be repeated and interrupted anywhere. Signals say only
@@ -78,6 +82,7 @@ class HostMaintenanceWorkflow:
             await self.cordon()
             await self.drain()
             await self.take_down()
+            await self.relabel()
             await self.bring_up()
             await self.wait_for_change()
             await self.continue_as_new_when_due(input)
@@ -134,6 +139,17 @@ class HostMaintenanceWorkflow:
                 )
             )
 
+    async def relabel(self) -> None:
+        if next_step(self.host) is Step.RELABEL:
+            self.note(
+                await workflow.execute_activity_method(
+                    MaintenanceActivities.relabel,
+                    args=self.key,
+                    summary=f"put into host pool {self.host.to_pool}"[:SUMMARY_MAX],
+                    **HOSTMGR_CALL,
+                )
+            )
+
     async def bring_up(self) -> None:
         if next_step(self.host) is Step.BRING_UP:
             self.note(
@@ -158,7 +174,7 @@ class HostMaintenanceWorkflow:
         self.refusal = await workflow.execute_activity_method(
             MaintenanceActivities.cancel,
             args=self.key,
-            summary="cancel the maintenance: the workflow was cancelled",
+            summary="keep the host where it is: the workflow was cancelled",
             **HOSTMGR_CALL,
         )
         self.wakeup_pending = True

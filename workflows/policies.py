@@ -90,4 +90,10 @@ PREFETCH_CALL = CallOptions(
 """Short, and then it is given up: a pod that does not find its image waits for it."""
 MIGRATION_RETRY_MAX_S = 15.0
 """Between two steps of a migration whose services are not ready for the next: nobody tells it when they are."""
+REBALANCE_RETRY_MAX_S = 15.0
+"""Between two steps of rebalancing while pods are on their way: nobody tells it when they run."""
+REBALANCE_LOOK_S = 60.0
+"""Between two plans of rebalancing that found nothing to gain."""
+REBALANCE_PRIORITY = 5
+"""Of Temporal's five the last: everything else that waits for a worker goes first."""
 HOSTMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)

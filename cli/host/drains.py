@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -49,7 +49,8 @@ def turn_lines(answer: v0.maintenance.StartResponse) -> Iterator[str]:
 def row(host: v0.maintenance.HostMaintenance) -> tuple[str, ...]:
     state, goal = state_name(host.state), state_name(host.goal_state)
     pods = (str(host.pod_count), str(host.leaving_count)) if state == "DRAINING" else ("", "")
-    return (host.hostname, state, goal, *pods, waiting_text(host, state, goal))
+    aim = f"host pool {host.to_pool}" if host.to_pool and goal == "DOWN" else goal
+    return (host.hostname, state, aim, *pods, waiting_text(host, state, goal))
 
 
 def waiting_text(host: v0.maintenance.HostMaintenance, state: str, goal: str) -> str:
@@ -66,7 +67,7 @@ def blocker_lines(host: v0.maintenance.HostMaintenance) -> list[str]:
 def lines_of(host: v0.maintenance.HostMaintenance) -> list[str]:
     name, state, goal, pods, leaving, waiting = row(host)
     words = [f"{name} {state}"]
-    words += [f"on its way {goal}"] if goal == "UP" else []
+    words += [f"on its way {goal}"] if goal == "UP" else [f"on its way to {goal}"] if host.to_pool else []
     words += [f"{pods} pods, {leaving} leaving"] if pods else []
     words += [f"waits for {waiting}"] if waiting else []
     return ["  ".join(words), *blocker_lines(host)]
@@ -96,9 +97,16 @@ def print_drains(answer: v0.maintenance.QueryResponse, hosts: Sequence[str] = ()
 
 
 def watch_drains(
-    client: Client, hosts: Sequence[str], console: Console, pace: WatchPace | None = None, is_json: bool = False
+    client: Client,
+    hosts: Sequence[str],
+    console: Console,
+    pace: WatchPace | None = None,
+    is_json: bool = False,
+    begun: Iterable[v0.maintenance.HostMaintenance] = (),
 ) -> None:
     """Shows hosts in maintenance (all, or those named) until each of them is down or out of it.
+
+    ``begun``: hosts that have been in it a moment ago, and may be out of it by now.
 
     Raises Failed when the API stays away for longer than the pace allows.
     """
@@ -106,7 +114,7 @@ def watch_drains(
     again = " ".join(["peloton host maintenance status", *hosts, "--watch"])
     patience = Patience(client, pace, "maintenance of hosts", again)
     request = v0.maintenance.QueryRequest(hostnames=hosts)
-    seen: dict[str, str] = {}  # hosts in maintenance -> their clusters
+    seen = {host.hostname: host.cluster for host in begun}  # hosts in maintenance -> their clusters
     silent: list[str] = []
     with display_on(
         console,

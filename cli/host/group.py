@@ -5,7 +5,12 @@ from __future__ import annotations
 import click
 
 from cli.command import Group
+from cli.host.advice import advice
+from cli.host.drain import drain
 from cli.host.maintenance import maintenance
+from cli.host.pool import pool
+from cli.host.rebalance import rebalance
+from cli.host.why import why
 from cli.output import Table, print_list, rows_wanted, say_more, silent_clusters_text
 from cli.params import StatesType, limit_option
 from cli.settings import Settings, pass_settings
@@ -28,7 +33,12 @@ def host() -> None:
     """Look at the hosts of the cluster, and maintain them."""
 
 
+host.add_command(advice)
+host.add_command(drain)
 host.add_command(maintenance)
+host.add_command(pool)
+host.add_command(rebalance)
+host.add_command(why)
 
 
 @host.command()
@@ -37,7 +47,7 @@ host.add_command(maintenance)
 @pass_settings
 def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> None:
     """List hosts with their states, free and total cores and MiB, the slack cores that revocable pods hold, and the
-    latest measured usage of hosts that run revocable pods. Also `host list`.
+    latest measured usage of hosts that are measured. Also `host list`.
 
     \b
     Examples:
@@ -66,6 +76,10 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
     for info in shown:
         if info.avoided and not settings.is_for_programs:
             click.echo(f"{info.hostname} is avoided: {info.avoided}")
+        if info.reserved and not settings.is_for_programs:
+            click.echo(f"{info.hostname} is reserved {info.reserved}")
+        if info.marked and not settings.is_for_programs:
+            click.echo(f"{info.hostname} is marked {info.marked}")
     if len(shown) < len(hosts):
         say_more(len(shown), len(hosts))
     if response.silent_clusters:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING
 
 import click
@@ -33,18 +35,32 @@ def maintenance() -> None:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    deadline: float | None  # seconds
+    at_most: int | None
+    reason: str
+
+
+def start_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of a command that begins maintenance; it takes them as ``options``."""
+
+    @click.option("--deadline", type=DURATION, help="After this time the drain may be forced; else the installation's.")
+    @click.option("--at-most", type=COUNT_FROM_1, help="How many hosts may be away at a time for these to begin.")
+    @click.option("--reason", default="", help="Why, shown with the host.")
+    @wraps(command)
+    def with_options(*args: object, deadline: float | None, at_most: int | None, reason: str, **kwargs: object) -> None:
+        command(*args, options=StartOptions(deadline, at_most, reason), **kwargs)
+
+    return with_options
+
+
 @maintenance.command()
 @HOSTS
-@click.option(
-    "--deadline", type=DURATION, help="After this time the drain may be forced; the installation's default if absent."
-)
-@click.option("--at-most", type=COUNT_FROM_1, help="How many hosts may be away at a time for these to begin.")
-@click.option("--reason", default="", help="Why, shown with the host.")
+@start_options
 @WATCH
 @pass_settings
-def start(
-    settings: Settings, hosts: Sequence[str], deadline: float | None, at_most: int | None, reason: str, watch: bool
-) -> None:
+def start(settings: Settings, hosts: Sequence[str], options: StartOptions, watch: bool) -> None:
     """Drain hosts and take them down. Of each cluster all of them are taken, or none.
 
     \b
@@ -52,9 +68,13 @@ def start(
       peloton host maintenance start host1 host2 --watch
       peloton host maintenance start host1 --deadline 30m --at-most 5 --reason "new kernel"
     """
-    deadline_s = None if deadline is None else math.ceil(deadline)
+    begin(settings, hosts, options, watch)
+
+
+def begin(settings: Settings, hosts: Sequence[str], options: StartOptions, watch: bool) -> None:
+    deadline_s = None if options.deadline is None else math.ceil(options.deadline)
     request = v0.maintenance.StartRequest(
-        hostnames=hosts, at_most=at_most or 0, reason=reason, deadline_seconds=deadline_s
+        hostnames=hosts, at_most=options.at_most or 0, reason=options.reason, deadline_seconds=deadline_s
     )
     with explained(settings, hosts):
         answer = settings.client.maintenance.Start(request)
@@ -62,7 +82,7 @@ def start(
     for line in () if settings.is_for_programs else turn_lines(answer):
         click.echo(line)
     if watch:
-        show_drains(settings, hosts)
+        show_drains(settings, hosts, answer.hosts)
 
 
 @maintenance.command()
@@ -141,6 +161,7 @@ def say(settings: Settings, hosts: Sequence[str], answer: Message, text: str, li
         click.echo(text.format(host))
 
 
-def show_drains(settings: Settings, hosts: Sequence[str]) -> None:
+def show_drains(settings: Settings, hosts: Sequence[str], begun: Iterable[v0.maintenance.HostMaintenance] = ()) -> None:
+    """``begun``: what the call that began them answered."""
     console = progress_console(settings.is_for_programs)
-    watch_drains(settings.client, hosts, console, is_json=settings.json)
+    watch_drains(settings.client, hosts, console, is_json=settings.json, begun=begun)

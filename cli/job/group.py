@@ -12,6 +12,7 @@ from cli import explain
 from cli.command import Group
 from cli.config_file import load_config
 from cli.job import logs, query, rolling, stop
+from cli.job.daemon import daemon
 from cli.job.pieces import create_from_heavy_file, create_heavy_request, is_heavy_file, refuse_secrets
 from cli.job.read import get_job_or_summary, refuse_unknown_job
 from cli.job.watch import watch_job
@@ -211,5 +212,8 @@ for command in (
     explain.why_job,
     explain.plan_job,
     stateless,
+    daemon,
 ):
     job.add_command(command)
+for command in (get, status, delete):
+    daemon.add_command(command)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 
-def rolling_command(name: str, verb: str) -> click.Command:
+def rolling_command(name: str, verb: str, group: str = "job", noun: str = "service job") -> click.Command:
     """The command ``name``, which calls the method ``verb`` (Restart, Start or Stop)."""
 
-    @click.command(name, cls=Command, help=help_of(name, verb.lower()))
+    @click.command(name, cls=Command, help=help_of(f"{group} {name}", verb.lower(), noun))
     @job_argument
     @click.argument("batch_size", metavar="BATCH-SIZE", type=COUNT)
     @click.option("--resourceVersion", "resource_version", type=COUNT, default=0, show_default=True,
@@ -38,13 +38,13 @@ def rolling_command(name: str, verb: str) -> click.Command:
     return command
 
 
-def help_of(name: str, verb: str) -> str:
-    return f"""{verb.capitalize()} instances of a service job, BATCH-SIZE at a time (0: all at once).
+def help_of(path: str, verb: str, noun: str) -> str:
+    return f"""{verb.capitalize()} instances of a {noun}, BATCH-SIZE at a time (0: all at once).
 
     \b
     Examples:
-      peloton job {name} JOB 10
-      peloton job {name} JOB 1 -r 0:5 -r 20:
+      peloton {path} JOB 10
+      peloton {path} JOB 1 -r 0:5 -r 20:
     """
 
 

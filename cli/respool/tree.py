@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +32,8 @@ TABLE = output.Table(
     spare=("Share", "Limit", "Reservation"),
 )
 NUMBERS = ("allocation", "entitlement", "demand", "reservation", "limit", "share")
+OF_PARTS = ("allocation", "entitlement", "demand", "limit")
+"""Those of a part of the hosts."""
 SHORT = {"queued": "Que", "allocation": "Alloc", "entitlement": "Entitl", "demand": "Demand", "reservation": "Reserv"}
 DROPPED_FIRST = ("queued", "share", "limit", "reservation")  # of the columns, on a terminal that is too narrow
 SCREEN_BACK = "\x1b[?25h\x1b[?1049l"  # show the cursor, leave the alternate screen
@@ -140,16 +142,21 @@ def watch_lines(settings: Settings, every_s: float) -> None:
 
 def rows(pool: v0.explain.PoolNode) -> Iterator[tuple[str, ...]]:
     """A line for each kind that the pool has, holds or wants; one without numbers if there is none."""
-    kinds = shown_kinds(pool)
+    kinds = shown_kinds(pool.amounts)
     if not kinds:
         yield (pool.path, *[""] * (len(TABLE.header) - 1))
     for each in kinds:
         numbers = (each.reservation, each.limit, each.share, each.entitlement, each.allocation, each.demand)
         yield (pool.path, UNITS.get(each.kind, each.kind), *(number(value) for value in numbers))
+    for part in pool.onHosts:
+        for each in shown_kinds(part.amounts):
+            shown = (each.entitlement, each.allocation, each.demand)
+            name = f"{pool.path} in {part.hostPools}"
+            yield (name, UNITS.get(each.kind, each.kind), "", number(each.limit), "", *map(number, shown))
 
 
-def shown_kinds(pool: v0.explain.PoolNode) -> list[v0.explain.PoolAmounts]:
-    return [each for each in pool.amounts if each.limit or each.reservation or each.allocation or each.demand]
+def shown_kinds(amounts: Iterable[v0.explain.PoolAmounts]) -> list[v0.explain.PoolAmounts]:
+    return [each for each in amounts if each.limit or each.reservation or each.allocation or each.demand]
 
 
 @dataclass(frozen=True)
@@ -163,19 +170,21 @@ class BarLine:
 def bar_lines(pool: v0.explain.PoolNode) -> Iterator[BarLine]:
     name = "  " * pool.depth + (pool.path.rpartition("/")[2] or "/")
     first = {"pool": name, "queued": str(pool.queuedInstances or "")}
-    kinds = shown_kinds(pool)
+    kinds = shown_kinds(pool.amounts)
     if not kinds:
         yield BarLine(first, None)
     for each in kinds:
-        yield BarLine(
-            {
-                **first,
-                "kind": UNITS.get(each.kind, each.kind),
-                **{name: number(getattr(each, name)) for name in NUMBERS},
-            },
-            each,
-        )
+        yield BarLine({**first, **_cells(each, NUMBERS)}, each)
         first = {}
+    for part in pool.onHosts:
+        first = {"pool": f"{'  ' * (pool.depth + 1)}in {part.hostPools}"}
+        for each in shown_kinds(part.amounts):
+            yield BarLine({**first, **_cells(each, OF_PARTS)}, each)
+            first = {}
+
+
+def _cells(each: v0.explain.PoolAmounts, names: Iterable[str]) -> dict[str, str]:
+    return {"kind": UNITS.get(each.kind, each.kind), **{name: number(getattr(each, name)) for name in names}}
 
 
 def bars(answer: v0.explain.PoolTreeResponse, width: int) -> Table:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cli.wire.lazy import lazy_modules
 
 __all__ = [
+    "advice",
     "bulk",
     "explain",
     "host",
@@ -15,16 +16,21 @@ __all__ = [
     "lookup",
     "maintenance",
     "migration",
+    "mover",
     "peloton",
     "query",
+    "rebalance",
     "respool",
     "task",
     "update",
     "update_svc",
+    "volume",
+    "volume_svc",
 ]
 
 if TYPE_CHECKING:
     from peloton.api.v0 import peloton_pb2 as peloton
+    from peloton.api.v0.advice import advice_pb2 as advice
     from peloton.api.v0.bulk import bulk_pb2 as bulk
     from peloton.api.v0.explain import explain_pb2 as explain
     from peloton.api.v0.host import host_pb2 as host
@@ -33,15 +39,20 @@ if TYPE_CHECKING:
     from peloton.api.v0.lookup import lookup_pb2 as lookup
     from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
     from peloton.api.v0.migration import migration_pb2 as migration
+    from peloton.api.v0.mover import mover_pb2 as mover
     from peloton.api.v0.query import query_pb2 as query
+    from peloton.api.v0.rebalance import rebalance_pb2 as rebalance
     from peloton.api.v0.respool import respool_pb2 as respool
     from peloton.api.v0.task import task_pb2 as task
     from peloton.api.v0.update import update_pb2 as update
     from peloton.api.v0.update.svc import update_svc_pb2 as update_svc
+    from peloton.api.v0.volume import volume_pb2 as volume
+    from peloton.api.v0.volume.svc import volume_svc_pb2 as volume_svc
 else:
     __getattr__ = lazy_modules(
         globals(),
         {
+            "advice": "peloton.api.v0.advice.advice_pb2",
             "bulk": "peloton.api.v0.bulk.bulk_pb2",
             "explain": "peloton.api.v0.explain.explain_pb2",
             "host": "peloton.api.v0.host.host_pb2",
@@ -52,9 +63,13 @@ else:
             "migration": "peloton.api.v0.migration.migration_pb2",
             "peloton": "peloton.api.v0.peloton_pb2",
             "query": "peloton.api.v0.query.query_pb2",
+            "mover": "peloton.api.v0.mover.mover_pb2",
+            "rebalance": "peloton.api.v0.rebalance.rebalance_pb2",
             "respool": "peloton.api.v0.respool.respool_pb2",
             "task": "peloton.api.v0.task.task_pb2",
             "update": "peloton.api.v0.update.update_pb2",
             "update_svc": "peloton.api.v0.update.svc.update_svc_pb2",
+            "volume": "peloton.api.v0.volume.volume_pb2",
+            "volume_svc": "peloton.api.v0.volume.svc.volume_svc_pb2",
         },
     )

@@ -31,9 +31,13 @@ from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from peloton.api.v0.advice.advice_pb2_grpc import AdviceServiceStub
     from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
     from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
+    from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceStub
+    from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceStub
     from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
+    from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
     from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
     from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
@@ -183,6 +187,30 @@ class Client:
         from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
 
         return MigrationServiceStub(self._channel(JOBMGR))
+
+    @cached_property
+    def mover(self) -> MoverServiceStub:
+        from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceStub
+
+        return MoverServiceStub(self._channel(RESMGR))
+
+    @cached_property
+    def rebalances(self) -> RebalanceServiceStub:
+        from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceStub
+
+        return RebalanceServiceStub(self._channel(HOSTMGR))
+
+    @cached_property
+    def advice(self) -> AdviceServiceStub:
+        from peloton.api.v0.advice.advice_pb2_grpc import AdviceServiceStub
+
+        return AdviceServiceStub(self._channel(HOSTMGR))
+
+    @cached_property
+    def volumes(self) -> VolumeServiceStub:
+        from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
+
+        return VolumeServiceStub(self._channel(JOBMGR))
 
     def address_of(self, service: str) -> str:
         return self._overrides.get(service, self.address)

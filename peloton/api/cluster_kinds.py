@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts
 from peloton.api.v0.task import task_pb2
-from peloton.model.host import CLUSTER_KIND_LABEL
+from peloton.model.host import CLUSTER_KIND_LABEL, KEPT, VOLUMES_LABEL
 from peloton.model.pod import HostLabel
 
 _Docker = mesos_pb2.ContainerInfo.DockerInfo
@@ -17,6 +17,7 @@ KUBERNETES = "kubernetes"
 NOT_KUBERNETES = HostLabel(CLUSTER_KIND_LABEL, KUBERNETES, "<", 1)
 """Holds also for hosts of a host manager that names no kind."""
 ON_KUBERNETES = HostLabel(CLUSTER_KIND_LABEL, KUBERNETES, "=", 1)
+KEEPS_VOLUMES = HostLabel(VOLUMES_LABEL, KEPT, "=", 1)
 
 
 MANY_CONTAINERS = "configuration of more than one container per pod is not supported"
@@ -35,14 +36,16 @@ def mesos_only(task: task_pb2.TaskConfig) -> list[str]:
     for part in all_parts(task):
         asked |= dict.fromkeys(what for what, asks in _OF_CONTAINERS.items() if asks(part))
         asked |= dict.fromkeys(_volumes(part.container))
-    return [*(["an executor of its own"] if task.HasField("executor") else ()), *asked]
+    own = ["an executor of its own"] if task.HasField("executor") else []
+    return [*own, *asked]
 
 
-def kind_constraint(task: task_pb2.TaskConfig) -> HostLabel | None:
-    """On hosts of which clusters it can run; None: on all."""
+def kind_constraints(task: task_pb2.TaskConfig) -> tuple[HostLabel, ...]:
+    """On hosts of which clusters it can run; none: on all."""
+    kept = (KEEPS_VOLUMES,) if task.HasField("volume") else ()
     if kubernetes_only(task):
-        return ON_KUBERNETES
-    return NOT_KUBERNETES if mesos_only(task) else None
+        return (ON_KUBERNETES, *kept)
+    return (NOT_KUBERNETES, *kept) if mesos_only(task) else kept
 
 
 def kind_fault(task: task_pb2.TaskConfig) -> str:

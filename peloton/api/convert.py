@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from peloton.api.cluster_kinds import kind_constraint
+from peloton.api.cluster_kinds import kind_constraints
 from peloton.api.convert_time import rfc3339, rfc3339_seconds
 from peloton.api.pod_parts import Part, limits, pod_resources, ports
 from peloton.api.v0.job import job_pb2
@@ -16,6 +16,8 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
+from peloton.model.layout import Layout
+from peloton.model.negation import negated
 from peloton.model.pod import (
     AllOf,
     AnyOf,
@@ -23,6 +25,7 @@ from peloton.model.pod import (
     ContainerStatus,
     HealthState,
     HostLabel,
+    Label,
     PodEvent,
     PodLabel,
     PodRecord,
@@ -30,7 +33,9 @@ from peloton.model.pod import (
     PodState,
     Strategy,
     TerminationReason,
+    port_label,
 )
+from peloton.model.volume import VolumeSpec
 
 _TERMINATION_PREFIX = "TERMINATION_STATUS_REASON_"
 
@@ -51,6 +56,11 @@ _CONDITIONS = {
     task_pb2.LabelConstraint.CONDITION_LESS_THAN: "<",
     task_pb2.LabelConstraint.CONDITION_EQUAL: "=",
     task_pb2.LabelConstraint.CONDITION_GREATER_THAN: ">",
+}
+
+
+_STRATEGIES = {
+    job_pb2.PlacementStrategy.Value(f"PLACEMENT_STRATEGY_{strategy.value}"): strategy for strategy in Strategy
 }
 
 
@@ -78,18 +88,19 @@ def sla_spec(config: job_pb2.JobConfig) -> SlaSpec:
 def new_job_record(job_id: JobId, config: job_pb2.JobConfig, now_ns: int) -> JobRecord:
     """The record of a job as it is created: INITIALIZED, steering for its type's goal."""
     kind = job_type(config)
+    instance_count = 0 if kind is JobType.DAEMON else config.instanceCount  # its hosts decide
     return JobRecord(
         job_id=job_id,
         name=config.name,
         type=kind,
         owning_team=config.owningTeam,
         respool_id=RespoolId(config.respoolID.value),
-        instance_count=config.instanceCount,
+        instance_count=instance_count,
         sla=sla_spec(config),
         state=JobState.INITIALIZED,
         goal=JobState.SUCCEEDED if kind is JobType.BATCH else JobState.RUNNING,
         has_controller=_has_controller(config),
-        pod_counts={PodState.INITIALIZED: config.instanceCount},
+        pod_counts={PodState.INITIALIZED: instance_count},
         labels=tuple((label.key, label.value) for label in config.labels),
         created_ns=now_ns,
         updated_ns=now_ns,
@@ -108,31 +119,46 @@ def pod_shape(
     task: task_pb2.TaskConfig,
     sla: job_pb2.SlaConfig,
     strategy: job_pb2.PlacementStrategy.ValueType = job_pb2.PLACEMENT_STRATEGY_INVALID,
+    layout: Layout | None = None,
 ) -> PodShape:
     """What admission and placement need of an instance's effective configuration."""
     policy = task.preemptionPolicy.type
     preemptible = sla.preemptible
     if policy != task_pb2.PreemptionPolicy.TYPE_INVALID:
         preemptible = policy == task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE
-    spread = strategy == job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB
+    volume = volume_spec(task)
     return PodShape(
         resources=pod_resources(task),
         port_count=sum(port.value == 0 for port in ports(task)),
         revocable=task.revocable or sla.revocable,
-        preemptible=preemptible,
+        preemptible=preemptible and volume is None,
         controller=task.controller,
-        strategy=Strategy.SPREAD_JOB if spread else Strategy.PACK_HOST,
+        strategy=_STRATEGIES.get(strategy, Strategy.PACK_HOST),
         constraint=_whole_constraint(task),
+        volume_mib=volume.size_mib if volume else 0,
+        layout=layout,
     )
 
 
+def volume_spec(task: task_pb2.TaskConfig) -> VolumeSpec | None:
+    return VolumeSpec(task.volume.containerPath, task.volume.sizeMB) if task.HasField("volume") else None
+
+
 def _whole_constraint(task: task_pb2.TaskConfig) -> Constraint | None:
-    """Its own, and the kind of cluster that it needs."""
+    """Its own, behind what it needs of a cluster, and the static ports that have to be free."""
     own = constraint(task.constraint) if task.HasField("constraint") else None
-    kind = kind_constraint(task)
-    if kind is None or own is None:
-        return own or kind
-    return AllOf((kind, own))
+    free_ports = [PodLabel(*label) for label in static_port_labels(task)]
+    parts = tuple(part for part in (*kind_constraints(task), *free_ports, own) if part is not None)
+    return AllOf(parts) if len(parts) > 1 else parts[0] if parts else None
+
+
+def static_port_labels(task: task_pb2.TaskConfig) -> list[Label]:
+    return [port_label(number) for number in sorted({port.value for port in ports(task)} - {0})]
+
+
+def carried_labels(task: task_pb2.TaskConfig) -> tuple[Label, ...]:
+    """Labels by which constraints count such a pod on its host."""
+    return (*((label.key, label.value) for label in task.labels), *static_port_labels(task))
 
 
 KILL_GRACE_DEFAULT_S = 30
@@ -158,6 +184,11 @@ def constraint(wire: task_pb2.Constraint) -> Constraint | None:
             return AllOf(_parts(wire.andConstraint.constraints))
         case task_pb2.Constraint.OR_CONSTRAINT:
             return AnyOf(_parts(wire.orConstraint.constraints))
+        case task_pb2.Constraint.NOT_CONSTRAINT:
+            refused = constraint(wire.notConstraint.constraint)
+            if refused is None:
+                raise InvalidArgument("not constraint has no constraint")
+            return negated(refused)
         case _:
             return None
 

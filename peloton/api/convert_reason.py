@@ -52,6 +52,8 @@ def infeasible_to_wire(one: Infeasible) -> pb.Infeasible:
         constraint=one.constraint,
         wanted=_amounts_to_wire(one.wanted),
         largest=_amounts_to_wire(one.largest),
+        served_count=one.served_count,
+        workload=one.workload,
     )
 
 
@@ -64,6 +66,8 @@ def infeasible_from_wire(wire: pb.Infeasible) -> Infeasible:
         wire.constraint,
         _amounts_from_wire(wire.wanted),
         _amounts_from_wire(wire.largest),
+        wire.served_count,
+        wire.workload,
     )
 
 

@@ -29,8 +29,6 @@ WITHOUT_STUBS = {
         "v0/respool/svc/respool_svc.proto",
         "v0/task/task.proto",
         "v0/task/svc/task_svc.proto",
-        # Served as unimplemented.
-        "v1alpha/volume/svc/volume_svc.proto",
     )
 }
 

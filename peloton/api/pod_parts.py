@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from peloton.api.v0.task import task_pb2
 from peloton.model.resources import Resources
@@ -41,6 +42,25 @@ def is_checked(task: task_pb2.TaskConfig) -> bool:
         return True
     parts = [part for _, part in containers(task)] if task.otherContainers else []
     return any(part.healthCheck.enabled or part.readinessCheck.enabled for part in parts)
+
+
+class CheckTimes(NamedTuple):
+    """Of a check of health, in seconds, with Mesos's own numbers where none are given."""
+
+    delay_s: int
+    interval_s: int
+    timeout_s: int
+    failures_max: int
+    """So many in a row end the container."""
+
+
+def check_times(check: task_pb2.HealthCheckConfig) -> CheckTimes:
+    return CheckTimes(
+        check.initialIntervalSecs or 15,
+        check.intervalSecs or 10,
+        check.timeoutSecs or 20,
+        check.maxConsecutiveFailures or 3,
+    )
 
 
 def ports(task: task_pb2.TaskConfig) -> Iterator[task_pb2.PortConfig]:

@@ -14,12 +14,15 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
+from peloton.api.v0.advice import advice_pb2
 from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job.svc import job_svc_pb2
 from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.migration import migration_pb2
+from peloton.api.v0.mover import mover_pb2
+from peloton.api.v0.rebalance import rebalance_pb2
 from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.short_names import job_pb2 as short_job_pb2
 from peloton.api.v0.short_names import respool_pb2 as short_respool_pb2
@@ -47,6 +50,9 @@ BULK_SERVICE = ("peloton.api.v0.bulk.BulkService",)
 LOOKUP_SERVICE = ("peloton.api.v0.lookup.LookupService",)
 MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
 MIGRATION_SERVICE = ("peloton.api.v0.migration.MigrationService",)
+MOVER_SERVICE = ("peloton.api.v0.mover.MoverService",)
+ADVICE_SERVICE = ("peloton.api.v0.advice.AdviceService",)
+REBALANCE_SERVICE = ("peloton.api.v0.rebalance.RebalanceService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
 DECLARED_IN = (
@@ -56,11 +62,14 @@ DECLARED_IN = (
     job_svc_pb2,
     respool_svc_pb2,
     task_svc_pb2,
+    advice_pb2,
     bulk_pb2,
     explain_pb2,
     lookup_pb2,
     maintenance_pb2,
     migration_pb2,
+    mover_pb2,
+    rebalance_pb2,
 )
 
 

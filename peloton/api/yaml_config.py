@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import yaml
 from google.protobuf.descriptor import FieldDescriptor
@@ -25,6 +25,8 @@ MessageT = TypeVar("MessageT", bound=Message)
 # Two unrelated classes implement descriptors, and messages are typed as having either.
 Field: TypeAlias = Any
 
+# The largest job has 100,000 instances of 10 KB.
+BYTES_MAX = 2**30
 DEPTH_MAX = 64
 # Aliases can make a small file grow without end; the largest honest job has 100,000 instances with some keys each.
 NODE_COUNT_MAX = 5_000_000
@@ -55,16 +57,30 @@ class ConfigError(Exception):
         self.message = message
 
 
-def load_message(source: Path | str, message_class: type[MessageT], name: str = "<text>") -> MessageT:
-    """Reads a file (a Path) or YAML text (a str, shown as ``name`` in errors) into a new message.
+def load_message(source: Path | str | bytes, message_class: type[MessageT], name: str = "<text>") -> MessageT:
+    """Reads a file (a Path) or YAML text (shown as ``name`` in errors) into a new message.
 
     Raises ConfigError for everything that is wrong with the content, and OSError when the file cannot be read.
     """
     name = str(source) if isinstance(source, Path) else name
-    root = compose(source.read_bytes() if isinstance(source, Path) else source, name)
+    root = compose(_content(source) if isinstance(source, Path) else source, name)
     message = message_class()
     MessageReader(name).read_message(root, message, where="", depth=0)
     return message
+
+
+def _content(path: Path) -> bytes:
+    """Raises ConfigError, OSError."""
+    with path.open("rb") as file:
+        return read_bounded(file, str(path))
+
+
+def read_bounded(file: BinaryIO, name: str) -> bytes:
+    """Raises ConfigError: it never ends, as /dev/zero, or is larger than any configuration. OSError."""
+    content = file.read(BYTES_MAX + 1)
+    if len(content) > BYTES_MAX:
+        raise ConfigError(name, 1, 1, f"more than {BYTES_MAX >> 20} MiB, too large for a configuration")
+    return content
 
 
 def compose(text: bytes | str, name: str) -> yaml.Node:

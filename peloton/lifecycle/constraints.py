@@ -7,13 +7,18 @@ cannot count them passes ``pods=None``, and such a leaf then neither matches nor
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL
-from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel
+from peloton.model.ids import Hostname
+from peloton.model.negation import unequal
+from peloton.model.pod import PORT_LABEL, AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel
 
 Labels = Mapping[str, str | Mapping[str, int]]
 """Label key -> its value, or -> how often each value occurs."""
+HostLabels = dict[str, str | Mapping[str, int]]
+"""The same of one host, to which others may add."""
 PodLabels = Mapping[str, Mapping[str, int]]
 """Label key -> value -> number of pods on the host that carry it."""
 
@@ -33,6 +38,28 @@ def host_labels(hostname: str, pairs: Iterable[tuple[str, str]]) -> dict[str, st
         values = counts.setdefault(key, {})
         values[value] = values.get(value, 0) + 1
     return dict(counts)
+
+
+def label_pairs(labels: Labels) -> tuple[Label, ...]:
+    """Sorted; a label that the host carries twice is there twice."""
+    pairs: list[Label] = []
+    for key, found in labels.items():
+        if isinstance(found, str):
+            pairs.append((key, found))
+        else:
+            pairs += [(key, value) for value, count in found.items() for _ in range(count)]
+    return tuple(sorted(pairs))
+
+
+def labels_from(pairs: Collection[Label]) -> HostLabels:
+    """Hosts carry most keys once; of the others it says how often each value occurs."""
+    found: HostLabels = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    counts: dict[str, Counter[str]] = {}
+    for key, value in pairs:
+        counts.setdefault(key, Counter())[value] += 1
+    return {key: dict(values) if values.total() > 1 else found[key] for key, values in counts.items()}
 
 
 def matches(constraint: Constraint | None, labels: Labels, pods: PodLabels | None = None) -> bool:
@@ -62,6 +89,14 @@ def _occurrences(labels: Labels, key: str, value: str) -> int:
     return int(found == value) if isinstance(found, str) else found.get(value, 0)
 
 
+def only_value(labels: Labels, key: str) -> str | None:
+    """The value of a label that the host carries once."""
+    found = labels.get(key)
+    if found is None or isinstance(found, str):
+        return found
+    return next(iter(found)) if len(found) == 1 else None
+
+
 def leaves(constraint: Constraint | None) -> Iterator[HostLabel | PodLabel]:
     """Every leaf of the tree, left to right."""
     if isinstance(constraint, AllOf | AnyOf):
@@ -74,6 +109,15 @@ def leaves(constraint: Constraint | None) -> Iterator[HostLabel | PodLabel]:
 def pod_labels_named(constraint: Constraint | None) -> frozenset[Label]:
     """Labels of pods that the constraint counts."""
     return frozenset((leaf.key, leaf.value) for leaf in leaves(constraint) if isinstance(leaf, PodLabel))
+
+
+def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
+    """Of all hosts these alone are judged by their name."""
+    return (
+        Hostname(leaf.value)
+        for leaf in leaves(constraint)
+        if isinstance(leaf, HostLabel) and leaf.key == HOSTNAME_LABEL
+    )
 
 
 def conjuncts(constraint: Constraint | None) -> tuple[Constraint, ...]:
@@ -103,15 +147,19 @@ def may_hold_in(constraint: Constraint | None, cluster: str, kind: str = "") -> 
 
 
 def describe(constraint: Constraint) -> str:
-    """The constraint in words: ``label rack=a``, ``label gpu=k80 < 1``, ``(label a=1 or label b=2)``."""
+    """In words: ``label rack=a``, ``label gpu=k80 < 1``, ``(label a=1 or label b=2)``, ``not label a=1``."""
     match constraint:
         case HostLabel(key, value, "=", 1):
             return f"label {key}={value}"
         case HostLabel(key, value, condition, count):
             return f"label {key}={value} {condition} {count}"
+        case PodLabel(key, value, "<", 1) if key == PORT_LABEL:
+            return f"port {value} free"
         case PodLabel(key, value, condition, count):
             return f"pods with {key}={value} {condition} {count}"
         case AllOf(parts):
             return "(" + " and ".join(describe(part) for part in parts) + ")"
         case AnyOf(parts):
+            if leaf := unequal(constraint):
+                return f"not {describe(leaf)}"
             return "(" + " or ".join(describe(part) for part in parts) + ")"

@@ -70,12 +70,14 @@ def unplaced_in_all(
     gangs: Sequence[ReadyGang], tried: Mapping[str, PlacementBatch], unheard: Collection[str]
 ) -> tuple[Unplaced, ...]:
     """Pods that found no host in any of the clusters in which they were tried. No host could take them when none of a
-    cluster that was tried could, and they may not go to those that were not heard."""
+    cluster that was tried could, and they may not go to those that were not heard. Those for which a host is reserved
+    in one of them wait on."""
     constraints = {gang.pods[0][0]: gang.shape.constraint for gang in gangs}
+    reserved = {instance for batch in tried.values() for instance in batch.reserved}
     found: dict[int, dict[str, Infeasibility]] = {}
     for cluster, batch in tried.items():
         for left in batch.unplaced:
-            for instance in left.instances:
+            for instance in set(left.instances) - reserved:
                 found.setdefault(instance, {})[cluster] = left.infeasible
     alike: dict[Infeasibility, list[int]] = {}
     for instance, by_cluster in sorted(found.items()):

@@ -52,6 +52,8 @@ def _from_counts(job: JobRecord, counts: Mapping[PodState, int]) -> JobState:
     total = sum(counts.values())
     if total < job.instance_count:
         return _partially_created(job, counts, total)
+    if not total and is_ending(job):
+        return JobState.KILLED  # a daemon that no host matched
     succeeded, failed, lost, killed = (
         counts.get(s, 0) for s in (PodState.SUCCEEDED, PodState.FAILED, PodState.LOST, PodState.KILLED)
     )
@@ -112,8 +114,10 @@ def admit_count(job: JobRecord, counts: Mapping[PodState, int], waiting: int, ga
     """How many of the ``waiting`` INITIALIZED pods may be queued now.
 
     ``gang_waiting`` of them are members of the gang, which wait for each other. A gang that waits whole and does not
-    fit under the maximum of running instances holds the others back: else they would starve it.
+    fit under the maximum of running instances holds the others back: else they would starve it. Daemons have no queue.
     """
+    if job.type is JobType.DAEMON:
+        return 0
     if job.goal in JOB_TERMINAL and job.goal is not JobState.SUCCEEDED:
         return 0
     maximum = job.sla.maximum_running_instances

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from peloton.model.host import HostState
 from peloton.model.ids import JobId
+from peloton.model.job import JobType
 from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, MaintenanceAct, Resident
 from peloton.model.times import NS_PER_S
 
@@ -21,6 +23,7 @@ class Step(StrEnum):
     CORDON = "CORDON"  # wait for its turn; from then on it takes no pods
     DRAIN = "DRAIN"
     TAKE_DOWN = "TAKE_DOWN"
+    RELABEL = "RELABEL"  # it is in its new host pool, and is to come back
     STAY = "STAY"  # until an operator completes it
     BRING_UP = "BRING_UP"
     NONE = "NONE"
@@ -42,7 +45,9 @@ NEXT_STEP: dict[tuple[HostState, HostState], Step] = {
 
 
 def next_step(host: HostMaintenance) -> Step:
-    return NEXT_STEP[host.goal, host.state]
+    """A host that moves to another host pool takes the same steps, but never goes down."""
+    step = NEXT_STEP[host.goal, host.state]
+    return Step.RELABEL if host.is_move and step is Step.TAKE_DOWN else step
 
 
 # -- whose turn it is ------------------------------------------------------------------------------------------------
@@ -80,45 +85,64 @@ def turn_text(host: HostMaintenance, hosts: Iterable[HostMaintenance], default_m
 # -- how pods leave ---------------------------------------------------------------------------------------------------
 
 
+HAS_VOLUME = "its volume is on the host: stop it, or force the drain, and it starts again here"
+
+
 @dataclass(frozen=True, slots=True)
 class DrainPlan:
     """What to ask for the pods of a host that do not leave yet. Jobs by id, instances rising."""
 
     evict: tuple[JobId, ...] = ()  # batch jobs: back to their queue, gangs whole
     disrupt: dict[JobId, tuple[int, ...]] = field(default_factory=dict)  # services: as their SLA grants
+    keep: dict[JobId, int] = field(default_factory=dict)  # pods whose volume is here: until they are stopped
     pod_count: int = 0
     leaving_count: int = 0
 
 
-def plan_drain(residents: Sequence[Resident]) -> DrainPlan:
+def who_leaves(host: HostMaintenance, residents: Sequence[Resident]) -> list[Resident]:
+    """Daemons run on hosts of all host pools: their pods stay on a host that moves."""
+    return [pod for pod in residents if not (host.is_move and pod.job_type is JobType.DAEMON)]
+
+
+def plan_drain(residents: Sequence[Resident], is_forced: bool = False) -> DrainPlan:
+    """A pod whose volume is on the host has nowhere to go: it stays until an operator stops it, or forces the drain.
+    Pods of daemons leave last, when the others have ended: those may use them until then."""
+    keep: Counter[JobId] = Counter()
     batch: set[JobId] = set()
     services: dict[JobId, list[int]] = {}
+    are_others_left = any(pod.job_type is not JobType.DAEMON for pod in residents)
     for pod in residents:
-        if pod.is_leaving:
+        if pod.is_leaving or (are_others_left and pod.job_type is JobType.DAEMON):
             continue
-        if pod.job_type.runs_to_end:
+        if pod.has_volume and not is_forced:
+            keep[pod.job_id] += 1
+        elif pod.job_type.runs_to_end:
             batch.add(pod.job_id)
         else:
             services.setdefault(pod.job_id, []).append(pod.instance_id)
     return DrainPlan(
         evict=tuple(sorted(batch)),
         disrupt={job: tuple(sorted(instances)) for job, instances in sorted(services.items())},
+        keep=dict(sorted(keep.items())),
         pod_count=len(residents),
         leaving_count=sum(pod.is_leaving for pod in residents),
     )
 
 
 def drain_progress(plan: DrainPlan, blockers: Sequence[Blocker]) -> DrainProgress:
-    """After the plan was carried out: ``blockers`` are the pods that may not leave yet."""
-    refused = sum(blocker.pod_count for blocker in blockers)
-    leaving = plan.pod_count - refused
+    """After the plan was carried out: ``blockers`` are the pods that may not leave yet for their SLA."""
+    refused, kept = sum(blocker.pod_count for blocker in blockers), sum(plan.keep.values())
+    leaving = plan.pod_count - refused - kept
     waits = [] if plan.pod_count else ["launches under way to end"]
     if leaving:
         waits.append(f"the end of {_pods(leaving)}")
     if blockers:
         jobs = "1 job" if len(blockers) == 1 else f"{len(blockers)} jobs"
         waits.append(f"the SLA of {jobs} to let {_pods(refused)} go")
-    return DrainProgress(plan.pod_count, leaving, tuple(blockers[:BLOCKERS_MAX]), " and ".join(waits))
+    if kept:
+        waits.append(f"somebody to stop {_pods(kept)} with {'its volume' if kept == 1 else 'volumes'} on the host")
+    named = [*blockers, *(Blocker(job_id, count, HAS_VOLUME) for job_id, count in plan.keep.items())]
+    return DrainProgress(plan.pod_count, leaving, tuple(named[:BLOCKERS_MAX]), " and ".join(waits))
 
 
 def _pods(count: int) -> str:
@@ -128,6 +152,8 @@ def _pods(count: int) -> str:
 def _purpose(host: HostMaintenance) -> str:
     if host.goal is UP:
         return "it takes pods" if host.state is UP else "it comes back up"
+    if host.is_move:
+        return f"it {'waits for its turn to move' if host.state is UP else 'moves'} to host pool {host.to_pool}"
     if host.state is DOWN:
         return "work on it, then complete its maintenance"
     return "it waits for its turn to go down" if host.state is UP else "it is going down for maintenance"

@@ -225,6 +225,9 @@ def details(name: str, target: str, progress: MigrationProgress, refusal: str = 
 
 def plan_refusal(name: str, cluster: str, load: MigrationLoad, target: MigrationTarget, is_forced: bool) -> str:
     """Why it cannot begin; empty when it can. ``is_forced``: although too little is free now."""
+    if load.volume_count:
+        volumes = "a volume" if load.volume_count == 1 else f"{load.volume_count} volumes"
+        return f"{name} has {volumes} in other clusters than {cluster}, and what is on volumes does not move"
     for shape in load.shapes:
         if (why := target.infeasible.get(shape)) is not None:
             return f"no host of cluster {cluster} could take pods of {name}: {infeasible_text((why,))}"

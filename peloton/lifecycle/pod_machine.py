@@ -104,6 +104,7 @@ class Event(StrEnum):
     ENQUEUE = "enqueue"
     ENQUEUE_GANG = "enqueue gang"
     ADMIT = "admit"
+    SKIP_QUEUE = "skip queue"
     LEAVE_QUEUE = "leave queue"
     SEND_BACK = "send back"
     REQUEUE = "requeue"
@@ -114,6 +115,7 @@ class Event(StrEnum):
     EVICT = "evict"
     EVICT_FOR_GOOD = "evict for good"
     DISRUPT = "disrupt"
+    MOVE = "move"
     REPORT_STARTING = "report STARTING"
     REPORT_RUNNING = "report RUNNING"
     REPORT_SUCCEEDED = "report SUCCEEDED"
@@ -204,6 +206,7 @@ TABLE: Mapping[Event, Rule] = {
         Row(INITIALIZED & STAYS, _S.PENDING, IN_QUEUE, queue_seq=Parameter("queue_seq")),
     ),
     Event.ADMIT: _rule({_RESMGR}, Row(PENDING, _S.READY, held_until_ns=0)),
+    Event.SKIP_QUEUE: _rule({_HOSTMGR}, Row(INITIALIZED & STAYS, _S.READY, message=MESSAGE, reason="")),  # of a daemon
     Event.LEAVE_QUEUE: _rule(
         {_RESMGR},
         Row(QUEUED & ENDS, _S.KILLED, KILLED_UNLAUNCHED),
@@ -233,6 +236,13 @@ TABLE: Mapping[Event, Rule] = {
     Event.DISRUPT: _rule(
         {_API, _HOSTMGR},
         Row(HOSTED & STAYS & ~NEWER, None, message=MESSAGE, desired_run_id=ANOTHER_RUN, termination=WHY),
+    ),
+    Event.MOVE: _rule(
+        {_HOSTMGR},
+        Row(
+            HOSTED & STAYS & ~NEWER, None,
+            message=MESSAGE, desired_run_id=ANOTHER_RUN, termination=WHY, desired_host=Parameter("target"),
+        ),
     ),
     # What hosts report.
     Event.REPORT_STARTING: _rule({_HOSTMGR}, Row(LAUNCHED, _S.STARTING, ALIVE)),

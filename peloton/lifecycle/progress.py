@@ -56,6 +56,14 @@ def update_details(update: UpdateProgress, life: Sequence[str] = ()) -> str:
     return "\n".join([*lines, *_story(life)])
 
 
+def daemon_details(launched_count: int, waiting_count: int, waiting_for: str) -> str:
+    """How many pods of a daemon were launched on their hosts, and which are not there yet."""
+    lines = [f"{_count(launched_count, 'pod')} launched."]
+    if waiting_count:
+        lines += ["", f"{_count(waiting_count, 'pod')} not on the host yet{f': {waiting_for}' if waiting_for else ''}."]
+    return "\n".join(lines)
+
+
 _LAUNCH = {
     Step.PLACE: "The gang waits for hosts for all of it",
     Step.START: "The gang was launched, and waits until all of it runs",

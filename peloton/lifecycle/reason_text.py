@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL
 from peloton.model.reason import (
@@ -24,7 +26,9 @@ from peloton.model.reason import (
     Rule,
     SlaRefusal,
 )
+from peloton.model.reservation import HostReservation
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.times import NS_PER_S
 
 UNKNOWN = "a rule that this version does not know"
 
@@ -43,7 +47,7 @@ def counted(count: int, what: str) -> str:
 
 
 def queue_text(reason: Reason) -> str:
-    rule, path, kind, wanted, left, bound, size, job_id, is_final = reason
+    rule, path, kind, wanted, left, bound, size, job_id, is_final, host_pools = reason
     if rule is Rule.HEAD_OF_LINE:
         return f"waits behind job {job_id} in the queue of {path}"
     if rule is Rule.PRIORITY:
@@ -57,9 +61,12 @@ def queue_text(reason: Reason) -> str:
         return f"gang of {size}: held back for {left} s after {launches} in vain; others pass it by"
     who = f"gang of {size}: " if size > 1 else ""
     asked, limit = f"{who}{kind} {amount_text(kind, wanted)} wanted", amount_text(kind, bound)
+    which = f"{rule} of {path}"
+    if host_pools:  # not of the whole cluster
+        which = f"capacity of {host_pools}" if rule is Rule.CLUSTER_CAPACITY else f"{which} in {host_pools}"
     if is_final:
-        return f"{asked}, more than the {rule} of {path}: {limit}"
-    return f"{asked}, {amount_text(kind, left)} left of the {rule} of {path}: {limit}"
+        return f"{asked}, more than the {which}: {limit}"
+    return f"{asked}, {amount_text(kind, left)} left of the {which}: {limit}"
 
 
 # On hosts.
@@ -70,19 +77,41 @@ def misfit_text(misfit: Misfit) -> str:
     match rule:
         case HostRule.EXCLUSIVE:
             return f"kept for pods that ask for {EXCLUSIVE_LABEL}"
+        case HostRule.HOST_POOL:
+            return f"host pool {misfit.name} does not serve {misfit.kind} pods"
         case HostRule.CONSTRAINT:
             return f"{misfit.name} not met"
+        case HostRule.SIZE:
+            amounts = amount_text(misfit.kind, wanted), amount_text(misfit.kind, left)
+            return f"less than {amounts[0]} {misfit.kind} even when empty, {amounts[1]} at most"
         case HostRule.ROOM | HostRule.REVOCABLE_ROOM:
             kind = misfit.kind if rule is HostRule.ROOM else f"revocable {misfit.kind}"
             return f"less than {amount_text(misfit.kind, wanted)} {kind} free, {amount_text(misfit.kind, left)} at most"
+        case HostRule.VOLUME_ROOM:
+            disk, volume, most = (amount_text("disk", amount) for amount in (wanted, misfit.bound, left))
+            beyond = f"what host pool {misfit.name} announces beyond the disk of its hosts is not for volumes"
+            return f"less than {disk} disk free with a volume of {volume}, {most} at most: {beyond}"
+        case HostRule.PORTS if misfit.name:
+            return f"port {misfit.name} in use"
         case HostRule.PORTS:
             return f"less than {counted(wanted, 'port')} free, {left} at most"
         case HostRule.NAME_TAKEN:
             return f"a host of cluster {misfit.name} has the same name"
+        case HostRule.SKEW if not misfit.bound:
+            return f"no label {misfit.name} with a domain that could take the pod"
+        case HostRule.SKEW:
+            most = f"at most {counted(wanted, 'pod')} of the job in a {misfit.name}"
+            return f"{most}: {misfit.name}={misfit.kind} has {left}, max skew {misfit.bound}"
         case HostRule.GANG_ROOM:
-            return f"room for {left} of the gang's {wanted} pods"
-        case HostRule.AVOIDED:
-            return f"avoided {failures_text(misfit)}"
+            where = f" in one {misfit.name}" if misfit.name else ""
+            return f"room for {left} of the gang's {wanted} pods{where}"
+        case HostRule.RESERVED:
+            return f"reserved for pod {misfit.name}"
+        case HostRule.OWN_RESERVATION:
+            lacking = f", {amount_text(misfit.kind, misfit.bound)} {misfit.kind} short" if misfit.bound else ""
+            return f"reserved for it {_span_text(wanted, left)}, not enough room yet{lacking}: {misfit.name}"
+        case HostRule.AVOIDED | HostRule.FLAPPING:
+            return f"avoided {avoided_text(misfit)}"
     return _HOST_TEXTS[rule]
 
 
@@ -94,16 +123,37 @@ _HOST_TEXTS = {
     HostRule.MAINTENANCE: "in maintenance",
     HostRule.GOES_SOON: "scheduled for maintenance in the cluster",
     HostRule.CLOSED: "closed to revocable pods after it was hot",
+    HostRule.GPU_KEPT: "kept for pods with gpus, which wait",
     HostRule.HELD: "room held for pods that come back",
     HostRule.RETURN: "no room yet for a pod that comes back and waits for it",
 }
 
 
-def failures_text(avoided: Misfit) -> str:
+def avoided_text(avoided: Misfit) -> str:
+    if avoided.rule is HostRule.FLAPPING:
+        often = f"{avoided.wanted} times within {avoided.left} s" if avoided.wanted else "several times"
+        return f"after it was gone and came back {often}"
     if not avoided.wanted:
         return "after pods of several jobs failed there"
     jobs = "the job" if avoided.bound == 1 else f"{avoided.bound} jobs"
     return f"after {avoided.wanted} pods of {jobs} failed there within {avoided.left} s"
+
+
+def reservation_text(kept: HostReservation) -> str:
+    """For whom, since when, until when, and why this host."""
+    span = _span_text(kept.since_ns // NS_PER_S, kept.until_ns // NS_PER_S)
+    host = kept.host
+    kind, lacking, ending = host.kind, amount_text(host.kind, host.lacking), amount_text(host.kind, host.ending)
+    why = (
+        f"{kind} {lacking} of {ending} that batch pods hold there has to end" if host.lacking else "there is room soon"
+    )
+    among = f", the smallest part on {counted(host.host_count, 'host')}" if host.lacking else ""
+    return f"for pod {kept.job_id}-{kept.instance_id} {span}: {why}{among}"
+
+
+def _span_text(since_s: int, until_s: int) -> str:
+    since, until = (datetime.fromtimestamp(seconds, UTC) for seconds in (since_s, until_s))
+    return f"since {since:%Y-%m-%d %H:%M:%S}, until {until:%H:%M:%S} UTC"
 
 
 def placement_text(reason: PlacementReason) -> str:
@@ -147,14 +197,19 @@ def infeasible_text(reason: Infeasibility) -> str:
 
 def _infeasible_text(one: Infeasible) -> str:
     where = f"cluster {one.cluster}: " if one.cluster else ""
-    hosts = counted(one.host_count, "host")
+    hosts, total = counted(one.host_count, "host"), one.host_count
+    if one.workload and one.served_count < one.host_count:
+        pools = f"host pools that serve {one.workload} pods"
+        if not one.served_count:
+            return f"{where}0 of {hosts} are in {pools}"
+        hosts, total = f"{counted(one.served_count, 'host')} in {pools}", one.served_count
     rule = f"meet the constraint {one.constraint}" if one.constraint else "are not kept for others"
     if not one.allowed_count and not one.constraint:
         return f"{where}0 of {hosts} take pods that do not ask for {EXCLUSIVE_LABEL}"
     if not one.allowed_count:
         kept = f", and take only pods that ask for {EXCLUSIVE_LABEL}" if one.meeting_count else ""
         return f"{where}{one.meeting_count} of {hosts} {rule}{kept}"
-    which = hosts if one.allowed_count == one.host_count else f"the {one.allowed_count} of {hosts} that {rule}"
+    which = hosts if one.allowed_count == total else f"the {one.allowed_count} of {hosts} that {rule}"
     amounts = [
         (kind, amount_text(kind, wanted), amount_text(kind, most) if most < wanted else "")
         for kind, wanted, most in zip(RESOURCE_KINDS, one.wanted, one.largest, strict=True)
@@ -214,6 +269,8 @@ def _grounds_text(grounds: Grounds) -> str:
 
 def _qos_text(reason: QosReason) -> str:
     host, used, total = reason.hostname, reason.used, reason.total
+    if reason.rule is QosRule.DAEMON:
+        return f"host {reason.hostname} makes room for a daemon"
     if reason.rule is QosRule.LESS_SLACK:
         return f"host {host} has cpu {total / 1000:g} of slack left, revocable pods hold {used / 1000:g}"
     amounts = f"memory {used} of {total} MiB"

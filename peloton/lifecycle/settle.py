@@ -37,7 +37,7 @@ from peloton.lifecycle.pod_terms import (
     WAITS,
     state,
 )
-from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
+from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType
 from peloton.model.pod import PodRecord, PodState
 from peloton.model.times import NS_PER_S
 
@@ -48,6 +48,7 @@ FLAGS = (ENDS, VANISHES, NEWER, STALE, RESTS, LATER)
 """What matters of a pod beside its state."""
 
 _NEEDS_PLACE = INITIALIZED & STAYS  # in a queue
+_NEEDS_HOST = (INITIALIZED | READY) & STAYS  # of a daemon, which has no queue
 _ON_ITS_WAY = STAYS & (READY | (state(PodState.LAUNCHED, PodState.STARTING) & ~NEWER))  # from admission to running
 _SERVES = state(PodState.RUNNING, PodState.SUCCEEDED) & ~NEWER
 _LEAVES_QUEUE = QUEUED & (ENDS | STALE)
@@ -303,13 +304,13 @@ def ended_progress(job: JobRecord, update: UpdateView) -> JobProgress:
 def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
     if job.state in JOB_TERMINAL:
         return ended_progress(job, view.update)
-    pods, counts = view.pods, _texts(job)
+    pods, counts, is_daemon = view.pods, _texts(job), job.type is JobType.DAEMON
     return JobProgress(
         state=job.state,
         counts=counts,
         missing_count=0 if job.update_id else max(0, job.instance_count - sum(counts.values())),
         admit_count=admit_count(job, job.pod_counts, pods.count(_NEEDS_PLACE), pods.count(_NEEDS_PLACE, in_gang=True)),
-        ready_count=pods.count(READY & STAYS, in_gang=False),
+        ready_count=0 if is_daemon else pods.count(READY & STAYS, in_gang=False),
         kill_count=pods.count(_LEAVES_QUEUE | UNWANTED),
         queued_kill_count=pods.count(_LEAVES_QUEUE),
         update_id=view.update.update_id,
@@ -317,6 +318,8 @@ def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
         update_moves=view.update.moves,
         deadline_s=_wait_s(view, now_ns),
         gang_run=pods.first_run if pods.count(_ON_ITS_WAY, in_gang=True) else 0,
+        follows_hosts=is_daemon and not is_ending(job),
+        hosts_wait=is_daemon and bool(pods.count(_NEEDS_HOST)),
     )
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from peloton.model.host_pool import HostInPool, Workload
 from peloton.model.ids import Hostname, JobId
+from peloton.model.layout import Domains
 from peloton.model.pod import Label, PodShape
 from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, PlacementReason, RefusingHosts
 from peloton.model.resources import Resources
@@ -14,6 +16,9 @@ from peloton.model.resources import Resources
 CLUSTER_LABEL = "peloton/cluster"
 """Every host has this label: the name of its cluster."""
 CLUSTER_KIND_LABEL = "peloton/cluster-kind"
+VOLUMES_LABEL = "peloton/volumes"
+"""Of hosts that keep volumes for pods; its value is ``KEPT``."""
+KEPT = "kept"
 """Every host has this label: ``mesos``, ``kubernetes`` or ``memory``."""
 
 
@@ -42,6 +47,17 @@ class Host:
     goal: HostState = HostState.UP
     revocable_held: Resources = field(default_factory=Resources)
     avoided: str = ""  # why pods prefer other hosts
+    reserved: str = ""  # for which pod the room that frees there is kept, until when and why
+    pool: HostInPool | None = None  # None: host pools are not in use
+
+
+class HostPoolCapacity(NamedTuple):
+    """Sums over the hosts of a host pool that take pods."""
+
+    name: str
+    serves: frozenset[Workload]
+    up: Resources
+    slack_cpu_milli: int = 0
 
 
 class Capacity(NamedTuple):
@@ -50,6 +66,7 @@ class Capacity(NamedTuple):
     up: Resources  # of hosts that take pods
     revocable: Resources  # of those
     registered: Resources  # of all hosts, also those that are draining or down for maintenance
+    host_pools: tuple[HostPoolCapacity, ...] = ()  # of ``up``, which they add up to; empty: host pools are not in use
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +82,7 @@ class LeasedHost:
     capacity: Resources = field(default_factory=Resources)
     is_shunned: bool = False  # pods of the job failed there: it comes last
     pod_slots: int = POD_SLOTS_UNLIMITED  # pods that it still takes, whatever they ask for
+    load_beyond: tuple[int, int] = (0, 0)  # cpu and memory measured beyond what pods hold, in thousandths of the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +92,10 @@ class HostLease:
     refused: dict[PodShape, tuple[RefusingHosts, ...]] = field(default_factory=dict)  # where the hosts are too few
     awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their own host
     infeasible: dict[PodShape, Infeasible] = field(default_factory=dict)  # that no host could take even if empty
+    domains: dict[PodShape, tuple[Domains, ...]] = field(default_factory=dict)  # of shapes that spread
+    reserved: tuple[tuple[int, Hostname], ...] = ()  # an instance, and the host that is reserved for it
     short: frozenset[PodShape] = field(default=frozenset(), compare=False)  # too little was found: not on the wire
+    homeless: frozenset[PodShape] = field(default=frozenset(), compare=False)  # nothing was found: not on the wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +171,8 @@ class Unplaced:
 class PlacementBatch:
     """Result of one placement pass: pods by host under a lease, and why the rest found no host.
 
-    ``unplaced`` leaves out pods that wait for room on their own host.
+    ``unplaced`` leaves out pods that wait for room on their own host, and those in ``reserved``: instances that wait
+    for a host which is reserved for them.
     """
 
     job_id: JobId
@@ -159,6 +181,7 @@ class PlacementBatch:
     unplaced_count: int = 0
     why: PlacementReason = ()
     unplaced: tuple[Unplaced, ...] = ()
+    reserved: tuple[int, ...] = ()
 
     @property
     def placed_count(self) -> int:

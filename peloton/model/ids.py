@@ -123,9 +123,19 @@ def migration_workflow_id(migration_id: str) -> str:
     return f"migration/{migration_id}"
 
 
+def rebalance_workflow_id(cluster: str) -> str:
+    """The Temporal workflow that rebalances the hosts of a cluster."""
+    return f"rebalance/{cluster}"
+
+
 def update_workflow_id(job_id: str) -> str:
     """The Temporal workflow that rolls a service's updates out, one at a time."""
     return f"update/{job_id}"
+
+
+def daemon_workflow_id(job_id: str) -> str:
+    """The Temporal workflow by which the pods of a daemon follow its hosts."""
+    return f"daemon/{job_id}"
 
 
 def gang_workflow_id(job_id: str, first_run: int) -> str:

@@ -20,6 +20,11 @@ class JobType(StrEnum):
         """Its pods are not replaced when they succeed, and people do not care which of them are down."""
         return self in (JobType.BATCH, JobType.EXTERNAL)
 
+    @property
+    def is_rolled_out(self) -> bool:
+        """Its updates and restarts are rolled out, a batch of pods at a time."""
+        return self in (JobType.SERVICE, JobType.DAEMON)
+
 
 class JobState(StrEnum):
     """Values are the wire spelling of v0 JobState."""
@@ -114,6 +119,8 @@ class JobProgress:
     update_moves: bool = False  # the next step of the update would change something
     deadline_s: float = 0.0  # seconds until the next pod reaches its max running time; 0 = none
     gang_run: int = 0  # of the gang's first member, while the gang is between admission and running; else 0
+    follows_hosts: bool = False  # of a daemon that is to run
+    hosts_wait: bool = False  # of a daemon: pods are to be launched on their hosts
 
     @property
     def is_finished(self) -> bool:

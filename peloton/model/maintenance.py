@@ -28,6 +28,7 @@ class MaintenanceRequest:
     deadline_s: int = 0  # of drain, after which an operator may force it
     reason: str = ""
     capacity: Resources = Resources()  # noqa: RUF009 - frozen
+    to_pool: str = ""  # host pool to which it moves instead of going down
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class HostMaintenance:
     cluster: str
     hostname: Hostname
     state: HostState
-    goal: HostState  # DOWN, or UP again
+    goal: HostState  # DOWN, or UP again; of a host that moves, DOWN until it is in its host pool
     ip: str = ""
     seq: int = 0  # in the order of the requests
     at_most: int = 0
@@ -68,6 +69,11 @@ class HostMaintenance:
     changed_ns: int = 0
     progress: DrainProgress = DrainProgress()
     capacity: Resources = Resources()  # noqa: RUF009 - frozen; at the request: Mesos forgets hosts that are down
+    to_pool: str = ""  # host pool to which it moves once it is drained, instead of going down
+
+    @property
+    def is_move(self) -> bool:
+        return bool(self.to_pool)
 
     @property
     def deadline_ns(self) -> int:
@@ -96,3 +102,4 @@ class Resident:
     instance_id: int
     job_type: JobType
     is_leaving: bool  # it is ending, here for good or to run anew
+    has_volume: bool = False  # on this host: it can run nowhere else

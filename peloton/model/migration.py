@@ -107,6 +107,7 @@ class MigrationLoad:
     instance_count: int = 0  # of services, that move
     batch_pod_count: int = 0  # on hosts of other clusters
     leaves: dict[str, int] = field(default_factory=dict)  # cluster -> pods of services, and batch pods that are evicted
+    volume_count: int = 0  # of its services, in other clusters: nothing moves what is on them
 
     @property
     def needed(self) -> Resources:

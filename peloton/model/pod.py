@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
+from peloton.model.host_pool import Workload
 from peloton.model.ids import JobId, PodId
+from peloton.model.layout import Layout
 from peloton.model.resources import Resources
 
 
@@ -116,6 +118,8 @@ class Strategy(StrEnum):
     PACK_HOST = "PACK_HOST"
     SPREAD_JOB = "SPREAD_JOB"
     EMPTIEST_HOST = "EMPTIEST_HOST"  # what services get that ask for nothing else
+    DEFRAGMENT = "DEFRAGMENT"
+    LEAST_LOADED = "LEAST_LOADED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,13 @@ class AnyOf:
 Constraint = HostLabel | PodLabel | AllOf | AnyOf
 Label = tuple[str, str]
 """Key, value."""
+PORT_LABEL = "peloton/port"
+"""A pod with a static port carries this label with the number, and its constraint lets no other such pod be there. Pods
+with dynamic ports carry it on their host."""
+
+
+def port_label(number: int) -> Label:
+    return PORT_LABEL, str(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +175,9 @@ class PodShape:
     controller: bool = False
     strategy: Strategy = Strategy.PACK_HOST
     constraint: Constraint | None = None
+    volume_mib: int = 0  # of its persistent volume, beside the resources; for placement of one to be made, among them
+    workload: Workload = Workload.ANY  # known to placement only
+    layout: Layout | None = None  # to other pods of the job
 
 
 @dataclass(frozen=True, slots=True)

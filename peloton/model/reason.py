@@ -45,6 +45,7 @@ class Reason(NamedTuple):
     gang_size: int = 1
     job_id: str = ""  # of the gang ahead, for HEAD_OF_LINE and PRIORITY
     is_final: bool = False  # no wait helps: more than the pool may ever have
+    host_pools: str = ""  # those of which alone the rule counts the hosts, with commas
 
 
 # On hosts.
@@ -63,8 +64,11 @@ class HostRule(OpenEnum):
 
     UNKNOWN = ""
     EXCLUSIVE = "exclusive"  # the host is kept for pods that ask for it
+    HOST_POOL = "host pool"  # that of the host does not serve such pods
     CONSTRAINT = "constraint"  # of the pod, on labels of hosts or of the pods there
+    SIZE = "size"  # the host has less than that even when it is empty
     ROOM = "room"
+    VOLUME_ROOM = "volume room"  # disk of the host itself, without what its host pool announces by a factor
     REVOCABLE_ROOM = "revocable room"
     POD_SLOTS = "pod slots"  # the host has as many pods as it takes
     PORTS = "ports"
@@ -76,7 +80,12 @@ class HostRule(OpenEnum):
     CLOSED = "closed"  # to revocable pods, after it was hot
     HELD = "held"  # room is kept for pods that come back
     AVOIDED = "avoided"  # pods failed there
+    FLAPPING = "flapping"  # it leaves the cluster and comes back again and again
+    GPU_KEPT = "gpu kept"  # the host has gpus, and pods that ask for gpus wait
+    SKEW = "skew"  # the domain of the host would have too many pods of the job more than another
     GANG_ROOM = "gang room"  # fewer members of a gang fit on these hosts than it has
+    RESERVED = "reserved"  # what frees there is kept for another pod
+    OWN_RESERVATION = "own reservation"  # it is kept for this one, and not enough yet
     RETURN = "return"  # a pod that comes back waits for room there
 
 
@@ -85,7 +94,13 @@ class Misfit:
     """The first rule that a host fails.
 
     ``wanted`` and ``left`` are what the pod asks for and the most that is free, of ``kind`` or of ports; for GANG_ROOM
-    members of the gang. For AVOIDED ``wanted`` pods of ``bound`` jobs failed within ``left`` seconds of their start.
+    members of the gang, which has to be in one domain of the label ``name`` if that is given. For VOLUME_ROOM ``bound``
+    is the size of the volume that is part of ``wanted``, both of the host's own disk. For AVOIDED ``wanted``
+    pods of ``bound`` jobs failed within ``left`` seconds of their start; for FLAPPING the host came back ``wanted``
+    times within ``left`` seconds. For SKEW a domain of the label ``name`` may have ``wanted`` pods of the job,
+    ``bound`` more than the domain ``kind``, which has ``left``; with ``bound`` 0 the host lacks the label. RESERVED
+    names the pod; OWN_RESERVATION the host, from the second ``wanted`` to ``left`` of the unix time, where ``bound`` of
+    ``kind`` is not free yet.
     """
 
     rule: HostRule
@@ -93,7 +108,7 @@ class Misfit:
     wanted: int = 0
     left: int = 0
     bound: int = 0
-    name: str = ""  # of the constraint, or of the other cluster
+    name: str = ""  # of the constraint, of the other cluster, or of the host pool; then ``kind`` is the workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +181,13 @@ class Infeasible:
 
     cluster: str = ""  # empty where there is only one
     host_count: int = 0
-    meeting_count: int = 0  # that meet the constraint, whether exclusive or not
+    meeting_count: int = 0  # that meet the constraint and are in host pools for it, whether exclusive or not
     allowed_count: int = 0  # of those, that are not exclusive to other pods
     constraint: str = ""
     wanted: Resources = Resources()  # noqa: RUF009 - frozen
     largest: Resources = Resources()  # noqa: RUF009 - frozen; the most of each kind on an allowed host
+    served_count: int = 0  # in host pools that serve the workload
+    workload: str = ""  # of the pod
 
     def within(self, cluster: str) -> Infeasible:
         return replace(self, cluster=cluster)
@@ -241,6 +258,7 @@ class QosRule(OpenEnum):
     HOT_CPU = "hot cpu"
     HOT_MEMORY = "hot memory"
     LESS_SLACK = "less slack"
+    DAEMON = "daemon"  # it, or an ordinary preemptible one, makes room for a daemon
 
 
 @dataclass(frozen=True, slots=True)

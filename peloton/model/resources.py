@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 RESOURCE_KINDS = ("cpu", "memory", "disk", "gpu")
 """Order of kinds in every array ``[.., R]`` and tuple."""
@@ -73,6 +73,12 @@ LEAST_CPU_MILLI = 10
 def needed(asked: Resources) -> Resources:
     """What a pod with this request takes of a host."""
     return asked if any(asked) else Resources(cpu_milli=LEAST_CPU_MILLI)
+
+
+def ordinary(asked: Resources, is_revocable: bool) -> Resources:
+    """What of a request a pod takes of the ordinary resources of a host: the cpu of a revocable one is slack."""
+    taken = needed(asked)
+    return replace(taken, cpu_milli=0) if is_revocable else taken
 
 
 def free_share(free: Iterable[int], total: Iterable[int], need: Iterable[int]) -> int:

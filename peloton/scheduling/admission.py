@@ -9,8 +9,12 @@ first served. A gang is admitted when it fits all of
 * its pool's controller limit, if it is a single controller pod;
 * the limit of every pool above, up to the capacity of the cluster.
 
-Only kinds that a gang asks for are compared. A head that has to wait blocks its own queue only. A gang larger than its
-pool may ever have (limit, reservation, controller limit, the cluster) is passed over: it could wait for ever.
+Where host pools serve some workloads only, entitlement and capacity are those of the gang's compartment; see
+``compartments``. All other rules count a pool's pods wherever they go.
+
+Only kinds that a gang asks for are compared. A head that has to wait blocks its own queue only, and of that only gangs
+of its compartment if it is there that room is lacking. A gang larger than its pool may ever have (limit, reservation,
+controller limit, the cluster) is passed over: it could wait for ever.
 
 While evicted pods are leaving, two ledgers are kept: what is used now, and what will be used once they have left. In
 the order of visits each gang reserves its room in the second, and is admitted when it fits the first as well. So room
@@ -23,129 +27,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from operator import sub
 from typing import NamedTuple
 
 import numpy as np
 
 from peloton.model.ids import JobId
-from peloton.model.pod import PodShape
 from peloton.model.reason import Reason, Rule
-from peloton.model.resources import RESOURCE_KINDS
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.entitlement import Entitlement
-from peloton.scheduling.tree import CPU, Ints, PoolTree
+from peloton.scheduling.gangs import GangRun, Need, QueueKind, Queues, Usage
+from peloton.scheduling.tree import CPU, ROOT_PATH, PoolTree
 
 PASSED_OVER_MAX = 100
 """Hopeless runs that are passed over per queue and pass; the next one blocks its queue."""
+NO_LIMIT = [UNLIMITED] * len(RESOURCE_KINDS)
+"""What counts a gang without being a rule for it."""
 
 
-class QueueKind(IntEnum):
-    """The queues of a pool in the order of visits."""
-
-    NON_PREEMPTIBLE = 0
-    CONTROLLER = 1
-    REVOCABLE = 2
-    ORDINARY = 3
-
-    __hash__ = int.__hash__  # Enum's own is slow, and queues are looked up very often
-
-
-@dataclass(frozen=True, slots=True)
-class GangRun:
-    """A run of like gangs of one job: instances ``start .. start + gang_count*gang_size - 1``."""
-
-    job_id: JobId
-    start: int
-    gang_count: int
-    gang_size: int
-    need: tuple[int, ...]  # [R] of one whole gang
-    priority: int  # higher goes first
-    queue_seq: int  # lower goes first among equals
-    preemptible: bool = True
-    revocable: bool = False
-    controller: bool = False
-
-    @property
-    def queue(self) -> QueueKind:
-        if self.revocable:
-            return QueueKind.REVOCABLE
-        if not self.preemptible:
-            return QueueKind.NON_PREEMPTIBLE
-        return QueueKind.CONTROLLER if self.is_lone_controller else QueueKind.ORDINARY
-
-    @property
-    def is_lone_controller(self) -> bool:
-        """Only a controller of a gang of one counts against the controller limit."""
-        return self.controller and self.gang_size == 1
-
-    @property
-    def order(self) -> tuple[int, int, int]:
-        return (-self.priority, self.queue_seq, self.start)
-
-    @property
-    def pod_count(self) -> int:
-        return self.gang_count * self.gang_size
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """What admission needs to know of a pod."""
-
-    need: tuple[int, ...]  # [R]
-    preemptible: bool
-    revocable: bool
-    controller: bool
-
-    @classmethod
-    def of(cls, shape: PodShape) -> Footprint:
-        return cls(tuple(shape.resources), shape.preemptible, shape.revocable, shape.controller)
-
-
-@dataclass(frozen=True, eq=False)
-class Usage:
-    """What admitted pods hold, own amounts ``[P,R]``; total is ``non_slack + slack``."""
-
-    non_slack: Ints
-    slack: Ints  # of revocable pods, which count nowhere else
-    non_preemptible: Ints
-    controller: Ints
-
-    @property
-    def columns(self) -> tuple[Ints, ...]:
-        return self.non_slack, self.slack, self.non_preemptible, self.controller
-
-    def copy(self) -> Usage:
-        return Usage(*(column.copy() for column in self.columns))
-
-    def without(self, part: Usage) -> Usage:
-        """What is left when a part is gone."""
-        return Usage(*(mine - gone for mine, gone in zip(self.columns, part.columns, strict=True)))
-
-    def charge(self, row: int, holder: Footprint | GangRun, count: int) -> None:
-        """Count so many more pods or gangs in pool ``row``; a negative count takes them off."""
-        amounts = np.multiply(holder.need, count)
-        if holder.revocable:
-            self.slack[row] += amounts
-            return
-        self.non_slack[row] += amounts
-        if not holder.preemptible:
-            self.non_preemptible[row] += amounts
-        if holder.controller:
-            self.controller[row] += amounts
-
-    def physical(self, tree: PoolTree) -> Ints:
-        """``[P,R]`` that pools and all below them hold of hosts: the cpu of revocable pods is slack."""
-        own = self.non_slack + self.slack
-        own[:, CPU] = self.non_slack[:, CPU]
-        return tree.roll_up(own)
-
-
-Queues = Mapping[QueueKind, Sequence[GangRun]]
-"""Sorted by ``GangRun.order``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """The first ``gang_count`` gangs of a run that stands in the queue of pool row ``pool``."""
 
     pool: int
@@ -156,12 +56,16 @@ class Admitted:
 @dataclass(frozen=True, slots=True)
 class Admission:
     admitted: tuple[Admitted, ...] = ()
-    heads: dict[tuple[int, QueueKind], tuple[GangRun, Reason]] = field(default_factory=dict)
-    """Per pool row and queue: the run that blocks the rest, and why."""
+    heads: dict[tuple[int, QueueKind, int], tuple[GangRun, Reason]] = field(default_factory=dict)
+    """Per pool row, queue and compartment: the run that blocks the rest, and why."""
     passed_over: dict[tuple[JobId, int], Reason] = field(default_factory=dict)
     """(job, start) of runs that can never fit as things are."""
     resume_at: int = 0
     """Pool row to begin with next time; other than 0 when the bound ended the pass early."""
+
+    def block(self, row: int, kind: QueueKind, parts: Iterable[int], run: GangRun, why: Reason) -> None:
+        for part in parts:
+            self.heads[row, kind, part] = (run, why)
 
 
 def admit(
@@ -208,33 +112,39 @@ def _admit_queue(
     """Take from the front of one queue until its head has to wait. ``later``: the ledger once evicted pods have
     left."""
     passed_over = 0
+    free = ledger.compartments  # in which no gang of the queue waits yet
     for run in runs:
+        if free is not ledger.compartments and not free.issuperset(ledger.parts_of(run)):
+            continue
         if pod_limit <= 0:
-            notes.heads[row, kind] = (run, Reason(Rule.BATCH_BOUND, ledger.tree.paths[row]))
+            notes.block(row, kind, free, run, Reason(Rule.BATCH_BOUND, ledger.tree.paths[row]))
             return
-        bounds = ledger.bounds(row, run)
+        rules = bounds = ledger.bounds(row, run)
         bounded = min(run.gang_count, -(-pod_limit // run.gang_size))
         count = gangs_that_fit(run, bounds, bounded)
         if later is not None:
             promises = later.bounds(row, run)
             promised = gangs_that_fit(run, promises, run.gang_count)
-            later.take(row, run, promised)
+            take(run, promises, promised)
             count = min(count, promised)
-            bounds += promises
+            rules += promises
         if count == 0 and passed_over < PASSED_OVER_MAX and ledger.is_hopeless(row, run):
-            never = first_refusal(run, bounds, is_final=True)
+            never = first_refusal(run, rules, is_final=True)
             if never is not None:
                 passed_over += 1
                 notes.passed_over[run.job_id, run.start] = never
                 continue
         if count > 0:
-            ledger.take(row, run, count)
+            take(run, bounds, count)
             pod_limit -= count * run.gang_size
             yield Admitted(row, run, count)
         if count < run.gang_count:
-            refusal = first_refusal(run, bounds, is_final=False) or Reason(Rule.BATCH_BOUND, ledger.tree.paths[row])
-            notes.heads[row, kind] = (run, refusal)
-            return
+            refusal = first_refusal(run, rules, is_final=False) or Reason(Rule.BATCH_BOUND, ledger.tree.paths[row])
+            blocked = ledger.blocked_by(run, refusal)
+            notes.block(row, kind, free & blocked, run, refusal)
+            free -= blocked
+            if not free:
+                return
 
 
 class Bound(NamedTuple):
@@ -246,40 +156,72 @@ class Bound(NamedTuple):
     used: list[int]
     ever: list[int] | None = None  # None: ``allowed`` may grow
     skip_cpu: bool = False  # the cpu of revocable pods is not physical
+    host_pools: str = ""  # the compartment of which alone it is a rule; empty: it counts pods wherever they go
+    apart: Need | None = None  # what a gang needs of it, if that is not all that the gang needs
 
-    def short(self, need: tuple[int, ...], count: int) -> Iterator[tuple[int, int]]:
+    def counted(self, run: GangRun) -> Need:
+        """What one gang counts here."""
+        need = self.apart or run.need
+        return (*need[:CPU], 0, *need[CPU + 1 :]) if self.skip_cpu else need
+
+    def short(self, run: GangRun, count: int) -> Iterator[tuple[int, int]]:
         """``(kind, amount)`` that ``count`` gangs lack."""
-        for kind, amount in enumerate(need):
-            if amount > 0 and not (self.skip_cpu and kind == CPU):
-                lacking = amount * count - (self.allowed[kind] - self.used[kind])
-                if lacking > 0:
-                    yield kind, lacking
+        for kind, amount in enumerate(self.counted(run)):
+            lacking = amount * count - (self.allowed[kind] - self.used[kind])
+            if amount and lacking > 0:
+                yield kind, lacking
 
 
 def gangs_that_fit(run: GangRun, bounds: Iterable[Bound], at_most: int) -> int:
-    count = at_most
-    for _, _, allowed, used, _, skip_cpu in bounds:
-        for kind, amount in enumerate(run.need):
-            if amount > 0 and amount * count > allowed[kind] - used[kind] and not (skip_cpu and kind == CPU):
+    count, whole = at_most, _amounts(run.need)
+    for _, _, allowed, used, _, skip_cpu, _, apart in bounds:
+        for kind, amount in whole if apart is None else _amounts(apart):
+            if amount * count > allowed[kind] - used[kind] and not (skip_cpu and kind == CPU):
                 count = max((allowed[kind] - used[kind]) // amount, 0)
         if count == 0:
             return 0
     return count
 
 
+def take(run: GangRun, bounds: Iterable[Bound], count: int) -> None:
+    """Count ``count`` gangs as admitted under all their bounds in a ledger; a negative count releases them."""
+    whole = _amounts(run.need, count)
+    for _, _, _, used, _, skip_cpu, _, apart in bounds:
+        for kind, amount in whole if apart is None else _amounts(apart, count):
+            if not (skip_cpu and kind == CPU):
+                used[kind] += amount
+
+
+def _amounts(need: Need, count: int = 1) -> list[tuple[int, int]]:
+    """``(kind, amount)`` of all kinds that are needed."""
+    return [(kind, amount * count) for kind, amount in enumerate(need) if amount]
+
+
 def first_refusal(run: GangRun, bounds: Iterable[Bound], is_final: bool) -> Reason | None:
     """The first rule that one gang of the run fails: now, or whatever becomes free."""
-    for rule, path, allowed, used, ever, skip_cpu in bounds:
-        for kind, amount in enumerate(run.need):
-            if is_final:
-                fails = ever is not None and amount > ever[kind]
-            else:
-                fails = amount > 0 and amount > allowed[kind] - used[kind]
-            if fails and not (skip_cpu and kind == CPU):
-                bound = ever[kind] if is_final and ever is not None else allowed[kind]
-                left, name = max(allowed[kind] - used[kind], 0), RESOURCE_KINDS[kind]
-                return Reason(rule, path, name, amount, left, bound, run.gang_size, is_final=is_final)
+    whole = _amounts(run.need)
+    for rule, path, allowed, used, ever, skip_cpu, host_pools, apart in bounds:
+        if is_final and ever is None:
+            continue
+        for kind, amount in whole if apart is None else _amounts(apart):
+            left = max(allowed[kind] - used[kind], 0)
+            most = ever[kind] if is_final and ever else left
+            if amount > most and not (skip_cpu and kind == CPU):
+                bound, name = most if is_final else allowed[kind], RESOURCE_KINDS[kind]
+                return Reason(rule, path, name, amount, left, bound, run.gang_size, "", is_final, host_pools)
     return None
+
+
+class _Compartment:
+    """What counts pods of one compartment, or of a cluster that has no others. ``[P][R]`` and ``[R]``."""
+
+    def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage) -> None:
+        self.host_pools = entitlement.host_pools
+        self.used = {True: usage.slack.tolist(), False: usage.non_slack.tolist()}  # by whether pods are revocable
+        self.may_use = {True: entitlement.slack.tolist(), False: entitlement.non_slack.tolist()}
+        self.held: list[int] = usage.held.tolist()
+        self.capacity: list[int] = entitlement.total[0].tolist()
+        self.ever: list[list[int]] = np.minimum(tree.limit_above, entitlement.total[0]).tolist()
 
 
 class Ledger:
@@ -287,90 +229,117 @@ class Ledger:
 
     def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage, preempts: bool = True) -> None:
         self.tree = tree
-        self._preempts = preempts
+        self.parts_of = usage.parts_of
+        self._part_of = usage.part_of
         arrays = {
-            "non_slack": usage.non_slack,
-            "slack": usage.slack,
+            "physical": usage.physical(tree),
             "non_preemptible": usage.non_preemptible,
             "controller": usage.controller,
-            "physical": usage.physical(tree),
-            "may_non_slack": entitlement.non_slack,
-            "may_slack": entitlement.slack,
             "limit": tree.limit,
-            "reservation": tree.reservation,
+            "reservation": tree.reservation if preempts else np.full_like(tree.reservation, UNLIMITED),
             "controller_limit": tree.controller_limit,
-            "capacity": entitlement.total,
-            "ever": np.minimum(tree.limit_above, entitlement.total[0]),
         }
         # Lists of Python integers: much quicker to read one by one.
         self._rows: dict[str, list[list[int]]] = {name: array.tolist() for name, array in arrays.items()}
-        self._above: dict[tuple[int, bool], tuple[Bound, ...]] = {}
+        pairs = zip(entitlement.parts or (entitlement,), usage.parts or (usage,), strict=True)
+        self._parts = [_Compartment(tree, *pair) for pair in pairs]
+        self.compartments = frozenset(range(len(self._parts)))
+        self._usual: dict[tuple[int, bool, int], tuple[Bound, tuple[Bound, ...]]] = {}
+        self._above: dict[tuple[int, bool, int], tuple[Bound, ...]] = {}
 
     def amounts(self, name: str, row: int) -> list[int]:
         return self._rows[name][row]
 
-    def bounds(self, row: int, run: GangRun) -> tuple[Bound, ...]:
-        """The rules for this run, the pool's own first."""
-        rows, path = self._rows, self.tree.paths[row]
-        limit = rows["limit"][row]
-        bounds = [Bound(Rule.POOL_LIMIT, path, limit, rows["physical"][row], limit, run.revocable)]
-        if run.revocable:
-            bounds.append(Bound(Rule.SLACK_ENTITLEMENT, path, rows["may_slack"][row], rows["slack"][row]))
-        else:
-            if self._preempts and not run.preemptible:
-                may = rows["reservation"][row]
-                bounds.append(Bound(Rule.RESERVATION, path, may, rows["non_preemptible"][row], may))
-            if run.is_lone_controller:
-                may = rows["controller_limit"][row]
-                bounds.append(Bound(Rule.CONTROLLER_LIMIT, path, may, rows["controller"][row], may))
-            bounds.append(Bound(Rule.ENTITLEMENT, path, rows["may_non_slack"][row], rows["non_slack"][row]))
-        return (*bounds, *self._bounds_above(self.tree.ancestors[row], run.revocable))
+    def blocked_by(self, run: GangRun, why: Reason) -> frozenset[int]:
+        """The compartments whose gangs wait behind one that is refused."""
+        return frozenset(self.parts_of(run)) if why.host_pools else self.compartments
 
-    def _bounds_above(self, rows: Sequence[int], revocable: bool) -> tuple[Bound, ...]:
-        """The bounds of these rows, which all pools below ``rows[0]``, the lowest of them, share."""
-        key = (rows[0], revocable)
+    def own_columns(self, row: int, run: GangRun) -> set[int]:
+        """Ids of the amounts that count the pool's own pods beside a gang, wherever they go; without all that they
+        hold of hosts."""
+        found = {id(self.amounts("controller", row))}
+        return found | {id(used[row]) for part in self.parts_of(run) for used in self._parts[part].used.values()}
+
+    def bounds(self, row: int, run: GangRun) -> tuple[Bound, ...]:
+        """The rules for this run, the pool's own first. They have everything that counts a gang of it."""
+        rows, path, parts = self._rows, self.tree.paths[row], self.parts_of(run)
+        limit, rest = self._usual_bounds(row, run.revocable, parts[0])
+        own = [limit]
+        if not run.revocable:
+            if not run.preemptible:
+                may = rows["reservation"][row]
+                own.append(Bound(Rule.RESERVATION, path, may, rows["non_preemptible"][row], may))
+            if run.controller:
+                may = rows["controller_limit"][row] if run.gang_size == 1 else NO_LIMIT
+                own.append(Bound(Rule.CONTROLLER_LIMIT, path, may, rows["controller"][row], may))
+        if len(parts) == 1:
+            return (*own, *rest)
+        shares = [(self._usual_bounds(row, run.revocable, part)[1], self._share(run, part)) for part in parts]
+        entitlements = [usual[0]._replace(apart=need) for usual, need in shares]
+        capacities = [usual[-1]._replace(apart=need) for usual, need in shares]
+        return (*own, *entitlements, *rest[1:-1], *capacities)
+
+    def _usual_bounds(self, row: int, revocable: bool, part: int) -> tuple[Bound, tuple[Bound, ...]]:
+        """The limit of a pool, and behind it its entitlement, the limits above and the capacity."""
+        key = (row, revocable, part)
+        found = self._usual.get(key)
+        if found is None:
+            path, limit, mine = self.tree.paths[row], self._rows["limit"][row], self._parts[part]
+            first = Bound(Rule.POOL_LIMIT, path, limit, self._rows["physical"][row], limit, revocable)
+            rule = Rule.SLACK_ENTITLEMENT if revocable else Rule.ENTITLEMENT
+            may, used = mine.may_use[revocable][row], mine.used[revocable][row]
+            entitled = Bound(rule, path, may, used, None, False, mine.host_pools)
+            found = first, (entitled, *self._bounds_above(self.tree.ancestors[row], revocable, part))
+            self._usual[key] = found
+        return found
+
+    def _share(self, run: GangRun, part: int) -> Need:
+        """What a gang of pods of several workloads needs of a compartment."""
+        needs = (need for workload, need in run.apart if self._part_of[workload] == part)
+        return tuple(map(sum, zip(*needs, strict=True)))
+
+    def _bounds_above(self, rows: Sequence[int], revocable: bool, part: int) -> tuple[Bound, ...]:
+        """The limits of these rows, which all pools below ``rows[0]``, the lowest of them, share, and the capacity in
+        place of the last, the root."""
+        key = (rows[0], revocable, part)
         if key not in self._above:
             found: list[Bound] = []
-            for row in rows:
-                rule, allowed = (Rule.POOL_LIMIT, "limit") if row else (Rule.CLUSTER_CAPACITY, "capacity")
-                may, used = self.amounts(allowed, row), self.amounts("physical", row)
-                found.append(Bound(rule, self.tree.paths[row], may, used, may, revocable))
+            for row in rows[:-1]:
+                may, used = self.amounts("limit", row), self.amounts("physical", row)
+                found.append(Bound(Rule.POOL_LIMIT, self.tree.paths[row], may, used, may, revocable))
+            mine = self._parts[part]
+            may, used, where = mine.capacity, mine.held, mine.host_pools
+            found.append(Bound(Rule.CLUSTER_CAPACITY, ROOT_PATH, may, used, may, revocable, where))
             self._above[key] = tuple(found)
         return self._above[key]
 
     def is_hopeless(self, row: int, run: GangRun) -> bool:
-        """Whether a gang of the run is larger than some rule may ever allow."""
-        names = ["ever"]
-        if self._preempts and not run.preemptible and not run.revocable:
-            names.append("reservation")
-        if run.is_lone_controller and not run.revocable:
-            names.append("controller_limit")
-        for name in names:
-            most = self._rows[name][row]
+        """Whether a gang of the run is larger than some rule may ever allow. As ``first_refusal``, but quick."""
+        parts = self.parts_of(run)
+        if len(parts) > 1:
+            return first_refusal(run, self.bounds(row, run), is_final=True) is not None
+        mosts = [self._parts[parts[0]].ever[row]]
+        if not run.revocable:
+            if not run.preemptible:
+                mosts.append(self._rows["reservation"][row])
+            if run.is_lone_controller:
+                mosts.append(self._rows["controller_limit"][row])
+        for most in mosts:
             for kind, amount in enumerate(run.need):
                 if amount > most[kind] and not (run.revocable and kind == CPU):
                     return True
         return False
 
-    def columns(self, row: int, run: GangRun) -> list[tuple[list[int], bool]]:
-        """Everything that counts a gang of this run: the amounts used ``[R]``, and whether its cpu is left out."""
-        rows, physical = self._rows, self._rows["physical"]
-        if run.revocable:
-            found = [(rows["slack"][row], False)]
-        else:
-            found = [(rows["non_slack"][row], False)]
-            if not run.preemptible:
-                found.append((rows["non_preemptible"][row], False))
-            if run.controller:
-                found.append((rows["controller"][row], False))
-        found.append((physical[row], run.revocable))
-        found += [(physical[above], run.revocable) for above in self.tree.ancestors[row]]
-        return found
+    def over(self, row: int, run: GangRun) -> list[int]:
+        """[R] how much the run's pool holds above its entitlement where the run is; below it is negative."""
+        found = [map(sub, used, may) for used, may in self._entitled(row, run)]
+        return [max(amounts) for amounts in zip(*found, strict=True)]
 
-    def take(self, row: int, run: GangRun, count: int) -> None:
-        """Count ``count`` gangs as admitted; a negative count releases them."""
-        amounts = [(kind, amount * count) for kind, amount in enumerate(run.need) if amount]
-        for used, skips_cpu in self.columns(row, run):
-            for kind, amount in amounts:
-                if not (skips_cpu and kind == CPU):
-                    used[kind] += amount
+    def entitled(self, row: int, run: GangRun, kind: int) -> tuple[int, int]:
+        """What the run's pool holds where the run is, and what it may; of the compartment that is most above it."""
+        pairs = [(used[kind], may[kind]) for used, may in self._entitled(row, run)]
+        return max(pairs, key=lambda pair: pair[0] - pair[1])
+
+    def _entitled(self, row: int, run: GangRun) -> Iterator[tuple[list[int], list[int]]]:
+        for mine in (self._parts[part] for part in self.parts_of(run)):
+            yield mine.used[run.revocable][row], mine.may_use[run.revocable][row]

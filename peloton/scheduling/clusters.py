@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from peloton.lifecycle.constraints import may_hold_in
-from peloton.model.host import Capacity, ClusterChoice
+from peloton.model.host import Capacity, ClusterChoice, HostPoolCapacity
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, ClusterRule
 from peloton.model.resources import Resources
@@ -68,3 +68,17 @@ def counts_as_known(known: Known | None, now_s: float) -> bool:
     """Whether a silent cluster still counts with it; else with what its pods hold: they keep that, and no pod is
     added."""
     return known is not None and now_s - known.said_s <= CAPACITY_KEPT_S
+
+
+def total_of(clusters: Sequence[Capacity]) -> Capacity:
+    """Of all clusters. By host pool only if the hosts of each are in host pools: others take pods of any workload."""
+    columns = zip(*((one.up, one.revocable, one.registered) for one in clusters), strict=True)
+    up, revocable, registered = (sum(amounts, Resources()) for amounts in columns)
+    if not all(one.host_pools or not any(one.up) for one in clusters):
+        return Capacity(up, revocable, registered)
+    found: dict[str, HostPoolCapacity] = {}
+    for pool in (pool for one in clusters for pool in one.host_pools):
+        known = found.get(pool.name, HostPoolCapacity(pool.name, frozenset(), Resources()))
+        slack = known.slack_cpu_milli + pool.slack_cpu_milli
+        found[pool.name] = HostPoolCapacity(pool.name, known.serves | pool.serves, known.up + pool.up, slack)
+    return Capacity(up, revocable, registered, tuple(found.values()))

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from peloton.model.reason import Reason
-from peloton.scheduling.admission import Admission, GangRun, Queues, Usage, admit
+from peloton.scheduling.admission import Admission, admit
+from peloton.scheduling.compartments import CompartmentLoad, entitle_each
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.eviction import Eviction, HeldRun, held_by
+from peloton.scheduling.gangs import GangRun, Queues, Usage
 from peloton.scheduling.preemption import preempt
 from peloton.scheduling.tree import Ints, PoolTree
 
@@ -49,6 +51,7 @@ class Snapshot:
     evictable: Evictable | None = None  # None: nothing is evicted in this cycle
     preempts: bool = True  # False: nothing is evicted, ever
     held: Sequence[HeldGang] = ()  # neither in ``waiting`` nor in ``demand``
+    compartments: Sequence[CompartmentLoad] = ()  # each with a part of ``usage``; empty: there is one for everything
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +66,10 @@ def plan_cycle(now: Snapshot) -> Plan:
     load = Load(now.demand, now.slack_demand, now.usage.non_slack, now.usage.slack)
 
     # 2. What may each pool use?
-    entitlement = entitle(now.tree, load, now.capacity, now.slack_cpu)
+    if now.compartments:
+        entitlement = entitle_each(now.tree, now.compartments, now.usage.parts)
+    else:
+        entitlement = entitle(now.tree, load, now.capacity, now.slack_cpu)
 
     # 3. Which gangs, of pools above that or of lower priority, must give back room to waiting gangs?
     evictions: Sequence[Eviction] = ()

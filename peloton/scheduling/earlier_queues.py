@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from peloton.scheduling.admission import Bound, GangRun, Ledger, gangs_that_fit
+from peloton.scheduling.admission import Bound, Ledger, gangs_that_fit, take
+from peloton.scheduling.gangs import GangRun
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +24,7 @@ class _EarlierQueue:
         if self.lack is None:
             return False
         bound, kind = self.lack
-        return self.runs[self.at].need[kind] > bound.allowed[kind] - bound.used[kind]
+        return bound.counted(self.runs[self.at])[kind] > bound.allowed[kind] - bound.used[kind]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,11 +62,11 @@ class EarlierQueues:
                 bounds = self.ledger.bounds(queue.row, run)
                 count = 0 if is_hopeless else gangs_that_fit(run, bounds, queue.left)
                 if count:
-                    self.ledger.take(queue.row, run, count)
+                    take(run, bounds, count)
                     admitted.append(EarlierAdmission(queue, queue.at, queue.left, count))
                     queue.left -= count
                 if queue.left and not is_hopeless:
-                    queue.lack = next((bound, kind) for bound in bounds for kind, _ in bound.short(run.need, 1))
+                    queue.lack = next((bound, kind) for bound in bounds for kind, _ in bound.short(run, 1))
                     break
                 queue.at += 1
                 queue.left, queue.lack = queue.runs[queue.at].gang_count if queue.at < len(queue.runs) else 0, None
@@ -73,5 +74,5 @@ class EarlierQueues:
 
     def undo(self, admitted: Sequence[EarlierAdmission]) -> None:
         for one in reversed(admitted):
-            self.ledger.take(one.queue.row, one.run, -one.count)
+            take(one.run, self.ledger.bounds(one.queue.row, one.run), -one.count)
             one.queue.at, one.queue.left, one.queue.lack = one.at, one.left, None

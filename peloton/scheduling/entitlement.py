@@ -20,7 +20,7 @@ borrowed from what non-revocable pods of the same pool leave over, within the po
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class Entitlement:
     total: Ints
     non_slack: Ints
     slack: Ints
+    parts: tuple[Entitlement, ...] = field(default=(), kw_only=True)  # of each compartment; empty: there are none
+    host_pools: str = field(default="", kw_only=True)  # of a compartment
 
 
 def entitle(tree: PoolTree, load: Load, capacity: Ints, slack_cpu: int) -> Entitlement:

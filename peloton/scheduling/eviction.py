@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from peloton.model.reason import Grounds
-from peloton.scheduling.admission import GangRun, Usage
+from peloton.scheduling.gangs import GangRun, Usage
 
 
 @dataclass(frozen=True, slots=True)

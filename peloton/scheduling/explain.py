@@ -6,7 +6,7 @@ All of it is read off a snapshot and its plan: the rules and numbers are those w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
@@ -14,13 +14,14 @@ import numpy as np
 
 from peloton.lifecycle.gang import Stage
 from peloton.lifecycle.job import scheduled_count
+from peloton.model.host_pool import Workload
 from peloton.model.ids import JobId
 from peloton.model.job import GangProgress, JobRecord, JobState, JobType
 from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility, PlacementReason, Reason, Rule
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import GangRun, QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.gangs import GangRun, QueueKind, Usage
 from peloton.scheduling.tree import CPU, PoolTree
 
 HOLDERS_MAX = 3
@@ -39,6 +40,7 @@ class Held:
     slack: tuple[int, ...]
     non_preemptible: tuple[int, ...]
     controller: tuple[int, ...]
+    workloads: frozenset[Workload] = field(default=frozenset(), kw_only=True)
 
 
 HeldIn = Callable[[int], Sequence[Held]]
@@ -81,26 +83,25 @@ def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
         (chosen.run.job_id, chosen.run.start): chosen.gang_count for chosen in notes.admitted if chosen.pool == row
     }
     for kind in QueueKind:
-        head = notes.heads.get((row, kind))
-        ahead, is_behind = 0, False
+        ahead = 0
         for run in now.waiting.get(row, {}).get(kind, ()):
             key = (run.job_id, run.start)
             at_once = going.get(key, 0)
             if at_once:
                 yield Wait(row, path, run, run.start, at_once, ahead, Reason(Rule.NO_CYCLE, path))
             if at_once < run.gang_count:
-                is_head = head is not None and key == (head[0].job_id, head[0].start)
+                heads = (notes.heads.get((row, kind, part)) for part in now.usage.parts_of(run))
+                head = min((head for head in heads if head), key=lambda head: head[0].order, default=None)
                 reason, blocking = Reason(Rule.NO_CYCLE, path), None
                 if key in notes.passed_over:
                     reason = notes.passed_over[key]
-                elif head is not None and is_head:
+                elif head is not None and head[0].order == run.order:
                     reason = head[1]
-                elif head is not None and is_behind:
+                elif head is not None and head[0].order < run.order:
                     rule = Rule.PRIORITY if head[0].priority > run.priority else Rule.HEAD_OF_LINE
                     reason, blocking = Reason(rule, path, job_id=head[0].job_id), head[1]
                 start, count = run.start + at_once * run.gang_size, run.gang_count - at_once
                 yield Wait(row, path, run, start, count, ahead + at_once, reason, blocking)
-                is_behind = is_behind or is_head
             ahead += run.gang_count
     for gang in now.held:
         if gang.row == row:
@@ -116,20 +117,25 @@ def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Hol
     if reason.is_final or reason.kind not in RESOURCE_KINDS or reason.pool_path not in now.tree.paths:
         return ()
     kind, tree = RESOURCE_KINDS.index(reason.kind), now.tree
+    part = next((at for at, one in enumerate(plan.entitlement.parts) if one.host_pools == reason.host_pools), None)
+    usage = now.usage if part is None else now.usage.parts[part]
     above = tree.paths.index(reason.pool_path)
     if above != wait.row:
-        return _pools(
-            now, [row for row in range(len(tree.ids)) if tree.is_leaf[row] and _is_below(tree, row, above)], kind
-        )
+        leaves = [row for row in range(len(tree.ids)) if tree.is_leaf[row] and _is_below(tree, row, above)]
+        return _pools(now, usage, leaves, kind)
     columns = {
         Rule.RESERVATION: ("non_preemptible",),
         Rule.CONTROLLER_LIMIT: ("controller",),
         Rule.SLACK_ENTITLEMENT: ("slack",),
         Rule.ENTITLEMENT: ("non_slack",),
     }.get(reason.rule, ("non_slack",) if kind == CPU else ("non_slack", "slack"))
-    found = _jobs(held_in(wait.row), columns, kind, reason.pool_path)
+    jobs = held_in(wait.row)
+    if part is not None:
+        jobs = [job for job in jobs if any(now.usage.part_of[work] == part for work in job.workloads)]
+    found = _jobs(jobs, columns, kind, reason.pool_path)
     if reason.rule is Rule.ENTITLEMENT:
-        found += tuple(pool for pool in _pools(now, _rivals(now, plan, wait.row, kind), kind) if pool.borrowed)
+        rivals = _rivals(now, plan, wait.row, kind)
+        found += tuple(pool for pool in _pools(now, usage, rivals, kind) if pool.borrowed)
     return found
 
 
@@ -149,12 +155,13 @@ def _jobs(jobs: Sequence[Held], columns: Sequence[str], kind: int, path: str) ->
     return tuple(Holder(path, -amount, job_id) for amount, job_id in largest[:HOLDERS_MAX])
 
 
-def _pools(now: Snapshot, rows: Sequence[int], kind: int) -> tuple[Holder, ...]:
-    tree, used = now.tree, now.usage.physical(now.tree)[:, kind].tolist()
+def _pools(now: Snapshot, usage: Usage, rows: Sequence[int], kind: int) -> tuple[Holder, ...]:
+    """``usage``: of the hosts in question. A pool borrows what it holds above its reservation on all hosts."""
+    tree, used = now.tree, usage.physical(now.tree)[:, kind].tolist()
+    over = np.maximum(now.usage.physical(tree)[:, kind] - tree.reservation[:, kind], 0).tolist()
     largest = sorted((-used[row], row) for row in rows if used[row] > 0)
     return tuple(
-        Holder(tree.paths[row], -amount, borrowed=max(-amount - int(tree.reservation[row, kind]), 0))
-        for amount, row in largest[:HOLDERS_MAX]
+        Holder(tree.paths[row], -amount, borrowed=min(over[row], -amount)) for amount, row in largest[:HOLDERS_MAX]
     )
 
 
@@ -223,6 +230,7 @@ class Obstacle(StrEnum):
     FITS_NO_HOST = "fits no host"
     GANG_INCOMPLETE = "the other members of the gang"
     NEXT_CYCLE = "next cycle"  # they are about to be queued
+    ITS_HOST = "its host"  # of a daemon, whose pod may be nowhere else
     NEXT_PLACEMENT = "next placement"  # a host is being looked for
 
 
@@ -251,6 +259,10 @@ def unqueued(
 ) -> Iterator[Unqueued]:
     """``counts``: the pods by state. ``placement``: the last reason of placement for pods without a host."""
     fresh = counts.get(PodState.INITIALIZED, 0)
+    if job.type is JobType.DAEMON:
+        if waiting := fresh + counts.get(PodState.READY, 0):
+            yield Unqueued(Obstacle.ITS_HOST, waiting, placement=placement)
+        return
     if job.type is not JobType.SERVICE:  # whose update adds the instances that are not there
         fresh += max(job.instance_count - sum(counts.values()), 0)
     gathered = gang.stages.get(Stage.QUEUED, 0)

@@ -1,8 +1,8 @@
 """Whether a host takes a pod: the one judge for leases, for placement, and for whether any host ever could.
 
-Rules in this order, of which the first that fails is the reason: the host's exclusive label, the constraint on labels
-of the host, room, pod slots, ports, the constraint on labels of the pods there. Hosts that are alike are judged
-once."""
+Rules in this order, of which the first that fails is the reason: the host's exclusive label, its host pool, the
+constraint on labels of the host, room, pod slots, ports, the constraint on labels of the pods there. Hosts that are
+alike are judged once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from peloton.lifecycle.constraints import (
     matches,
     mentions,
 )
+from peloton.lifecycle.host_pools import announced_disk, disk_percent, host_pool_of, unserved_by
 from peloton.model.host import POD_SLOTS_UNLIMITED
-from peloton.model.pod import Constraint, Label, PodLabel, PodShape
-from peloton.model.reason import HostRule, Infeasible, Misfit
+from peloton.model.host_pool import AT_PAR, Workload
+from peloton.model.pod import PORT_LABEL, Constraint, Label, PodLabel, PodShape
+from peloton.model.reason import HostRule, Infeasible, Misfit, RefusingHosts, merged
 from peloton.model.resources import RESOURCE_KINDS, Resources, needed
 
 NO_PODS: PodLabels = {}
@@ -45,31 +47,38 @@ def misfit(shape: PodShape, host: HostView, pods: PodLabels | None = NO_PODS) ->
     there do not matter."""
     constraint = shape.constraint
     return (
-        label_misfit(constraint, host.labels)
+        label_misfit(constraint, host.labels, shape.workload)
         or room_misfit(shape, host)
-        or (None if constraint is None or pods is None else _broken(constraint, host.labels, pods))
+        or (None if constraint is None or pods is None else pods_misfit(constraint, host.labels, pods))
     )
 
 
-def label_misfit(constraint: Constraint | None, labels: Labels) -> Misfit | None:
+def label_misfit(constraint: Constraint | None, labels: Labels, workload: Workload = Workload.ANY) -> Misfit | None:
     """By the labels of the host alone."""
     if EXCLUSIVE_LABEL in labels and not mentions(constraint, EXCLUSIVE_LABEL):
         return Misfit(HostRule.EXCLUSIVE)
-    return None if constraint is None else _broken(constraint, labels, None)
+    if (pool := unserved_by(workload, labels)) is not None:
+        return Misfit(HostRule.HOST_POOL, kind=workload, name=pool)
+    return None if constraint is None else pods_misfit(constraint, labels, None)
 
 
-def _broken(constraint: Constraint, labels: Labels, pods: PodLabels | None) -> Misfit | None:
+def pods_misfit(constraint: Constraint, labels: Labels, pods: PodLabels | None) -> Misfit | None:
+    """By the labels of the host and of the pods there."""
     for part in conjuncts(constraint):
         if not matches(part, labels, pods):
+            if isinstance(part, PodLabel) and part.key == PORT_LABEL:
+                return Misfit(HostRule.PORTS, name=part.value)
             return Misfit(HostRule.CONSTRAINT, name=describe(part))
     return None
 
 
 def room_misfit(shape: PodShape, host: HostView) -> Misfit | None:
     """By the amounts alone."""
-    free, need = free_for(shape, host), needed(shape.resources)
+    free, need = free_for(shape, host), need_on(shape, host.labels)
     if not need.fits_in(free):
         kind, wanted, left = next(each for each in zip(RESOURCE_KINDS, need, free, strict=True) if each[1] > each[2])
+        if kind == "disk" and shape.volume_mib:
+            return disk_misfit(shape, host.labels, left)
         is_revocable = shape.revocable and kind == "cpu"
         return Misfit(HostRule.REVOCABLE_ROOM if is_revocable else HostRule.ROOM, kind, wanted, left)
     if not host.is_on_offer:  # after room: for lack of room, more of it is requested
@@ -81,6 +90,26 @@ def room_misfit(shape: PodShape, host: HostView) -> Misfit | None:
     return None
 
 
+def need_on(shape: PodShape, labels: Labels) -> Resources:
+    """What it takes of the room that is announced of a host with these labels. Of the disk that a host pool announces
+    with a factor a volume that is to be made takes its size times the factor."""
+    need = needed(shape.resources)
+    if shape.volume_mib:
+        beyond = announced_disk(shape.volume_mib, disk_percent(labels)) - shape.volume_mib
+        need += Resources(disk_mib=beyond)
+    return need
+
+
+def disk_misfit(shape: PodShape, labels: Labels, left: int) -> Misfit:
+    """Too little disk for a pod with a volume that is to be made. ``left``: as it is announced."""
+    percent, asked = disk_percent(labels), needed(shape.resources).disk_mib
+    if percent == AT_PAR.disk_percent:
+        return Misfit(HostRule.ROOM, "disk", asked, left)
+    own = -(-(asked - shape.volume_mib) * 100 // percent)
+    wanted = own + shape.volume_mib
+    return Misfit(HostRule.VOLUME_ROOM, "disk", wanted, left * 100 // percent, shape.volume_mib, host_pool_of(labels))
+
+
 def free_for(shape: PodShape, host: HostView) -> Resources:
     """Revocable pods take revocable cpu and ordinary memory, disk and gpu."""
     return replace(host.free, cpu_milli=host.revocable_cpu_milli) if shape.revocable else host.free
@@ -88,7 +117,7 @@ def free_for(shape: PodShape, host: HostView) -> Resources:
 
 def room(shape: PodShape, host: HostView) -> int:
     """How many such pods have room, by the amounts alone."""
-    amounts = zip(free_for(shape, host), needed(shape.resources), strict=True)
+    amounts = zip(free_for(shape, host), need_on(shape, host.labels), strict=True)
     rooms = [host.pod_slots, *(have // need for have, need in amounts if need)]
     if shape.port_count:
         rooms.append(host.port_count // shape.port_count)
@@ -116,6 +145,16 @@ def by_key(pods: Iterable[tuple[Label, int]]) -> dict[str, dict[str, int]]:
     return found
 
 
+def ranges_without(ranges: Iterable[tuple[int, int]], ports: Collection[int]) -> tuple[tuple[int, int], ...]:
+    """Ranges, both ends included, without these ports."""
+    left = list(ranges)
+    for port in ports:
+        for begin, end in [each for each in left if each[0] <= port <= each[1]]:
+            left.remove((begin, end))
+            left += [(low, high) for low, high in ((begin, port - 1), (port + 1, end)) if low <= high]
+    return tuple(sorted(left))
+
+
 # Whether any host ever could.
 
 
@@ -135,19 +174,39 @@ class HostKind:
 def infeasible(shape: PodShape, hosts: Iterable[HostKind]) -> Infeasible | None:
     """Why none of these hosts could ever take the pod; None when one could, or when there are no hosts at all. Free
     room and pods on hosts do not matter: both change."""
-    total = meeting = allowed = 0
+    total = served = meeting = allowed = 0
     largest = Resources()
     for kind in hosts:
         why = misfit(shape, kind.when_empty(), pods=None)
         if why is None:
             return None
         total += kind.count
-        if why.rule not in (HostRule.EXCLUSIVE, HostRule.CONSTRAINT):
+        is_served = unserved_by(shape.workload, kind.labels) is None
+        served += kind.count if is_served else 0
+        if why.rule not in (HostRule.EXCLUSIVE, HostRule.HOST_POOL, HostRule.CONSTRAINT):
             allowed += kind.count
-            largest = Resources(*map(max, largest, kind.capacity))
-        if why.rule is not HostRule.CONSTRAINT and matches(shape.constraint, kind.labels):
+            largest = Resources(*map(max, largest, _own_capacity(shape, kind)))
+        if why.rule is not HostRule.CONSTRAINT and is_served and matches(shape.constraint, kind.labels):
             meeting += kind.count
     if not total:
         return None
     constraint = describe(shape.constraint) if shape.constraint else ""
-    return Infeasible("", total, meeting, allowed, constraint, needed(shape.resources), largest)
+    amounts = needed(shape.resources), largest
+    return Infeasible("", total, meeting, allowed, constraint, *amounts, served, shape.workload)
+
+
+def _own_capacity(shape: PodShape, kind: HostKind) -> Resources:
+    """That counts for the pod: disk without a factor, where it wants a volume."""
+    cpu, memory, disk, gpu = kind.capacity
+    return Resources(cpu, memory, disk * 100 // disk_percent(kind.labels) if shape.volume_mib else disk, gpu)
+
+
+def reach(shape: PodShape, hosts: Iterable[HostKind]) -> tuple[int, tuple[RefusingHosts, ...]]:
+    """How many of these hosts could take the pod if they were empty, and the first rule that each other one fails."""
+    judged = [(misfit(shape, kind.when_empty(), pods=None), kind.count) for kind in hosts]
+    refusing = [(_of_empty(why), count) for why, count in judged if why is not None]
+    return sum(count for why, count in judged if why is None), merged(refusing)
+
+
+def _of_empty(why: Misfit) -> Misfit:
+    return replace(why, rule=HostRule.SIZE) if why.rule in (HostRule.ROOM, HostRule.REVOCABLE_ROOM) else why

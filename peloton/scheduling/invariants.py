@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import Usage
+from peloton.scheduling.compartments import Compartment
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.gangs import Usage
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 
@@ -23,6 +27,8 @@ def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
     limit = tree.limit.copy()
     limit[0] = now.capacity
     yield from grown(tree, "the limit", before.physical(tree), after.physical(tree), limit)
+    for load, was, held, dealt in zip(now.compartments, before.parts, after.parts, may.parts, strict=True):
+        yield from _above_compartment(tree, load.compartment, was, held, dealt)
     leaf = tree.is_leaf[:, None]
     columns = [
         ("the entitlement", before.non_slack, after.non_slack, may.non_slack),
@@ -36,6 +42,20 @@ def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
     slack = int(after.slack[:, CPU].sum())
     if slack > max(int(before.slack[:, CPU].sum()), now.slack_cpu):
         yield f"revocable cpu of {slack} was admitted, hosts have {now.slack_cpu}"
+
+
+def _above_compartment(
+    tree: PoolTree, what: Compartment, before: Usage, after: Usage, may: Entitlement
+) -> Iterator[str]:
+    leaf, capacity = tree.is_leaf[:, None], np.array([tuple(what.capacity)], np.int64)
+    held = before.physical(tree)[:1], after.physical(tree)[:1]
+    yield from grown(tree, f"the capacity of {what.host_pools}", *held, capacity)
+    pairs = [(before.non_slack, after.non_slack, may.non_slack), (before.slack, after.slack, may.slack)]
+    for old, new, bound in pairs:
+        yield from grown(tree, f"the entitlement in {what.host_pools}", old * leaf, new * leaf, bound)
+    slack = int(after.slack[:, CPU].sum())
+    if slack > max(int(before.slack[:, CPU].sum()), what.slack_cpu):
+        yield f"revocable cpu of {slack} was admitted to {what.host_pools}, which have {what.slack_cpu}"
 
 
 def grown(tree: PoolTree, what: str, old: Ints, new: Ints, bound: Ints) -> Iterator[str]:

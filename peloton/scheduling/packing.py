@@ -1,4 +1,4 @@
-"""Laying like pods over hosts. H hosts in the order of the lease; all amounts int64."""
+"""Laying like pods over hosts. H hosts; all amounts int64."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ import numpy as np
 
 from peloton.model.resources import free_share
 from peloton.scheduling.tree import Ints
-
-
-def room_for(free: Ints, need: Ints, pod_slots: Ints, ports_free: Ints, port_count: int) -> Ints:
-    """[H] how many pods of ``need`` ``[R]`` and ``port_count`` each host can take; ``free`` is ``[H,R]``."""
-    room = pod_slots.copy()
-    for kind in np.flatnonzero(need > 0):
-        np.minimum(room, free[:, kind] // need[kind], out=room)
-    if port_count > 0:
-        np.minimum(room, ports_free // port_count, out=room)
-    np.maximum(room, 0, out=room)
-    return room
 
 
 def pack(room: Ints, count: int) -> Ints:
@@ -51,14 +40,15 @@ def spread(room: Ints, held: Ints, count: int) -> Ints:
     return hosts[np.lexsort((hosts, np.repeat(held, taken) + nth))]
 
 
-def emptiest(room: Ints, free: Ints, need: Ints, total: Ints, count: int) -> Ints:
+def emptiest(room: Ints, free: Ints, need: Ints, total: Ints, count: int, weighed: Ints) -> Ints:
     """Each pod goes to the host with the largest free share when its turn comes, first host among equals.
 
-    ``free`` and ``total`` are ``[H,R]``. -> host of each pod in that order, shorter than ``count`` when room is.
+    ``free`` and ``total`` are ``[H,R]``; kinds count where ``weighed`` is not 0. -> host of each pod in that order,
+    shorter than ``count`` when room is.
     """
-    needs, totals = need.tolist(), total.tolist()
+    needs, totals, kinds = need.tolist(), total.tolist(), weighed.tolist()
     amounts, rooms = free.tolist(), room.tolist()
-    heap = [(-free_share(amounts[host], totals[host], needs), host) for host in np.flatnonzero(room).tolist()]
+    heap = [(-free_share(amounts[host], totals[host], kinds), host) for host in np.flatnonzero(room).tolist()]
     heapify(heap)
     hosts: list[int] = []
     while heap and len(hosts) < count:
@@ -67,7 +57,7 @@ def emptiest(room: Ints, free: Ints, need: Ints, total: Ints, count: int) -> Int
         rooms[host] -= 1
         amounts[host] = [have - taken for have, taken in zip(amounts[host], needs, strict=True)]
         if rooms[host]:
-            heapreplace(heap, (-free_share(amounts[host], totals[host], needs), host))
+            heapreplace(heap, (-free_share(amounts[host], totals[host], kinds), host))
         else:
             heappop(heap)
     return np.array(hosts, np.int64)

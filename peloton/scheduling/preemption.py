@@ -29,20 +29,12 @@ import numpy as np
 from peloton.model.ids import RespoolId
 from peloton.model.reason import Grounds, Rule
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import (
-    PASSED_OVER_MAX,
-    Bound,
-    GangRun,
-    Ledger,
-    QueueKind,
-    Queues,
-    Usage,
-    gangs_that_fit,
-)
+from peloton.scheduling.admission import PASSED_OVER_MAX, Bound, Ledger, first_refusal, gangs_that_fit, take
 from peloton.scheduling.earlier_queues import EarlierAdmission, EarlierQueues
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, HeldRun, PreemptionPolicy
-from peloton.scheduling.tree import CPU, PoolTree
+from peloton.scheduling.gangs import GangRun, QueueKind, Queues, Usage
+from peloton.scheduling.tree import PoolTree
 
 WAITING_RUNS_MAX = 10_000
 """Waiting runs looked at in one round."""
@@ -50,10 +42,11 @@ WAITING_RUNS_MAX = 10_000
 
 def over_entitled(tree: PoolTree, entitlement: Entitlement, usage: Usage) -> list[int]:
     """Rows of leaves that hold more than they may, in any kind."""
-    over = tree.is_leaf & (
-        np.any(usage.non_slack > entitlement.non_slack, axis=1) | np.any(usage.slack > entitlement.slack, axis=1)
-    )
-    return [int(row) for row in np.flatnonzero(over)]
+    pairs = zip(entitlement.parts, usage.parts, strict=True) if usage.parts else [(entitlement, usage)]
+    over = np.zeros_like(tree.is_leaf)
+    for may, held in pairs:
+        over |= np.any(held.non_slack > may.non_slack, axis=1) | np.any(held.slack > may.slack, axis=1)
+    return [int(row) for row in np.flatnonzero(over & tree.is_leaf)]
 
 
 def count_over(tree: PoolTree, rows: Sequence[int], counts: Mapping[RespoolId, int]) -> dict[RespoolId, int]:
@@ -83,7 +76,10 @@ def preempt(
         for kind in QueueKind:
             passed_over = 0
             runs = waiting[row].get(kind, ())
+            free = selection.ledger.compartments
             for at, run in enumerate(runs):
+                if not free.issuperset(selection.ledger.parts_of(run)):
+                    continue
                 seen += 1
                 if seen > WAITING_RUNS_MAX:
                     return selection.evictions()
@@ -93,8 +89,11 @@ def preempt(
                 elif is_hopeless:
                     break
                 elif (served := selection.serve(row, run)) < run.gang_count:
-                    selection.earlier.enqueue(row, runs, at, run.gang_count - served)
-                    break  # it waits, and blocks its queue
+                    blocked = selection.blocked_by(row, run)
+                    selection.enqueue(row, runs, at, run.gang_count - served, free & blocked)
+                    free -= blocked  # it waits, and blocks its queue
+                    if not free:
+                        break
     return selection.evictions()
 
 
@@ -107,12 +106,19 @@ class _Candidate:
 @dataclass(slots=True, eq=False)
 class _Pick:
     candidate: _Candidate
+    bounds: tuple[Bound, ...]  # of its run
     count: int
     grounds: Grounds
+
+    def give_back(self, count: int) -> None:
+        take(self.candidate.held.run, self.bounds, count)
+        self.candidate.left += count
 
 
 Shortage = tuple[Bound, int, int]
 """Bound, kind, and how much of it is lacking."""
+Help = tuple[Bound, int, int, int]
+"""A shortage, and how much of it one gang gives back."""
 
 
 class _Selection:
@@ -147,16 +153,27 @@ class _Selection:
             trial = min(trial, self._servable_max(row, run, run.gang_count - count, bounds))
         return count
 
+    def blocked_by(self, row: int, run: GangRun) -> frozenset[int]:
+        """The compartments whose gangs wait behind one that cannot be served, as in admission."""
+        why = first_refusal(run, self.ledger.bounds(row, run), is_final=False)
+        return self.ledger.compartments if why is None else self.ledger.blocked_by(run, why)
+
+    def enqueue(self, row: int, runs: Sequence[GangRun], at: int, left: int, parts: Set[int]) -> None:
+        """``left`` gangs of ``runs[at]`` wait, and those behind it that go to these compartments."""
+        if parts != self.ledger.compartments:
+            runs, at = [run for run in runs[at:] if not parts.isdisjoint(self.ledger.parts_of(run))], 0
+        self.earlier.enqueue(row, runs, at, left)
+
     def _grant(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound]) -> None:
         if count == 0:
             return
-        self.ledger.take(row, run, count)
+        take(run, bounds, count)
         self._keep(run, bounds)
 
     def _keep(self, run: GangRun, bounds: Sequence[Bound]) -> None:
         for bound in bounds:
             kinds = self._kept.setdefault(id(bound.used), {}).setdefault(id(bound.allowed), (bound, set()))[1]
-            kinds |= {k for k, amount in enumerate(run.need) if amount and not (bound.skip_cpu and k == CPU)}
+            kinds |= {kind for kind, amount in enumerate(bound.counted(run)) if amount}
 
     def _servable_max(self, row: int, run: GangRun, rest: int, bounds: Sequence[Bound]) -> int:
         """An upper bound of how many of the ``rest`` can be served: what the pool itself would have room for if every
@@ -164,16 +181,14 @@ class _Selection:
         own = [one for one in self._own.get(row, ()) if one.left and self._may_evict(row, run, one)]
         if self._pods_left <= 0 or rest == 0 or not (own or self._due):
             return 0
-        mine = self._own_columns(row)
+        mine = self.ledger.own_columns(row, run)
         for bound in bounds:
-            if id(bound.used) in mine and bound.used is not self.ledger.amounts("physical", row):
-                for kind, _ in bound.short(run.need, rest):
+            if id(bound.used) in mine:
+                need = bound.counted(run)
+                for kind, _ in bound.short(run, rest):
                     freed = sum(one.held.run.need[kind] * one.left for one in own)
-                    rest = min(rest, (bound.allowed[kind] - bound.used[kind] + freed) // run.need[kind])
+                    rest = min(rest, (bound.allowed[kind] - bound.used[kind] + freed) // need[kind])
         return max(rest, 0)
-
-    def _own_columns(self, row: int) -> set[int]:
-        return {id(self.ledger.amounts(name, row)) for name in ("non_slack", "slack", "controller", "physical")}
 
     def _may_evict(self, row: int, waiting: GangRun, one: _Candidate) -> bool:
         """Whether the candidate, of the same pool, may be evicted for the waiting gang."""
@@ -204,7 +219,7 @@ class _Selection:
         return picks
 
     def _pick_inside(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
-        mine = self._own_columns(row)
+        mine = self.ledger.own_columns(row, run) | {id(self.ledger.amounts("physical", row))}
         for one in self._own.get(row, ()):
             if one.left and self._may_evict(row, run, one):
                 short = [lack for lack in _shortages(bounds, run, count) if id(lack[0].used) in mine]
@@ -215,24 +230,24 @@ class _Selection:
     def _pick_between(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
         """Also drops candidates of pools that are over their entitlement no more: such pools stay so."""
         short = _shortages(bounds, run, count)
-        mine = self._own_columns(row) - {id(self.ledger.amounts("physical", row))}
+        mine = self.ledger.own_columns(row, run)
         if any(id(bound.used) in mine for bound, _, _ in short):
             return  # its own pool lacks it, and no other pool can give that
-        is_over: dict[tuple[int, bool], bool] = {}
+        is_over: dict[tuple[int, bool, tuple[int, ...]], bool] = {}
         useless = 0
         for one in self._due:
             if not short:
                 break
-            column = (one.held.pool, one.held.run.revocable)
+            column = (one.held.pool, one.held.run.revocable, self.ledger.parts_of(one.held.run))
             if column not in is_over:
-                is_over[column] = any(over > 0 for over in self._over(one.held))
+                is_over[column] = self._is_over(one.held)
             if one.left == 0 or not is_over[column]:
                 useless += 1
             elif _is_other(row, run, one) and self._pick(row, run, one, short, False, picks):
                 is_over.pop(column)
                 short = _shortages(bounds, run, count)
         if not short and useless * 2 > len(self._due):
-            self._due = [one for one in self._due if one.left and any(over > 0 for over in self._over(one.held))]
+            self._due = [one for one in self._due if one.left and self._is_over(one.held)]
 
     def _pick(
         self,
@@ -245,18 +260,18 @@ class _Selection:
     ) -> bool:
         """Pick as many gangs of the candidate as help; returns whether any does."""
         held, pool = one.held.run, one.held.pool
-        helps = self._what_helps(one, short, is_inside)
+        bounds = self.ledger.bounds(pool, held)
+        helps = self._what_helps(one, bounds, short, is_inside)
         if not helps:
             return False
-        count = max(-(-lacking // held.need[kind]) for _, kind, lacking in helps)
-        bound, kind, _ = helps[0]
+        count = max(-(-lacking // gives) for _, _, lacking, gives in helps)
+        bound, kind, *_ = helps[0]
         used, may = bound.used[kind], bound.allowed[kind]
         rule = bound.rule
         if not is_inside:
-            over = self._over(one.held)
-            count = min(count, max(-(-over[k] // held.need[k]) for k in {k for _, k, _ in helps}))
-            name, entitled = _columns(held)
-            used, may = self.ledger.amounts(name, pool)[kind], self.ledger.amounts(entitled, pool)[kind]
+            over = self.ledger.over(pool, held)
+            count = min(count, max(-(-over[k] // gives) for _, k, _, gives in helps))
+            used, may = self.ledger.entitled(pool, held, kind)
             rule = Rule.SLACK_ENTITLEMENT if held.revocable else Rule.ENTITLEMENT
         count = min(count, one.left)
         paths = self.ledger.tree.paths
@@ -272,43 +287,39 @@ class _Selection:
             waiting.priority,
             held.priority,
         )
-        self.ledger.take(pool, held, -count)
+        take(held, bounds, -count)
         one.left -= count
-        picks.append(_Pick(one, count, grounds))
+        picks.append(_Pick(one, bounds, count, grounds))
         return True
 
-    def _what_helps(self, one: _Candidate, short: Sequence[Shortage], is_inside: bool) -> list[Shortage]:
+    def _what_helps(
+        self, one: _Candidate, bounds: Sequence[Bound], short: Sequence[Shortage], is_inside: bool
+    ) -> list[Help]:
         """The shortages that evicting the candidate is allowed to reduce, and does."""
         held = one.held.run
-        counted = {id(used): skips_cpu for used, skips_cpu in self.ledger.columns(one.held.pool, held)}
-        over = None if is_inside else self._over(one.held)
-        found: list[Shortage] = []
+        counted = {id(bound.used): bound.counted(held) for bound in bounds}
+        over = None if is_inside else self.ledger.over(one.held.pool, held)
+        found: list[Help] = []
         for bound, kind, lacking in short:
-            skips_cpu = counted.get(id(bound.used))
-            if skips_cpu is None or (skips_cpu and kind == CPU) or held.need[kind] == 0:
-                continue
-            if over is None or over[kind] > 0:
-                found.append((bound, kind, lacking))
+            need = counted.get(id(bound.used))
+            if need and need[kind] and (over is None or over[kind] > 0):
+                found.append((bound, kind, lacking, need[kind]))
         return found
 
-    def _over(self, held: HeldRun) -> list[int]:
-        """[R] how much the pool of a run holds above its entitlement."""
-        name, entitled = _columns(held.run)
-        pairs = zip(self.ledger.amounts(name, held.pool), self.ledger.amounts(entitled, held.pool), strict=True)
-        return [used - may for used, may in pairs]
+    def _is_over(self, held: HeldRun) -> bool:
+        """The pool of a run holds more than its entitlement where the run is."""
+        return any(over > 0 for over in self.ledger.over(held.pool, held.run))
 
     def _undo(self, picks: Sequence[_Pick]) -> None:
         for pick in picks:
-            self.ledger.take(pick.candidate.held.pool, pick.candidate.held.run, pick.count)
-            pick.candidate.left += pick.count
+            pick.give_back(pick.count)
 
     def evictions(self) -> list[Eviction]:
         """The picks that remain after those that turned out to be unnecessary are given back."""
         for pick in reversed(self._picks):
             count = self._room_for(pick)
-            self.ledger.take(pick.candidate.held.pool, pick.candidate.held.run, count)
+            pick.give_back(count)
             pick.count -= count
-            pick.candidate.left += count
         merged: dict[tuple[int, str], _Pick] = {}
         for pick in self._picks:
             key = (id(pick.candidate), pick.grounds.for_job)
@@ -326,11 +337,12 @@ class _Selection:
     def _room_for(self, pick: _Pick) -> int:
         """How many of the picked gangs may stay while every gang that was served still fits."""
         run, count = pick.candidate.held.run, pick.count
-        for used, skips_cpu in self.ledger.columns(pick.candidate.held.pool, run):
-            for bound, kinds in self._kept.get(id(used), {}).values():
+        for own in pick.bounds:
+            need = own.counted(run)
+            for bound, kinds in self._kept.get(id(own.used), {}).values():
                 for kind in kinds:
-                    if run.need[kind] and not (skips_cpu and kind == CPU):
-                        count = min(count, max(bound.allowed[kind] - used[kind], 0) // run.need[kind])
+                    if need[kind]:
+                        count = min(count, max(bound.allowed[kind] - own.used[kind], 0) // need[kind])
         return count
 
 
@@ -343,17 +355,12 @@ def _is_other(row: int, waiting: GangRun, one: _Candidate) -> bool:
     return one.held.pool != row or (one.held.run.revocable and not waiting.revocable)
 
 
-def _columns(run: GangRun) -> tuple[str, str]:
-    """Names of the column that counts a run, and of its pool's bound for it."""
-    return ("slack", "may_slack") if run.revocable else ("non_slack", "may_non_slack")
-
-
 def _pods(picks: Sequence[_Pick]) -> int:
     return sum(pick.count * pick.candidate.held.run.gang_size for pick in picks)
 
 
 def _shortages(bounds: Sequence[Bound], run: GangRun, count: int) -> list[Shortage]:
-    return [(bound, kind, lacking) for bound in bounds for kind, lacking in bound.short(run.need, count)]
+    return [(bound, kind, lacking) for bound in bounds for kind, lacking in bound.short(run, count)]
 
 
 def _eviction(pick: _Pick, kept: int) -> Eviction:

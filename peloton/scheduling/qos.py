@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from peloton.model.ids import Hostname, PodId
 from peloton.model.reason import QosReason, QosRule
+from peloton.model.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,20 @@ class HostLoad:
     used: Use
     slack: int
     held: int
+
+
+def beyond_held(load: HostLoad, capacity: Resources, free: Resources) -> tuple[int, int]:
+    """Cpu and memory that are in use of the machine, less what pods hold of the announced ``capacity``: in thousandths
+    of each, negative where pods use less than they hold."""
+    held = capacity - free
+    return (
+        _thousandths(load.used.cpu_milli, load.total.cpu_milli) - _thousandths(held.cpu_milli, capacity.cpu_milli),
+        _thousandths(load.used.memory_mib, load.total.memory_mib) - _thousandths(held.memory_mib, capacity.memory_mib),
+    )
+
+
+def _thousandths(part: int, whole: int) -> int:
+    return part * 1000 // whole if whole > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,12 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from peloton.api.v0.advice import advice_pb2 as advice
 from peloton.api.v0.host.svc import host_svc_pb2 as hosts
 from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
+from peloton.api.v0.rebalance import rebalance_pb2 as rebalance
 from peloton.api.wire_faults import message_of
-from peloton.errors import Unavailable
+from peloton.errors import InvalidArgument, Unavailable
 from services.api.channels import LeaderChannels
 from services.api.forward import passed_on, refusal, relay
 
@@ -31,11 +33,16 @@ ClustersOfHosts = Callable[[Collection[str]], Mapping[str, str]]
 
 _ASKED_OF_ALL: dict[str, tuple[type[Message], type[Message]]] = {
     "QueryHosts": (hosts.QueryHostsRequest, hosts.QueryHostsResponse),
+    "PlanRebalance": (rebalance.PlanRebalanceRequest, rebalance.PlanRebalanceResponse),
+    "Advice": (advice.AdviceRequest, advice.AdviceResponse),
     "Query": (maintenance.QueryRequest, maintenance.QueryResponse),
 }
 _NAMES_HOSTS: dict[str, tuple[type[Message], type[Message]]] = {
     "StartMaintenance": (hosts.StartMaintenanceRequest, hosts.StartMaintenanceResponse),
     "CompleteMaintenance": (hosts.CompleteMaintenanceRequest, hosts.CompleteMaintenanceResponse),
+    "ChangeHostPool": (hosts.ChangeHostPoolRequest, hosts.ChangeHostPoolResponse),
+    "Move": (maintenance.MoveRequest, maintenance.MoveResponse),
+    "Plan": (maintenance.PlanRequest, maintenance.PlanResponse),
     "Start": (maintenance.StartRequest, maintenance.StartResponse),
     "Complete": (maintenance.CompleteRequest, maintenance.CompleteResponse),
     "Cancel": (maintenance.CancelRequest, maintenance.CancelResponse),
@@ -60,17 +67,22 @@ class ClusterServices(grpc.GenericRpcHandler):
         method = f"/{self._services[service]}/{name}"
 
         async def answer(request: bytes, context: Any) -> bytes:
-            clusters = await self._channels.clusters()
-            if len(clusters) > 1 and name in _ASKED_OF_ALL:
-                return await self._ask_all(method, name, request, clusters, context)
-            if len(clusters) > 1 and name in _NAMES_HOSTS:
-                return await self._ask_clusters_of_hosts(method, name, request, clusters, context)
-            cluster = _first(clusters)
-            channel = await self._channels.to_cluster(cluster)
-            return await relay(channel, method, request, context, _host_manager(cluster))
+            return await self.answer(method, request, context)
 
         handler: Any = grpc.unary_unary_rpc_method_handler(answer)
         return handler  # type: ignore[no-any-return]
+
+    async def answer(self, method: str, request: bytes, context: Any) -> bytes:
+        """``method``: as host managers serve it."""
+        name = method.rpartition("/")[2]
+        clusters = await self._channels.clusters()
+        if len(clusters) > 1 and name in _ASKED_OF_ALL:
+            return await self._ask_all(method, name, request, clusters, context)
+        if len(clusters) > 1 and name in _NAMES_HOSTS:
+            return await self._ask_clusters_of_hosts(method, name, request, clusters, context)
+        cluster = _first(clusters)
+        channel = await self._channels.to_cluster(cluster)
+        return await relay(channel, method, request, context, _host_manager(cluster))
 
     async def _ask_all(
         self, method: str, name: str, request: bytes, clusters: Mapping[str, str], context: Any
@@ -84,6 +96,8 @@ class ClusterServices(grpc.GenericRpcHandler):
                 answer: bytes = await channel.unary_unary(method)(request, timeout=patience_s)
                 return answer
             except (Unavailable, grpc.aio.AioRpcError) as error:
+                if isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                    raise InvalidArgument(error.details() or "") from error  # every cluster would say so
                 log.debug("%s: cluster %s does not answer: %s", name, cluster, error)
                 return None
 
@@ -110,7 +124,8 @@ class ClusterServices(grpc.GenericRpcHandler):
         """All hosts of a cluster or none; nothing is done while a cluster of one of them has no host manager. Unknown
         hosts are asked of the first cluster before anything else, because it refuses them."""
         whole: Any = message_of(_NAMES_HOSTS[name][0], request)
-        named = [whole.hostname] if getattr(whole, "hostname", "") else list(whole.hostnames)
+        is_list = not getattr(whole, "hostname", "") and hasattr(whole, "hostnames")
+        named = list(whole.hostnames) if is_list else [whole.hostname]
         known = await asyncio.to_thread(self._clusters_of_hosts, named)
         first = _first(clusters)
         homes = {host: known.get(host, first) for host in named}
@@ -123,7 +138,7 @@ class ClusterServices(grpc.GenericRpcHandler):
         for cluster, channel in channels:
             mine = [host for host in named if homes[host] == cluster]
             part: Any = _NAMES_HOSTS[name][0].FromString(request)
-            if not getattr(whole, "hostname", ""):
+            if is_list:
                 part.ClearField("hostnames")
                 part.hostnames.extend(mine)
             calls: Any = channel

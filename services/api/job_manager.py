@@ -25,7 +25,7 @@ from services.api.secrets import sent_secrets
 from services.api.servicer import Backend, write
 from services.api.stored_configs import StoredConfigs, answer, check_size
 from services.api.v1.specs import Specs
-from services.api.validation import clamp_max_failures, secret_fault
+from services.api.validation import clamp_max_failures, daemon_count_fault, secret_fault
 
 
 class JobManager(RollingJobs):
@@ -46,7 +46,7 @@ class JobManager(RollingJobs):
             response.error.invalidJobId.message = "JobID must be valid UUID"
             return response
         config = request.config
-        text = await self._specs.refusal(config)
+        text = await self._specs.refusal(config) or daemon_count_fault(config)
         if text:
             response.error.invalidConfig.id.value = job_id
             response.error.invalidConfig.message = text
@@ -167,12 +167,15 @@ class JobManager(RollingJobs):
             missing = errors_pb2.JobNotFound(id=wire_id(record.job_id), message=text)
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
         check_size(record.job_id, len(config.wire), config.own_count)
-        if record.type is JobType.SERVICE:
+        if record.type.is_rolled_out:
             by_version = await self._calls.run(self._records.pods.counts_by_version, record.job_id)
             runtime = convert.job_runtime(record, None, by_version)
         else:
             runtime = convert.job_runtime(record, config.limits)
-        return answer(job_pb2.JobInfo(id=wire_id(record.job_id), runtime=runtime), config)
+        info = job_pb2.JobInfo(id=wire_id(record.job_id), runtime=runtime)
+        if record.type is JobType.DAEMON:  # what is stored says nothing of its hosts
+            info.config.instanceCount = record.instance_count
+        return answer(info, config)
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
         response = job_pb2.QueryResponse()

@@ -98,13 +98,14 @@ class PoolJudge:
     def __init__(self, config: job_pb2.JobConfig, bounds: PoolBounds) -> None:
         self._config = config
         self._bounds = bounds
+        self._volume = Resources(disk_mib=config.defaultConfig.volume.sizeMB)
         self._gang_size = config.sla.minimumRunningInstances
         self._gang_total = Resources()  # of members with amounts of their own
         self._default_members = 0 if config.defaultConfig.revocable else self._gang_size
 
     def add(self, instance: int, override: task_pb2.TaskConfig) -> Iterator[str]:
         has_own = has_amounts(override)
-        asked = pod_resources(override, self._config.defaultConfig) if has_own else Resources()
+        asked = pod_resources(override, self._config.defaultConfig) + self._volume if has_own else Resources()
         if instance < self._gang_size:
             has_defaults = not override.revocable and not has_own
             self._default_members += int(has_defaults) - int(not self._config.defaultConfig.revocable)
@@ -116,7 +117,7 @@ class PoolJudge:
     def plain(self, instance: int | None, override: task_pb2.TaskConfig | None) -> Iterator[str]:
         """The first instance that runs on the default's amounts, and its override; None when there is none."""
         if instance is not None:
-            asked = pod_resources(self._config.defaultConfig)
+            asked = pod_resources(self._config.defaultConfig) + self._volume
             yield from self._pod(instance, asked, override or self._config.defaultConfig)
 
     def gang(self) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
-from peloton.model.job import JobRecord, JobType
+from peloton.model.job import JobRecord
 from peloton.model.update import UpdateSpec, UpdateType
 from services.api.calls import check_wanted
 from services.api.ids import known_id
@@ -40,7 +40,7 @@ class RollingJobs(Servicer):
         context: Any,
     ) -> JobRecord:
         job = await self._job_or_not_found(known_id(request.id), "job not found")
-        if job.type is not JobType.SERVICE:
+        if not job.type.is_rolled_out:
             raise InvalidArgument(f"{kind} supported only for service jobs")
         instances = named_instances(request.ranges, job.instance_count)
         check_wanted(context)

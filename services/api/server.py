@@ -1,10 +1,10 @@
 """The api process: every public service on one port.
 
-Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService (which refuses); our
-BulkService, LookupService and MigrationService; v1alpha JobService, PodService, WatchService, AdminService, and
+Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; our BulkService,
+LookupService and MigrationService; v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and
 ResourcePoolService by way of v0; health and reflection. Passed through: v0 ResourceManager and our ExplainService to
-the resource manager, HostService of both versions and our MaintenanceService to the host manager. gRPC answers
-UNIMPLEMENTED for all others.
+the resource manager, HostService of both versions and our MaintenanceService, RebalanceService and AdviceService to the
+host manager. gRPC answers UNIMPLEMENTED for all others.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from peloton.api.service_names import (
+    ADVICE_SERVICE,
     BULK_SERVICE,
     EXPLAIN_SERVICE,
     JOB_MANAGER,
     LOOKUP_SERVICE,
     MAINTENANCE_SERVICE,
     MIGRATION_SERVICE,
+    MOVER_SERVICE,
+    REBALANCE_SERVICE,
     RESOURCE_MANAGER,
     TASK_MANAGER,
     add_under_all_names,
@@ -38,7 +41,7 @@ from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2
-from peloton.errors import Unimplemented
+from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1_pb2
 from peloton.ports import Lifecycles
 from services.api.backlog import BacklogGate, Bounds
 from services.api.bulk_service import BulkService
@@ -51,7 +54,8 @@ from services.api.job_manager import JobManager
 from services.api.lookup_service import LookupService
 from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.pending_reasons import PendingReasons
-from services.api.servicer import Backend
+from services.api.rebalance_service import RebalanceService
+from services.api.servicer import Backend, Servicer
 from services.api.task_manager import TaskManager
 from services.api.update_service import UpdateService
 from services.api.v1.admin_service import AdminService
@@ -63,6 +67,7 @@ from services.api.v1.specs import Specs
 from services.api.v1.watch_changes import ChangeReader
 from services.api.v1.watch_hub import CLIENTS_MAX, WatchHub
 from services.api.v1.watch_service import WatchService
+from services.api.volume_service import VolumeService, VolumeServiceV1
 from services.api.wake import JobStarter, Wake
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
@@ -82,17 +87,25 @@ POD_SERVICE = pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].full_name
 ADMIN_SERVICE = admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 RESPOOL_SERVICE = respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"].full_name
 HOST_SERVICE_V1 = host_svc_v1_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
-HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1, *MAINTENANCE_SERVICE)
+VOLUME_SERVICE_V1 = volume_svc_v1_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name
+VOLUME_SERVICES: tuple[tuple[type[Servicer], str], ...] = (
+    (VolumeService, VOLUME_SERVICE),
+    (VolumeServiceV1, VOLUME_SERVICE_V1),
+)
+HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVICE_SERVICE)
 SERVED = (
     *JOB_MANAGER,
     *TASK_MANAGER,
     *BULK_SERVICE,
     *LOOKUP_SERVICE,
     *MIGRATION_SERVICE,
+    *REBALANCE_SERVICE,
     *RESOURCE_MANAGER,
     *EXPLAIN_SERVICE,
+    *MOVER_SERVICE,
     *HOSTMGR_SERVICES,
     VOLUME_SERVICE,
+    VOLUME_SERVICE_V1,
     UPDATE_SERVICE,
     JOB_SERVICE,
     POD_SERVICE,
@@ -105,15 +118,6 @@ OPTIONS = (
     *SERVER_OPTIONS,
     ("grpc.so_reuseport", 0),  # a second api on a taken port is a mistake, not a second listener
 )
-
-
-class VolumeService:
-    """Volumes are not managed through the API."""
-
-    async def ListVolumes(self, request: Any, context: Any) -> None:
-        raise Unimplemented("VolumeService is not implemented")
-
-    GetVolume = DeleteVolume = ListVolumes
 
 
 @dataclass(frozen=True)
@@ -152,38 +156,36 @@ async def start(
     clusters: ClusterLookup = dict,
     targets: Targets | None = None,
     migrations_changed: Callable[[Iterable[str]], None] = lambda _: None,
+    rebalances_changed: Callable[[Iterable[str]], None] = lambda _: None,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
 
     ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers. ``hosts`` stands in for these.
-    ``bounds``: of what may wait in storage. ``migrations_changed`` wakes their workflows.
+    ``bounds``: of what may wait in storage. ``migrations_changed`` and ``rebalances_changed`` wake workflows.
     """
     calls, channels = Calls(), LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
     specs = Specs(storage.pools, calls, hosts)
     locks = Locks(storage.lockdowns, calls)
     watches = WatchHub(ChangeReader(storage), calls)
-    server = grpc.aio.server(
-        interceptors=[
-            ErrorsToStatus("api"),
-            Requests(),
-            LockdownGate(locks),
-            BacklogGate(storage.search, calls, bounds or Bounds()),
-        ],
-        options=list(OPTIONS),
-        maximum_concurrent_rpcs=RPCS_MAX,
-    )
+    gates = LockdownGate(locks), BacklogGate(storage.search, calls, bounds or Bounds())
+    interceptors = [ErrorsToStatus("api"), Requests(), *gates]
+    server = grpc.aio.server(interceptors=interceptors, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
     backend = Backend(storage, calls, hosts, Wake(starter, lifecycles), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     migrations = MigrationService(storage, targets or NoTargets(), calls, migrations_changed)
+    about_hosts = {name: name for name in HOSTMGR_SERVICES} | {HOST_SERVICE_V1: HOST_SERVICE}
+    of_hosts = ClusterServices(about_hosts, channels, lambda names: storage.hosts.clusters_of(names))
+    rebalances = RebalanceService(storage.rebalances, of_hosts.answer, channels.clusters, calls, rebalances_changed)
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),
         (bulk, BULK_SERVICE),
         (migrations, MIGRATION_SERVICE),
+        (rebalances, REBALANCE_SERVICE),
         (LookupService(storage.search, storage.pools, calls), LOOKUP_SERVICE),
         (UpdateService(backend, specs), (UPDATE_SERVICE,)),
-        (VolumeService(), (VOLUME_SERVICE,)),
+        *((service(backend), (name,)) for service, name in VOLUME_SERVICES),
         (JobService(backend, specs), (JOB_SERVICE,)),
         (PodService(backend), (POD_SERVICE,)),
         (WatchService(watches), (WATCH_SERVICE,)),
@@ -192,10 +194,8 @@ async def start(
     )
     for servicer, names in servicers:
         add_under_all_names(server, servicer, names)
-    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR)
+    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE, *MOVER_SERVICE), RESMGR)
     checks = {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE}
-    about_hosts = {name: name for name in HOSTMGR_SERVICES} | {HOST_SERVICE_V1: HOST_SERVICE}
-    of_hosts = ClusterServices(about_hosts, channels, lambda names: storage.hosts.clusters_of(names))
     server.add_generic_rpc_handlers((ForwardedServices(roles, channels, checks), of_hosts))
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)

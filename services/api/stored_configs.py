@@ -94,8 +94,8 @@ def _read(configs: Configs, job_id: JobId, version: int) -> StoredConfig | None:
 
 
 def answer(info: job_pb2.JobInfo, config: StoredConfig) -> bytes:
-    """A ``GetResponse`` on the wire: ``info``, which has no config, with this one. Nothing of it is read or copied once
-    more, however large it is."""
+    """A ``GetResponse`` on the wire: ``info`` with this config, which wins where both say something. Nothing of it is
+    read or copied once more, however large it is."""
     inner = info.SerializeToString() + _field(job_pb2.JobInfo.CONFIG_FIELD_NUMBER, config.wire)
     secrets = (_field(job_pb2.GetResponse.SECRETS_FIELD_NUMBER, one) for one in config.secrets)
     return b"".join((_field(job_pb2.GetResponse.JOBINFO_FIELD_NUMBER, inner), *secrets))

@@ -183,11 +183,17 @@ class TaskManager(Servicer):
         except OutOfRange:
             response.error.outOfRange.CopyFrom(out_of_range(record))
             return response
-        goal = PodState.SUCCEEDED if record.type is JobType.BATCH else PodState.RUNNING
-        started = await self._calls.run(
-            self._records.pods.set_goals, record.job_id, ranges, goal, time.time_ns(), START_MESSAGE
-        )
-        response.startedInstanceIds.extend(started)
+        now_ns = time.time_ns()
+        if record.type is JobType.DAEMON and is_whole_job(request.ranges, record.instance_count):
+            # Also one that has never had a host.
+            await self._calls.run(self._records.jobs.set_goal, record.job_id, JobState.RUNNING, now_ns)
+            response.startedInstanceIds.extend(range(record.instance_count))
+        else:
+            goal = PodState.SUCCEEDED if record.type is JobType.BATCH else PodState.RUNNING
+            started = await self._calls.run(
+                self._records.pods.set_goals, record.job_id, ranges, goal, now_ns, START_MESSAGE
+            )
+            response.startedInstanceIds.extend(started)
         self._wake.changed(record.job_id)
         return response
 
@@ -299,6 +305,9 @@ class TaskManager(Servicer):
             known = containers_of(self._records, several)
             for pod, info in zip(pods, found, strict=True):
                 convert.add_containers(info.runtime, known.get((pod.instance_id, pod.run_id), ()))
+        keeping = {info.instanceId: info.runtime for info in found if info.config.HasField("volume")}
+        for instance, volume in self._records.volumes.of_instances(record.job_id, list(keeping)).items():
+            keeping[instance].volumeID.value = volume.volume_id
         return found
 
     def _pages(self, job_id: JobId, begin: int, end: int) -> Iterator[list[PodRecord]]:

@@ -16,10 +16,14 @@ from peloton.api.pod_parts import Part, all_parts, has_several, main_name, ports
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
+from peloton.lifecycle.constraints import pod_labels_named
 
 PORT_MAX = 65_535
 COMMAND_BYTES_MAX = 128 * 1024 - 1
 """Linux refuses a longer argument of a program."""
+VOLUME_PATH_MAX = 200
+VOLUME_MB_MAX = 2**31 - 1
+NEVER_PREEMPTED = "a pod with a volume is never preempted: it can be neither preemptible nor revocable"
 CONTAINERS_MAX = 20
 CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 CONSTRAINT_DEPTH_MAX = 20
@@ -101,7 +105,9 @@ def _command(pod: Part) -> Iterator[str]:
 
 
 def _nesting(constraint: task_pb2.Constraint) -> int:
-    parts = (*constraint.andConstraint.constraints, *constraint.orConstraint.constraints)
+    parts = [*constraint.andConstraint.constraints, *constraint.orConstraint.constraints]
+    if constraint.HasField("notConstraint"):
+        parts.append(constraint.notConstraint.constraint)
     return 1 + max((_nesting(part) for part in parts), default=0)
 
 
@@ -147,6 +153,46 @@ def _container(part: task_pb2.ContainerConfig) -> Iterator[str]:
     yield from _command(part)
     for check, name in ((part.healthCheck, "health check"), (part.readinessCheck, "readiness check")):
         yield from _check(check, name)
+
+
+def _volume(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    path, size_mb = pod.volume.containerPath, pod.volume.sizeMB
+    parts = path.split("/")
+    if not path or path.startswith("/") or "\0" in path or len(path) > VOLUME_PATH_MAX or {"", ".", ".."} & {*parts}:
+        yield (
+            f"volume has containerPath {path[:VOLUME_PATH_MAX]!r}: want a path in the sandbox like 'data', with at "
+            f"most {VOLUME_PATH_MAX} characters, that does not begin with / and has no empty part, no . and no .."
+        )
+    if not 0 < size_mb <= VOLUME_MB_MAX:
+        yield f"volume has sizeMB {size_mb}, want 1 to {VOLUME_MB_MAX}"
+    if pod.revocable or pod.preemptionPolicy.type == task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE:
+        yield NEVER_PREEMPTED
+
+
+def _batch_volume(_: task_pb2.TaskConfig) -> Iterator[str]:
+    yield "volume is given for a batch job: only pods of services come back to a volume"
+
+
+def _daemon_volume(_: task_pb2.TaskConfig) -> Iterator[str]:
+    yield "volume is given for a daemon: only pods of services come back to a volume"
+
+
+def _daemon_preemption(_: task_pb2.TaskConfig) -> Iterator[str]:
+    yield "preemption policy is given for a daemon: nobody evicts it"
+
+
+def _daemon_terms(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    for name in ("revocable", "controller"):
+        if getattr(pod, name):
+            yield f"{name} is given for a daemon: its pods are ordinary ones, and alike"
+
+
+def _daemon_constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    """A host matches or not, whatever runs there."""
+    faults = list(_constraint(pod))
+    yield from faults
+    if not faults and pod_labels_named(convert.constraint(pod.constraint)):
+        yield "constraint on labels of pods is given for a daemon: its hosts match by labels of hosts alone"
 
 
 def _batch_health_check(_: task_pb2.TaskConfig) -> Iterator[str]:
@@ -209,13 +255,24 @@ RULES: dict[int, tuple[tuple[Carries, Rule], ...]] = {
     job_pb2.BATCH: (
         (lambda pod: pod.HasField("healthCheck"), _batch_health_check),
         (lambda pod: pod.HasField("executor"), _batch_executor),
+        (lambda pod: pod.HasField("volume"), _batch_volume),
         *_OF_EVERY_TYPE,
     ),
     job_pb2.SERVICE: (
         (lambda pod: pod.HasField("preemptionPolicy"), _service_preemption),
         (lambda pod: pod.HasField("executor"), _service_executor),
         (lambda pod: pod.HasField("healthCheck"), _service_health_check),
+        (lambda pod: pod.HasField("volume"), _volume),
         *_OF_EVERY_TYPE,
+    ),
+    job_pb2.DAEMON: (
+        (lambda pod: pod.revocable or pod.controller, _daemon_terms),
+        (lambda pod: pod.HasField("preemptionPolicy"), _daemon_preemption),
+        (lambda pod: pod.HasField("executor"), _service_executor),
+        (lambda pod: pod.HasField("healthCheck"), _service_health_check),
+        (lambda pod: pod.HasField("volume"), _daemon_volume),
+        (lambda pod: pod.HasField("constraint"), _daemon_constraint),
+        *(rule for rule in _OF_EVERY_TYPE if rule[1] is not _constraint),
     ),
 }
 """By type of job."""

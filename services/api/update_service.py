@@ -11,7 +11,7 @@ from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import JobId, parse_job_id
-from peloton.model.job import JobState, JobType
+from peloton.model.job import JobState
 from peloton.model.update import UpdateAct, UpdateRecord, UpdateSpec, UpdateType
 from services.api.calls import check_wanted
 from services.api.servicer import Backend, Servicer, write
@@ -40,7 +40,7 @@ class UpdateService(Servicer):
         if not config.HasField("changeLog"):
             raise InvalidArgument("missing changelog in job configuration")
         check_immutable(job, config)
-        if job.type is not JobType.SERVICE:
+        if not job.type.is_rolled_out:
             raise InvalidArgument("job must be of type service")
         if fault := secret_fault(config, is_new=False):
             raise InvalidArgument(fault)

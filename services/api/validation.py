@@ -12,14 +12,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum, auto
 
 from peloton.api.cluster_kinds import kind_refusal
+from peloton.api.convert_layout import layout_faults
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import has_amounts
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.wire_faults import missing
+from peloton.lifecycle.latency import bounds_refusal
 from services.api.faults import Faults
 from services.api.pool_rules import PoolBounds, PoolJudge
-from services.api.task_rules import RULES, Carries, dynamic_port_fault, has_secret_volume, port_name_fault
+from services.api.task_rules import (
+    NEVER_PREEMPTED,
+    RULES,
+    Carries,
+    dynamic_port_fault,
+    has_secret_volume,
+    port_name_fault,
+)
 
 MAX_TASKS_PER_JOB = 100_000
 TEXT_MAX = 4_000
@@ -48,6 +57,7 @@ class Stage(IntEnum):
 NO_COMMAND = "missing command info for instance {}"
 CONTROLLER_TEXT = "only task 0 can be controller task"
 NO_VOLUME = "adding secret volumes directly in config is not allowed"
+OWN_VOLUME = "volume is given for one instance: all instances of a service have volumes of one size at one path"
 NO_REFERENCE = "adding secrets directly in config is not allowed: they belong into the request, for all instances"
 GANG_PREEMPTION = (
     "can't override the preemption policy of a task which is going to be a part of a gang "
@@ -115,7 +125,14 @@ def _form_fault(config: job_pb2.JobConfig) -> str:
             return f"label {label.key[:40]!r} has {length} characters, at most {TEXT_MAX} are allowed"
     if not config.IsInitialized():
         return f"job config lacks required fields: {missing(config)}"
-    return ""
+    return bounds_refusal({label.key: label.value for label in config.labels})
+
+
+def daemon_count_fault(config: job_pb2.JobConfig) -> str:
+    """Of a new daemon; that of one which is updated has the number that it was read with."""
+    if config.type != job_pb2.DAEMON or not config.instanceCount:
+        return ""
+    return f"instanceCount is {config.instanceCount}: a daemon has an instance on each host that matches, leave it out"
 
 
 class JobJudge:
@@ -128,7 +145,9 @@ class JobJudge:
         self._config = config
         self._default = config.defaultConfig
         self._has_default = config.HasField("defaultConfig")
-        self._instances = range(first_instance, config.instanceCount)
+        self._is_daemon = config.type == job_pb2.DAEMON
+        # Those of a daemon are alike, and not known yet: one stands for all.
+        self._instances = range(1) if self._is_daemon else range(first_instance, config.instanceCount)
         self._rules = RULES.get(config.type, ())
         self._job_gang = range(config.sla.minimumRunningInstances)
         self._reach = Reach(
@@ -137,7 +156,7 @@ class JobJudge:
         self._of_default = Faults()  # listed before those of instances
         self._of_instances = Faults()
         self._of_pool = Faults()
-        self._pool = PoolJudge(config, bounds) if bounds is not None else None
+        self._pool = PoolJudge(config, bounds) if bounds is not None and not self._is_daemon else None
         self._kinds = bounds.kinds if bounds is not None else frozenset()
         blocking = _form_fault(config)
         self.is_blocked = bool(blocking)
@@ -151,7 +170,10 @@ class JobJudge:
         return self._of_instances or self._of_pool
 
     def add(self, instance: int, override: task_pb2.TaskConfig) -> None:
-        if instance in self._instances:
+        if self._is_daemon:
+            text = f"instanceConfig is given for instance {instance}: all instances of a daemon are alike"
+            self._of_instances.add(Stage.OVERRIDES, text)
+        elif instance in self._instances:
             self._reach.add(instance, override)
             self._judge_override(instance, override)
             if self._pool is not None and not self._of_instances:  # before that amounts are not sound
@@ -201,6 +223,9 @@ class JobJudge:
             _tell_pod_faults(faults, reach.plain, [text])
         if default.controller and reach.plain_but_0 is not None:
             faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
+        sla = self._config.sla
+        if default.HasField("volume") and (sla.preemptible or sla.revocable) and reach.plain is not None:
+            _tell_pod_faults(faults, reach.plain, [NEVER_PREEMPTED])
         if self._clashes_with_gang(default):
             reached = reach.first(_carries_preemption)
             if reached is not None and reached in self._job_gang:
@@ -222,11 +247,19 @@ class JobJudge:
             _tell_pod_faults(faults, instance, [text])
         if override.controller and instance > 0:
             faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
+        if override.HasField("volume"):
+            faults.add(Stage.OVERRIDES, f"Invalid config for instance {instance}, {OWN_VOLUME}")
         if instance in self._job_gang and self._clashes_with_gang(override):
             faults.add(Stage.PREEMPTION, GANG_PREEMPTION)
 
     def _judge_running_instances(self) -> None:
         faults = self._of_default
+        for text in layout_faults(self._config):
+            faults.add(Stage.RUNNING, text)
+        if self._is_daemon:
+            for text in _daemon_sla_texts(self._config.sla):
+                faults.add(Stage.RUNNING, text)
+            return
         if self._config.type == job_pb2.SERVICE:
             for text in _service_sla_texts(self._config.sla):
                 faults.add(Stage.RUNNING, text)
@@ -309,6 +342,19 @@ def _service_sla_texts(sla: job_pb2.SlaConfig) -> Iterator[str]:
             yield f"{name} should be 0 for stateless job"
     if sla.revocable and not sla.preemptible:
         yield "revocable job must be preemptible"
+
+
+def _daemon_sla_texts(sla: job_pb2.SlaConfig) -> Iterator[str]:
+    for name, value in (
+        ("maximumRunningInstances", sla.maximumRunningInstances),
+        ("minimumRunningInstances", sla.minimumRunningInstances),
+        ("maxRunningTime", sla.maxRunningTime),
+        ("maximumUnavailableInstances", sla.maximumUnavailableInstances),
+        ("preemptible", sla.preemptible),
+        ("revocable", sla.revocable),
+    ):
+        if value:
+            yield f"sla has {name}: a daemon runs on each of its hosts for as long as these are there"
 
 
 def _carries_command(pod: task_pb2.TaskConfig) -> bool:

@@ -8,21 +8,29 @@ import grpc
 
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
+from peloton.api.v0.advice import advice_pb2, advice_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
+from peloton.model.advice import Marked
+from peloton.model.daemon import DaemonReach, DaemonStep
 from peloton.model.host import Capacity, Desired, HostLease, LaunchResult, Placement, Prefetched
+from peloton.model.host_pool import PoolRoom
 from peloton.model.ids import Hostname, JobId
+from peloton.model.layout import DomainCount
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
+from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from services.grpc_errors import translate_rpc_errors
 from services.hostmgr import messages
+from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 
 CALL_TIMEOUT_S = 20.0
 PREFETCH_TIMEOUT_S = 5.0
 FREE_TIMEOUT_S = 2.0
 JUDGE_TIMEOUT_S = 2.0
-"""Short: an explanation does without this answer rather than wait for it."""
+"""Short: an explanation does without this answer rather than wait for it, and the mover decides nothing."""
 NAME = "host manager"
+NOWHERE: Mapping[PodShape, Sequence[DomainCount]] = {}
 
 
 class HostManagerClient:
@@ -38,6 +46,8 @@ class HostManagerClient:
         gangs: Sequence[tuple[PodShape, int]],
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
+        elsewhere: Mapping[PodShape, Sequence[DomainCount]] = NOWHERE,
+        waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
         shapes = [shape for shape, _ in gangs]
         request = pb.AcquireHostsRequest(
@@ -45,9 +55,19 @@ class HostManagerClient:
             wanted=messages.wanted_to_wire(gangs),
             for_gang=for_gang,
             desired=messages.desired_to_wire(desired, shapes),
+            elsewhere=counts_to_wire(elsewhere, shapes),
+            waiting=messages.waiting_to_wire(waiting, shapes),
         )
         with translate_rpc_errors(NAME):
             return messages.lease_from_wire(self._stub().AcquireHosts(request, timeout=CALL_TIMEOUT_S), shapes)
+
+    def count_domains(
+        self, job_id: JobId, shapes: Sequence[PodShape], without: Sequence[int], for_gang: bool
+    ) -> dict[PodShape, tuple[DomainCount, ...]]:
+        wanted = messages.wanted_to_wire([(shape, 1) for shape in shapes])
+        request = pb.CountDomainsRequest(job_id=job_id, wanted=wanted, without=without, for_gang=for_gang)
+        with translate_rpc_errors(NAME):
+            return counts_from_wire(self._stub().CountDomains(request, timeout=CALL_TIMEOUT_S).counts, shapes)
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         request = pb.LaunchRequest(job_id=job_id, lease_id=lease_id, placements=messages.placements_to_wire(placements))
@@ -69,6 +89,18 @@ class HostManagerClient:
             answer = self._stub().PrefetchImages(pb.PrefetchImagesRequest(images=wire), timeout=PREFETCH_TIMEOUT_S)
         return Prefetched(answer.asked, answer.possible)
 
+    def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
+        request = pb.StepDaemonRequest(job_id=job_id, after=after)
+        with translate_rpc_errors(NAME):
+            return messages.daemon_step_from_wire(self._stub().StepDaemon(request, timeout=CALL_TIMEOUT_S * 2))
+
+    def reach(self, shape: PodShape) -> DaemonReach:
+        """On how many hosts there a daemon with such pods is to run, and why not on the others."""
+        (pod,) = messages.wanted_to_wire([(shape, 1)])
+        with translate_rpc_errors(NAME):
+            answer = self._stub().ReachOfDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=JUDGE_TIMEOUT_S)
+        return messages.reach_from_wire(answer)
+
     # Maintenance.
 
     def cordon(self, hostname: str) -> None:
@@ -83,9 +115,17 @@ class HostManagerClient:
         with translate_rpc_errors(NAME):
             self._stub().TakeHostDown(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
 
+    def relabel(self, hostname: str) -> None:
+        with translate_rpc_errors(NAME):
+            self._stub().RelabelHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S)
+
     def bring_up(self, hostname: str) -> None:
         with translate_rpc_errors(NAME):
             self._stub().BringHostUp(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
+
+    def advance_rebalance(self) -> None:
+        with translate_rpc_errors(NAME):
+            self._stub().AdvanceRebalance(pb.AdvanceRebalanceRequest(), timeout=CALL_TIMEOUT_S * 2)
 
     def cancel(self, hostname: str) -> None:
         stub = maintenance_pb2_grpc.MaintenanceServiceStub(self._channel())
@@ -96,13 +136,28 @@ class HostManagerClient:
         with translate_rpc_errors(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(), timeout=CALL_TIMEOUT_S)
         registered = answer.registered if answer.HasField("registered") else answer.capacity
-        return Capacity(*map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered)))
+        up, revocable, all_of_it = map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered))
+        return Capacity(up, revocable, all_of_it, tuple(map(messages.host_pool_from_wire, answer.host_pools)))
 
     def free(self) -> tuple[Resources, str]:
         """Room that is free there and not leased, and the kind of the cluster."""
         with translate_rpc_errors(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(with_free=True), timeout=FREE_TIMEOUT_S)
         return messages.resources_from_wire(answer.free), answer.kind
+
+    def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
+        """By host pool; and hosts that take pods in one of them. Raises Unimplemented while host pools are not in
+        use."""
+        request = pb.HostPoolRoomsRequest(hosts_of=hosts_of)
+        with translate_rpc_errors(NAME):
+            return messages.rooms_from_wire(self._stub().HostPoolRooms(request, timeout=CALL_TIMEOUT_S))
+
+    def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
+        """Hosts and services that are marked orange or red."""
+        request = advice_pb2.AdviceRequest(marks=[advice_pb2.MARK_ORANGE, advice_pb2.MARK_RED])
+        with translate_rpc_errors(NAME):
+            answer = advice_pb2_grpc.AdviceServiceStub(self._channel()).Advice(request, timeout=JUDGE_TIMEOUT_S)
+        return messages.marks_from_wire(answer)
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Pods that no host there could take even if it were empty, and why."""

@@ -9,19 +9,24 @@ driver's own, and opaque to all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from peloton.api.convert import carried_labels, volume_spec
 from peloton.api.pod_parts import pod_resources
 from peloton.api.pod_parts import ports as pod_ports
 from peloton.api.v0.task import task_pb2
+from peloton.lifecycle.constraints import HostLabels, Labels
+from peloton.lifecycle.host_pools import taken
 from peloton.model.host import POD_SLOTS_UNLIMITED, HostState
+from peloton.model.host_pool import AT_PAR, Factors
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
-from peloton.model.pod import Label, PodShape, PodStatus
-from peloton.model.resources import Resources
+from peloton.model.pod import Label, PodShape, PodStatus, port_label
+from peloton.model.resources import Resources, needed, ordinary
 from peloton.model.secret import Secret
+from peloton.model.volume import VolumeRecord
 
 Ports = tuple[tuple[int, int], ...]
 """Ranges, both ends included."""
@@ -47,6 +52,8 @@ class Capabilities:
     """``sandbox`` and ``output_tail`` read what pods wrote on their hosts."""
     has_disruption_budgets: bool = False
     """Others who drain hosts ask the cluster which pods they may end: ``set_disruption_budgets`` decides that."""
+    keeps_volumes: bool = False
+    """Hosts keep volumes for pods, and ``destroy_volume`` removes them."""
     settles_s: float = 0.0
     """How long after the begin of a session hosts may take to come back that the cluster knew before."""
 
@@ -63,12 +70,15 @@ class RegisteredHost:
     ip: str
     capacity: Resources
     revocable: Resources
-    labels: dict[str, str]
+    labels: HostLabels
     revocable_held: Resources = NOTHING
     state: HostState = HostState.UP
     withdrawn: str = ""  # why it takes no pods: an act of an operator of the cluster
     held: Resources = NOTHING  # by pods of whoever uses the cluster
     beside: Resources = NOTHING  # what it has beyond the capacity: others hold it
+    volumes: frozenset[str] | None = frozenset()  # ids of those that it keeps for us; None: it has not said yet
+    volumes_begun: frozenset[str] = frozenset()  # ids of those that are half made or half destroyed
+    volumes_mib: int = 0  # of its disk, which both have; part of what is held
 
     @property
     def free(self) -> Resources:
@@ -86,9 +96,10 @@ class Room:
     free: Resources
     revocable: Resources
     ports: Ports
-    labels: Mapping[str, str]
+    labels: Labels
     goes_ns: int = 0  # when the cluster takes the host away; 0 = it does not
     pod_slots: int = POD_SLOTS_UNLIMITED  # pods that it takes, whatever they ask for
+    volumes: frozenset[str] = frozenset()  # ids of those that no pod has now
 
 
 @dataclass(slots=True)
@@ -173,8 +184,7 @@ class DriverEvents(Protocol):
         """The session is over, and with it all room that was announced."""
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
-        """All of them. Those that have not changed should be the same objects. Raises what storage does: then they are
-        announced again soon."""
+        """All; those that have not changed should be the same objects. Raises as storage does: then they come again."""
 
     def room_announced(self, rooms: Sequence[Room]) -> None: ...
     def room_withdrawn(self, room_ids: Sequence[str]) -> None: ...
@@ -221,7 +231,17 @@ class PodTemplate:
         self.resources = pod_resources(config)
         self.revocable = config.revocable or job.sla.revocable
         self.labels: tuple[Label, ...] = tuple((label.key, label.value) for label in config.labels)
+        self.volume = volume_spec(config)
         self.dynamic_ports = [(port.name, port.envName) for port in pod_ports(config) if port.value == 0]
+
+    @property
+    def ordinary(self) -> Resources:
+        """What a pod asks for without revocable cpu."""
+        return ordinary(self.resources, self.revocable)
+
+    def carried_labels(self, dealt: Iterable[int]) -> tuple[Label, ...]:
+        """By which a pod with these dynamic ports counts on its host."""
+        return (*carried_labels(self.config), *map(port_label, dealt))
 
     def ports(self, dealt: Sequence[int]) -> dict[str, int]:
         """Dynamic port names with the numbers dealt to a pod, in the order of the config."""
@@ -229,9 +249,21 @@ class PodTemplate:
 
 
 class PodLaunch(NamedTuple):
+    """``factors``: of the room of its host. It takes that much less of the cluster than it asks for, and may use."""
+
     pod_id: PodId
     template: PodTemplate
     ports: tuple[int, ...]
+    volume: VolumeRecord | None = None
+    factors: Factors = AT_PAR
+
+    @property
+    def taken(self) -> Resources:
+        """What it takes of the cluster. Slack is not announced with a factor."""
+        asked = needed(self.template.resources)
+        if self.factors == AT_PAR:
+            return asked
+        return taken(asked, self.factors._replace(cpu_percent=100) if self.template.revocable else self.factors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +273,7 @@ class Claim:
     hostname: Hostname
     host_id: str
     room_ids: tuple[str, ...]
+    factors: Factors = AT_PAR  # with which its room was announced to pods
 
 
 class HostLaunch(NamedTuple):
@@ -297,8 +330,13 @@ class ClusterDriver(Protocol):
     # Pods.
 
     def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
-        """Uses up the claims. Returns pods that the cluster certainly did not take, and why; it reports the others. A
+        """Uses up the claims. A pod with a volume gets that; one that is INITIALIZED is made unless the host has it
+        already. Returns pods that the cluster certainly did not take, and why; it reports the others. A
         claim without pods is given back. Raises OSError when it is unknown what arrived."""
+        ...
+
+    def destroy_volume(self, volume: VolumeRecord) -> None:
+        """With all that is on it. Its host lists it no more once it is gone; may be repeated. Raises OSError."""
         ...
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:

@@ -8,21 +8,30 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
-from peloton.errors import InvalidArgument, Unavailable
+from peloton.errors import InvalidArgument, PelotonError, Unavailable
+from peloton.lifecycle.constraints import may_hold_in
+from peloton.lifecycle.daemon import joined
+from peloton.model.advice import Mark, Marked
+from peloton.model.daemon import DaemonReach, DaemonStep
 from peloton.model.host import Capacity, ClusterChoice, Desired, HostLease, LaunchResult, Placement, Prefetched
+from peloton.model.host_pool import PoolRoom, joined_rooms
 from peloton.model.ids import Hostname, JobId
+from peloton.model.layout import DomainCount
 from peloton.model.migration import MigrationTarget
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasibility, Infeasible
+from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.ports import ClusterOfHosts, HeldResources
-from peloton.scheduling.clusters import ClusterView, Known, counts_as_known, order_clusters
+from peloton.scheduling.clusters import ClusterView, Known, counts_as_known, order_clusters, total_of
 from services.hostmgr.client import HostManagerClient
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_Counts = Mapping[PodShape, Sequence[DomainCount]]
 
 FREE_AGE_MAX_S = 5.0
 """How old the known free amounts per cluster may be, when there are several clusters."""
@@ -33,7 +42,8 @@ NO_LEADER = "no hostmgr leads at present"
 
 
 class HostManagers:
-    """Implements ``ports.HostManager``, ``ports.HostKeepers`` and ``ports.ImagePrefetcher``, and sums up the capacity.
+    """Implements ``ports.HostManager``, ``ports.HostKeepers``, ``ports.DaemonKeeper`` and ``ports.ImagePrefetcher``,
+    and sums up the capacity.
 
     Leases are named ``<cluster>/<id in the cluster>``.
     """
@@ -79,11 +89,53 @@ class HostManagers:
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
         cluster: str = "",
+        waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
-        lease = self._client(cluster).acquire_hosts(job_id, gangs, for_gang, desired)
+        shapes = [shape for shape, _ in gangs if shape.layout and shape.layout.spread]
+        count = partial(self._elsewhere, job_id, shapes, cluster, desired, for_gang)
+        elsewhere = count() if shapes else {}
+        client = self._client(cluster)
+        lease = client.acquire_hosts(job_id, gangs, for_gang, desired, elsewhere, waiting)
+        if lease.hosts and any(shape.layout and shape.layout.is_hard for shape in elsewhere):
+            try:
+                self._check_still(job_id, elsewhere, count())
+            except PelotonError:
+                client.release(lease.lease_id)
+                raise
         if lease.hosts:
             self._take_free(cluster, gangs)
         return replace(lease, lease_id=f"{cluster}/{lease.lease_id}")
+
+    def _elsewhere(
+        self,
+        job_id: JobId,
+        shapes: Sequence[PodShape],
+        cluster: str,
+        desired: Sequence[Desired],
+        for_gang: bool,
+    ) -> _Counts:
+        """Where pods of the job are, and might be, in the other clusters. Raises Unavailable when one of them does not
+        answer and a bound on skew is hard."""
+        found: dict[PodShape, Sequence[DomainCount]] = {}
+        for other in sorted(self._clusters().keys() - {cluster}):
+            mine = [shape for shape in shapes if may_hold_in(shape.constraint, other, self._kinds.get(other, ""))]
+            try:
+                without = [pod.instance_id for pod in desired]
+                counts = self._client(other).count_domains(job_id, mine, without, for_gang) if mine else {}
+            except Unavailable as error:
+                if any(shape.layout and shape.layout.is_hard for shape in mine):
+                    raise Unavailable(f"how pods spread in cluster {other} is not known: {error.message}") from error
+                continue
+            for shape, own in counts.items():
+                before = found.get(shape)
+                found[shape] = [a.plus(b) for a, b in zip(before, own, strict=True)] if before else own
+        return found
+
+    @staticmethod
+    def _check_still(job_id: JobId, before: _Counts, now: _Counts) -> None:
+        """Raises Unavailable if other pods of the job were placed between the count and the lease."""
+        if any([c.pods for c in now.get(shape, ())] != [c.pods for c in counts] for shape, counts in before.items()):
+            raise Unavailable(f"other pods of job {job_id} were placed meanwhile, which count for its spread")
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         """Refuses all pods when the cluster has no leader and another cluster has one: the lease is lost, and pods that
@@ -120,6 +172,17 @@ class HostManagers:
 
         answers = self._each(sorted(set(homes.values())), ask)
         return Prefetched(sum(one.asked_count for one in answers), any(one.is_possible for one in answers))
+
+    def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
+        """In every cluster that answers; raises Unavailable when none does."""
+        clusters = self._led()
+        is_one = len(clusters) == 1
+
+        def ask(cluster: str) -> DaemonStep:
+            step = self._client(cluster).step_daemon(job_id, after)
+            return step if is_one else replace(step, why=tuple(reason.within(cluster) for reason in step.why))
+
+        return joined(self._each(clusters, ask))
 
     def keeper(self, cluster: str) -> HostManagerClient:
         return self._client(cluster)
@@ -180,6 +243,35 @@ class HostManagers:
             if all(shape in found for found in answers.values())
         }
 
+    def reach(self, shape: PodShape) -> list[DaemonReach]:
+        """On which hosts a daemon with such pods is to run, by cluster. Raises Unavailable when one does not answer."""
+        answers = {cluster: self._client(cluster).reach(shape) for cluster in sorted(self._led())}
+        is_one = len(answers) == 1
+        return [replace(one, cluster="" if is_one else cluster) for cluster, one in answers.items()]
+
+    def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
+        """Of all clusters. Raises Unavailable when one does not answer: what it has of a host pool is not known; and
+        Unimplemented while host pools are not in use in one of them."""
+        rooms: dict[str, PoolRoom] = {}
+        hosts: list[Hostname] = []
+        for cluster in sorted(self._led()):
+            mine, named = self._client(cluster).host_pool_rooms(hosts_of)
+            hosts += named
+            rooms |= {name: joined_rooms((rooms.get(name, PoolRoom()), room)) for name, room in mine.items()}
+        return rooms, sorted(hosts)
+
+    def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
+        """Hosts and services that are marked orange or red, of the clusters that answer."""
+        answers = self._each(self._led(), lambda cluster: self._client(cluster).advice())
+        hosts: dict[Hostname, Marked] = {}
+        services: dict[JobId, Marked] = {}
+        for of_hosts, of_services in answers:
+            hosts |= of_hosts
+            for job, marked in of_services.items():
+                if job not in services or marked.mark is Mark.RED:
+                    services[job] = marked
+        return hosts, services
+
     def target(self, cluster: str, shapes: Sequence[PodShape]) -> MigrationTarget:
         """What a cluster has, and which of these pods none of its hosts could take. Raises InvalidArgument for a
         cluster that is not known, Unavailable."""
@@ -206,7 +298,7 @@ class HostManagers:
 
         self._each(clusters, ask)
         parts = [self._counted(cluster, now_s) for cluster in clusters]
-        return Capacity(*(sum(amounts, Resources()) for amounts in zip(*parts, strict=True)))
+        return total_of(parts)
 
     def _counted(self, cluster: str, now_s: float) -> Capacity:
         known = self._known.get(cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,14 +15,21 @@ from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.maintenance import maintenance_pb2_grpc
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.errors import InvalidArgument, PelotonError, Unimplemented
+from peloton.model.advice import Mark
+from peloton.model.departure import HostDeparture
 from peloton.model.host import Host, HostState
+from peloton.model.host_pool import HostPool, Workload
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance, MaintenanceAct, MaintenanceRequest
 from peloton.model.resources import Resources
+from peloton.scheduling.departures import departures
 from peloton.scheduling.qos import Use
 from services.grpc_errors import abort_on_error
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.advisor import HostAdvisor
+from services.hostmgr.host_pool_keeper import HostPoolKeeper
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.rebalancer import Rebalancer
 
 Uses = Callable[[], Mapping[Hostname, Use]]
 """Measured use by host; hosts that are not measured are missing."""
@@ -33,13 +41,23 @@ NUMBERS = {state: host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in H
 
 
 class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
-    """v0 HostService. There are no host pools: calls about them are UNIMPLEMENTED."""
+    """v0 HostService. Without a ``keeper`` host pools are not in use, and calls about them are UNIMPLEMENTED."""
 
-    def __init__(self, pool: HostPool, maintainer: HostMaintainer, uses: Uses, deadline_s: int) -> None:
-        self._pool = pool
+    def __init__(
+        self,
+        book: HostBook,
+        maintainer: HostMaintainer,
+        uses: Uses,
+        deadline_s: int,
+        advisor: HostAdvisor,
+        keeper: HostPoolKeeper | None = None,
+    ) -> None:
+        self._book = book
+        self._advisor = advisor
         self._maintainer = maintainer
         self._uses = uses
         self._deadline_s = deadline_s
+        self._keeper = keeper
 
     @abort_on_error
     def QueryHosts(
@@ -48,7 +66,11 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         wanted = set(request.host_states)
         uses = self._uses()
         cluster = self._maintainer.cluster
-        infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._pool.hosts()]
+        infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._book.hosts()]
+        marked = {one.hostname: one for one in self._advisor.host_marks({Mark.ORANGE, Mark.RED})}
+        for info in infos:
+            if one := marked.get(Hostname(info.hostname)):
+                info.marked = f"{one.mark}: {one.reason}"
         return host_svc_pb2.QueryHostsResponse(host_infos=[i for i in infos if not wanted or i.state in wanted])
 
     @abort_on_error
@@ -72,24 +94,80 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         return host_svc_pb2.CompleteMaintenanceResponse(hostname=request.hostname)
 
     @abort_on_error
-    def ListHostPools(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.ListHostPoolsResponse:
-        raise Unimplemented(NO_POOLS)
+    def ListHostPools(
+        self, request: host_svc_pb2.ListHostPoolsRequest, context: grpc.ServicerContext
+    ) -> host_svc_pb2.ListHostPoolsResponse:
+        return host_svc_pb2.ListHostPoolsResponse(pools=[_pool_info(*one) for one in self._host_pools().all()])
 
     @abort_on_error
-    def CreateHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.CreateHostPoolResponse:
-        raise Unimplemented(NO_POOLS)
+    def CreateHostPool(
+        self, request: host_svc_pb2.CreateHostPoolRequest, context: grpc.ServicerContext
+    ) -> host_svc_pb2.CreateHostPoolResponse:
+        pool = request.name, _workloads(request.serves), _percents(request.factors), request.minimum
+        self._host_pools().create(*pool)
+        return host_svc_pb2.CreateHostPoolResponse()
 
     @abort_on_error
-    def DeleteHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.DeleteHostPoolResponse:
-        raise Unimplemented(NO_POOLS)
+    def UpdateHostPool(
+        self, request: host_svc_pb2.UpdateHostPoolRequest, context: grpc.ServicerContext
+    ) -> host_svc_pb2.UpdateHostPoolResponse:
+        if request.serves and not request.sets_serves:
+            raise InvalidArgument(f"host pool {request.name}: serves is given, and sets_serves is not set")
+        serves = _workloads(request.serves) if request.sets_serves else None
+        minimum = request.minimum if request.HasField("minimum") else None
+        changed = self._host_pools().update(request.name, serves, _percents(request.factors), minimum)
+        return host_svc_pb2.UpdateHostPoolResponse(pool=_pool_info(changed))
 
     @abort_on_error
-    def ChangeHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.ChangeHostPoolResponse:
-        raise Unimplemented(NO_POOLS)
+    def DeleteHostPool(
+        self, request: host_svc_pb2.DeleteHostPoolRequest, context: grpc.ServicerContext
+    ) -> host_svc_pb2.DeleteHostPoolResponse:
+        self._host_pools().delete(request.name)
+        return host_svc_pb2.DeleteHostPoolResponse()
 
     @abort_on_error
-    def MoveHosts(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.MoveHostsResponse:
-        raise Unimplemented(NO_POOLS)
+    def ChangeHostPool(
+        self, request: host_svc_pb2.ChangeHostPoolRequest, context: grpc.ServicerContext
+    ) -> host_svc_pb2.ChangeHostPoolResponse:
+        self._host_pools().change(request.hostname, request.sourcePool, request.destinationPool)
+        return host_svc_pb2.ChangeHostPoolResponse()
+
+    @abort_on_error
+    def MoveHosts(
+        self, request: host_svc_pb2.MoveHostsRequest, context: grpc.ServicerContext
+    ) -> host_svc_pb2.MoveHostsResponse:
+        self._host_pools().resize(
+            (request.sourcePool, request.srcPoolDesiredHosts), (request.destinationPool, request.destPoolDesiredHosts)
+        )
+        return host_svc_pb2.MoveHostsResponse()
+
+    def _host_pools(self) -> HostPoolKeeper:
+        if self._keeper is None:
+            raise Unimplemented(NO_POOLS)
+        return self._keeper
+
+
+def _pool_info(pool: HostPool, hosts: Sequence[Hostname] = ()) -> host_pb2.HostPoolInfo:
+    cpu, memory, disk = (percent / 100 for percent in pool.factors)
+    factors = host_pb2.HostPoolFactors(cpu=cpu, memory=memory, disk=disk)
+    return host_pb2.HostPoolInfo(
+        name=pool.name, hosts=hosts, serves=sorted(pool.serves), factors=factors, minimum=pool.minimum
+    )
+
+
+def _workloads(texts: Sequence[str]) -> frozenset[Workload]:
+    known = [work.value for work in Workload if work]
+    if unknown := sorted(set(texts) - set(known)):
+        raise InvalidArgument(f"unknown workload {unknown[0]!r}: want {', '.join(known)}")
+    return frozenset(map(Workload, texts))
+
+
+def _percents(factors: host_pb2.HostPoolFactors) -> dict[str, int]:
+    """Those that are set. A factor counts to the hundredth."""
+    given = {kind: getattr(factors, kind) for kind in ("cpu", "memory", "disk") if factors.HasField(kind)}
+    if bad := [f"{kind}={factor}" for kind, factor in given.items() if not math.isfinite(factor)]:
+        raise InvalidArgument(f"factor {bad[0]} is not a number")
+    return {f"{kind}_percent": round(factor * 100) for kind, factor in given.items()}
 
 
 def _each(request: Any, act: Callable[[str], object]) -> None:
@@ -121,6 +199,9 @@ def _host_info(host: Host, use: Use | None, cluster: str) -> host_pb2.HostInfo:
         slack_held_cpu=host.revocable_held.cpu_milli / 1000,
         cluster=cluster,
         avoided=host.avoided,
+        reserved=host.reserved,
+        current_pool=host.pool.current if host.pool else "",
+        desired_pool=host.pool.desired if host.pool else "",
     )
     if any(host.capacity):  # the host is there
         info.capacity.CopyFrom(_amounts(host.capacity))
@@ -140,9 +221,25 @@ def _amounts(resources: Resources) -> host_pb2.HostAmounts:
 
 
 class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
-    def __init__(self, maintainer: HostMaintainer, deadline_s: int) -> None:
+    """Without a ``keeper`` host pools are not in use, and moves are UNIMPLEMENTED."""
+
+    def __init__(
+        self,
+        maintainer: HostMaintainer,
+        deadline_s: int,
+        rebalancer: Rebalancer,
+        keeper: HostPoolKeeper | None = None,
+    ) -> None:
         self._maintainer = maintainer
         self._deadline_s = deadline_s
+        self._rebalancer = rebalancer
+        self._keeper = keeper
+
+    @abort_on_error
+    def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
+        residents = self._maintainer.residents([Hostname(name) for name in _checked(request.hostnames)])
+        found = departures(residents, *self._rebalancer.snapshot())
+        return pb.PlanResponse(hosts=[_departure(host, self._maintainer.cluster) for host in found])
 
     @abort_on_error
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.StartResponse:
@@ -154,6 +251,15 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
             for name in _checked(request.hostnames)
         ]
         return pb.StartResponse(hosts=_wire(self._maintainer.request(asked)))
+
+    @abort_on_error
+    def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveResponse:
+        if self._keeper is None:
+            raise Unimplemented(NO_POOLS)
+        hostnames = _checked(request.hostnames)
+        self._keeper.move(hostnames, request.host_pool, request.at_most)
+        moving = [host for host in self._maintainer.hosts() if host.is_move and host.hostname in hostnames]
+        return pb.MoveResponse(hosts=_wire(moving))
 
     @abort_on_error
     def Complete(self, request: pb.CompleteRequest, context: grpc.ServicerContext) -> pb.CompleteResponse:
@@ -187,6 +293,25 @@ def _checked(hostnames: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(hostnames))
 
 
+def _departure(host: HostDeparture, cluster: str) -> pb.HostDeparture:
+    return pb.HostDeparture(
+        hostname=host.hostname,
+        cluster=cluster,
+        leaving_count=host.leaving_count,
+        unchecked_count=host.unchecked_count,
+        jobs=[
+            pb.JobDeparture(
+                job_id=job.job_id,
+                departure=pb.Departure.Value(f"DEPARTURE_{job.departure}"),
+                pod_count=job.pod_count,
+                allowed_count=job.allowed_count,
+                homeless_count=job.homeless_count,
+            )
+            for job in host.jobs
+        ],
+    )
+
+
 def _wire(hosts: Sequence[HostMaintenance]) -> list[pb.HostMaintenance]:
     return [
         pb.HostMaintenance(
@@ -209,6 +334,7 @@ def _wire(hosts: Sequence[HostMaintenance]) -> list[pb.HostMaintenance]:
             ],
             waiting_for=host.progress.waiting_for,
             cluster=host.cluster,
+            to_pool=host.to_pool,
         )
         for host in hosts
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from peloton.errors import NotFound, Unavailable
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
@@ -11,11 +11,13 @@ from peloton.model.host import LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import Cause, PodState, PodStatus
+from peloton.model.volume import VolumeRecord
 from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reports import StatusWriter
+from services.hostmgr.volumes import VolumeKeeper
 from services.storage.jobs.jobs import Jobs
 from services.storage.pods.host_pods import HostPods
 
@@ -27,9 +29,10 @@ class Launcher:
         self,
         jobs: Jobs,
         pods: HostPods,
+        volumes: VolumeKeeper,
         templates: TemplateCache,
         cluster: str,
-        pool: HostPool,
+        book: HostBook,
         driver: ClusterDriver,
         writer: StatusWriter,
         in_flight: InFlight[PodId],
@@ -39,9 +42,9 @@ class Launcher:
     ) -> None:
         """``release`` gives a lease back. ``unsettled`` is called when it is unknown whether pods arrived, ``chore``
         when the driver has work."""
-        self._jobs, self._pods = jobs, pods
+        self._jobs, self._pods, self._volumes = jobs, pods, volumes
         self._cluster = cluster
-        self._pool = pool
+        self._book = book
         self._driver = driver
         self._writer = writer
         self._in_flight = in_flight
@@ -58,16 +61,22 @@ class Launcher:
             raise NotFound(f"job {job_id} not found")
         if (why := self._driver.unready) and job.type is not JobType.EXTERNAL:
             raise Unavailable(why)
-        claims = self._pool.claim(lease_id, [p.hostname for p in placements])
+        templates = self._templates.of_job(job, [pod.instance_id for p in placements for pod in p.pods])
+        placed = [(PodId(job_id, pod.instance_id, pod.run_id), p.hostname) for p in placements for pod in p.pods]
+        asking = [
+            (pod, host, templates[pod.instance_id].ordinary) for pod, host in placed if pod.instance_id in templates
+        ]
+        claims = self._book.claim(lease_id, [p.hostname for p in placements], asking)
         self._release(lease_id)
         usable = [p for p in placements if p.hostname in claims]
         pods = [PodId(job_id, pod.instance_id, pod.run_id) for p in usable for pod in p.pods]
         try:
             with self._in_flight.launching(pods):
-                taken, failed = self._launch(job, usable, claims)
+                taken, failed = self._launch(job, usable, claims, templates)
         except Exception as error:
             # It is unknown what was committed and what arrived.
             self._driver.return_room([room_id for claim in claims.values() for room_id in claim.room_ids])
+            self._book.host_pools.unknown(pods)
             self._unsettled()
             if isinstance(error, OSError):
                 raise Unavailable(f"not known whether the cluster took the launch: {error}") from error
@@ -76,10 +85,13 @@ class Launcher:
         return LaunchResult(len(taken) - len(failed), total - len(taken), len(failed))
 
     def _launch(
-        self, job: JobRecord, placements: Sequence[Placement], claims: dict[Hostname, Claim]
+        self,
+        job: JobRecord,
+        placements: Sequence[Placement],
+        claims: dict[Hostname, Claim],
+        templates: dict[int, PodTemplate],
     ) -> tuple[set[int], list[PodId]]:
         """Instances that were committed, and of them the pods that the cluster did not take."""
-        templates = self._templates.of_job(job, [pod.instance_id for p in placements for pod in p.pods])
         hosts = {hostname: claim.host_id for hostname, claim in claims.items()}
         rows = [
             (pod.instance_id, pod.run_id, p.hostname, hosts[p.hostname], templates[pod.instance_id].ports(pod.ports))
@@ -87,10 +99,17 @@ class Launcher:
             for pod in p.pods
             if pod.instance_id in templates  # else it has been deleted
         ]
-        taken = self._pods.mark_launched(job.job_id, rows, time.time_ns(), self._cluster) if rows else set()
-        launched = [(i, run, host, templates[i].labels) for i, run, host, _, _ in rows if i in taken]
-        self._pool.pods_launched(job.job_id, launched)
-        return taken, self._send(job.job_id, placements, claims, templates, taken)
+        wanted = {instance: spec for instance, *_ in rows if (spec := templates[instance].volume)}
+        taken = self._pods.mark_launched(job.job_id, rows, time.time_ns(), self._cluster, wanted) if rows else set()
+        launched = [
+            (i, run, host, templates[i].carried_labels(ports.values())) for i, run, host, _, ports in rows if i in taken
+        ]
+        self._book.pods_launched(job.job_id, launched)
+        if len(taken) < len(rows):
+            self._book.host_pools.refused([PodId(job.job_id, i, run) for i, run, *_ in rows if i not in taken])
+        with_volumes = [(i, run) for i, run, *_ in rows if i in taken and i in wanted]
+        volumes = self._volumes.of_launch(job.job_id, with_volumes) if with_volumes else {}
+        return taken, self._send(job.job_id, placements, claims, templates, taken, volumes)
 
     def _send(
         self,
@@ -99,19 +118,18 @@ class Launcher:
         claims: dict[Hostname, Claim],
         templates: dict[int, PodTemplate],
         taken: set[int],
+        volumes: Mapping[int, VolumeRecord],
     ) -> list[PodId]:
         """Returns the pods that the cluster did not take."""
-        launches = [
-            HostLaunch(
-                claims[placement.hostname],
-                [
-                    PodLaunch(PodId(job_id, pod.instance_id, pod.run_id), templates[pod.instance_id], pod.ports)
-                    for pod in placement.pods
-                    if pod.instance_id in taken
-                ],
-            )
-            for placement in placements
-        ]
+        launches = []
+        for placement in placements:
+            claim, mine = claims[placement.hostname], [pod for pod in placement.pods if pod.instance_id in taken]
+            ids = (PodId(job_id, pod.instance_id, pod.run_id) for pod in mine)
+            pods = [
+                PodLaunch(pod_id, templates[pod.instance_id], pod.ports, volumes.get(pod.instance_id), claim.factors)
+                for pod_id, pod in zip(ids, mine, strict=True)
+            ]
+            launches.append(HostLaunch(claim, pods))
         failed = self._driver.launch(launches)
         if failed:
             self._chore()

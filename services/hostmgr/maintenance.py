@@ -1,18 +1,20 @@
-"""Maintenance of hosts of one cluster. Rows hold the request and the progress, and a workflow calls the steps. The
-maintainer keeps leases and launches off the hosts, asks pods to leave, and has the driver tell the cluster."""
+"""Maintenance of hosts of one cluster, and their moves to other host pools. Rows hold the request and the progress,
+and a workflow calls the steps. The maintainer keeps leases and launches off the hosts, asks pods to leave, and has the
+driver tell the cluster."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from peloton.errors import Aborted, Unavailable
-from peloton.lifecycle.maintenance import Step, away_max, drain_progress, next_step, plan_drain, turn_text
+from peloton.lifecycle.host_move import move_changes
+from peloton.lifecycle.maintenance import Step, away_max, drain_progress, next_step, plan_drain, turn_text, who_leaves
 from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Grant
 from peloton.model.host import HostState
@@ -29,8 +31,10 @@ from peloton.model.pod import TerminationReason
 from peloton.ports import HostLifecycles, Lifecycles
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
+from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.residents import Residents
+from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.hosts.maintenance import Maintenance
 from services.storage.pods.host_pods import HostPods
 
@@ -66,6 +70,7 @@ class HostMaintainer:
         maintenance: Maintenance,
         pods: HostPods,
         disrupts: Disrupts,
+        host_pools: HostPoolRecords,
         jobs: Lifecycles,
         hosts: HostLifecycles,
         watch: DrainWatch,
@@ -73,8 +78,9 @@ class HostMaintainer:
         cluster: str,
         share: float,
     ) -> None:
-        self._core, self._pool = core, core.pool
+        self._core, self._book = core, core.book
         self._maintenance, self._pods, self._disrupts = maintenance, pods, disrupts
+        self._host_pools = host_pools
         self._jobs, self._hosts, self._watch = jobs, hosts, watch
         self.cluster, self._share = cluster, share
         self._residents = Residents(partial(pods.residents, cluster=cluster))
@@ -101,10 +107,10 @@ class HostMaintainer:
         known = {host.hostname for host in self._maintenance.all(self.cluster)}
         placed: dict[Hostname, MaintenanceRequest] = {}
         for request in requests:
-            host = self._pool.host(request.hostname)
+            host = self._book.host(request.hostname)
             if host is None and request.hostname not in known:
                 if not self.host_count():
-                    raise Unavailable("the hosts of the cluster are not known yet")
+                    raise Unavailable(HOSTS_UNKNOWN)
                 raise Aborted(f"{NOT_A_HOST}: {request.hostname}")
             if host is not None:
                 request = replace(request, ip=host.ip, capacity=host.capacity)
@@ -126,11 +132,48 @@ class HostMaintainer:
         hosts = self._maintenance.all(self.cluster)
         return [self._with_turn(host, hosts) for host in hosts]
 
+    def follow_moves(self, deadline_s: int) -> None:
+        """Begins moves of hosts that are to be in another host pool, and ends those of hosts that are not any more."""
+        wanted = self._book.host_pools.moving()
+        rows = {host.hostname: host for host in self._maintenance.all(self.cluster)}
+        known = {name: host for name in wanted if (host := self._book.host(name)) is not None}
+        bounds = self._book.host_pools.move_bounds()
+        due, now_ns, changed = move_changes(wanted, rows, known, bounds), time.time_ns(), list[HostMaintenance]()
+        if due.begin:
+            asked = [
+                MaintenanceRequest(
+                    name, known[name].ip, bounds.get(name, 0), deadline_s, "", known[name].capacity, pool
+                )
+                for name, pool in due.begin.items()
+                if name in known
+            ]
+            changed += self._maintenance.request(self.cluster, asked, self.away_max(), now_ns)
+        if due.stay:
+            changed += self._maintenance.stay(self.cluster, due.stay, self.away_max(), now_ns)
+        if due.redirect:
+            self._maintenance.redirect(self.cluster, due.redirect, now_ns)
+            changed += [rows[name] for name in due.redirect]
+        for name, pool in due.arrive.items():
+            self._host_pools.arrive(name, pool, now_ns)
+        if due.arrive:
+            self._core.read_host_pools()
+        if changed:
+            self._changed(changed)
+
     def away_max(self) -> int:
         return away_max(self.host_count(), self._share)
 
     def host_count(self) -> int:
-        return self._pool.host_count()
+        return self._book.host_count()
+
+    def residents(self, hostnames: Sequence[Hostname]) -> Mapping[Hostname, Sequence[Resident]]:
+        """The pods on hosts of the cluster. Raises Aborted for one that is none, Unavailable while no host is known."""
+        if not self.host_count():
+            raise Unavailable(HOSTS_UNKNOWN)
+        known = {host.hostname for host in self._maintenance.all(self.cluster)}
+        if unknown := [name for name in hostnames if name not in known and self._book.host(name) is None]:
+            raise Aborted(f"{NOT_A_HOST}: {unknown[0]}")
+        return self._residents.now_of(hostnames)
 
     # Steps of the workflow. Each does nothing unless the row says that it is the next one.
 
@@ -143,8 +186,8 @@ class HostMaintainer:
         """One round: ask pods to leave that have not been asked; the host is DRAINED once none is left."""
         if not (host := self._next(hostname, Step.DRAIN)):
             return
-        residents = self._residents.of(host.hostname)
-        if not residents and self._is_empty(host.hostname):
+        residents = who_leaves(host, self._residents.of(host.hostname))
+        if not residents and self._is_empty(host):
             now_ns = time.time_ns()
             if self._maintenance.move(self.cluster, hostname, HostState.DRAINING, HostState.DRAINED, now_ns):
                 log.info("host %s is drained", hostname)
@@ -162,11 +205,22 @@ class HostMaintainer:
             log.info("host %s is down for maintenance", hostname)
             self._refresh()
 
+    def relabel(self, hostname: str) -> None:
+        if host := self._next(hostname, Step.RELABEL):
+            if self._maintenance.relabel(self.cluster, hostname, time.time_ns()):
+                log.info("host %s is in host pool %s", hostname, host.to_pool)
+            self._core.read_host_pools()  # before it takes pods
+            self._refresh()
+
     def bring_up(self, hostname: str) -> None:
+        """The cluster does not hear of moves."""
         if host := self._next(hostname, Step.BRING_UP):
-            self._tell_cluster(lambda: self._core.driver.bring_up(_address(host)))
+            if host.is_move:
+                self._core.read_host_pools()
+            else:
+                self._tell_cluster(lambda: self._core.driver.bring_up(_address(host)))
             begun = self._maintenance.end(self.cluster, hostname, self.away_max(), time.time_ns())
-            log.info("maintenance of host %s is over", hostname)
+            log.info("the %s of host %s is over", "move" if host.is_move else "maintenance", hostname)
             self._watch.watch(host.hostname)
             self._changed(begun)
 
@@ -182,16 +236,18 @@ class HostMaintainer:
 
     # Draining.
 
-    def _is_empty(self, hostname: Hostname) -> bool:
+    def _is_empty(self, host: HostMaintenance) -> bool:
         """Asks storage after the launches that had claimed the host have ended."""
-        return self._pool.is_closed(hostname) and not self._residents.now_of(hostname)
+        return self._book.is_closed(host.hostname) and not who_leaves(
+            host, self._residents.now_of([host.hostname])[host.hostname]
+        )
 
     def _ask_to_leave(self, host: HostMaintenance, residents: Sequence[Resident]) -> DrainProgress:
-        plan, now_ns = plan_drain(residents), time.time_ns()
+        plan, now_ns = plan_drain(residents, host.is_forced), time.time_ns()
         asked: dict[JobId, Collection[int]] = {}
         blockers: list[Blocker] = []
         for job_id in plan.evict:
-            asked[job_id] = self._pods.evict_from_host(job_id, host.hostname, now_ns)
+            asked[job_id] = self._pods.evict_from_host(job_id, host.hostname, now_ns, host.is_move)
         for job_id, instances in plan.disrupt.items():
             grant = self._ask_sla(host, job_id, instances, now_ns)
             asked[job_id] = frozenset(grant.granted)
@@ -213,7 +269,7 @@ class HostMaintainer:
             job_id,
             instances,
             reason=TerminationReason.KILLED_HOST_MAINTENANCE,
-            message=f"maintenance of host {host.hostname}",
+            message=f"{'move' if host.is_move else 'maintenance'} of host {host.hostname}",
             checks_sla=not host.is_forced,
             now_ns=now_ns,
             host=host.hostname,
@@ -232,7 +288,7 @@ class HostMaintainer:
     def _refresh(self) -> None:
         """Reads and takes over the rows under one lock, so that an older read never replaces a newer one."""
         with self._refreshing:
-            self._pool.set_maintained(self._maintenance.all(self.cluster))
+            self._book.set_maintained(self._maintenance.all(self.cluster))
 
     def _wake(self, hosts: Iterable[HostMaintenance]) -> None:
         self._hosts.hosts_changed([host.hostname for host in hosts])
@@ -258,7 +314,9 @@ class HostMaintainer:
     def _announce(self) -> None:
         if self._core.driver.is_connected:
             hosts = self._maintenance.all(self.cluster)
-            self._core.driver.drain([_address(h) for h in hosts if h.is_away and h.goal is HostState.DOWN])
+            self._core.driver.drain(
+                [_address(h) for h in hosts if h.is_away and h.goal is HostState.DOWN and not h.is_move]
+            )
 
 
 def _address(host: HostMaintenance) -> HostAddress:

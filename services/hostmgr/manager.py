@@ -6,24 +6,40 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from peloton.errors import Unavailable
-from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, Desired, HostLease, LaunchResult, Placement
+from peloton.model.host import (
+    CLUSTER_KIND_LABEL,
+    CLUSTER_LABEL,
+    KEPT,
+    VOLUMES_LABEL,
+    Desired,
+    HostLease,
+    LaunchResult,
+    Placement,
+)
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodShape, PodStatus
-from peloton.ports import PodLifecycles
+from peloton.model.reservation import WaitingPod
+from peloton.ports import Evictor, Lifecycles, PodLifecycles
+from services.hostmgr.daemon_evictions import DaemonEvictions
+from services.hostmgr.daemons import DaemonKeeper
 from services.hostmgr.driver import ClusterDriver, PodOnHost, PodReport, RegisteredHost, Room, RoomWish, Token
 from services.hostmgr.failure_output import FailureOutput
+from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, joined
+from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN, HostBook
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.spread_turns import SpreadTurns
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reconcile import HOST_BACK_REST_S, Look, Reconciler, ReconcileSchedule
 from services.hostmgr.reports import ReportQueue, StatusWriter
+from services.hostmgr.reserver import Reserver
+from services.hostmgr.volumes import VolumeKeeper
 from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -39,6 +55,9 @@ BEHIND_PERIOD_S = 1.0
 class HostManagerSettings:
     cluster: str = "local"
     lease_s: float = 30.0
+    uses_host_pools: bool = False
+    reserve_after_s: float = 120.0
+    reservation_s: float = 1_800.0
 
 
 class HostManagerCore:
@@ -52,37 +71,53 @@ class HostManagerCore:
         lifecycles: PodLifecycles,
         driver: ClusterDriver,
         give_up: Callable[[str], None] = log.error,
+        evictor: Evictor | None = None,
+        daemons: Lifecycles | None = None,
     ) -> None:
-        """``give_up`` is called when the cluster refuses us until a setting changes."""
+        """``give_up`` is called when the cluster refuses us until a setting changes. ``evictor``: of pods that make
+        room for daemons; without one these wait. ``daemons`` wakes their workflows, by default those of their jobs."""
         self._settings = settings
         self._give_up = give_up
         self.driver = driver
         self._jobs, self._pods, self._lockdowns = storage.jobs, storage.host_pods, storage.lockdowns
-        self._disruptions = storage.disruptions
+        self._disruptions, self._host_pools = storage.disruptions, storage.host_pools
+        self._homes, self._turns = storage.pods.homes, SpreadTurns(settings.lease_s, time.monotonic)
         self._budgets_at_s = float("-inf")
         self._lifecycles = lifecycles
         labels = {CLUSTER_LABEL: settings.cluster, CLUSTER_KIND_LABEL: driver.capabilities.kind}
-        self.pool = HostPool(settings.lease_s, cluster_labels=labels)
+        if driver.capabilities.keeps_volumes:
+            labels[VOLUMES_LABEL] = KEPT
+        self.book = HostBook(settings.lease_s, cluster_labels=labels)
+        periods_s = settings.reserve_after_s, settings.reservation_s
+        self._reserver = Reserver(settings.cluster, storage.daemons, self.book, *periods_s)
         self._claims = HostnameClaims(storage.hosts, settings.cluster)
         in_flight = InFlight[PodId]()
         self._reconciler = Reconciler(partial(storage.host_pods.on_hosts, settings.cluster), in_flight)
         self._reconciling = ReconcileSchedule(driver.capabilities.settles_s)
+        self._volumes = VolumeKeeper(storage.volumes, settings.cluster, self.book, driver, lifecycles)
         self._failure_output = FailureOutput(driver.output_tail, storage.host_pods.add_output)
         self._status_writer = StatusWriter(
-            storage.host_pods, settings.cluster, self.pool, lifecycles, self._committed, lambda: time.monotonic()
+            storage.host_pods, settings.cluster, self.book, lifecycles, self._committed, lambda: time.monotonic()
         )
         self._launcher = Launcher(
             storage.jobs,
             storage.host_pods,
+            self._volumes,
             TemplateCache(storage.host_pods, storage.configs, storage.pools, storage.secrets),
             settings.cluster,
-            self.pool,
+            self.book,
             driver,
             self._status_writer,
             in_flight,
             self.release,
             lambda: self._want_look(Look.UNSETTLED),
             lambda: self._chore_due.set(),
+        )
+        evictions = None
+        if evictor is not None:
+            evictions = DaemonEvictions(settings.cluster, storage.daemons, self.book, evictor, self.kill_running)
+        self.daemons = DaemonKeeper(
+            settings.cluster, storage.daemons, self.book, driver, daemons or lifecycles, self.launch, evictions
         )
         self._report_queue = ReportQueue(
             self._status_writer.commit,
@@ -99,7 +134,11 @@ class HostManagerCore:
 
     def start(self) -> None:
         for pods in self._pods.labelled(self._settings.cluster):
-            self.pool.pod_labels.add(pods)
+            self.book.pod_labels.add(pods)
+        if self._settings.uses_host_pools:
+            self.read_host_pools()
+            self._read_asked()
+        self.daemons.start()
         self._report_queue.start()
         self._failure_output.start()
         self.driver.start(self)
@@ -120,20 +159,32 @@ class HostManagerCore:
         self._want_look()
 
     def disconnected(self) -> None:
-        self.pool.forget_room()
+        self.book.forget_room()
+
+    def read_host_pools(self) -> None:
+        """What has changed of them. Any thread calls."""
+        if found := self._host_pools.all(self.book.host_pools.version):
+            self._lifecycles.jobs_changed(self.book.host_pools.set(found), "host pools changed")
+            self.daemons.hosts_changed()  # they may name the label
+
+    def _read_asked(self) -> None:
+        self.book.host_pools.read_asked(partial(self._pods.asked, self._settings.cluster))
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         if not self._stopping.is_set():
-            self.pool.set_hosts(hosts, self._claims.refused([host.hostname for host in hosts]))
+            waiting = self.book.set_hosts(hosts, self._claims.refused([host.hostname for host in hosts]))
+            self._lifecycles.jobs_changed(waiting, "hosts became free")
+            self.daemons.hosts_changed()
 
     def room_announced(self, rooms: Sequence[Room]) -> None:
-        self._lifecycles.jobs_changed(self.pool.add_room(rooms), "hosts became free")
+        self._lifecycles.jobs_changed(self.book.add_room(rooms), "hosts became free")
+        self.daemons.tell()
 
     def room_withdrawn(self, room_ids: Sequence[str]) -> None:
-        self.pool.remove_room(room_ids)
+        self.book.remove_room(room_ids)
 
     def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
-        return self.pool.take_idle(until_s, time.monotonic(), kept, limit)
+        return self.book.take_idle(until_s, time.monotonic(), kept, limit)
 
     def reported(self, report: PodReport) -> None:
         if self._reconciler.answers.is_news(report):
@@ -157,15 +208,49 @@ class HostManagerCore:
         gangs: Sequence[tuple[PodShape, int]],
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
+        elsewhere: Counts = NO_COUNTS,
+        waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
-        return lease_hosts(self.pool, self.driver, job_id, gangs, time.monotonic, for_gang, desired)
+        """``elsewhere``: where pods of the job are in the other clusters, for shapes that spread."""
+
+        def lease() -> HostLease:
+            shapes = [shape for shape, _ in gangs]
+            counts = joined(self._count_domains(job_id, shapes, [pod.instance_id for pod in desired]), elsewhere)
+            return lease_hosts(
+                self.book, self.driver, job_id, gangs, time.monotonic, for_gang, desired, counts, waiting
+            )
+
+        is_bound = _is_bound(shape for shape, _ in gangs)
+        found = self._turns.lease((job_id, for_gang), lease) if is_bound else lease()
+        return self._reserver.reserve(job_id, found, waiting, time.monotonic()) if waiting else found
+
+    def count_domains(
+        self, job_id: JobId, shapes: Sequence[PodShape], without: Collection[int] = (), for_gang: bool = False
+    ) -> Counts:
+        """For a placement in another cluster. Raises Unavailable before hosts are known, and while pods of the job that
+        count for a hard bound are placed here."""
+        if _is_bound(shapes):
+            self._turns.check((job_id, for_gang))
+        return self._count_domains(job_id, shapes, without)
+
+    def _count_domains(self, job_id: JobId, shapes: Sequence[PodShape], without: Collection[int]) -> Counts:
+        """Where the pods of the job are in this cluster, but for instances ``without``, and where pods of these shapes
+        might be."""
+        spread = [shape for shape in shapes if shape.layout and shape.layout.spread]
+        if not spread:
+            return NO_COUNTS
+        if not self.book.are_hosts_known:
+            raise Unavailable(HOSTS_UNKNOWN)
+        return self.book.domains.count(spread, self._homes(job_id, self._settings.cluster, without))
 
     def release(self, lease_id: str) -> None:
-        self._lifecycles.jobs_changed(self.pool.release(lease_id), "hosts became free")
+        self._turns.end(lease_id)
+        self._lifecycles.jobs_changed(self.book.release(lease_id), "hosts became free")
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         self._check_unlocked("Launch", "launch")
-        return self._launcher.launch(job_id, lease_id, placements)
+        with self._turns.launching(lease_id):
+            return self._launcher.launch(job_id, lease_id, placements)
 
     # Kills.
 
@@ -175,7 +260,7 @@ class HostManagerCore:
         self._check_unlocked("Kill", "kill")
         try:
             kills = self._pods.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
-            self.pool.hold(self._pods.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
+            self.book.hold(self._pods.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
         except Exception:
             self._want_look(Look.UNSETTLED)  # it is unknown which are marked: a further call would not find them
             raise
@@ -205,6 +290,7 @@ class HostManagerCore:
     # On the thread of the report queue.
 
     def _committed(self, statuses: Sequence[PodStatus]) -> None:
+        self._volumes.committed(statuses)
         if self.driver.capabilities.serves_files:
             self._failure_output.take(statuses)
 
@@ -222,11 +308,16 @@ class HostManagerCore:
             if self.driver.is_connected:
                 self._attempt("the driver's chores", self.driver.tend)
                 self._attempt("held room", self._review_holds)
+                self._attempt("reserved hosts", self._review_reservations)
+                if self.book.host_pools.is_stale:
+                    self._attempt("what pods have asked for", self._read_asked)
                 self._attempt("disruption budgets", self._set_disruption_budgets)
+                self._attempt("volumes", self._volumes.tend)
+                self._attempt("daemons", self.daemons.refresh)
                 look = self._reconciling.take(time.monotonic())
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
-            tend_in_s = self.driver.tend_in_s
+            tend_in_s = max(min(self.driver.tend_in_s, self.daemons.tell_in_s), 0.0)
             self._chore_due.wait(min(tend_in_s, BEHIND_PERIOD_S) if self._reconciling.is_wanted else tend_in_s)
             self._stopping.wait(0.2)  # events that come together are handled together
 
@@ -240,7 +331,10 @@ class HostManagerCore:
         return True
 
     def _review_holds(self) -> None:
-        self._lifecycles.jobs_changed(self.pool.review_holds(self._pods.coming_back, time.monotonic()), "freed room")
+        self._lifecycles.jobs_changed(self.book.review_holds(self._pods.coming_back, time.monotonic()), "freed room")
+
+    def _review_reservations(self) -> None:
+        self._lifecycles.jobs_changed(self._reserver.review(time.monotonic()), "reserved hosts were given back")
 
     def _set_disruption_budgets(self) -> None:
         """So that others who drain hosts keep to the SLAs of services."""
@@ -259,19 +353,26 @@ class HostManagerCore:
 
 
 def lease_hosts(
-    pool: HostPool,
+    book: HostBook,
     driver: ClusterDriver,
     job_id: JobId,
     wanted: Sequence[tuple[PodShape, int]],
     clock: Callable[[], float],
     for_gang: bool = False,
     desired: Sequence[Desired] = (),
+    counts: Counts = NO_COUNTS,
+    waiting: Sequence[WaitingPod] = (),
 ) -> HostLease:
     """Leases announced room, and once more when the driver brings more on request."""
     holder, shapes = (job_id, for_gang), [shape for shape, _ in wanted]
-    lease = pool.acquire(job_id, wanted, clock(), for_gang, desired)
+    lease = book.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)
     is_poor = any(host.is_shunned for host in lease.hosts)
-    if driver.want_room(RoomWish(holder, shapes, lease.short, is_poor, pool.may_fit)):
-        lease = pool.acquire(job_id, wanted, clock(), for_gang, desired)  # instead of the first, which ends
+    if driver.want_room(RoomWish(holder, shapes, lease.short, is_poor, book.may_fit)):
+        lease = book.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)  # the first one ends
     driver.room_sufficed(holder, [shape for shape in shapes if shape not in lease.short])
     return lease
+
+
+def _is_bound(shapes: Iterable[PodShape]) -> bool:
+    """By a hard bound on skew."""
+    return any(shape.layout and shape.layout.is_hard for shape in shapes)

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from peloton.api.convert_reason import (
     infeasible_from_wire,
     infeasible_to_wire,
+    placement_from_wire,
+    placement_to_wire,
     refusing_from_wire,
     refusing_to_wire,
 )
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import reason_pb2
+from peloton.api.v0.advice import advice_pb2
+from peloton.model.advice import Mark, Marked
+from peloton.model.daemon import DaemonReach, DaemonStep
 from peloton.model.host import (
     POD_SLOTS_UNLIMITED,
     Desired,
     HostLease,
+    HostPoolCapacity,
     LaunchResult,
     LeasedHost,
     PlacedPod,
     Placement,
 )
-from peloton.model.ids import Hostname
-from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
+from peloton.model.host_pool import PoolRoom, Workload
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
 from peloton.model.reason import Infeasible
+from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
+from services.hostmgr.domain_messages import domains_from_wire, domains_to_wire, layout_from_wire, layout_to_wire
 from services.hostmgr.driver import CommandStart, Exchange
 
 _Kind = pb.Constraint
+_WORKLOADS = frozenset(Workload)
+STRATEGIES = {strategy.value: strategy for strategy in Strategy}
 
 
 def resources_to_wire(resources: Resources) -> pb.Resources:
@@ -37,6 +49,20 @@ def resources_to_wire(resources: Resources) -> pb.Resources:
 
 def resources_from_wire(wire: pb.Resources) -> Resources:
     return Resources(wire.cpu_milli, wire.memory_mib, wire.disk_mib, wire.gpu_milli)
+
+
+def host_pool_to_wire(pool: HostPoolCapacity) -> pb.HostPoolCapacity:
+    return pb.HostPoolCapacity(
+        name=pool.name,
+        serves=sorted(pool.serves),
+        capacity=resources_to_wire(pool.up),
+        revocable_cpu_milli=pool.slack_cpu_milli,
+    )
+
+
+def host_pool_from_wire(wire: pb.HostPoolCapacity) -> HostPoolCapacity:
+    serves = frozenset(filter(None, map(_workload, wire.serves)))
+    return HostPoolCapacity(wire.name, serves, resources_from_wire(wire.capacity), wire.revocable_cpu_milli)
 
 
 def constraint_to_wire(constraint: Constraint) -> pb.Constraint:
@@ -70,15 +96,26 @@ def wanted_to_wire(gangs: Iterable[tuple[PodShape, int]]) -> list[pb.Wanted]:
             pod_count=count,
             spread=shape.strategy is Strategy.SPREAD_JOB,
             emptiest_first=shape.strategy is Strategy.EMPTIEST_HOST,
+            workload=shape.workload,
+            strategy=shape.strategy,
+            volume_mib=shape.volume_mib,
+            **layout_to_wire(shape.layout),
         )
         for shape, count in gangs
     ]
 
 
 def _strategy(wanted: pb.Wanted) -> Strategy:
+    if wanted.strategy in STRATEGIES:
+        return STRATEGIES[wanted.strategy]
     if wanted.emptiest_first:
         return Strategy.EMPTIEST_HOST
     return Strategy.SPREAD_JOB if wanted.spread else Strategy.PACK_HOST
+
+
+def _workload(text: str) -> Workload:
+    """One that only another version knows is routed nowhere in particular."""
+    return Workload(text) if text in _WORKLOADS else Workload.ANY
 
 
 def wanted_from_wire(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
@@ -90,6 +127,9 @@ def wanted_from_wire(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
                 w.revocable,
                 strategy=_strategy(w),
                 constraint=constraint_from_wire(w.constraint) if w.HasField("constraint") else None,
+                volume_mib=w.volume_mib,
+                workload=_workload(w.workload),
+                layout=layout_from_wire(w),
             ),
             w.pod_count,
         )
@@ -107,6 +147,22 @@ def desired_from_wire(desired: Iterable[pb.Desired], shapes: Sequence[PodShape])
     return [Desired(d.instance_id, Hostname(d.hostname), shapes[d.wanted_index]) for d in desired]
 
 
+def waiting_to_wire(waiting: Iterable[WaitingPod], shapes: Sequence[PodShape]) -> list[pb.WaitingPod]:
+    return [
+        pb.WaitingPod(
+            instance_id=pod.instance_id,
+            wanted_index=shapes.index(pod.shape),
+            waited_seconds=pod.waited_s,
+            vain_count=pod.vain_count,
+        )
+        for pod in waiting
+    ]
+
+
+def waiting_from_wire(waiting: Iterable[pb.WaitingPod], shapes: Sequence[PodShape]) -> list[WaitingPod]:
+    return [WaitingPod(w.instance_id, shapes[w.wanted_index], w.waited_seconds, w.vain_count) for w in waiting]
+
+
 def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHostsResponse:
     hosts = [
         pb.LeasedHost(
@@ -114,11 +170,13 @@ def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHos
             free=resources_to_wire(h.free),
             revocable=resources_to_wire(h.revocable),
             ports=[pb.PortRange(begin=begin, end=end) for begin, end in h.ports],
-            labels=dict(h.labels),
             pod_labels=[pb.PodLabelCount(key=k, value=v, pod_count=count) for (k, v), count in h.pod_labels],
             capacity=resources_to_wire(h.capacity),
             shunned=h.is_shunned,
             pod_slots=h.pod_slots if h.pod_slots < POD_SLOTS_UNLIMITED else None,
+            **_labels_to_wire(h.labels),
+            cpu_beyond=h.load_beyond[0],
+            memory_beyond=h.load_beyond[1],
         )
         for h in lease.hosts
     ]
@@ -131,8 +189,22 @@ def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHos
             if shape in lease.refused
         ],
         awaited=dict(lease.awaited),
+        reserved_hosts=dict(lease.reserved),
         infeasible=infeasible_shapes_to_wire(lease.infeasible, shapes),
+        domains=domains_to_wire(lease.domains, shapes),
     )
+
+
+def _labels_to_wire(labels: Collection[Label]) -> dict[str, Any]:
+    """The fields of a leased host."""
+    once = dict(labels)
+    if len(once) == len(labels):
+        return {"labels": once}
+    values: dict[str, list[str]] = {}
+    for key, value in labels:
+        values.setdefault(key, []).append(value)
+    repeated = {key: pb.LabelValues(values=found) for key, found in values.items() if len(found) > 1}
+    return {"labels": {key: ",".join(found) for key, found in values.items()}, "repeated_labels": repeated}
 
 
 def infeasible_shapes_to_wire(
@@ -148,6 +220,14 @@ def infeasible_shapes_from_wire(
     return {shapes[at]: infeasible_from_wire(why) for at, why in sorted(wire.items())}
 
 
+def _labels_from_wire(wire: pb.LeasedHost) -> tuple[Label, ...]:
+    labels: Iterable[Label] = wire.labels.items()
+    if wire.repeated_labels:
+        repeated = {key: tuple(found.values) for key, found in wire.repeated_labels.items()}
+        labels = [(key, one) for key, value in labels for one in repeated.get(key, (value,))]
+    return tuple(sorted(labels))
+
+
 def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -> HostLease:
     """``shapes`` of the request, in its order."""
     hosts = tuple(
@@ -156,18 +236,21 @@ def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -
             resources_from_wire(h.free),
             resources_from_wire(h.revocable),
             tuple((r.begin, r.end) for r in h.ports),
-            tuple(sorted(h.labels.items())),
+            _labels_from_wire(h),
             tuple(((c.key, c.value), c.pod_count) for c in h.pod_labels),
             resources_from_wire(h.capacity),
             h.shunned,
             h.pod_slots if h.HasField("pod_slots") else POD_SLOTS_UNLIMITED,
+            (h.cpu_beyond, h.memory_beyond),
         )
         for h in wire.hosts
     )
     awaited = tuple((instance, Hostname(host)) for instance, host in sorted(wire.awaited.items()))
     refused = {shapes[pods.wanted_index]: refusing_from_wire(pods.hosts) for pods in wire.refused}
     infeasible = infeasible_shapes_from_wire(wire.infeasible, shapes)
-    return HostLease(wire.lease_id, hosts, refused, awaited, infeasible)
+    domains = domains_from_wire(wire.domains, shapes)
+    reserved = tuple((instance, Hostname(host)) for instance, host in sorted(wire.reserved_hosts.items()))
+    return HostLease(wire.lease_id, hosts, refused, awaited, infeasible, domains, reserved)
 
 
 def placements_to_wire(placements: Sequence[Placement]) -> list[pb.Placement]:
@@ -204,3 +287,56 @@ def exchange_from_wire(wire: pb.ExchangeWithCommandRequest) -> Exchange:
         terminal=(wire.columns, wire.rows) if wire.columns and wire.rows else None,
         is_last=wire.is_last,
     )
+
+
+def daemon_step_to_wire(step: DaemonStep) -> pb.StepDaemonResponse:
+    return pb.StepDaemonResponse(
+        changed=step.changed_count,
+        launched=step.launched_count,
+        waiting=step.waiting_count,
+        more=step.more,
+        after=step.after,
+        why=placement_to_wire(step.why),
+    )
+
+
+def daemon_step_from_wire(wire: pb.StepDaemonResponse) -> DaemonStep:
+    counts = (wire.changed, wire.launched, wire.waiting)
+    return DaemonStep(*counts, wire.more, wire.after, placement_from_wire(wire.why))
+
+
+def reach_to_wire(reach: DaemonReach) -> pb.ReachOfDaemonResponse:
+    return pb.ReachOfDaemonResponse(matching=reach.matching_count, refusing=refusing_to_wire(reach.refusing))
+
+
+def reach_from_wire(wire: pb.ReachOfDaemonResponse) -> DaemonReach:
+    return DaemonReach(wire.matching, refusing_from_wire(wire.refusing))
+
+
+def rooms_to_wire(rooms: Mapping[str, PoolRoom], hostnames: Iterable[Hostname]) -> pb.HostPoolRoomsResponse:
+    wire = [
+        pb.HostPoolRoomsResponse.Room(
+            host_pool=name,
+            host_count=room.host_count,
+            capacity=resources_to_wire(room.capacity),
+            used=resources_to_wire(room.used),
+        )
+        for name, room in rooms.items()
+    ]
+    return pb.HostPoolRoomsResponse(rooms=wire, hostnames=hostnames)
+
+
+def rooms_from_wire(wire: pb.HostPoolRoomsResponse) -> tuple[dict[str, PoolRoom], list[Hostname]]:
+    rooms = {
+        one.host_pool: PoolRoom(one.host_count, resources_from_wire(one.capacity), resources_from_wire(one.used))
+        for one in wire.rooms
+    }
+    return rooms, list(map(Hostname, wire.hostnames))
+
+
+def marks_from_wire(wire: advice_pb2.AdviceResponse) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
+    def marked(one: advice_pb2.HostMark | advice_pb2.ServiceMark) -> Marked:
+        return Marked(Mark(advice_pb2.Mark.Name(one.mark).removeprefix("MARK_")), one.reason)
+
+    hosts = {Hostname(one.hostname): marked(one) for one in wire.hosts}
+    return hosts, {JobId(one.job_id): marked(one) for one in wire.services}

@@ -1,15 +1,11 @@
-"""The QoS controller: measures hosts on which revocable pods run, and evicts those that make a host hot, or hold more
+"""The QoS controller: judges hosts on which revocable pods run, and evicts those that make a host hot, or hold more
 than its slack. ``peloton.scheduling.qos`` decides, and the resource manager evicts."""
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -24,7 +20,6 @@ from peloton.model.resources import needed
 from peloton.ports import Evictor, Lifecycles
 from peloton.scheduling.qos import (
     Correction,
-    HostLoad,
     HostWatch,
     QosPolicy,
     RevocablePod,
@@ -34,17 +29,14 @@ from peloton.scheduling.qos import (
     is_due,
     observe,
 )
-from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.host_use import HostUse, next_use
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.host_samples import Look
+from services.hostmgr.host_use import HostUse
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.manager import HostManagerCore
 from services.storage.pods.host_pods import HostPods
 
 log = logging.getLogger(__name__)
 
-MEASURED_AT_ONCE = 8
-HOSTS_PER_ROUND_MAX = 400
-"""The others follow in the next rounds."""
 EVICTED_PODS_MAX = 200
 """In one round."""
 
@@ -66,25 +58,8 @@ class QosSettings:
             raise InvalidArgument("PELOTON_QOS_PERIOD_S must be above 0 and PELOTON_QOS_SAMPLES at least 1")
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    host: RegisteredHost
-    use: HostUse
-
-    @property
-    def load(self) -> HostLoad:
-        return load_of(self.host, self.use)
-
-
-def load_of(host: RegisteredHost, use: HostUse) -> HostLoad:
-    """Pods of others count on both sides: with what they use, and with what they hold."""
-    machine = host.capacity + host.beside
-    total, held = Use(machine.cpu_milli, machine.memory_mib), host.revocable_held.cpu_milli
-    return HostLoad(host.hostname, total, use.total(), host.revocable.cpu_milli, held)
-
-
 class QosController:
-    """One thread, beside a running host manager."""
+    """``HostSamples`` measures for it."""
 
     def __init__(
         self,
@@ -95,50 +70,28 @@ class QosController:
         lifecycles: Lifecycles,
     ) -> None:
         self._settings = settings
-        self._is_enabled = settings.enabled and core.driver.capabilities.measures_use
         self._core = core
-        self._pool = core.pool
+        self._book = core.book
         self._pods = pods
         self._evictor = evictor
         self._lifecycles = lifecycles
         self._uses: dict[Hostname, HostUse] = {}
         self._watches: dict[Hostname, HostWatch] = {}
         self._stays: dict[Hostname, int] = {}  # corrected host -> cpu_milli of the pods that stay
-        self._last: Hostname = Hostname("")
-        self._meter = QosMeter(self._pool)
-        self._threads = ThreadPoolExecutor(MEASURED_AT_ONCE, thread_name_prefix="host statistics")
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="qos controller", daemon=True)
+        self._meter = QosMeter(self._book)
 
-    def start(self) -> None:
-        if self._is_enabled:
-            self._thread.start()
+    def take_samples(self, looks: Sequence[Look], known: Collection[Hostname], now_s: float) -> None:
+        if self._settings.enabled:
+            self.run_round(looks, now_s)
 
-    def stop(self) -> None:
-        self._stopping.set()
-        if self._is_enabled:
-            self._thread.join()
-        self._threads.shutdown(cancel_futures=True)
-
-    def uses(self) -> dict[Hostname, Use]:
-        """The use of the hosts that are measured at present."""
-        return {hostname: use.total() for hostname, use in self._uses.items()}
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._settings.period_s):
-            try:
-                self.run_round(time.monotonic())
-            except Unavailable as error:
-                log.info("%s; hosts are measured again soon", error)
-            except Exception:
-                if not self._stopping.is_set():
-                    log.exception("measuring the hosts failed; it is repeated")
-
-    def run_round(self, now_s: float) -> list[Correction]:
-        """Measure the next hosts once, and evict where it is due. Raises Unavailable, OSError, and what storage
-        raises."""
+    def run_round(self, measured: Sequence[Look], now_s: float) -> list[Correction]:
+        """Judge hosts that have been measured anew, and evict where it is due. Raises Unavailable, OSError, and what
+        storage raises."""
         policy = self._settings.policy
-        looks = self._look(self._next_hosts())
+        looks = [each for each in measured if each.has_revocable]
+        holders = {host.hostname for host in self._book.revocable_holders()}
+        uses = self._uses | {each.host.hostname: each.use for each in looks}
+        self._uses = {name: use for name, use in uses.items() if name in holders}
         for each in looks:
             if each.use.is_news:
                 watch = self._watches.get(each.host.hostname, HostWatch())
@@ -155,34 +108,9 @@ class QosController:
 
     def _close_hosts(self, now_s: float) -> None:
         closed = {name: held for name, held in self._stays.items() if self._watches[name].is_closed(now_s)}
-        self._lifecycles.jobs_changed(self._pool.close_to_revocable(closed), "a host takes revocable pods again")
+        self._lifecycles.jobs_changed(self._book.close_to_revocable(closed), "a host takes revocable pods again")
 
-    def _next_hosts(self) -> list[RegisteredHost]:
-        """A bounded number of hosts with revocable pods, round robin."""
-        hosts = self._pool.revocable_holders()
-        names = {host.hostname for host in hosts}
-        self._uses = {name: use for name, use in self._uses.items() if name in names}
-        chosen = in_turn(hosts, self._last, HOSTS_PER_ROUND_MAX)
-        if chosen:
-            self._last = chosen[-1].hostname
-        return chosen
-
-    def _look(self, hosts: Sequence[RegisteredHost]) -> list[_Look]:
-        """Hosts that do not answer are left out."""
-
-        def ask(host: RegisteredHost) -> _Look | None:
-            try:
-                samples = self._core.driver.samples_of(host.hostname)
-                return _Look(host, next_use(self._uses.get(host.hostname, HostUse()), samples))
-            except (OSError, ValueError) as error:
-                log.info("no statistics of host %s: %r", host.hostname, error)
-                return None
-
-        looks = [found for found in self._threads.map(ask, hosts) if found is not None]
-        self._uses = self._uses | {found.host.hostname: found.use for found in looks}  # others read it meanwhile
-        return looks
-
-    def _correct(self, found: _Look, now_s: float) -> tuple[Correction, ...]:
+    def _correct(self, found: Look, now_s: float) -> tuple[Correction, ...]:
         policy, hostname = self._settings.policy, found.host.hostname
         watch = self._watches.get(hostname, HostWatch())
         if not is_due(watch, policy):
@@ -213,19 +141,13 @@ class QosController:
         return made
 
 
-def in_turn(hosts: Sequence[RegisteredHost], last: Hostname, limit: int) -> list[RegisteredHost]:
-    """The next hosts by name after ``last``, round robin."""
-    begin = bisect_right(hosts, last, key=lambda host: host.hostname)
-    return [*hosts[begin:], *hosts[:begin]][:limit]
-
-
 class QosMeter:
     """``peloton.hosts.used`` by kind over hosts on which revocable pods run, ``peloton.hosts.slack`` and
     ``peloton.hosts.slack_held`` over all hosts, in cores and MiB; ``peloton.qos.hot_hosts``; ``peloton.qos.evicted``
     in pods by cause."""
 
-    def __init__(self, pool: HostPool, meter: Meter | None = None) -> None:
-        self._pool = pool
+    def __init__(self, book: HostBook, meter: Meter | None = None) -> None:
+        self._book = book
         self._used = Use()
         self._hot_count = 0
         meter = meter or metrics.get_meter("peloton.hostmgr")
@@ -250,7 +172,7 @@ class QosMeter:
         return [Observation(cpu, {"kind": "cpu"}), Observation(memory, {"kind": "memory"})]
 
     def _read_slack(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(self._pool.slack()[0] / 1000)]
+        return [Observation(self._book.slack()[0] / 1000)]
 
     def _read_held(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(self._pool.slack()[1] / 1000)]
+        return [Observation(self._book.slack()[1] / 1000)]

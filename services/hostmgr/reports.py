@@ -16,7 +16,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.driver import PodReport, Token
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from services.storage.pods.host_pods import HostPods
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class StatusWriter:
         self,
         pods: HostPods,
         cluster: str,
-        pool: HostPool,
+        book: HostBook,
         lifecycles: PodLifecycles,
         committed: Callable[[Sequence[PodStatus]], None],
         clock: Callable[[], float],
@@ -134,7 +134,7 @@ class StatusWriter:
         """``clock``: the monotonic one."""
         self._pods = pods
         self._cluster = cluster
-        self._pool = pool
+        self._book = book
         self._lifecycles = lifecycles
         self._committed = committed
         self._clock = clock
@@ -145,8 +145,8 @@ class StatusWriter:
         outcome = self._pods.apply_status(
             [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._cluster
         )
-        self._pool.aversions.take(outcome.ends, self._clock())
-        waiting = self._pool.pods_ended(outcome.ended)
+        self._book.aversions.take(outcome.ends, self._clock())
+        waiting = self._book.pods_ended(outcome.ended)
         self._lifecycles.pods_changed(outcome.changed_jobs, "pods changed on their hosts")
         self._lifecycles.jobs_changed(waiting, "hosts that the job waits for have room")
         self._committed(statuses)

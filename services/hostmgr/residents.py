@@ -46,9 +46,9 @@ class Residents:
                     for pod in self._found[hostname]
                 ]
 
-    def now_of(self, hostname: Hostname) -> Sequence[Resident]:
+    def now_of(self, hostnames: Collection[Hostname]) -> Mapping[Hostname, Sequence[Resident]]:
         """As of now."""
-        return self._find([hostname])[hostname]
+        return self._find(hostnames)
 
     def _query(self, now_s: float) -> None:
         self._asked_s = {host: at_s for host, at_s in self._asked_s.items() if now_s - at_s < ASKED_WITHIN_S}

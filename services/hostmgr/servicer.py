@@ -8,6 +8,7 @@ import grpc
 
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
+from peloton.api.v0.advice import advice_pb2_grpc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2_grpc
 from peloton.errors import InvalidArgument, Unavailable, Unimplemented
@@ -17,10 +18,15 @@ from peloton.ports import ImagePrefetcher
 from services.grpc_errors import abort_on_error
 from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
 from services.hostmgr import messages
+from services.hostmgr.advisor import AdviceServicer, HostAdvisor
+from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import PodOnHost
-from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer, Uses
+from services.hostmgr.host_pool_keeper import HostPoolKeeper
+from services.hostmgr.host_services import NO_POOLS, HostServiceServicer, MaintenanceServicer, Uses
+from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
+from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
 
 THREADS_MAX = 16
 JUDGED_MAX = 1_000
@@ -29,18 +35,29 @@ Step = pb.MaintenanceStepRequest
 
 
 class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
-    def __init__(self, core: HostManagerCore, maintainer: HostMaintainer, images: ImagePrefetcher) -> None:
+    def __init__(
+        self, core: HostManagerCore, maintainer: HostMaintainer, images: ImagePrefetcher, rebalancer: Rebalancer
+    ) -> None:
         self._core = core
         self._maintainer = maintainer
         self._images = images
+        self._rebalancer = rebalancer
 
     @abort_on_error
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
         wanted = messages.wanted_from_wire(request.wanted)
         shapes = [shape for shape, _ in wanted]
         desired = messages.desired_from_wire(request.desired, shapes)
-        lease = self._core.acquire_hosts(JobId(request.job_id), wanted, request.for_gang, desired)
+        elsewhere = counts_from_wire(request.elsewhere, shapes)
+        waiting = messages.waiting_from_wire(request.waiting, shapes)
+        lease = self._core.acquire_hosts(JobId(request.job_id), wanted, request.for_gang, desired, elsewhere, waiting)
         return messages.lease_to_wire(lease, shapes)
+
+    @abort_on_error
+    def CountDomains(self, request: pb.CountDomainsRequest, context: grpc.ServicerContext) -> pb.CountDomainsResponse:
+        shapes = [shape for shape, _ in messages.wanted_from_wire(request.wanted)]
+        counts = self._core.count_domains(JobId(request.job_id), shapes, request.without, request.for_gang)
+        return pb.CountDomainsResponse(counts=counts_to_wire(counts, shapes))
 
     @abort_on_error
     def ReleaseHosts(self, request: pb.ReleaseHostsRequest, context: grpc.ServicerContext) -> pb.ReleaseHostsResponse:
@@ -50,7 +67,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @abort_on_error
     def Launch(self, request: pb.LaunchRequest, context: grpc.ServicerContext) -> pb.LaunchResponse:
         placements = messages.placements_from_wire(request.placements)
-        with self._core.pool.launches.launching([p.hostname for p in placements]):
+        with self._core.book.launches.launching([p.hostname for p in placements]):
             result = self._core.launch(JobId(request.job_id), request.lease_id, placements)
         return pb.LaunchResponse(
             launched=result.launched_count, refused=result.refused_count, failed=result.failed_count
@@ -64,15 +81,27 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     def ClusterCapacity(
         self, request: pb.ClusterCapacityRequest, context: grpc.ServicerContext
     ) -> pb.ClusterCapacityResponse:
-        capacity, revocable, count = self._core.pool.capacity()
+        capacity, revocable, count = self._core.book.capacity()
         return pb.ClusterCapacityResponse(
             capacity=messages.resources_to_wire(capacity),
             revocable=messages.resources_to_wire(revocable),
             host_count=count,
-            free=messages.resources_to_wire(self._core.pool.free()) if request.with_free else None,
-            registered=messages.resources_to_wire(self._core.pool.registered_capacity()),
+            free=messages.resources_to_wire(self._core.book.free()) if request.with_free else None,
+            registered=messages.resources_to_wire(self._core.book.registered_capacity()),
             kind=self._core.driver.capabilities.kind,
+            host_pools=map(messages.host_pool_to_wire, self._core.book.host_pools.capacities()),
         )
+
+    @abort_on_error
+    def HostPoolRooms(
+        self, request: pb.HostPoolRoomsRequest, context: grpc.ServicerContext
+    ) -> pb.HostPoolRoomsResponse:
+        book = self._core.book
+        if not book.host_pools.are_used:
+            raise Unimplemented(NO_POOLS)
+        if not book.are_hosts_known:
+            raise Unavailable(HOSTS_UNKNOWN)
+        return messages.rooms_to_wire(book.host_pools.rooms(), book.host_pools.hosts_of(request.hosts_of))
 
     @abort_on_error
     def JudgePods(self, request: pb.JudgePodsRequest, context: grpc.ServicerContext) -> pb.JudgePodsResponse:
@@ -82,7 +111,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             )
         shapes = [shape for shape, _ in messages.wanted_from_wire(request.pods)]
         return pb.JudgePodsResponse(
-            infeasible=messages.infeasible_shapes_to_wire(self._core.pool.judge(shapes), shapes)
+            infeasible=messages.infeasible_shapes_to_wire(self._core.book.judge(shapes), shapes)
         )
 
     @abort_on_error
@@ -148,6 +177,17 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         return pb.PrefetchImagesResponse(asked=done.asked_count, possible=done.is_possible)
 
     @abort_on_error
+    def StepDaemon(self, request: pb.StepDaemonRequest, context: grpc.ServicerContext) -> pb.StepDaemonResponse:
+        return messages.daemon_step_to_wire(self._core.daemons.step(JobId(request.job_id), request.after))
+
+    @abort_on_error
+    def ReachOfDaemon(
+        self, request: pb.ReachOfDaemonRequest, context: grpc.ServicerContext
+    ) -> pb.ReachOfDaemonResponse:
+        ((shape, _),) = messages.wanted_from_wire([request.pod])
+        return messages.reach_to_wire(self._core.daemons.reach(shape))
+
+    @abort_on_error
     def CordonHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.cordon(request.hostname)
         return pb.MaintenanceStepResponse()
@@ -163,9 +203,21 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         return pb.MaintenanceStepResponse()
 
     @abort_on_error
+    def RelabelHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
+        self._maintainer.relabel(request.hostname)
+        return pb.MaintenanceStepResponse()
+
+    @abort_on_error
     def BringHostUp(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.bring_up(request.hostname)
         return pb.MaintenanceStepResponse()
+
+    @abort_on_error
+    def AdvanceRebalance(
+        self, request: pb.AdvanceRebalanceRequest, context: grpc.ServicerContext
+    ) -> pb.AdvanceRebalanceResponse:
+        self._rebalancer.advance()
+        return pb.AdvanceRebalanceResponse()
 
 
 def serve(
@@ -175,15 +227,21 @@ def serve(
     uses: Uses,
     address: str,
     deadline_s: int,
+    rebalancer: Rebalancer,
+    advisor: HostAdvisor,
+    host_pools: HostPoolKeeper | None = None,
 ) -> tuple[grpc.Server, int]:
     """Start serving at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s``: of drains
-    that are asked for without one."""
+    that are asked for without one. ``host_pools``: None while they are not in use."""
     threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")
     server = grpc.server(threads, interceptors=[RequestsOfThreads()], options=SERVER_OPTIONS)
-    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images), server)
-    hosts = HostServiceServicer(core.pool, maintainer, uses, deadline_s)
+    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images, rebalancer), server)
+    hosts = HostServiceServicer(core.book, maintainer, uses, deadline_s, advisor, host_pools)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
-    maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(maintainer, deadline_s), server)
+    maintenance = MaintenanceServicer(maintainer, deadline_s, rebalancer, host_pools)
+    maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(maintenance, server)
+    advice_pb2_grpc.add_AdviceServiceServicer_to_server(AdviceServicer(advisor, maintainer.cluster), server)
+    server.add_generic_rpc_handlers((RebalanceServicer(rebalancer).handler(),))
     port = server.add_insecure_port(address)
     server.start()
     return server, port

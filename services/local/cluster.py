@@ -49,6 +49,7 @@ QUICKER = {
 
 HOST_PREFIX = "peloton-mesos-"
 """Of the names of hosts that are neither simulated nor in a file."""
+NO_LATENCIES = {"PELOTON_LATENCY_PORT": "0"}  # of host managers but the first one, which may have the port
 SIMULATE_VARIABLES = "PELOTON_SIMULATE"
 """The emulated cluster reads PELOTON_SIMULATE_SECONDS and PELOTON_SIMULATE_SHARE of a pod's environment."""
 
@@ -276,7 +277,11 @@ class LocalCluster:
                 own = {"PELOTON_PORT": str(self.api_ports[number])} if role == "api" else {}
                 add(name, [*python, "cli.main", "serve", role], **own)
         for index, (cluster, master) in enumerate(self.more_masters.items(), 2):
-            own = {"PELOTON_CLUSTER": cluster, "PELOTON_MESOS": master, PREFETCH_URL: prefetch_url(master)}
+            own = {
+                "PELOTON_CLUSTER": cluster,
+                "PELOTON_MESOS": master,
+                PREFETCH_URL: prefetch_url(master),
+            } | NO_LATENCIES
             arguments = self.minicluster_arguments(index, cluster)
             add(f"minicluster-{cluster}", [*python, "services.minicluster", *arguments], **own)
             add(f"hostmgr-{cluster}", [*python, "cli.main", "serve", "hostmgr"], **own)
@@ -292,6 +297,7 @@ class LocalCluster:
             kubernetes.HOST_MANAGER,
             [sys.executable, "-m", "cli.main", "serve", "hostmgr"],
             **cluster.environment(),
+            **({} if settings.no_mesos else NO_LATENCIES),
         )
 
     def _ports_of(self, index: int) -> range:

@@ -20,6 +20,8 @@ NODES = 3
 """Nodes whose pods are processes."""
 PODS_MAX = 250
 """On a simulated node, as large clusters have it."""
+VOLUMES = "/volumes"
+"""Folder of each emulated node, below its own."""
 READY_PATIENCE_S = 30.0
 READY_POLL_S = 0.05
 
@@ -55,7 +57,12 @@ class LocalKubernetes:
 
     def environment(self) -> dict[str, str]:
         """Of its host manager."""
-        return {"PELOTON_CLUSTER": CLUSTER, "PELOTON_KUBERNETES": str(self.kubeconfig), "PELOTON_PREFETCH_URL": ""}
+        return {
+            "PELOTON_CLUSTER": CLUSTER,
+            "PELOTON_KUBERNETES": str(self.kubeconfig),
+            "PELOTON_PREFETCH_URL": "",
+            "PELOTON_KUBERNETES_VOLUMES": VOLUMES,
+        }
 
     async def wait_until_ready(self) -> None:
         """Its kubeconfig is written then. Raises Unavailable."""

@@ -11,6 +11,7 @@ from services.emulation.images import Images
 from services.emulation.processes import Processes
 from services.minicluster.agents.containers import ProcessRuntime
 from services.minicluster.agents.host_failures import FailingHosts
+from services.minicluster.agents.kept_resources import KeptResources
 from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.agents.sessions import Sessions
 from services.minicluster.agents.simulated_tasks import SimulatedRuntime
@@ -19,6 +20,7 @@ from services.minicluster.agents.usage_monitor import UsageMonitor
 from services.minicluster.api.agent_server import AgentServer
 from services.minicluster.api.master_server import MasterServer
 from services.minicluster.master.failover import AGENTS_BACK_S
+from services.minicluster.master.host_resources import total_of
 from services.minicluster.master.master import Master
 from services.minicluster.settings import MiniclusterSettings
 
@@ -74,13 +76,16 @@ class Minicluster:
         processes.start(loop)
         monitor = UsageMonitor(settings, self.clock)
         self._collector.start(settings.data_dir)
+        kept = KeptResources(settings.data_dir)
+        master.operations.changed.connect(kept.save)
         for spec in settings.hosts:
             shared = (settings, self.clock, master.updates, self._images, processes, monitor, self._collector)
             runtime = ProcessRuntime(*shared, Sessions(processes))
             server = AgentServer(settings, master.registry, runtime)
             await server.http.start(settings.host, 0, settings.tls)
             self._agent_servers.append(server)
-            server.agent = master.agents.create(spec, server.http.port, runtime)
+            total = kept.restored(spec, total_of(spec))
+            server.agent = master.agents.create(spec, server.http.port, runtime, total=total)
             master.agents.register(server.agent)
 
     async def stop(self) -> None:

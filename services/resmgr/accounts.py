@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from peloton.model.ids import RespoolId
-from peloton.scheduling.admission import Footprint, Usage
+from peloton.model.host_pool import Workload
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.resources import Resources
+from peloton.model.volume import StandingVolume
+from peloton.scheduling.gangs import Footprint, Usage
 from peloton.scheduling.tree import Ints, PoolTree
+from services.resmgr.ledger import IS_ALLOCATED, PENDING, JobLedger
+
+VOLUME_MIB = Footprint(tuple(Resources(disk_mib=1)), False, False, False, Workload.STATEFUL)
+"""What a MiB of a volume counts as."""
 
 
 @dataclass(eq=False)
 class Accounts:
-    """Slack is the revocable part of demand and allocation; the other columns exclude it."""
+    """Slack is the revocable part of demand and allocation; the other columns exclude it. Volumes that no run holds are
+    a part of the allocation that is never preempted."""
 
     tree: PoolTree
+    # MiB of those of each job, also in pools that are unknown
+    volumes: Counter[tuple[RespoolId, JobId]] = field(default_factory=Counter)
+    part_of: Mapping[Workload, int] = field(default_factory=dict)  # the compartment of each workload; empty: none has
+    parts: tuple[Accounts, ...] = field(init=False)  # of each compartment, and together all of it
     demand: Ints = field(init=False)
     slack_demand: Ints = field(init=False)
     non_slack: Ints = field(init=False)
     slack: Ints = field(init=False)
     non_preemptible: Ints = field(init=False)
     controller: Ints = field(init=False)
+    usage: Usage = field(init=False)  # the last four columns, and those of the parts
 
     def __post_init__(self) -> None:
+        self.parts = tuple(Accounts(self.tree) for _ in set(self.part_of.values()))
         for column in COLUMNS:
             setattr(self, column, np.zeros_like(self.tree.reservation))
-
-    @property
-    def usage(self) -> Usage:
-        return Usage(self.non_slack, self.slack, self.non_preemptible, self.controller)
+        parts = tuple(part.usage for part in self.parts)
+        self.usage = Usage(
+            self.non_slack, self.slack, self.non_preemptible, self.controller, parts=parts, part_of=self.part_of
+        )
+        for (pool_id, _), size_mib in self.volumes.items():
+            self.hold(pool_id, VOLUME_MIB, size_mib)
 
     def want(self, pool_id: RespoolId, footprint: Footprint, count: int) -> None:
         """Add ``count`` queued pods to the pool's demand; a negative count takes them off. Unknown pools are
@@ -38,6 +56,8 @@ class Accounts:
         if row is not None:
             column = self.slack_demand if footprint.revocable else self.demand
             column[row] += np.multiply(footprint.need, count)
+            if self.parts:
+                self.parts[self.part_of[footprint.workload]].want(pool_id, footprint, count)
 
     def hold(self, pool_id: RespoolId, footprint: Footprint, count: int) -> None:
         """Add ``count`` admitted pods to the pool's allocation; a negative count releases them."""
@@ -45,14 +65,39 @@ class Accounts:
         if row is not None:
             self.usage.charge(row, footprint, count)
 
+    def set_volumes(self, standing: Iterable[StandingVolume]) -> None:
+        """Exactly these count by themselves now."""
+        volumes = Counter[tuple[RespoolId, JobId]]()
+        for volume in standing:
+            volumes[RespoolId(volume.respool_id), volume.job_id] += volume.size_mib
+        if volumes != self.volumes:
+            for key in volumes.keys() | self.volumes.keys():
+                self.hold(key[0], VOLUME_MIB, volumes[key] - self.volumes[key])
+            self.volumes = volumes
+
     def moved_to(self, tree: PoolTree) -> Accounts:
         """The same accounts under a changed tree, without pools that are gone."""
-        moved = Accounts(tree)
+        moved = Accounts(tree, self.volumes.copy(), self.part_of)
         pairs = [(row, self.tree.row[pool]) for pool, row in tree.row.items() if pool in self.tree.row]
         new, old = np.array(pairs, np.int64).T
-        for column in COLUMNS:
-            getattr(moved, column)[new] = getattr(self, column)[old]
+        for mine, theirs in zip((moved, *moved.parts), (self, *self.parts), strict=True):
+            for column in COLUMNS:
+                getattr(mine, column)[new] = getattr(theirs, column)[old]
         return moved
+
+    def of_all(self, ledgers: Iterable[JobLedger], part_of: Mapping[Workload, int]) -> Accounts:
+        """The same pools and volumes with the pods of these jobs, counted anew."""
+        accounts = Accounts(self.tree, self.volumes, part_of)
+        for ledger in ledgers:
+            accounts.count(ledger)
+        return accounts
+
+    def count(self, ledger: JobLedger) -> None:
+        """Add all pods of a job."""
+        for count, footprint in ledger.footprints.tally(np.flatnonzero(ledger.states == PENDING)):
+            self.want(ledger.pool_id, footprint, count)
+        for count, footprint in ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states])):
+            self.hold(ledger.pool_id, footprint, count)
 
     def is_idle(self, row: int) -> bool:
         """Nothing queued and nothing held."""
@@ -60,4 +105,4 @@ class Accounts:
         return not any(column[row].any() for column in columns)
 
 
-COLUMNS = tuple(spec.name for spec in fields(Accounts) if not spec.init)
+COLUMNS = tuple(spec.name for spec in fields(Accounts) if not spec.init and spec.name not in ("parts", "usage"))

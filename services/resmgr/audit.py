@@ -15,7 +15,7 @@ from peloton.model.ids import JobId
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.invariants import above_bounds, wrong_evictions
-from services.resmgr.accounts import COLUMNS, Accounts
+from services.resmgr.accounts import COLUMNS
 from services.resmgr.ledger import HOLDING, IS_ALLOCATED, LEAVING, PENDING
 from services.resmgr.state import ResmgrState
 
@@ -77,11 +77,13 @@ def faults(state: ResmgrState) -> Iterator[str]:
             yield f"job {job_id} neither waits nor holds anything, and is remembered"
         if (job_id in state.evicted) != bool((ledger.states == LEAVING).any()):
             yield f"job {job_id} counts as {'' if job_id in state.evicted else 'not '}evicted, its pods say otherwise"
-    fresh = Accounts(state.tree)
-    for ledger in state.jobs.values():
-        state.count(fresh, ledger)
+    kept = state.accounts
+    fresh = kept.of_all(state.jobs.values(), kept.part_of)
     for column in COLUMNS:
-        yield from _different(state, column, getattr(fresh, column), getattr(state.accounts, column))
+        yield from _different(state, column, getattr(fresh, column), getattr(kept, column))
+        for load, *parts in zip(state.compartments, fresh.parts, kept.parts, strict=True):
+            what = f"{column} in {load.host_pools}"
+            yield from _different(state, what, *(getattr(part, column) for part in parts))
 
 
 def _different(state: ResmgrState, column: str, counted: np.ndarray, kept: np.ndarray) -> Iterator[str]:

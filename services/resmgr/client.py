@@ -50,9 +50,11 @@ class ResourceManagerClient:
         with translate_rpc_errors(NAME):
             self._stub().RequeueGang(request, timeout=CALL_TIMEOUT_S)
 
-    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
+    def requeue_pods(
+        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, but: Sequence[int] = ()
+    ) -> int:
         ranges = [pb.RequeuePodsRequest.Range(start=start, count=count) for start, count in instances]
-        request = pb.RequeuePodsRequest(job_id=job_id, instances=ranges, why=requeue_to_wire(reason))
+        request = pb.RequeuePodsRequest(job_id=job_id, instances=ranges, why=requeue_to_wire(reason), but=but)
         with translate_rpc_errors(NAME):
             return self._stub().RequeuePods(request, timeout=CALL_TIMEOUT_S).requeued
 

@@ -12,14 +12,18 @@ from peloton.lifecycle.in_vain import least_hold_s
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.reason import Reason, Rule
 from peloton.model.times import NS_PER_S
-from peloton.scheduling.admission import GangRun
+from peloton.scheduling.compartments import Compartment, CompartmentLoad
 from peloton.scheduling.cycle import HeldGang
+from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.tree import Ints, PoolTree
+from services.resmgr.accounts import Accounts
 from services.resmgr.ledger import JobLedger
 from services.resmgr.queues import PoolQueues, WaitingRuns
 
 _WHOLE = 1_000
 """Of a pool, in parts."""
+SAME_HOSTS_S = 10
+"""Between releases because hosts that were there have more room: pods of a daemon that has ended leave one by one."""
 
 
 def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger], now_ns: int) -> list[HeldGang]:
@@ -42,9 +46,9 @@ def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger
 
 
 class Releases:
-    """Decides when held-back gangs are admitted before their time: when hosts have come, or a pod of the job has ended
-    and may leave room. Releases are spaced out, or all held-back gangs would be tried all the time and leave no room
-    for others.
+    """Decides when held-back gangs are admitted before their time: when hosts have come, those that are there have more
+    room because a daemon or a maintenance has ended, or a pod of the job has ended and may leave room. Releases are
+    spaced out, or all held-back gangs would be tried all the time, as when hosts flap, and leave no room for others.
 
     ``turns``: how many times over the held-back gangs of a pool would fill it, each run with as much as fits. Released
     gangs count as well for as long as a hold may last: they are being tried.
@@ -52,6 +56,8 @@ class Releases:
 
     def __init__(self) -> None:
         self.hosts_came = False  # and nothing has been released since
+        self._room_came = False  # the same, on hosts that were there
+        self._room_due_ns = 0
         self.have_room: set[JobId] = set()  # jobs of which a pod ended
         self._due_ns = 0
         self._job_due_ns: dict[JobId, int] = {}
@@ -60,7 +66,13 @@ class Releases:
     def repeat(self) -> None:
         """No row stores a release: gangs that storage calls held back may have been released, and are once more."""
         self.hosts_came |= self._due_ns > 0
+        self._room_came |= self._room_due_ns > 0
         self.have_room |= self._job_due_ns.keys()
+
+    def note_room(self, on_same_hosts: bool) -> None:
+        """There is more in all than before."""
+        self._room_came |= on_same_hosts
+        self.hosts_came |= not on_same_hosts
 
     def turns(self, pool_id: RespoolId) -> int:
         return self._turns.get(pool_id, (0, 0))[0]
@@ -87,6 +99,9 @@ class Releases:
         if self.hosts_came and now_ns >= self._due_ns:
             most = max((turns for turns, _ in self._turns.values()), default=0)
             self.hosts_came, self._due_ns = False, now_ns + _pause_ns(most)
+            found = sorted(held_back)
+        elif self._room_came and now_ns >= self._room_due_ns:
+            self._room_came, self._room_due_ns = False, now_ns + SAME_HOSTS_S * NS_PER_S
             found = sorted(held_back)
         else:
             found = sorted(self.have_room - self._job_due_ns.keys())
@@ -122,3 +137,19 @@ def passed_by(
         kept = {kind: [run for run in queue if id(run) not in runs] for kind, queue in waiting.pop(row).items()}
         waiting[row] = {kind: queue for kind, queue in kept.items() if queue}
     return {row: queues for row, queues in waiting.items() if queues}, demand, slack_demand
+
+
+def loads_of(
+    compartments: Iterable[Compartment], accounts: Accounts, held: Collection[HeldGang]
+) -> tuple[CompartmentLoad, ...]:
+    """What is wanted of each compartment, without the held-back gangs."""
+    pairs = zip(compartments, accounts.parts, strict=True)
+    if not held:
+        return tuple(CompartmentLoad(one, part.demand, part.slack_demand) for one, part in pairs)
+    loads = tuple(CompartmentLoad(one, part.demand.copy(), part.slack_demand.copy()) for one, part in pairs)
+    for gang in held if loads else ():
+        for workload, need in gang.run.needs:
+            load = loads[accounts.part_of[workload]]
+            column = load.slack_demand if gang.run.revocable else load.demand
+            column[gang.row] -= np.multiply(need, gang.run.gang_count)
+    return loads

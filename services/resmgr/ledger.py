@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from operator import le
 
 import numpy as np
 from numpy.typing import NDArray
 
+from peloton.lifecycle.host_pools import workload_of
 from peloton.model.admission import HeldRange
+from peloton.model.host_pool import Workload
 from peloton.model.ids import JobId, RespoolId
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import ALLOCATED, PodState, ShapeRange
-from peloton.scheduling.admission import Footprint, GangRun
+from peloton.scheduling.gangs import Footprint, GangRun, Need, Needs
 from peloton.scheduling.tree import Ints
 
 _STATES = tuple(PodState)
@@ -29,9 +31,10 @@ LEAVING = CODES[PodState.PREEMPTING]
 
 
 class FootprintRanges:
-    """Instances -> footprint, kept as maximal ranges; unknown instances have None."""
+    """Instances of a job -> footprint, kept as maximal ranges; unknown instances have None."""
 
-    def __init__(self) -> None:
+    def __init__(self, job_type: JobType) -> None:
+        self._job_type = job_type
         self._starts: list[int] = [0]
         self._values: list[Footprint | None] = [None]
         self._array: Ints | None = None
@@ -43,7 +46,8 @@ class FootprintRanges:
         for shape in islice(shapes, first, None):
             if shape.start >= end:
                 break
-            self._set(max(shape.start, start), min(shape.start + shape.count, end), Footprint.of(shape.shape))
+            footprint = Footprint.of(shape.shape, workload_of(self._job_type, shape.shape))
+            self._set(max(shape.start, start), min(shape.start + shape.count, end), footprint)
 
     def _set(self, start: int, end: int, value: Footprint) -> None:
         if start >= end:
@@ -93,7 +97,7 @@ class JobLedger:
         self.held_until_ns: Ints | None = None  # [instances]: PENDING pods are not admitted before; None: all may be
         self.last_due_ns = 0  # of them
         self.config_version = job.config_version
-        self.footprints = FootprintRanges()
+        self.footprints = FootprintRanges(job.type)
         self.states: NDArray[np.uint8] = np.zeros(job.instance_count, np.uint8)
         self.pending_count = 0
         self.allocated_count = 0
@@ -162,11 +166,10 @@ class JobLedger:
     def _gang(self, queue_seq: int) -> GangRun:
         """A gang has the flags of its first pod, and the sum of the needs."""
         pieces = list(self.footprints.pieces(0, self.gang_size))
-        need = tuple(sum(count * f.need[kind] for _, count, f in pieces) for kind in range(len(pieces[0][2].need)))
-        return self._run(queue_seq, 0, 1, self.gang_size, pieces[0][2], need)
+        return self._run(queue_seq, 0, 1, self.gang_size, pieces[0][2], *_needs(pieces))
 
     def _run(
-        self, queue_seq: int, start: int, count: int, size: int, footprint: Footprint, need: tuple[int, ...]
+        self, queue_seq: int, start: int, count: int, size: int, footprint: Footprint, need: Need, apart: Needs = ()
     ) -> GangRun:
         return GangRun(
             self.job_id,
@@ -179,6 +182,8 @@ class JobLedger:
             footprint.preemptible,
             footprint.revocable,
             footprint.controller,
+            footprint.workload,
+            apart,
         )
 
     def held_runs(self, ranges: Sequence[HeldRange]) -> Iterator[tuple[GangRun, bool]]:
@@ -194,10 +199,9 @@ class JobLedger:
                 yield self._run(span.queue_seq, at, length, 1, footprint, footprint.need), span.is_launched
         if members:
             pieces = [piece for at, length, _ in members for piece in self.footprints.pieces(at, length)]
-            first = pieces[0][2]
-            need = tuple(sum(count * f.need[kind] for _, count, f in pieces) for kind in range(len(first.need)))
             seq = max(span.queue_seq for _, _, span in members)
-            yield self._run(seq, 0, 1, self.gang_size, first, need), any(span.is_launched for _, _, span in members)
+            run = self._run(seq, 0, 1, self.gang_size, pieces[0][2], *_needs(pieces))
+            yield run, any(span.is_launched for _, _, span in members)
 
     def pending_ranges(self, instances: Ints) -> Iterator[tuple[int, int]]:
         """Maximal ``(start, count)`` of those of the sorted instances that are PENDING."""
@@ -207,3 +211,16 @@ class JobLedger:
         breaks = np.flatnonzero(np.diff(pending) != 1) + 1
         for piece in np.split(pending, breaks):
             yield int(piece[0]), len(piece)
+
+
+def _needs(pieces: Sequence[tuple[int, int, Footprint]]) -> tuple[Need, Needs]:
+    """What the members of a gang need together, and, if they are of several workloads, what those of each need."""
+    by_workload: dict[Workload, list[Need]] = {}
+    for _, count, footprint in pieces:
+        by_workload.setdefault(footprint.workload, []).append(tuple(count * amount for amount in footprint.need))
+    apart = tuple((workload, _sum(needs)) for workload, needs in sorted(by_workload.items()))
+    return _sum(need for _, need in apart), apart if len(apart) > 1 else ()
+
+
+def _sum(needs: Iterable[Need]) -> Need:
+    return tuple(map(sum, zip(*needs, strict=True)))

@@ -29,6 +29,7 @@ from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
 from services.resmgr.audit import audit
 from services.resmgr.enqueue_waiters import EnqueueWaiters
+from services.resmgr.looks import look, read_log
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, jobs_to_evict_from, order, summary
 from services.resmgr.records import CapacitySource, LoopRecords, Range, Requeue
@@ -144,9 +145,11 @@ class AdmissionLoop:
         await self._requeue(job_id, why, lambda s: self._admission.requeue_gang(job_id, why, s))
         self._lifecycles.jobs_changed([job_id], "its gang was queued again")
 
-    async def requeue_pods(self, job_id: JobId, instances: Sequence[Range], why: RequeueReason) -> int:
+    async def requeue_pods(
+        self, job_id: JobId, instances: Sequence[Range], why: RequeueReason, but: Sequence[int] = ()
+    ) -> int:
         """Take back the admission of pods without a host; returns how many. The caller wakes their job."""
-        gone = await self._requeue(job_id, why, lambda s: self._admission.requeue_pods(job_id, instances, why, s))
+        gone = await self._requeue(job_id, why, lambda s: self._admission.requeue_pods(job_id, instances, why, s, but))
         count = sum(count for _, _, count in gone.queued)
         if count and (ledger := self.state.jobs.get(job_id)):
             self._meter.requeued(self.state.path_of(ledger.pool_id), count)
@@ -255,7 +258,10 @@ class AdmissionLoop:
             self._is_dirty = False
             try:
                 with self._meter.cycle():
-                    self._apply_log(await self._in_storage(self._read_log))
+                    cursor, rows_max = self.state.log_cursor, self.settings.log_rows_max
+                    rows, volumes = await self._in_storage(lambda: look(self._records, cursor, rows_max))
+                    self._apply_log(rows)
+                    self.state.accounts.set_volumes(volumes)
                     if self.state.capacity is None:
                         return []
                     return await self._admit()
@@ -265,6 +271,7 @@ class AdmissionLoop:
 
     async def _admit(self) -> list[JobId]:
         state = self.state
+        state.divide_hosts()
         state.release_held(self.clock_ns())
         now = state.snapshot(self.settings.admitted_pods_max, self.clock_ns())
         if self.settings.preempts and self._rounds.is_time():
@@ -327,14 +334,7 @@ class AdmissionLoop:
         await loop.run_in_executor(self._storage, self._records.watch_log.trim)
 
     def _read_log(self) -> list[LogRow]:
-        """Everything that is in the log now."""
-        rows: list[LogRow] = []
-        while True:
-            after = rows[-1][0] if rows else self.state.log_cursor
-            more = self._admission.status_log(after, self.settings.log_rows_max)
-            rows += more
-            if len(more) < self.settings.log_rows_max:
-                return rows
+        return read_log(self._admission, self.state.log_cursor, self.settings.log_rows_max)
 
     def _apply_log(self, rows: list[LogRow]) -> None:
         if self.state.apply_log(rows):

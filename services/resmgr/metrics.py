@@ -13,8 +13,9 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from peloton.api.convert_pool import UNITS
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
-from peloton.scheduling.admission import Admitted, QueueKind
+from peloton.scheduling.admission import Admitted
 from peloton.scheduling.eviction import Eviction
+from peloton.scheduling.gangs import QueueKind
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.state import ResmgrState
 

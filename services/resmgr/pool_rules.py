@@ -15,8 +15,9 @@ from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.reason import Reason
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec
-from peloton.scheduling.admission import GangRun, Ledger, Usage, first_refusal
+from peloton.scheduling.admission import Ledger, first_refusal
 from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.gangs import GangRun, Usage
 from peloton.scheduling.tree import Ints, PoolTree, build_tree
 from services.resmgr.state import ResmgrState
 

@@ -54,7 +54,7 @@ def jobs_to_evict_from(state: ResmgrState, due: frozenset[int], notes: Admission
     if not state.waiting.pools:
         return []
     waits: dict[RespoolId, int] = {}
-    for (row, _), (run, reason) in (notes or state.admission).heads.items():
+    for (row, *_), (run, reason) in (notes or state.admission).heads.items():
         if reason.pool_path == state.tree.paths[row]:  # else its own pool has room, and other pools must give back
             waits[state.tree.ids[row]] = max(run.priority, waits.get(state.tree.ids[row], run.priority))
     due_pools = {state.tree.ids[row] for row in due}

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from peloton.model.ids import JobId, RespoolId
-from peloton.scheduling.admission import GangRun, QueueKind
+from peloton.scheduling.gangs import GangRun, QueueKind
 from peloton.scheduling.tree import Ints
 
 PoolQueues = dict[QueueKind, list[GangRun]]

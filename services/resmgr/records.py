@@ -7,12 +7,15 @@ from typing import Any, Protocol
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
+from peloton.model.advice import Marked
+from peloton.model.daemon import DaemonReach
 from peloton.model.host import Capacity
-from peloton.model.ids import JobId, RespoolId
+from peloton.model.ids import Hostname, JobId, RespoolId
 from peloton.model.job import GangProgress, JobRecord
 from peloton.model.pod import PodRecord, PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility, RequeueReason
 from peloton.model.update import Disruption, UpdateRecord
+from peloton.model.volume import StandingVolume, VolumeRecord
 from services.resmgr.state import LogRow
 
 Range = tuple[int, int]
@@ -53,7 +56,12 @@ class AdmissionRecords(Protocol):
         ...
 
     def requeue_pods(
-        self, job_id: JobId, instances: Sequence[Range], reason: RequeueReason, least_hold_s: int = 0
+        self,
+        job_id: JobId,
+        instances: Sequence[Range],
+        reason: RequeueReason,
+        least_hold_s: int = 0,
+        but: Sequence[int] = (),
     ) -> EvictionResult:
         """No host was found: READY pods that stand alone are PENDING again, and held back for a while with those like
         them."""
@@ -88,6 +96,12 @@ class PoolRecords(Protocol):
     def configs(self) -> dict[RespoolId, ResourcePoolConfig]: ...
 
 
+class StandingVolumes(Protocol):
+    def standing(self) -> Sequence[StandingVolume]:
+        """Volumes that count against their pools by themselves."""
+        ...
+
+
 class LogTrimmer(Protocol):
     def trim(self) -> None:
         """Forget changes that no watcher resumes from any more."""
@@ -105,6 +119,10 @@ class ExplainedPods(Protocol):
 
     def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
         """The first pods that ended FAILED or LOST, or KILLED unwanted, by instance."""
+        ...
+
+    def hosts(self, job_id: JobId) -> Mapping[Hostname, int]:
+        """Hosts of the job's pods -> how many."""
         ...
 
 
@@ -129,6 +147,8 @@ class MemoryRecords(Protocol):
     def admission(self) -> AdmissionRecords: ...
     @property
     def configs(self) -> ShapeRecords: ...
+    @property
+    def volumes(self) -> StandingVolumes: ...
 
 
 class LoopRecords(MemoryRecords, Protocol):
@@ -152,6 +172,10 @@ class ExternalPodNotes(Protocol):
         ...
 
 
+class ExplainedVolumes(StandingVolumes, Protocol):
+    def lost(self, job_id: JobId, limit: int) -> list[VolumeRecord]: ...
+
+
 class ExplainRecords(LoopRecords, Protocol):
     """Those of explanations."""
 
@@ -167,6 +191,8 @@ class ExplainRecords(LoopRecords, Protocol):
     def migrations(self) -> Bindings: ...
     @property
     def external_pods(self) -> ExternalPodNotes: ...
+    @property
+    def volumes(self) -> ExplainedVolumes: ...
 
 
 class CapacitySource(Protocol):
@@ -176,4 +202,12 @@ class CapacitySource(Protocol):
 
     def judge(self, shapes: Sequence[PodShape]) -> Mapping[PodShape, Infeasibility]:
         """Pods that no host could take even if it were empty, and why. Raises Unavailable."""
+        ...
+
+    def reach(self, shape: PodShape) -> Sequence[DaemonReach]:
+        """On which hosts a daemon with such pods is to run, by cluster. Raises Unavailable."""
+        ...
+
+    def advice(self) -> tuple[Mapping[Hostname, Marked], Mapping[JobId, Marked]]:
+        """Hosts and services that are marked orange or red. Raises Unavailable."""
         ...

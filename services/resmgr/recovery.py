@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from peloton.lifecycle.volumes import beside_volumes
 from peloton.model.admission import AllocatedRange, JobSnapshot, PendingRange
 from peloton.model.ids import JobId
 from peloton.model.pod import ShapeRange
@@ -22,8 +23,18 @@ def rebuild(records: MemoryRecords) -> ResmgrState:
     state.log_cursor = found.log_cursor
     state.next_seq = found.last_queue_seq + 1
     known = _shapes(records.configs, found.jobs)
+    # Read after the snapshot, as the loop reads them after the log.
+    standing = records.volumes.standing()
+    state.accounts.set_volumes(standing)
+    by_job: dict[JobId, set[int]] = {}
+    for volume in standing:
+        if volume.is_wanted:
+            by_job.setdefault(volume.job_id, set()).add(volume.instance_id)
     for pods in found.jobs:
         shapes = known[pods.job.job_id]
+        if pods.job.job_id in by_job:
+            instances = by_job[pods.job.job_id]
+            shapes = {version: beside_volumes(some, instances) for version, some in shapes.items()}
         for held in pods.allocated:
             state.restore_held(pods.job, shapes[held.config_version], [(held.start, held.count)], held.evicted)
         for queue_seq, ranges in groupby(pods.pending, key=lambda span: span.queue_seq):

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 import grpc.aio
 
 from peloton.api.private import resmgr_pb2_grpc
-from peloton.api.service_names import EXPLAIN_SERVICE, RESOURCE_MANAGER, add_under_all_names
+from peloton.api.service_names import EXPLAIN_SERVICE, MOVER_SERVICE, RESOURCE_MANAGER, add_under_all_names
 from peloton.ports import Lifecycles
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
 from services.resmgr.explain.service import ExplainService
+from services.resmgr.host_mover import HostMover, HostRooms
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.metrics import PoolGauges
+from services.resmgr.mover_service import MoverService
 from services.resmgr.pool_service import PoolService
 from services.resmgr.records import CapacitySource
 from services.resmgr.servicer import AdmissionServicer
-from services.resmgr.settings import LoopSettings
+from services.resmgr.settings import LoopSettings, MoverSettings
+from services.resmgr.wanted_hosts import wanted_hosts
 from services.storage.storage import Storage
 
 DRAIN_S = 5.0
@@ -30,10 +33,13 @@ class ResmgrServer:
     loop: AdmissionLoop
     port: int
     _server: grpc.aio.Server
+    _mover: HostMover | None = None
 
     async def stop(self) -> None:
         """Refuse new calls, finish those under way, then stop the loop."""
         await self._server.stop(DRAIN_S)
+        if self._mover is not None:
+            await self._mover.stop()
         await self.loop.stop()
 
 
@@ -43,8 +49,11 @@ async def serve(
     capacity_source: CapacitySource,
     address: str,
     settings: LoopSettings | None = None,
+    host_rooms: HostRooms | None = None,
+    mover_settings: MoverSettings | None = None,
 ) -> ResmgrServer:
-    """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port)."""
+    """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port).
+    ``host_rooms``: for the mover of host pools; there is none without."""
     loop = AdmissionLoop(storage, lifecycles, capacity_source, settings)
     pools = PoolService(loop, storage.pools, storage.jobs)
     await asyncio.to_thread(pools.load)
@@ -53,7 +62,21 @@ async def serve(
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
     add_under_all_names(server, ExplainService(loop, storage, capacity_source), EXPLAIN_SERVICE)
+    mover = None
+    if host_rooms is not None:
+        mover = HostMover(
+            lambda: loop.state.unplaced_jobs(),
+            storage.host_pools,
+            storage.mover,
+            storage.pods,
+            storage.host_pods,
+            host_rooms,
+            mover_settings,
+            queued=lambda: wanted_hosts(loop.state),
+        )
+        add_under_all_names(server, MoverService(mover, storage.mover), MOVER_SERVICE)
+        mover.start()
     port = server.add_insecure_port(address)
     await server.start()
     PoolGauges(lambda: loop.state)
-    return ResmgrServer(loop, port, server)
+    return ResmgrServer(loop, port, server, mover)

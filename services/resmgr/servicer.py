@@ -53,11 +53,15 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
         return pb.RequeuePodsResponse(requeued=await _answer(self._requeue_pods(request), context))
 
     async def _requeue_pods(self, request: pb.RequeuePodsRequest) -> int:
-        count = sum(span.count for span in request.instances)
+        count = sum(span.count for span in request.instances) + len(request.but)
         if count > REQUEUED_PODS_MAX:
-            raise InvalidArgument(f"{count} pods are to be queued again, at most {REQUEUED_PODS_MAX} at a time")
+            raise InvalidArgument(
+                f"{count} pods are to be queued again or to wait on, at most {REQUEUED_PODS_MAX} at a time"
+            )
         ranges = [(span.start, span.count) for span in request.instances]
-        return await self._loop.requeue_pods(JobId(request.job_id), ranges, requeue_from_wire(request.why))
+        return await self._loop.requeue_pods(
+            JobId(request.job_id), ranges, requeue_from_wire(request.why), list(request.but)
+        )
 
     async def NoteUnplaced(self, request: pb.NoteUnplacedRequest, context: Context) -> pb.NoteUnplacedResponse:
         turns = self._loop.note_unplaced(JobId(request.job_id), request.count, placement_from_wire(request.why))

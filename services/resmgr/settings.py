@@ -1,8 +1,14 @@
-"""The pace and the bounds of the admission loop."""
+"""The pace and the bounds of the admission loop, and of the mover of host pools."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from peloton.errors import InvalidArgument
+from peloton.scheduling.mover import MoverPolicy
+from services.settings import Settings
+
+MOVED_PER_HOUR_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +28,62 @@ class LoopSettings:
     sustained_over_count: int = 5  # rounds in a row above its entitlement after which a pool gives back
     evicted_pods_max: int = 10_000  # in one round
     checks_invariants: bool = False  # after each cycle
+
+
+@dataclass(frozen=True, slots=True)
+class MoverSettings:
+    """``give_up_s``: after which a host that is not empty yet stays where it is. Raises InvalidArgument for numbers
+    that cannot be meant; what is no number fails every comparison."""
+
+    policy: MoverPolicy = field(default_factory=MoverPolicy)
+    period_s: float = 10.0
+    give_up_s: float = 3_600.0
+
+    def __post_init__(self) -> None:
+        policy, forever = self.policy, float("inf")
+        target, high, marked = policy.target_percent, policy.high_percent, policy.hot_share_percent
+        urgent, take, settle = policy.take_after_red_s, policy.take_after_s, policy.settle_s
+        back, back_max = policy.return_after_s, policy.return_after_max_s
+        at_a_time, an_hour = policy.hosts_at_a_time, policy.hosts_per_hour
+        for is_meant, numbers, wanted in (
+            (0 < target < high <= 100, {"TARGET_PERCENT": target, "HIGH_PERCENT": high}, "0 < target < high <= 100"),
+            (0 <= marked <= 100, {"MARKED_PERCENT": marked}, "0 to 100"),
+            (
+                0 <= urgent <= take < forever,
+                {"TAKE_AFTER_URGENT_S": urgent, "TAKE_AFTER_S": take},
+                "at least 0, and the first no more than the second",
+            ),
+            (
+                0 < back <= back_max < forever,
+                {"RETURN_AFTER_S": back, "RETURN_AFTER_MAX_S": back_max},
+                "more than 0, and the first no more than the second",
+            ),
+            (0 <= settle < forever, {"SETTLE_S": settle}, "at least 0"),
+            (
+                1 <= at_a_time <= an_hour <= MOVED_PER_HOUR_MAX,
+                {"HOSTS_AT_A_TIME": at_a_time, "HOSTS_PER_HOUR": an_hour},
+                f"1 to {MOVED_PER_HOUR_MAX}, and the first no more than the second",
+            ),
+            (0 < self.period_s < forever, {"PERIOD_S": self.period_s}, "more than 0"),
+            (0 < self.give_up_s < forever, {"GIVE_UP_S": self.give_up_s}, "more than 0"),
+        ):
+            if not is_meant:
+                found = ", ".join(f"PELOTON_MOVER_{name}={number:g}" for name, number in numbers.items())
+                raise InvalidArgument(f"{found}: want {wanted}")
+
+
+def mover_settings(settings: Settings) -> MoverSettings:
+    """Raises InvalidArgument."""
+    policy = MoverPolicy(
+        settings.mover_high_percent,
+        settings.mover_target_percent,
+        settings.mover_marked_percent,
+        settings.mover_take_after_s,
+        settings.mover_take_after_urgent_s,
+        settings.mover_return_after_s,
+        settings.mover_return_after_max_s,
+        settings.mover_settle_s,
+        settings.mover_hosts_at_a_time,
+        settings.mover_hosts_per_hour,
+    )
+    return MoverSettings(policy, settings.mover_period_s, settings.mover_give_up_s)

@@ -8,30 +8,30 @@ place is (priority, queue_seq, start), and queue_seq is stored with the pod.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.admission import EvictionResult
+from peloton.model.host import HostPoolCapacity
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodState, ShapeRange
 from peloton.model.reason import PlacementReason
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import Admission, GangRun
+from peloton.scheduling.admission import Admission
+from peloton.scheduling.compartments import Compartment, compartments, part_of
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import Accounts
-from services.resmgr.held_back import Releases, held_gangs, passed_by
+from services.resmgr.held_back import Releases, held_gangs, loads_of, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.queues import WaitingRuns
-
-UNPLACED_JOBS_MAX = 10_000
-"""Jobs whose last failed placement is remembered; the oldest are forgotten."""
+from services.resmgr.unplaced import Unplaced
 
 LogRow = tuple[int, JobId, int, int, PodState]
 """seq, job, instance, run, state: a row of the status log."""
@@ -50,24 +50,40 @@ class ResmgrState:
         self.capacity: Resources | None = None  # None until a host manager has answered
         self.registered = Resources()  # of all hosts; limits of pools are compared with it
         self.slack_cpu = 0
+        self.compartments: tuple[Compartment, ...] = ()
+        self._divided: tuple[Compartment, ...] = ()  # from the next cycle on
         self.entitlement: Entitlement | None = None
         self.admission = Admission()
         self.next_seq = 1
         self.log_cursor = 0
-        self._unplaced: OrderedDict[JobId, tuple[int, PlacementReason]] = OrderedDict()
+        self._unplaced = Unplaced()
         self._releases = Releases()
 
     # -- events -----------------------------------------------------------------------------------------------------
 
-    def set_capacity(self, capacity: Resources, revocable: Resources, registered: Resources | None = None) -> bool:
+    def set_capacity(
+        self,
+        capacity: Resources,
+        revocable: Resources,
+        registered: Resources | None = None,
+        host_pools: Iterable[HostPoolCapacity] = (),
+    ) -> bool:
         """Returns whether the amounts to deal changed. ``registered``: of all hosts, whether they take pods or not;
         None: the same as ``capacity``."""
-        is_news = (capacity, revocable.cpu_milli) != (self.capacity, self.slack_cpu)
-        if self.capacity is not None and not capacity.fits_in(self.capacity):
-            self._releases.hosts_came = True
-        self.capacity, self.slack_cpu = capacity, revocable.cpu_milli
+        found = compartments(host_pools)
+        is_news = (capacity, revocable.cpu_milli, found) != (self.capacity, self.slack_cpu, self._divided)
+        if self.capacity is not None and (not capacity.fits_in(self.capacity) or found != self._divided):
+            self._releases.note_room(on_same_hosts=registered is not None and registered == self.registered)
+        self.capacity, self.slack_cpu, self._divided = capacity, revocable.cpu_milli, found
         self.registered = registered if registered is not None else capacity
         return is_news
+
+    def divide_hosts(self) -> None:
+        """From now on the hosts are divided as they were when the capacity was set last. Not within a cycle."""
+        self.compartments, parts = self._divided, part_of(self._divided)
+        if parts != self.accounts.part_of:
+            self.accounts = self.accounts.of_all(self.jobs.values(), parts)
+            self.entitlement, self.admission = None, Admission()
 
     def put_pool(self, pool: PoolSpec) -> None:
         self._set_pools({**self.pools, pool.respool_id: pool})
@@ -81,7 +97,7 @@ class ResmgrState:
         self.accounts = self.accounts.moved_to(self.tree)
         for job in self.jobs.values():  # of pools that were unreachable until now
             if job.pool_id not in old.row and job.pool_id in self.tree.row:
-                self.count(self.accounts, job)
+                self.accounts.count(job)
         self.entitlement, self.admission = None, Admission()
 
     def check_queue(self, job: JobRecord) -> None:
@@ -175,7 +191,7 @@ class ResmgrState:
     def apply_admission(self, admission: Admission) -> list[JobId]:
         """Admitted gangs leave their queues and hold their resources. Returns their jobs."""
         by_queue: dict[tuple[int, int], list[tuple[GangRun, int]]] = {}
-        jobs: dict[JobId, None] = {}
+        jobs = dict[JobId, None]()
         for chosen in admission.admitted:
             run, pods = chosen.run, chosen.gang_count * chosen.run.gang_size
             by_queue.setdefault((chosen.pool, run.queue), []).append((run, chosen.gang_count))
@@ -183,7 +199,7 @@ class ResmgrState:
             ledger.states[run.start : run.start + pods] = HOLDING
             ledger.pending_count -= pods
             ledger.allocated_count += pods
-            self._unplaced.pop(run.job_id, None)  # placement tries anew
+            self._unplaced.forget(run.job_id)  # placement tries anew
             for _, length, footprint in ledger.footprints.pieces(run.start, pods):
                 self.accounts.want(ledger.pool_id, footprint, -length)
                 self.accounts.hold(ledger.pool_id, footprint, length)
@@ -242,8 +258,7 @@ class ResmgrState:
 
     def turns_held_back(self, job_id: JobId) -> int:
         """How many times over the held-back gangs of the job's pool would fill the pool."""
-        ledger = self.jobs.get(job_id)
-        return 0 if ledger is None else self._releases.turns(ledger.pool_id)
+        return self._releases.turns(self.jobs[job_id].pool_id) if job_id in self.jobs else 0
 
     def release_held(self, now_ns: int) -> None:
         """Release held-back gangs that may find a host by now."""
@@ -283,16 +298,15 @@ class ResmgrState:
     def take_over(self, old: ResmgrState) -> None:
         """Recovery: keep what storage does not hold and no event repeats."""
         self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
-        self.registered = old.registered
+        self.registered, self._divided = old.registered, old._divided
+        self.divide_hosts()
         self._releases = old._releases
         self._releases.repeat()
-        self._unplaced = OrderedDict((job, note) for job, note in old._unplaced.items() if job in self.jobs)
+        self._unplaced = old._unplaced
+        self._unplaced.keep(self.jobs)
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> None:
-        self._unplaced.pop(job_id, None)
-        self._unplaced[job_id] = (count, why)
-        while len(self._unplaced) > UNPLACED_JOBS_MAX:
-            self._unplaced.popitem(last=False)
+        self._unplaced.note(job_id, count, why)
 
     def _release(self, ledger: JobLedger, instances: np.ndarray, codes: np.ndarray) -> int:
         """Instances that hold resources take the new state, and release them if it is an end. Returns how many do."""
@@ -312,7 +326,7 @@ class ResmgrState:
             self.jobs.pop(ledger.job_id, None)
             self.evicted.discard(ledger.job_id)
             self.held_back.discard(ledger.job_id)
-            self._unplaced.pop(ledger.job_id, None)
+            self._unplaced.forget(ledger.job_id)
 
     # -- the cycle --------------------------------------------------------------------------------------------------
 
@@ -352,11 +366,12 @@ class ResmgrState:
             leaving=self.leaving().usage if self.evicted else None,
             preempts=self.preempts,
             held=held,
+            compartments=loads_of(self.compartments, accounts, held),
         )
 
     def leaving(self, more: Mapping[JobId, np.ndarray] | None = None) -> Accounts:
         """Amounts that evicted pods still hold; for the jobs of ``more``, what these instances hold."""
-        accounts = Accounts(self.tree)
+        accounts = Accounts(self.tree, part_of=self.accounts.part_of)
         instances = {job_id: np.flatnonzero(self.jobs[job_id].states == LEAVING) for job_id in self.evicted}
         for job_id, own in (instances | dict(more or {})).items():
             ledger = self.jobs[job_id]
@@ -372,16 +387,13 @@ class ResmgrState:
 
     def unplaced(self, job_id: JobId) -> tuple[int, PlacementReason]:
         """How many pods of the job the last placement left without a host, and why."""
-        return self._unplaced.get(job_id, (0, ()))
+        return self._unplaced.of(job_id)
+
+    def unplaced_jobs(self) -> list[tuple[JobId, PlacementReason]]:
+        """Jobs whose last placement left pods without a host, and why, the latest first."""
+        return self._unplaced.latest()
 
     def path_of(self, pool_id: RespoolId) -> str:
         """The pool's path; its id when there is no such pool."""
         row = self.tree.row.get(pool_id)
         return pool_id if row is None else self.tree.paths[row]
-
-    @staticmethod
-    def count(accounts: Accounts, ledger: JobLedger) -> None:
-        for count, footprint in ledger.footprints.tally(np.flatnonzero(ledger.states == PENDING)):
-            accounts.want(ledger.pool_id, footprint, count)
-        for count, footprint in ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states])):
-            accounts.hold(ledger.pool_id, footprint, count)

@@ -15,6 +15,7 @@ import zstandard
 from peloton.api import convert
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.job import JobRecord, SlaSpec
+from peloton.model.layout import GangClose, Layout, Spread
 from peloton.model.pod import (
     AllOf,
     AnyOf,
@@ -30,11 +31,14 @@ from peloton.model.pod import (
     PodState,
     Strategy,
     Termination,
+    port_label,
 )
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from services.storage.tables import JOB, POD, POD_EVENT
 
+_FIRST_STRATEGIES = {Strategy.PACK_HOST, Strategy.SPREAD_JOB, Strategy.EMPTIEST_HOST}
+"""Those that release 0.1 reads."""
 NEXT_RUNS = {int(reason): reason for reason in NextRun}
 _ZSTD_VERSION = b"\x01"
 _COMPRESSION_LEVEL = 3
@@ -107,11 +111,12 @@ def facts_without_name(facts: InstanceFacts) -> str:
             int(shape.revocable),
             int(shape.preemptible),
             int(shape.controller),
-            shape.strategy.value,
+            shape.strategy.value if shape.strategy in _FIRST_STRATEGIES else Strategy.PACK_HOST.value,
             _constraint_to_json(shape.constraint),
             int(facts.kill_on_preempt),
             facts.labels,
             facts.image,
+            *_placement_to_json(shape),
         ],
         separators=(",", ":"),
     )
@@ -130,19 +135,42 @@ def _facts_from_rest(text: str) -> InstanceFacts:
         json.loads(f"[{text}")  # old rows lack the last ones
     )
     kills = bool(more[0]) if more else False
+    placement = more[3] if len(more) > 3 else {}
     shape = PodShape(
         resources=Resources(*amounts),
         port_count=ports,
         revocable=bool(revocable),
         preemptible=bool(preemptible),
         controller=bool(controller),
-        strategy=Strategy(strategy),
+        strategy=Strategy(placement.get("strategy", strategy)),
         constraint=_constraint_from_json(rule),
+        volume_mib=placement.get("volume_mib", 0),
+        layout=_layout_from_json(placement),
     )
     # Of an old pod that counts labelled pods it was taken for granted that it carries what it counts.
     labels = [tuple(label) for label in more[1]] if len(more) > 1 else sorted(pod_labels_named(shape.constraint))
     image = more[2] if len(more) > 2 else ""
     return InstanceFacts("", shape, max_failures, convert.HEALTH_STATES[health], grace_s, kills, tuple(labels), image)
+
+
+def _placement_to_json(shape: PodShape) -> list[dict[str, Any]]:
+    """What release 0.1 does not know of, and passes over; of most pods nothing."""
+    found: dict[str, Any] = {}
+    if shape.strategy not in _FIRST_STRATEGIES:
+        found["strategy"] = shape.strategy.value
+    if shape.volume_mib:
+        found["volume_mib"] = shape.volume_mib
+    if shape.layout and shape.layout.spread:
+        found["spread"] = [[rule.label, rule.max_skew, int(rule.is_hard)] for rule in shape.layout.spread]
+    if shape.layout and (close := shape.layout.close):
+        found["close"] = [close.label, close.is_required]
+    return [found] if found else []
+
+
+def _layout_from_json(placement: Mapping[str, Any]) -> Layout | None:
+    rules = tuple(Spread(label, skew, bool(hard)) for label, skew, hard in placement.get("spread", ()))
+    close = GangClose(*placement["close"]) if "close" in placement else None
+    return Layout(rules, close) if rules or close else None
 
 
 def _constraint_to_json(constraint: Constraint | None) -> list[Any] | None:
@@ -252,6 +280,11 @@ def pod_event(row: sa.Row[Any]) -> PodEvent:
 def stored_text(text: str) -> str:
     """PostgreSQL keeps no NUL in a text."""
     return text.replace("\x00", "")
+
+
+def ports_in(text: str) -> tuple[Label, ...]:
+    """As labels."""
+    return tuple(port_label(number) for number in json.loads(text).values()) if text else ()
 
 
 def ports_to_text(ports: Mapping[str, int]) -> str:

@@ -12,9 +12,12 @@ from collections.abc import Callable
 
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
 from services.storage.admission.admission import Admission
+from services.storage.daemons.daemons import Daemons
 from services.storage.engine import POOL_SIZE, Database
+from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.hosts.hosts import Hosts
 from services.storage.hosts.maintenance import Maintenance
+from services.storage.hosts.mover import MoverRecords
 from services.storage.jobs.configs import Configs
 from services.storage.jobs.job_streams import JobStreams
 from services.storage.jobs.jobs import Jobs
@@ -23,12 +26,14 @@ from services.storage.jobs.secrets import Secrets
 from services.storage.leases import Leases
 from services.storage.lockdowns import Lockdowns
 from services.storage.moves.migrations import Migrations
+from services.storage.moves.rebalances import Rebalances
 from services.storage.pods.external_pods import ExternalPods
 from services.storage.pods.host_pods import HostPods
 from services.storage.pods.pods import Pods
 from services.storage.pools import Pools
 from services.storage.updates.disruptions import Disruptions
 from services.storage.updates.updates import Updates
+from services.storage.volumes.volumes import Volumes
 from services.storage.watch_log import WatchLog
 
 
@@ -53,12 +58,17 @@ class Storage:
         self.host_pods = HostPods(db, batch_backoff)
         self.admission = Admission(db)
         self.external_pods = ExternalPods(db)
+        self.daemons = Daemons(db)
         self.pools = Pools(db)
         self.updates = Updates(db)
         self.disruptions = Disruptions(db)
         self.hosts = Hosts(db)
         self.maintenance = Maintenance(db)
+        self.host_pools = HostPoolRecords(db)
+        self.mover = MoverRecords(db)
         self.migrations = Migrations(db)
+        self.rebalances = Rebalances(db)
+        self.volumes = Volumes(db)
         self.leases = Leases(db)
         self.lockdowns = Lockdowns(db)
         self.watch_log = WatchLog(db)

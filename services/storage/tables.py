@@ -11,8 +11,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlmodel import Field, SQLModel
 
+import services.storage.daemons.tables
+import services.storage.hosts.tables
 import services.storage.jobs.tables
-import services.storage.moves.tables  # noqa: F401 - more tables of the same metadata
+import services.storage.moves.tables
+import services.storage.updates.tables
+import services.storage.volumes.tables  # noqa: F401 - more tables of the same metadata
 
 _UUID: Any = sa.Uuid(as_uuid=False)
 _TEXT: Any = sa.Text
@@ -198,60 +202,6 @@ class JobName(SQLModel, table=True):
     updated_ns: int = Field(sa_type=_BIG)
 
 
-class JobUpdate(SQLModel, table=True):
-    """A rollout. Sets of instances are texts: ranges ``0-4,7``."""
-
-    __tablename__ = "job_update"
-    __table_args__ = (sa.Index("ix_job_update_job", "job_id"),)
-    update_id: str = Field(primary_key=True, sa_type=_UUID)
-    job_id: str = Field(sa_type=_UUID)
-    type: str = Field(sa_type=_TEXT)
-    spec: str = Field(sa_type=_TEXT)  # JSON UpdateSpec
-    state: str = Field(sa_type=_TEXT)
-    prev_state: str = Field(sa_type=_TEXT)
-    config_version: int
-    prev_config_version: int
-    added: str = Field(sa_type=_TEXT)
-    updated: str = Field(sa_type=_TEXT)
-    removed: str = Field(sa_type=_TEXT)
-    current: str = Field(sa_type=_TEXT)
-    done: str = Field(sa_type=_TEXT)
-    failed: str = Field(sa_type=_TEXT)
-    opaque_data: str = Field(sa_type=_TEXT)
-    update_key: str = Field(sa_type=_TEXT)
-    request_digest: str = Field(sa_type=_TEXT)
-    pulsed_ns: int = Field(sa_type=_BIG)
-    awaits_pulse: bool
-    waiting_for: str = Field(sa_type=_TEXT)
-    created_ns: int = Field(sa_type=_BIG)
-    updated_ns: int = Field(sa_type=_BIG)
-    completed_ns: int = Field(sa_type=_BIG)
-
-
-class JobUpdateEvent(SQLModel, table=True):
-    """``instances`` reached ``state`` together; empty: the update itself did."""
-
-    __tablename__ = "job_update_event"
-    update_id: str = Field(primary_key=True, sa_type=_UUID)
-    seq: int = Field(primary_key=True)
-    time_ns: int = Field(sa_type=_BIG)
-    state: str = Field(sa_type=_TEXT)
-    instances: str = Field(sa_type=_TEXT)
-
-
-class DisruptionRow(SQLModel, table=True):
-    """Pods that were to be taken down, and whether the SLA granted it; the last few of each job."""
-
-    __tablename__ = "disruption"
-    job_id: str = Field(primary_key=True, sa_type=_UUID)
-    seq: int = Field(primary_key=True)
-    time_ns: int = Field(sa_type=_BIG)
-    reason: int = Field(sa_type=_SMALL)
-    granted: bool
-    instances: str = Field(sa_type=_TEXT)
-    message: str = Field(sa_type=_TEXT)
-
-
 class WatchLog(SQLModel, table=True):
     """Changes of services (``instance_id`` -1) and of their pods, in the order of their commits."""
 
@@ -295,47 +245,12 @@ class Respool(SQLModel, table=True):
     updated_ns: int = Field(sa_type=_BIG)
 
 
-class Framework(SQLModel, table=True):
-    __tablename__ = "framework"
-    cluster: str = Field(primary_key=True, sa_type=_TEXT)
-    framework_id: str = Field(sa_type=_TEXT)
-
-
-class ClusterHost(SQLModel, table=True):
-    """Hosts that are registered, each in one cluster only."""
-
-    __tablename__ = "cluster_host"
-    hostname: str = Field(primary_key=True, sa_type=_TEXT)
-    cluster: str = Field(sa_type=_TEXT)
-
-
 class Lease(SQLModel, table=True):
     __tablename__ = "lease"
     role: str = Field(primary_key=True, sa_type=_TEXT)
     owner: str = Field(sa_type=_TEXT)
     address: str = Field(sa_type=_TEXT)
     expires_s: float = Field(sa_type=_FLOAT)
-
-
-class HostRow(SQLModel, table=True):
-    """A host in maintenance; a host without a row is UP. ``seq`` is the order of the requests."""
-
-    __tablename__ = "host"
-    cluster: str = Field(primary_key=True, sa_type=_TEXT)
-    hostname: str = Field(primary_key=True, sa_type=_TEXT)
-    ip: str = Field(sa_type=_TEXT)
-    state: int = Field(sa_type=_SMALL)
-    goal: int = Field(sa_type=_SMALL)
-    seq: int = Field(sa_type=_BIG)
-    at_most: int = Field(sa_type=_BIG)
-    deadline_s: int = Field(sa_type=_BIG)
-    is_forced: bool
-    reason: str = Field(sa_type=_TEXT)
-    requested_ns: int = Field(sa_type=_BIG)
-    drained_from_ns: int = Field(sa_type=_BIG)
-    changed_ns: int = Field(sa_type=_BIG)
-    progress: str = Field(sa_type=_TEXT)  # JSON DrainProgress
-    capacity: str = Field(sa_type=_TEXT)  # JSON amounts by RESOURCE_KINDS; empty: not known
 
 
 class PodContainers(SQLModel, table=True):
@@ -385,8 +300,15 @@ FRAMEWORK = METADATA.tables["framework"]
 CLUSTER_HOST = METADATA.tables["cluster_host"]
 LEASE = METADATA.tables["lease"]
 HOST = METADATA.tables["host"]
+HOST_POOL = METADATA.tables["host_pool"]
+HOST_IN_POOL = METADATA.tables["host_in_pool"]
+HOST_POOL_MOVE = METADATA.tables["host_pool_move"]
 CLUSTER_BINDING = METADATA.tables["cluster_binding"]
 MIGRATION = METADATA.tables["migration"]
 MIGRATION_SERVICE = METADATA.tables["migration_service"]
 MIGRATION_POOL = METADATA.tables["migration_pool"]
+REBALANCE = METADATA.tables["rebalance"]
+REBALANCE_MOVE = METADATA.tables["rebalance_move"]
 EXTERNAL_POD = METADATA.tables["external_pod"]
+VOLUME = METADATA.tables["volume"]
+DAEMON_HOST = METADATA.tables["daemon_host"]

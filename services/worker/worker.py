@@ -16,14 +16,18 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig, WorkflowRunner
 
 from activities.admission import AdmissionActivities
+from activities.daemon import DaemonActivities
 from activities.images import ImageActivities
 from activities.launch import LaunchActivities
 from activities.maintenance import MaintenanceActivities
 from activities.migration import MigrationActivities
 from activities.placement import PlacementActivities
 from activities.policies import PolicyActivities
+from activities.rebalance import RebalanceActivities
 from activities.records import RecordsActivities
 from peloton.ports import (
+    ClusterRebalancers,
+    DaemonKeeper,
     HostKeepers,
     HostManager,
     ImagePrefetcher,
@@ -32,16 +36,19 @@ from peloton.ports import (
     MigrationRecords,
     Placer,
     PodRecords,
+    RebalanceRecords,
     ResourceManager,
     UpdateRecords,
 )
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
 from services.worker.build import build_id
 from services.worker_versions import DEPLOYMENT, VersionClaim
+from workflows.daemon import DaemonWorkflow
 from workflows.gang import GangWorkflow
 from workflows.job import JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.migration import MigrationWorkflow
+from workflows.rebalance import RebalanceWorkflow
 from workflows.update import UpdateWorkflow
 
 log = logging.getLogger(__name__)
@@ -69,6 +76,9 @@ class WorkerPorts:
     maintenance: MaintenanceRecords
     images: ImagePrefetcher
     migrations: MigrationRecords
+    daemons: DaemonKeeper
+    rebalancers: ClusterRebalancers
+    rebalances: RebalanceRecords
     policies: Mapping[str, float] = field(default_factory=dict)  # of the installation, by name
 
 
@@ -80,7 +90,9 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     launch = LaunchActivities(ports.hosts)
     hosts = MaintenanceActivities(ports.keepers, ports.maintenance)
     images = ImageActivities(ports.updates, ports.images)
+    daemons = DaemonActivities(ports.jobs, ports.daemons, ports.resmgr)
     migrations = MigrationActivities(ports.migrations)
+    rebalances = RebalanceActivities(ports.rebalancers, ports.rebalances)
     policies = PolicyActivities(ports.policies)
     return [
         records.create_pods,
@@ -102,11 +114,15 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         hosts.cordon,
         hosts.drain,
         hosts.take_down,
+        hosts.relabel,
         hosts.bring_up,
         hosts.cancel,
         images.prefetch,
+        daemons.step,
         migrations.advance,
         migrations.roll_back,
+        rebalances.advance,
+        rebalances.stop,
         policies.policies,
     ]
 
@@ -144,7 +160,15 @@ def build_worker(
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow, MigrationWorkflow],
+        workflows=[
+            JobWorkflow,
+            GangWorkflow,
+            UpdateWorkflow,
+            DaemonWorkflow,
+            HostMaintenanceWorkflow,
+            MigrationWorkflow,
+            RebalanceWorkflow,
+        ],
         activities=activities_on(ports),
         workflow_runner=runner or UnsandboxedWorkflowRunner(),
         activity_executor=ThreadPoolExecutor(slots, thread_name_prefix="activity"),

@@ -135,7 +135,11 @@ def run_events(cluster: Cluster, workflow_id: str) -> int:
 
 def history_events(cluster: Cluster, job_id: str) -> int:
     """Over all runs of the job's workflow."""
-    return asyncio.run(_events(cluster, job_workflow_id(job_id), of_all_runs=True))
+    return events_of_all_runs(cluster, job_workflow_id(job_id))
+
+
+def events_of_all_runs(cluster: Cluster, workflow_id: str) -> int:
+    return asyncio.run(_events(cluster, workflow_id, of_all_runs=True))
 
 
 async def _events(cluster: Cluster, workflow_id: str, of_all_runs: bool) -> int:

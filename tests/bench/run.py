@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
 from tests.bench.churn import churn, churn_paced, scale_out
+from tests.bench.daemons import daemon_50k
 from tests.bench.deep import deep, deep_postgres
 from tests.bench.drain import drain_50
 from tests.bench.faults import throughput_faults
@@ -21,10 +22,13 @@ from tests.bench.kubernetes_bind import bind
 from tests.bench.kubernetes_real import kubernetes_real
 from tests.bench.kueue import kueue
 from tests.bench.minicluster import minicluster_updates
+from tests.bench.partition import partition_spike
+from tests.bench.placement import placement_mixed
 from tests.bench.pods import pods
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.pressure import pressure
 from tests.bench.reads import reads
+from tests.bench.rebalance import rebalance
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.storm import storm
 from tests.bench.temporal_postgres import churn_temporal_postgres
@@ -51,6 +55,9 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "storm": storm,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
+    "placement-mixed": placement_mixed,
+    "rebalance": rebalance,
+    "partition-spike": partition_spike,
     "queued-million": resmgr.queued_million,
     "rebuild": resmgr.rebuild,
     "resmgr-churn": resmgr.resmgr_churn,
@@ -65,6 +72,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "roll-prefetch": roll_prefetch,
     "pressure": pressure,
     "minicluster-updates": minicluster_updates,
+    "daemon-50k": daemon_50k,
     "kubernetes-real": kubernetes_real,
     "bind": bind,
     "kueue": kueue,

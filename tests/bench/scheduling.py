@@ -13,9 +13,10 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import PodShape, ShapeRange
 from peloton.model.resources import Resources
-from peloton.scheduling.admission import QueueKind, Usage, admit
+from peloton.scheduling.admission import admit
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
+from peloton.scheduling.gangs import QueueKind, Usage
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState

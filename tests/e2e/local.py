@@ -28,7 +28,6 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.pod import TERMINAL
 from services.local.cluster import LocalCluster, LocalSettings
 from services.local.control import ControlServer, call
-from services.local.part import Part
 from services.resmgr.audit import BROKEN
 from services.storage.storage import Storage
 from tests.kubernetes.client import Client as KubernetesClient
@@ -71,6 +70,8 @@ def has_stopped(thread: Path) -> bool:
 class Cluster:
     """``with Cluster(...) as c``: all processes of a Peloton, and calls to its API."""
 
+    made_of: type[LocalCluster] = LocalCluster
+
     def __init__(self, settings: LocalSettings) -> None:
         self.log: list[str] = []
         self._loop = asyncio.new_event_loop()
@@ -79,7 +80,7 @@ class Cluster:
         self.local = self._run(self._make(settings))
 
     async def _make(self, settings: LocalSettings) -> LocalCluster:
-        return LocalCluster(settings, lambda part, line: self.log.append(f"{part}: {line}"))
+        return self.made_of(settings, lambda part, line: self.log.append(f"{part}: {line}"))
 
     def _run(self, work: Any, patience_s: float = PATIENCE_S) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience_s)
@@ -120,7 +121,7 @@ class Cluster:
     def standby(self, role: str) -> Iterator[None]:
         """A second process of the role, which leads when the first one falls silent."""
         first = self.local.part(role)
-        second = Part(f"{role}-standby", first.argv, first.environment, first.log_path, first.report)
+        second = type(first)(f"{role}-standby", first.argv, first.environment, first.log_path, first.report)
         self._run(second.start())
         try:
             yield

@@ -7,6 +7,7 @@ import json
 from peloton.scheduling.tree import build_tree
 from tests.bench import reads, resmgr, scheduling
 from tests.bench.churn import churn, scale_out
+from tests.bench.daemons import daemon_50k
 from tests.bench.deep import Size, deep
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
@@ -14,6 +15,7 @@ from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
 from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.pressure import pressure
+from tests.bench.rebalance import rebalance
 from tests.bench.run import CASES
 from tests.bench.weight import config_weight
 from tests.bench.wide import hosts, wide
@@ -53,6 +55,14 @@ def test_admission_pass() -> None:
     assert found["admitted_pods"] > 0
     assert found["whole_cycle"].keys() >= TIMES | {"ratio_to_target"}
     assert json.dumps(found)
+
+
+def test_rebalance() -> None:
+    """There are moves for each goal."""
+    found = rebalance(host_count=1_000)
+
+    assert found.keys() == {"hosts", "pods", "free", "spread", "empty"}
+    assert all(found[goal]["moves"] > 0 for goal in ("free", "spread", "empty"))
 
 
 def test_queued_million() -> None:
@@ -203,3 +213,15 @@ def test_hosts() -> None:
 
     assert {size: figures["pods"] for size, figures in found.items()} == {"3": 6, "6": 8}
     assert found["6"].keys() >= {"ready_seconds", "hostmgr_mib", "minicluster_mib", "cpu_ms_per_pod"}
+
+
+def test_daemon() -> None:
+    """It runs on all hosts, leaves with one and comes back with it, is updated and ends; each step is counted."""
+    found = daemon_50k(host_count=20, idle_s=0.1)
+
+    stages = [found[stage] for stage in ("start", "leave", "come_back", "update", "stop")]
+    assert found["leave"]["away"] == 1
+    assert all(stage.keys() >= {"seconds", "cpu_seconds", "job_events", "daemon_events"} for stage in stages)
+    assert found["start"]["daemon_events"] < 100
+    assert found["update"]["update_events"] > 0
+    assert found.keys() >= {"peak_memory_mib", "pods_per_second", "ratio_to_target"}

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from cli.main import peloton
 from peloton.api.v0.task import task_pb2
+from tests.e2e.daemons import Daemon, come_back, end_maintenance, leave, maintain, watched
 from tests.e2e.local import Cluster, bound_to, shell, temporary
 from tests.e2e.test_faults import launched_twice
 from tests.kubernetes.client import MERGE, Client, login_of
@@ -133,6 +134,94 @@ def test_gpus_are_used_where_they_are(cluster: Cluster) -> None:
     hosts = Counter(task.runtime.host for task in cluster.tasks(job).values())
     assert dict.fromkeys(GPU_HOSTS, GPUS) == hosts
     stop(cluster, job)
+
+
+def hosts_of_both(cluster: Cluster) -> list[str]:
+    infos = json.loads(run(cluster, "--json", "host", "query"))["hostInfos"]
+    return sorted(info["hostname"] for info in infos)
+
+
+def hosts_numbered(*numbers: int) -> list[str]:
+    """One of each cluster for each number."""
+    return [f"{prefix}sim-{number:05}" for number in numbers for prefix in ("", f"{KUBERNETES}-")]
+
+
+def test_a_daemon_follows_its_hosts(cluster: Cluster) -> None:
+    """It runs once on each host of both; its pod goes with a host that leaves, is lost or is maintained, and the same
+    instance comes back with it. An update leaves no more hosts without it than its bound says."""
+    hosts, some = hosts_of_both(cluster), hosts_numbered(7, 8)
+    daemon = Daemon(cluster, cluster.pool("daemon"))
+    homes = daemon.until_on(hosts)
+    others = [host for host in hosts if host not in some]
+
+    for host in some:
+        leave(cluster, host)
+    daemon.until_on(others)
+    for host in some:
+        come_back(cluster, host)
+    assert homes == daemon.until_on(hosts)
+
+    maintain(cluster, some)
+    daemon.until_on(others)
+    end_maintenance(cluster, some)
+    assert homes == daemon.until_on(hosts)
+
+    with watched(cluster, daemon) as seen:
+        daemon.update("sleep 2000", batch=10)
+    assert 1 <= seen.away_most <= 10
+    assert homes == daemon.until_on(hosts)
+    assert {2} == {task.runtime.configVersion for task in cluster.tasks(daemon.id).values()}
+    stop(cluster, daemon.id)
+
+
+def test_preemptible_pods_make_room_for_a_daemon(cluster: Cluster) -> None:
+    """On a host of each kind, where they have all of it; they wait in their queue until the daemon has ended."""
+    pool, wanted = cluster.pool("room", cpu=1_000), hosts_numbered(9)
+    full = [
+        cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 1000", cpu=CPUS, **bound_to("hostname", host)))
+        for host in wanted
+    ]
+    for job in full:
+        cluster.wait(lambda job=job: cluster.counts(job) == {"RUNNING": 1}, "a pod on the whole host")
+
+    daemons = [Daemon(cluster, pool, **bound_to("hostname", host)) for host in wanted]
+
+    for daemon, host in zip(daemons, wanted, strict=True):
+        assert {host: 0} == daemon.until_on([host])
+    for job in full:
+        cluster.wait(lambda job=job: cluster.counts(job) == {"PENDING": 1}, "the evicted pod in its queue")
+    for daemon in daemons:
+        stop(cluster, daemon.id)
+    for job in full:
+        cluster.wait(lambda job=job: cluster.counts(job) == {"RUNNING": 1}, "the pod on its host again")
+        stop(cluster, job)
+
+
+def test_a_daemon_is_never_twice_on_a_host(cluster: Cluster) -> None:
+    """While hosts of both kinds leave and come back, and each role is killed meanwhile; in the end it is on all."""
+    hosts = hosts_of_both(cluster)
+    daemon = Daemon(cluster, cluster.pool("lives"))
+    homes = daemon.until_on(hosts)
+    away: list[str] = []
+
+    with watched(cluster, daemon) as seen:
+        for round_, victim in enumerate(["hostmgr", "worker", f"hostmgr-{KUBERNETES}", "resmgr", "api", "hostmgr"]):
+            leaving = hosts_numbered(10 + 2 * round_, 11 + 2 * round_)
+            for host in leaving:
+                leave(cluster, host)
+            cluster.kill(victim)
+            for host in away:
+                come_back(cluster, host)
+            away = leaving
+            gone = lambda away=away: daemon.homes.keys().isdisjoint(away)  # noqa: E731
+            cluster.wait(gone, f"the end of the pods of hosts that left, after the death of {victim}")
+        for host in away:
+            come_back(cluster, host)
+        assert homes == daemon.until_on(hosts)
+
+    assert [] == seen.twice
+    assert [] == launched_twice(cluster, daemon.id, len(hosts))
+    stop(cluster, daemon.id)
 
 
 def test_taints_of_others_keep_pods_away(cluster: Cluster) -> None:

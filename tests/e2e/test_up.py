@@ -158,11 +158,12 @@ def test_a_hangup_ends_the_cluster_in_order(tmp_path: Path) -> None:
     """Its control file goes, nothing of it runs on; and what it leaves in its folder nobody else can read."""
     data, (port,) = tmp_path / "data", free_ports(1)
     command = [sys.executable, "-m", "cli.main", "up", "--port", str(port), "--data", str(data), "--simulate", "2"]
-    before = os.umask(0o022)
+    before, hangup = os.umask(0o022), signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     finally:
         os.umask(before)
+        signal.signal(signal.SIGHUP, hangup)
     with process:
         assert process.stdout is not None
         assert any("ready: API" in line for line in process.stdout)

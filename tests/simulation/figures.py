@@ -9,7 +9,7 @@ import numpy as np
 
 from peloton.model.ids import RespoolId
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import QueueKind
+from peloton.scheduling.gangs import QueueKind
 from peloton.scheduling.tree import CPU
 from services.resmgr.state import ResmgrState
 from tests.simulation.description import JobPlan

@@ -45,8 +45,11 @@ class QueueOfAll:
         """Reasons are not kept, and no pod is held back."""
         return 0
 
-    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
-        count = sum(count for _, _, count in self._storage.admission.requeue_pods(job_id, instances, reason).queued)
+    def requeue_pods(
+        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, but: Sequence[int] = ()
+    ) -> int:
+        queued = self._storage.admission.requeue_pods(job_id, instances, reason, but=but).queued
+        count = sum(count for _, _, count in queued)
         self.requeued_count += count
         return count
 
@@ -59,21 +62,31 @@ class SimulatedDriver(MemoryDriver):
 
 
 class SimulatedHostManager(HostManagerCore):
-    def __init__(self, storage: Storage, cluster: MemoryCluster) -> None:
-        super().__init__(HostManagerSettings(), storage, NoListener(), SimulatedDriver(cluster))
+    def __init__(self, storage: Storage, cluster: MemoryCluster, uses_host_pools: bool = False) -> None:
+        settings = HostManagerSettings(uses_host_pools=uses_host_pools)
+        super().__init__(settings, storage, NoListener(), SimulatedDriver(cluster))
         self.cluster = cluster
         for pods in storage.host_pods.labelled("local"):
-            self.pool.pod_labels.add(pods)
+            self.book.pod_labels.add(pods)
+        if uses_host_pools:
+            self.read_host_pools()
+            self._read_asked()
         self.driver.start(self)
 
     def choose_clusters(self, *_: object) -> ClusterChoice:
         return ClusterChoice(("local",))
 
     def acquire_hosts(
-        self, job_id: JobId, gangs: Any, for_gang: bool = False, desired: Any = (), cluster: str = ""
+        self,
+        job_id: JobId,
+        gangs: Any,
+        for_gang: bool = False,
+        desired: Any = (),
+        cluster: str = "",
+        waiting: Any = (),
     ) -> HostLease:
         assert cluster == "local"
-        return super().acquire_hosts(job_id, gangs, for_gang, desired)
+        return super().acquire_hosts(job_id, gangs, for_gang, desired, waiting=waiting)
 
     def take_room(self) -> None:
         self.cluster.deliver_room()
@@ -90,6 +103,10 @@ class SimulatedHostManager(HostManagerCore):
     def do_chores(self) -> None:
         self.cluster.deliver_hosts()
         self._review_holds()
+        self._review_reservations()
+        if self.book.host_pools.is_stale:
+            self._read_asked()
+        self._volumes.tend()
         if look := self._reconciling.take(manager.time.monotonic()):
             self._reconcile(look)
 
@@ -102,6 +119,7 @@ class SimulatedMaintainer(HostMaintainer):
             storage.maintenance,
             storage.host_pods,
             storage.disruptions,
+            storage.host_pools,
             NoListener(),
             NoListener(),
             watch,
@@ -118,7 +136,7 @@ class SimulatedMaintainer(HostMaintainer):
     def step(self, hostname: str) -> None:
         host = self._maintenance.get("local", hostname)
         acts = {Step.CORDON: self.cordon, Step.DRAIN: self.drain}
-        acts |= {Step.TAKE_DOWN: self.take_down, Step.BRING_UP: self.bring_up}
+        acts |= {Step.TAKE_DOWN: self.take_down, Step.BRING_UP: self.bring_up, Step.RELABEL: self.relabel}
         if host is not None and (act := acts.get(next_step(host))):
             act(hostname)
 

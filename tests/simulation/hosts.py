@@ -11,7 +11,6 @@ from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import Constraint, PodShape, Strategy
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import label_misfit
-from peloton.scheduling.packing import room_for
 from peloton.scheduling.tree import CPU, Flags, Ints
 
 HOSTS_PER_LEASE_MAX = 1_000
@@ -106,3 +105,14 @@ class SimulatedHosts:
         """``[R]`` of the pods on hosts, without revocable cpu."""
         used: Ints = (self.total - self.free)[self.is_up].sum(axis=0)
         return used
+
+
+def room_for(free: Ints, need: Ints, pod_slots: Ints, ports_free: Ints, port_count: int) -> Ints:
+    """[H] how many pods of ``need`` ``[R]`` and ``port_count`` each host can take; ``free`` is ``[H,R]``."""
+    room = pod_slots.copy()
+    for kind in np.flatnonzero(need > 0):
+        np.minimum(room, free[:, kind] // need[kind], out=room)
+    if port_count > 0:
+        np.minimum(room, ports_free // port_count, out=room)
+    np.maximum(room, 0, out=room)
+    return room

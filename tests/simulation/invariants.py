@@ -10,8 +10,9 @@ import numpy as np
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import Admission, GangRun, Usage
+from peloton.scheduling.admission import Admission
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.gangs import GangRun, Usage
 from peloton.scheduling.invariants import above_bounds, grown, wrong_evictions
 from peloton.scheduling.tree import Ints
 from services.resmgr.state import ResmgrState

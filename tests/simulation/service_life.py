@@ -26,7 +26,7 @@ from peloton.model.pod import PodState, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
 from peloton.scheduling.placement import FirstFitPlacer
-from services.hostmgr import launcher, maintenance, manager
+from services.hostmgr import launcher, maintenance, manager, volumes
 from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.storage.storage import Storage
 from tests.availability import Pod, Rules, Tale
@@ -74,8 +74,8 @@ class ServiceLife:
         return Service(job_id, count, cpu, per_host, in_place, sla)
 
     def __enter__(self) -> ServiceLife:
-        self._times = launcher.time, maintenance.time, manager.time
-        launcher.time = maintenance.time = manager.time = self.clock  # type: ignore[assignment]
+        self._times = launcher.time, maintenance.time, manager.time, volumes.time
+        launcher.time = maintenance.time = manager.time = volumes.time = self.clock  # type: ignore[assignment]
         self._lead()
         for service in self.services:
             config = service.config(0)
@@ -84,7 +84,7 @@ class ServiceLife:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        launcher.time, maintenance.time, manager.time = self._times  # type: ignore[assignment]
+        launcher.time, maintenance.time, manager.time, volumes.time = self._times  # type: ignore[assignment]
         self.tale.close()
         self.storage.close()
 
@@ -193,7 +193,7 @@ class ServiceLife:
         labels = frozenset(service.label for service in self.services)
         fresh = SimulatedHostManager(self.storage, self.cluster)
         for host in HOSTS:
-            assert fresh.pool.pod_labels.on_host(host, labels) == self.core.pool.pod_labels.on_host(host, labels)
+            assert fresh.book.pod_labels.on_host(host, labels) == self.core.book.pod_labels.on_host(host, labels)
 
     # What workflows and the host manager do.
 

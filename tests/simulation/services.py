@@ -11,17 +11,20 @@ from tests.conformance.storage.services import service_config
 
 
 class Service:
-    """``per_host``: pods of it that one host may have, 0 = any number. ``in_place``: updates keep them there."""
+    """``per_host``: pods of it that one host may have, 0 = any number. ``in_place``: updates keep them there.
+    ``max_skew``: of its pods in racks, 0 = any."""
 
     def __init__(
         self, job_id: JobId, count: int, cpu: float, per_host: int, in_place: bool, sla: dict[str, Any]
     ) -> None:
         self.job_id, self.count, self.cpu, self.sla = job_id, count, cpu, sla
-        self.per_host, self.in_place = per_host, in_place
+        self.per_host, self.in_place, self.max_skew = per_host, in_place, 0
         self.label: Label = ("simulated", job_id)
 
     def config(self, command: int) -> job_pb2.JobConfig:
         config = service_config(self.count, f"v{command}", **self.sla)
+        if self.max_skew:
+            config.placement.spread.add(label="rack", maxSkew=self.max_skew)
         task = config.defaultConfig
         task.resource.cpuLimit = self.cpu
         if self.per_host:

@@ -9,7 +9,7 @@ import pytest
 
 from peloton.model.reason import Rule
 from peloton.scheduling import admission
-from peloton.scheduling.admission import GangRun
+from peloton.scheduling.gangs import GangRun
 from services.resmgr.ledger import JobLedger
 from services.resmgr.state import ResmgrState
 from tests.simulation import resmgr
@@ -80,7 +80,7 @@ def test_the_table_has_a_row_for_each_kind_and_priority() -> None:
 
 def _first_failure() -> str:
     """What the first of a few days says that does not go well; empty when all of them do."""
-    for seed in (13, *range(1, 11)):
+    for seed in (13, 10, *range(1, 10)):
         try:
             Day(seed, SMALL, ROUGH if seed % 2 else USUAL).run()
         except AssertionError as error:

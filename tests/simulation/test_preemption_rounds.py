@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 
 from peloton.model.ids import JobId
-from peloton.scheduling.admission import GangRun
 from peloton.scheduling.eviction import HeldRun
+from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.tree import build_tree
 from tests.unit.scheduling.eviction_rounds import Cluster, clusters
 from tests.unit.scheduling.eviction_table import Stage

@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 
 from peloton.lifecycle import rollout, sla
+from peloton.model.rebalance import Goal
 from peloton.model.resources import Resources
+from services.hostmgr.hosts.domain_counts import DomainCounts
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.hostmgr.hosts.room_holds import RoomHolds
 from services.storage import migrate
+from tests.simulation.rebalanced_life import RebalancedLife
 from tests.simulation.service_life import ServiceLife
+from tests.simulation.spread_life import SpreadLife
 
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "800"))
@@ -40,6 +44,28 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
         assert min(life.rules.taken[cause] for cause in ("update", "maintenance", "broken", "started")) > 0
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_life_while_the_cluster_is_rebalanced(seed: int, template: Path, tmp_path: Path) -> None:
+    """No move breaks an SLA or a constraint, and none a way home; and once nothing else happens, it comes to rest."""
+    with RebalancedLife(seed, template, tmp_path) as life:
+        life.live(STEPS // 2)
+        life.end()
+        for goals in ((Goal.FREE, Goal.SPREAD), (Goal.FREE, Goal.EMPTY)):
+            life.rest(*goals)
+            assert 0 == life.rest(*goals)
+        life.rules.read(life.tale)
+        assert life.rules.taken["move"] > 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_life_of_services_that_spread(seed: int, template: Path, tmp_path: Path) -> None:
+    """No launch breaks a hard bound, whether workers or host managers die, hosts are lost, or updates go on."""
+    with SpreadLife(seed, template, tmp_path) as life:
+        life.live(STEPS // 2)
+        life.end()
+        assert min(life.died, life.spread, *(life.rules.taken[cause] for cause in ("update", "broken"))) > 0
+
+
 # What would go wrong is noticed.
 
 
@@ -50,20 +76,28 @@ def _double_batch(before: Callable[..., Any]) -> Callable[..., Any]:
     return filled_up
 
 
-FAULTS: dict[str, tuple[Any, str, Any, str]] = {
-    "sla": (sla, "grant", lambda maximum, missing, wanted: sla.Grant(tuple(sorted(wanted))), "of at most"),
-    "batch": (rollout, "fill_batch", _double_batch(rollout.fill_batch), "for a batch of"),
-    "neighbours": (PodLabelIndex, "on_host", lambda *_: (), "pods on host"),
-    "holds": (RoomHolds, "held", lambda *_: (Resources(), 0), "are left on"),
+FAULTS: dict[str, tuple[type[ServiceLife], Any, str, Any, str]] = {
+    "sla": (ServiceLife, sla, "grant", lambda _, missing, wanted: sla.Grant(tuple(sorted(wanted))), "of at most"),
+    "batch": (ServiceLife, rollout, "fill_batch", _double_batch(rollout.fill_batch), "for a batch of"),
+    "neighbours": (ServiceLife, PodLabelIndex, "on_host", lambda *_: (), "pods on host"),
+    "holds": (ServiceLife, RoomHolds, "held", lambda *_: (Resources(), 0), "are left on"),
+    "bound on skew": (SpreadLife, DomainCounts, "_pods", lambda *_: {}, "where another rack has"),
 }
 
 
-@pytest.mark.parametrize(("where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("kind", "where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_rule_that_is_forgotten_is_noticed(
-    where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: type[ServiceLife],
+    where: Any,
+    name: str,
+    fault: Any,
+    told: str,
+    template: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The life ends with what was broken, and with the seed and the step that repeat it."""
     monkeypatch.setattr(where, name, fault)
-    with ServiceLife(1, template, tmp_path) as life, pytest.raises(AssertionError, match="seed 1, step") as noticed:
+    with kind(1, template, tmp_path) as life, pytest.raises(AssertionError, match="seed 1, step") as noticed:
         life.live(2_000)
     assert told in str(noticed.value).splitlines()[0]

@@ -91,6 +91,11 @@ def test_the_command_line_starts_light() -> None:
     assert loaded_by("import cli.main") & heavy == set()
 
 
+def test_roles_start_without_alembic() -> None:
+    """Only who migrates a database loads it: it would be a tenth of the start of each process."""
+    assert loaded_by("import services.runtime") & {"alembic", "mako", "pygments"} == set()
+
+
 WITHOUT_DEV = """
 import importlib, sys
 class Missing:

@@ -24,6 +24,7 @@ from peloton.model.host import (
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, ClusterRule, Infeasible, PlacementReason, RequeueReason
+from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import FirstFitPlacer
 from tests.reasons import too_large
@@ -45,6 +46,9 @@ class Clusters:
         self.unplaced: tuple[int, PlacementReason] = (0, ())
         self.infeasible: dict[str, Infeasible] = {}  # cluster -> why no host of it could take a pod
         self.awaited: tuple[tuple[int, Hostname], ...] = ()
+        self.reserved: dict[str, tuple[tuple[int, Hostname], ...]] = {}  # by cluster
+        self.waiting: Sequence[WaitingPod] = ()
+        self.kept: list[int] = []  # pods that wait on
         self.turns = 0  # how often what is held back fills the pool
         self.requeued: tuple[list[tuple[int, int]], RequeueReason | None] = ([], None)
         self.launched: tuple[str, tuple[Placement, ...]] = ("", ())
@@ -59,14 +63,18 @@ class Clusters:
         for_gang: bool,
         desired: Sequence[Desired],
         cluster: str,
+        waiting: Sequence[WaitingPod],
     ) -> HostLease:
+        self.waiting = waiting
         self.acquired.append((cluster, sum(count for _, count in gangs), [pod.hostname for pod in desired]))
         if cluster in self.away:
             raise Unavailable(f"{cluster} is away")
         names = [Hostname(f"{cluster}{i}") for i in range(self.hosts[cluster])]
         hosts = tuple(LeasedHost(name, Resources(1_000), Resources()) for name in names)
         found = {shape: self.infeasible[cluster] for shape, _ in gangs} if cluster in self.infeasible else {}
-        return HostLease(f"{cluster}/1", hosts, infeasible=found, awaited=self.awaited)
+        return HostLease(
+            f"{cluster}/1", hosts, infeasible=found, awaited=self.awaited, reserved=self.reserved.get(cluster, ())
+        )
 
     def release(self, lease_id: str) -> None:
         self.released.append(lease_id)
@@ -81,8 +89,10 @@ class Clusters:
     def ready_gang(self, job: JobId) -> ReadyGang | None:
         return next(iter(self.gangs), None)
 
-    def requeue_pods(self, job: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
-        self.requeued = [*instances], reason
+    def requeue_pods(
+        self, job: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, but: Sequence[int]
+    ) -> int:
+        self.requeued, self.kept = ([*instances], reason), [*but]
         return sum(count for _, count in instances)
 
     def note_unplaced(self, job: JobId, count: int, why: PlacementReason) -> int:
@@ -296,6 +306,15 @@ def test_pods_that_wait_for_their_host_keep_what_they_have() -> None:
     clusters.gangs, clusters.awaited = [comes_back], ((0, Hostname("a7")),)
 
     assert ([], "") == requeued(clusters)
+
+
+def test_a_pod_for_which_a_host_is_reserved_waits_on() -> None:
+    """In whichever cluster; those like it that have waited for too long do not take it along."""
+    clusters = Clusters(a=0, b=0)
+    clusters.gangs, clusters.reserved = [waiting(0, LATE_S), waiting(1, LATE_S)], {"b": ((0, Hostname("b7")),)}
+
+    assert ([(1, 1)], [0]) == (requeued(clusters)[0], clusters.kept)
+    assert [(0, LATE_S), (1, LATE_S)] == [(pod.instance_id, pod.waited_s) for pod in clusters.waiting]
 
 
 def test_a_gang_that_no_host_could_take() -> None:

@@ -64,6 +64,16 @@ def test_a_host_is_found_by_its_name_and_cluster() -> None:
     assert "maintenance of host host1 in cluster east" == labels.summary
 
 
+def test_a_move_says_where_the_host_goes() -> None:
+    """It is found by a type of its own."""
+    labels = HostLabels("east", Hostname("host1"), "batch")
+    found = {pair.key.name: pair.value for pair in labels.attributes}
+
+    assert {"PelotonType": "HOST_MOVE", "PelotonHost": "host1", "PelotonCluster": "east"} == found
+    assert "move of host host1 in cluster east to host pool batch" == labels.summary
+    assert labels.details.startswith("This workflow drains host **host1** and puts it into host pool **batch**.")
+
+
 def test_paths_are_read_once_a_minute() -> None:
     """A pool that is not known is told by its id until then."""
     now_s, pools = [100.0], [pool_spec("p1", ROOT_POOL_ID, "eng")]

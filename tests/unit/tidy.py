@@ -29,13 +29,17 @@ class May:
 
 _INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
 _REPOSITORIES = (
-    "storage admission.admission hosts.hosts hosts.maintenance jobs.configs jobs.job_streams jobs.jobs jobs.search "
-    "jobs.secrets leases lockdowns moves.migrations pods.external_pods pods.host_pods pods.pods pods.status_writes "
-    "pools updates.disruptions updates.updates watch_log"
+    "storage admission.admission daemons.daemons hosts.host_pools hosts.hosts hosts.maintenance hosts.mover "
+    "jobs.configs jobs.job_streams jobs.jobs jobs.search jobs.secrets leases lockdowns moves.migrations "
+    "moves.rebalances pods.external_pods pods.host_pods pods.pods pods.status_writes pools updates.disruptions "
+    "updates.updates volumes.volumes watch_log"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
+_CHOOSES_HOSTS = "advice clusters departures fit fleet host_pools putting qos rebalance relocation rows spreading tree"
+_HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
 _GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
+_WAKES = May(("peloton.model", "services.temporal", "services.workflow_labels", "workflows"), ("temporalio",))
 _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
 
@@ -69,6 +73,8 @@ MAY: dict[str, May] = {
     "services.temporal": May(
         ("peloton.model", "services.temporal_connection", "services.workflow_labels", "workflows"), ("temporalio",)
     ),
+    "services.daemon_waker": _WAKES,
+    "services.rebalance_waker": _WAKES,
     "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
     "services.revival": May(("peloton.model", "services.temporal", "workflows.policies"), ("temporalio",)),
     "services.worker_versions": May(
@@ -81,7 +87,7 @@ MAY: dict[str, May] = {
         ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
     ),
     "services.resmgr": May(
-        (*_INSIDE, *_STORED, *_SERVES, "peloton.scheduling"),
+        (*_INSIDE, *_STORED, *_SERVES, "peloton.scheduling", "services.settings"),
         ("google", "grpc", "numpy", "opentelemetry"),
     ),
     "services.hostmgr": May(
@@ -89,18 +95,13 @@ MAY: dict[str, May] = {
             *_INSIDE,
             *_STORED,
             *_SERVES,
-            "peloton.scheduling.clusters",
-            "peloton.scheduling.fit",
-            "peloton.scheduling.qos",
+            *(f"peloton.scheduling.{name}" for name in _CHOOSES_HOSTS.split()),
         ),
         ("google", "grpc", "opentelemetry"),
     ),
     # A driver of a cluster knows its port and nothing of what stands on it; processes are put together in the runtime.
     "services.hostmgr.memory": May(("peloton.model", "peloton.lifecycle", "services.hostmgr.driver")),
-    "services.hostmgr.mesos": May(
-        (*_INSIDE, "services.hostmgr.driver"),
-        ("google", "httptools", "orjson", "pymesos"),
-    ),
+    "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr.driver"), ("google", "httptools", "orjson", "pymesos")),
     "services.hostmgr.kubernetes": May(
         (*_INSIDE, "peloton.scheduling.slack", "services.hostmgr.driver", "services.hostmgr.external_port"),
         ("httptools", "orjson", "yaml"),
@@ -115,7 +116,9 @@ MAY: dict[str, May] = {
     "services.minicluster": May(("services.emulation",), ("click", "orjson")),
     "services.minicluster.http": May(("services.emulation.http",), ("orjson",)),
     "services.minicluster.master": May((*_MINICLUSTER, "services.emulation"), ("orjson",)),
-    "services.minicluster.agents": May((*_MINICLUSTER, "services.emulation", "services.minicluster.master")),
+    "services.minicluster.agents": May(
+        (*_MINICLUSTER, "services.emulation", "services.minicluster.master"), ("orjson",)
+    ),
     "services.minicluster.api": May(
         (*_MINICLUSTER, "services.emulation", "services.minicluster.master", "services.minicluster.agents"),
         ("orjson",),
@@ -135,10 +138,10 @@ MAY: dict[str, May] = {
         ),
         ("grpc",),
     ),
-    "services.cluster_drivers": May((*_INSIDE, "services.hostmgr", "services.settings", "services.storage")),
+    "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR)),
+    "services.host_judges": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
     "services.runtime": May(
-        (*_INSIDE, "peloton.scheduling.placement", "peloton.scheduling.qos", "workflows.policies", "services"),
-        ("temporalio",),
+        (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),
     "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
     # The command line talks to the API; only the commands that run processes know services.

@@ -20,6 +20,7 @@ POD_ACTORS: dict[str, set[Actor]] = {
     "services/storage/admission/gang_requeues.py": {Actor.RESMGR},
     "services/storage/admission/queue.py": {Actor.RESMGR},
     "services/storage/admission/requeues.py": {Actor.RESMGR},
+    "services/storage/daemons/daemons.py": {Actor.HOSTMGR},
     "services/storage/jobs/steering.py": {Actor.API},
     "services/storage/pods/creation.py": {Actor.CREATION, Actor.ROLLOUT},
     "services/storage/pods/external_pods.py": {Actor.HOSTMGR},

@@ -29,6 +29,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord, Queued
 from peloton.model.pod import PodShape, PodState
 from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, NoHost, PlacementReason, RequeueReason
+from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
 from peloton.ports import REQUEUED_PODS_MAX
@@ -39,6 +40,13 @@ from tests.workflow.port import Port, call
 
 INFEASIBLE = Infeasible("", 4, 4, 4, wanted=UNFIT.resources, largest=Resources(cpu_milli=4_000))
 WHY_UNFIT = infeasible_text((INFEASIBLE,))
+
+
+def is_unfit(shape: PodShape) -> bool:
+    """As it is placed: with its workload."""
+    return shape.resources == UNFIT.resources
+
+
 CREATE_CHUNK = 1_000
 KILLED_MAX = 1_000_000
 LEASE_S = 30.0
@@ -122,9 +130,11 @@ class FakeResourceManager(Port):
             self.cluster.tell(job_id)
 
     @call
-    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
+    def requeue_pods(
+        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, but: Sequence[int] = ()
+    ) -> int:
         assert sum(count for _, count in instances) <= REQUEUED_PODS_MAX
-        gone = self.cluster.storage.admission.requeue_pods(job_id, instances, reason)
+        gone = self.cluster.storage.admission.requeue_pods(job_id, instances, reason, but=but)
         for until_ns in {until_ns for *_, until_ns in gone.held_back}:
             self._admit_at(until_ns)
         if gone.queued:
@@ -152,9 +162,10 @@ class FakeHostManager(Port):
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
         cluster: str = "",
+        waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
-        missing = sum(count for shape, count in gangs if shape != UNFIT)
-        infeasible = {shape: INFEASIBLE for shape, _ in gangs if shape == UNFIT}
+        missing = sum(count for shape, count in gangs if not is_unfit(shape))
+        infeasible = {shape: INFEASIBLE for shape, _ in gangs if is_unfit(shape)}
         self.cluster.leases_made += 1
         lease_id, hosts = f"lease{self.cluster.leases_made}", []
         for name, host in self.cluster.hosts.items():
@@ -246,7 +257,7 @@ class FakePlacer(Port):
         unplaced = 0
         left: dict[Infeasibility, list[int]] = {}
         for gang in gangs:
-            if gang.shape == UNFIT or len(gang.pods) > len(free):
+            if is_unfit(gang.shape) or len(gang.pods) > len(free):
                 unplaced += len(gang.pods)
                 left.setdefault((why,) if (why := lease.infeasible.get(gang.shape)) else (), []).append(gang.pods[0][0])
                 continue

@@ -12,7 +12,7 @@ from peloton.lifecycle.maintenance import Step, drain_progress, next_step, plan_
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
-from peloton.model.maintenance import Blocker, HostMaintenance, MaintenanceAct, Resident
+from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, MaintenanceAct, Resident
 from peloton.ports import HostKeeper
 from tests.workflow.cluster import Clock
 
@@ -40,9 +40,10 @@ class MaintainedHost:
 
     # What an operator does.
 
-    def request(self) -> None:
+    def request(self, to_pool: str = "") -> None:
         with self.lock:
-            self.row = self.row or HostMaintenance(CLUSTER, self.name, HostState.UP, HostState.DOWN)
+            asked = HostMaintenance(CLUSTER, self.name, HostState.UP, HostState.DOWN, to_pool=to_pool)
+            self.row = self.row or asked
         self.tell()
 
     def act(self, act: MaintenanceAct) -> None:
@@ -110,6 +111,15 @@ class MaintainedHost:
                 assert not self.staying + self.leaving, "taken down with pods on it"
                 self._move(HostState.DOWN)
 
+    def relabel(self, hostname: str) -> None:
+        self._called("relabel")
+        with self.lock:
+            if self._is_next(Step.RELABEL):
+                assert self.row is not None
+                assert not self.staying + self.leaving, "put into another host pool with pods on it"
+                self.row = replace(self.row, goal=HostState.UP)
+                self.steps.append(f"in {self.row.to_pool}")
+
     def bring_up(self, hostname: str) -> None:
         self._called("bring_up")
         with self.lock:
@@ -155,9 +165,7 @@ class MaintainedHost:
     def _move(self, state: HostState) -> None:
         assert self.row is not None
         since_ns = self.row.drained_from_ns or self.clock.now_ns()
-        self.row = HostMaintenance(
-            CLUSTER, self.name, state, self.row.goal, drained_from_ns=since_ns, is_forced=self.row.is_forced
-        )
+        self.row = replace(self.row, state=state, drained_from_ns=since_ns, progress=DrainProgress())
         self.steps.append(state.value)
 
     def _called(self, name: str) -> None:

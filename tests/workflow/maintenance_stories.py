@@ -30,9 +30,12 @@ class _HostWaker(temporal.MaintenanceWaker):
     """On the task queue of the story."""
 
     task_queue = ""
+    to_pool = ""
 
     async def _tell(self, key: str) -> None:
-        await temporal.wake_maintenance(self._client, self._cluster, Hostname(key), self._policies, self.task_queue)
+        await temporal.wake_maintenance(
+            self._client, self._cluster, Hostname(key), self._policies, self.task_queue, self.to_pool
+        )
 
 
 class ServerStory:
@@ -62,16 +65,16 @@ class ServerStory:
 
 @asynccontextmanager
 async def maintenance_story(
-    client: Client, name: str, policies: Policies = QUICK, *, pods: int = 3, turn: bool = True
+    client: Client, name: str, policies: Policies = QUICK, *, pods: int = 3, turn: bool = True, to_pool: str = ""
 ) -> AsyncIterator[ServerStory]:
     """One host, its workflow on a server, a worker and a waker; at the end its histories are replayed."""
     clock = RealClock()
     host = MaintainedHost(clock, Hostname(name), pods=pods, turn=turn, back_s=0.1)
     queue = f"test-{uuid.uuid4()}"
     waker = _HostWaker(client, CLUSTER, policies, interval_s=0.05)
-    waker.task_queue = queue
+    waker.task_queue, waker.to_pool = queue, to_pool
     host.tell = lambda: waker.hosts_changed([host.name])
-    host.request()
+    host.request(to_pool)
     try:
         async with build_worker(client, ports_on(Cluster(clock), host), queue, runner=workflow_runner()):
             story = ServerStory(client, host)
@@ -123,9 +126,21 @@ async def maintenance_workflow_cancelled(client: Client) -> str:
     return story.workflow_id
 
 
+async def host_moved(client: Client) -> str:
+    """Three pods of a service leave one by one, and the host comes back in another host pool; every step fails once."""
+    async with maintenance_story(client, "host5", to_pool="batch") as story:
+        story.host.outages.update(look=1, cordon=1, drain=1, relabel=1, bring_up=1)
+        await story.state(HostState.DRAINING)
+        assert await story.result() == MaintenanceResult(was_down=False)
+        assert story.host.steps == ["DRAINING", "DRAINED", "in batch", "UP"]
+        assert story.host.away_most == 1
+    return story.workflow_id
+
+
 RECIPES: tuple[Callable[[Client], Awaitable[str]], ...] = (
     maintenance_completed,
     maintenance_waited_and_cancelled,
     maintenance_forced_with_failing_calls,
     maintenance_workflow_cancelled,
+    host_moved,
 )

@@ -17,18 +17,22 @@ from temporalio.worker import Replayer, Worker
 
 from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
 from peloton.model.job import JobRecord, RolledUp, SlaSpec
+from services.daemon_waker import DaemonWaker
 from services.temporal import JobWaker, start_job
 from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
+from tests.workflow.followed import FollowedHosts
 from tests.workflow.rolled import RolledService
 from tests.workflow.sandbox import workflow_runner
 from tests.workflow.stories import ports_on
+from workflows.daemon import DaemonWorkflow
 from workflows.gang import GangWorkflow
 from workflows.job import JobResult, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.migration import MigrationWorkflow
 from workflows.policies import Policies
+from workflows.rebalance import RebalanceWorkflow
 from workflows.update import UpdateWorkflow
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
@@ -68,8 +72,8 @@ async def wait_until(fact: Callable[[], bool], what: str) -> None:
 
 def replayer() -> Replayer:
     """As the worker runs workflows: its sandbox, its converter."""
-    workflows = [JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow, MigrationWorkflow]
-    return Replayer(workflows=workflows, workflow_runner=workflow_runner())
+    jobs, hosts = [JobWorkflow, GangWorkflow, UpdateWorkflow], [HostMaintenanceWorkflow, RebalanceWorkflow]
+    return Replayer(workflows=[*jobs, *hosts, DaemonWorkflow, MigrationWorkflow], workflow_runner=workflow_runner())
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
@@ -106,13 +110,17 @@ class ServerStory:
         defaults = {"admission_s": 0.01, "start_s": 0.05, "run_s": 0.1, "kill_s": 0.05}
         self.client = client
         self.cluster = Cluster(RealClock(), **(defaults | cluster))
+        self.daemon_hosts = FollowedHosts(self.cluster)
         self.task_queue = f"test-{uuid.uuid4()}"
         self.policies = Policies(look_again_s=LOOK_AGAIN_S, retry_s=0.2, retry_max_s=1.0)
+        self.followers = DaemonWaker(client, FakeRecords(self.cluster).get, self.policies, interval_s=0.05)
+        self.daemon_hosts.tell = lambda job_id: self.followers.jobs_changed([job_id])
         self.worker: Worker | None = None
         self.started: list[str] = []
 
     async def start_worker(self) -> None:
-        self.worker = build_worker(self.client, ports_on(self.cluster), self.task_queue, runner=workflow_runner())
+        ports = ports_on(self.cluster, daemons=self.daemon_hosts)
+        self.worker = build_worker(self.client, ports, self.task_queue, runner=workflow_runner())
         self._running = asyncio.create_task(self.worker.run())
 
     async def stop_worker(self) -> None:
@@ -181,5 +189,6 @@ async def server_story(client: Client, *, task_queue: str = "", **cluster: Any) 
         await story.replay_all()
     finally:
         story.cluster.lifecycles = None
+        await story.followers.close()
         await waker.close()
         await story.stop_worker()

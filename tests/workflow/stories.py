@@ -11,8 +11,10 @@ from services.worker.worker import WorkerPorts, activities_on
 from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakePlacer, FakePrefetcher, FakeRecords, FakeResourceManager
+from tests.workflow.followed import FollowedHosts
 from tests.workflow.maintained import MaintainedHost
 from tests.workflow.migrated import MigratedPool
+from tests.workflow.rebalanced import RebalancedCluster
 from tests.workflow.virtual import LOCAL_S, Virtual
 from workflows.gang import GangResult, GangWorkflow
 from workflows.job import JobInput, JobWorkflow
@@ -23,10 +25,13 @@ JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 
 
 def ports_on(
-    cluster: Cluster, host: MaintainedHost | None = None, policies: Mapping[str, float] | None = None
+    cluster: Cluster,
+    host: MaintainedHost | None = None,
+    policies: Mapping[str, float] | None = None,
+    daemons: FollowedHosts | None = None,
 ) -> WorkerPorts:
     host = host or MaintainedHost(cluster.clock)
-    records = FakeRecords(cluster)
+    records, rebalanced = FakeRecords(cluster), RebalancedCluster(cluster.clock)
     return WorkerPorts(
         records,
         records,
@@ -38,6 +43,9 @@ def ports_on(
         host,
         FakePrefetcher(cluster),
         MigratedPool(cluster.clock),
+        daemons or FollowedHosts(cluster),
+        rebalanced,
+        rebalanced,
         policies or {},
     )
 

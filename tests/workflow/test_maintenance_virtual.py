@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -19,14 +20,16 @@ SLACK_S = 60.0
 
 
 class Story:
-    def __init__(self, *, policies: Policies | None = None, pods: int = 3, turn: bool = True) -> None:
+    def __init__(
+        self, *, policies: Policies | None = None, pods: int = 3, turn: bool = True, to_pool: str = ""
+    ) -> None:
         self.clock = VirtualClock()
         self.host = MaintainedHost(self.clock, pods=pods, turn=turn)
         activities = MaintenanceActivities(self.host, self.host)
         bound = [activities.look, activities.cordon, activities.drain, activities.take_down, activities.bring_up]
-        bound += [activities.cancel, PolicyActivities({}).policies]
+        bound += [activities.relabel, activities.cancel, PolicyActivities({}).policies]
         self.workflow = Virtual(self.clock, HostMaintenanceWorkflow, bound, signal="changed")
-        self.host.request()
+        self.host.request(to_pool)
         self.host.tell = lambda: self.workflow.jobs_changed([])
         self.workflow.start(MaintenanceInput(CLUSTER, HOST, policies or Policies()))
         self.workflow.run(until=lambda: bool(self.workflow.calls))
@@ -165,3 +168,53 @@ def test_every_call_fails_once(fault: Fault) -> None:
         assert story.complete().end() == CYCLE, f"call {index}: {story.workflow.calls[index]}"
         assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S
         assert story.host.away_most == 1
+
+
+# Moves to another host pool.
+
+MOVE = ["DRAINING", "DRAINED", "in batch", "UP"]
+
+
+def test_a_host_moves_once_it_is_empty() -> None:
+    """As the SLA lets its pods go; it changes its host pool and comes back, and is never DOWN."""
+    story = Story(to_pool="batch")
+    story.until(lambda: story.host.leaving == 1)
+    assert story.workflow.current_details.startswith("Host host1 is **DRAINING**: it moves to host pool batch.")
+
+    assert story.end() == MOVE
+    assert story.host.away_most == 1
+    assert story.workflow.shown_states == ["UP", "DRAINING", "DRAINED", "UP"]
+
+
+@pytest.mark.parametrize(("wait", "steps"), CANCELS.values(), ids=CANCELS.keys())
+def test_a_cancelled_move_leaves_the_host_where_it_is(wait: Callable[[Story], object], steps: list[str]) -> None:
+    """At every step before it changes its host pool."""
+    story = Story(turn=bool(steps), to_pool="batch")
+    wait(story)
+
+    story.host.act(MaintenanceAct.CANCEL)
+
+    assert story.end() == steps
+
+
+def test_a_move_becomes_maintenance() -> None:
+    """An operator wants the host down while it moves: it goes down, once it is drained."""
+    story = Story(to_pool="batch")
+    story.until(lambda: story.host.leaving == 1)
+    assert story.host.row is not None
+    story.host.row = replace(story.host.row, to_pool="")
+
+    assert story.complete().end() == CYCLE
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_every_call_of_a_move_fails_once(fault: Fault) -> None:
+    """Whichever call fails, before or after it acted, each step is done once."""
+    usual = Story(to_pool="batch")
+    usual.end()
+
+    for index in range(len(usual.workflow.calls)):
+        story = Story(to_pool="batch")
+        story.workflow.faults[index] = fault
+        assert story.end() == MOVE, f"call {index}: {story.workflow.calls[index]}"
+        assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S

@@ -117,15 +117,31 @@ class Wanted(_message.Message):
     POD_COUNT_FIELD_NUMBER: _builtins.int
     SPREAD_FIELD_NUMBER: _builtins.int
     EMPTIEST_FIRST_FIELD_NUMBER: _builtins.int
+    WORKLOAD_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    SPREAD_OVER_FIELD_NUMBER: _builtins.int
+    CLOSE_LABEL_FIELD_NUMBER: _builtins.int
+    CLOSE_REQUIRED_FIELD_NUMBER: _builtins.int
+    VOLUME_MIB_FIELD_NUMBER: _builtins.int
     port_count: _builtins.int
     revocable: _builtins.bool
     pod_count: _builtins.int
     spread: _builtins.bool
     emptiest_first: _builtins.bool
+    workload: _builtins.str
+    strategy: _builtins.str
+    """as stored; empty from workers of release 0.1, which set spread and emptiest_first"""
+    close_label: _builtins.str
+    """of a gang: its pods go to one value of it"""
+    close_required: _builtins.bool
+    volume_mib: _builtins.int
+    """of the volume that is to be made, which is among the resources; workers of 0.1 set none"""
     @_builtins.property
     def resources(self) -> Global___Resources: ...
     @_builtins.property
     def constraint(self) -> Global___Constraint: ...
+    @_builtins.property
+    def spread_over(self) -> _containers.RepeatedCompositeFieldContainer[Global___Spread]: ...
     def __init__(
         self,
         *,
@@ -136,14 +152,156 @@ class Wanted(_message.Message):
         pod_count: _builtins.int = ...,
         spread: _builtins.bool = ...,
         emptiest_first: _builtins.bool = ...,
+        workload: _builtins.str = ...,
+        strategy: _builtins.str = ...,
+        spread_over: _abc.Iterable[Global___Spread] | None = ...,
+        close_label: _builtins.str = ...,
+        close_required: _builtins.bool = ...,
+        volume_mib: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "emptiest_first", b"emptiest_first", "pod_count", b"pod_count", "port_count", b"port_count", "resources", b"resources", "revocable", b"revocable", "spread", b"spread"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_label", b"close_label", "close_required", b"close_required", "constraint", b"constraint", "emptiest_first", b"emptiest_first", "pod_count", b"pod_count", "port_count", b"port_count", "resources", b"resources", "revocable", b"revocable", "spread", b"spread", "spread_over", b"spread_over", "strategy", b"strategy", "volume_mib", b"volume_mib", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Wanted: _TypeAlias = Wanted  # noqa: Y015
+
+@_typing.final
+class Spread(_message.Message):
+    """Pods of the job go to the values of a host label that have fewest of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    MAX_SKEW_FIELD_NUMBER: _builtins.int
+    HARD_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    max_skew: _builtins.int
+    hard: _builtins.bool
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        max_skew: _builtins.int = ...,
+        hard: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hard", b"hard", "label", b"label", "max_skew", b"max_skew"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Spread: _TypeAlias = Spread  # noqa: Y015
+
+@_typing.final
+class DomainCount(_message.Message):
+    """By value of the label of a rule: pods of the job, and values on hosts that would take the pod if they were empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PodsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    WANTED_INDEX_FIELD_NUMBER: _builtins.int
+    RULE_INDEX_FIELD_NUMBER: _builtins.int
+    PODS_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    wanted_index: _builtins.int
+    rule_index: _builtins.int
+    @_builtins.property
+    def pods(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    @_builtins.property
+    def open(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        wanted_index: _builtins.int = ...,
+        rule_index: _builtins.int = ...,
+        pods: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        open: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["open", b"open", "pods", b"pods", "rule_index", b"rule_index", "wanted_index", b"wanted_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DomainCount: _TypeAlias = DomainCount  # noqa: Y015
+
+@_typing.final
+class Domains(_message.Message):
+    """The same as far as placement on leased hosts needs it: the values on these hosts, and the lowest of the others."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class CountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    WANTED_INDEX_FIELD_NUMBER: _builtins.int
+    RULE_INDEX_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    LOWEST_NAME_FIELD_NUMBER: _builtins.int
+    LOWEST_FIELD_NUMBER: _builtins.int
+    wanted_index: _builtins.int
+    rule_index: _builtins.int
+    lowest_name: _builtins.str
+    lowest: _builtins.int
+    """absent: there are no others"""
+    @_builtins.property
+    def counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        wanted_index: _builtins.int = ...,
+        rule_index: _builtins.int = ...,
+        counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        lowest_name: _builtins.str = ...,
+        lowest: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lowest", b"_lowest", "lowest", b"lowest"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lowest", b"_lowest", "counts", b"counts", "lowest", b"lowest", "lowest_name", b"lowest_name", "rule_index", b"rule_index", "wanted_index", b"wanted_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__lowest: _TypeAlias = _typing.Literal["lowest"]  # noqa: Y015
+    _WhichOneofArgType__lowest: _TypeAlias = _typing.Literal["_lowest", b"_lowest"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lowest) -> _WhichOneofReturnType__lowest | None: ...
+
+Global___Domains: _TypeAlias = Domains  # noqa: Y015
 
 @_typing.final
 class PortRange(_message.Message):
@@ -192,6 +350,27 @@ class LeasedHost(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class RepeatedLabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___LabelValues: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___LabelValues | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     HOSTNAME_FIELD_NUMBER: _builtins.int
     FREE_FIELD_NUMBER: _builtins.int
     REVOCABLE_FIELD_NUMBER: _builtins.int
@@ -201,11 +380,17 @@ class LeasedHost(_message.Message):
     CAPACITY_FIELD_NUMBER: _builtins.int
     SHUNNED_FIELD_NUMBER: _builtins.int
     POD_SLOTS_FIELD_NUMBER: _builtins.int
+    REPEATED_LABELS_FIELD_NUMBER: _builtins.int
+    CPU_BEYOND_FIELD_NUMBER: _builtins.int
+    MEMORY_BEYOND_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     shunned: _builtins.bool
     """pods of the job failed there: it comes last"""
     pod_slots: _builtins.int
     """pods that it still takes; absent: any number"""
+    cpu_beyond: _builtins.int
+    """Measured use beyond what pods hold, in thousandths of the host; 0 from host managers that do not say."""
+    memory_beyond: _builtins.int
     @_builtins.property
     def free(self) -> Global___Resources: ...
     @_builtins.property
@@ -220,6 +405,10 @@ class LeasedHost(_message.Message):
 
     @_builtins.property
     def capacity(self) -> Global___Resources: ...
+    @_builtins.property
+    def repeated_labels(self) -> _containers.MessageMap[_builtins.str, Global___LabelValues]:
+        """Keys that the host has more than once. In `labels`, which earlier releases read alone, commas join their values."""
+
     def __init__(
         self,
         *,
@@ -232,16 +421,39 @@ class LeasedHost(_message.Message):
         capacity: Global___Resources | None = ...,
         shunned: _builtins.bool = ...,
         pod_slots: _builtins.int | None = ...,
+        repeated_labels: _abc.Mapping[_builtins.str, Global___LabelValues] | None = ...,
+        cpu_beyond: _builtins.int = ...,
+        memory_beyond: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pod_slots", b"_pod_slots", "capacity", b"capacity", "free", b"free", "pod_slots", b"pod_slots", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pod_slots", b"_pod_slots", "capacity", b"capacity", "free", b"free", "hostname", b"hostname", "labels", b"labels", "pod_labels", b"pod_labels", "pod_slots", b"pod_slots", "ports", b"ports", "revocable", b"revocable", "shunned", b"shunned"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pod_slots", b"_pod_slots", "capacity", b"capacity", "cpu_beyond", b"cpu_beyond", "free", b"free", "hostname", b"hostname", "labels", b"labels", "memory_beyond", b"memory_beyond", "pod_labels", b"pod_labels", "pod_slots", b"pod_slots", "ports", b"ports", "repeated_labels", b"repeated_labels", "revocable", b"revocable", "shunned", b"shunned"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pod_slots: _TypeAlias = _typing.Literal["pod_slots"]  # noqa: Y015
     _WhichOneofArgType__pod_slots: _TypeAlias = _typing.Literal["_pod_slots", b"_pod_slots"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pod_slots) -> _WhichOneofReturnType__pod_slots | None: ...
 
 Global___LeasedHost: _TypeAlias = LeasedHost  # noqa: Y015
+
+@_typing.final
+class LabelValues(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        values: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LabelValues: _TypeAlias = LabelValues  # noqa: Y015
 
 @_typing.final
 class PodLabelCount(_message.Message):
@@ -276,6 +488,8 @@ class AcquireHostsRequest(_message.Message):
     WANTED_FIELD_NUMBER: _builtins.int
     FOR_GANG_FIELD_NUMBER: _builtins.int
     DESIRED_FIELD_NUMBER: _builtins.int
+    ELSEWHERE_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     for_gang: _builtins.bool
     """A job's gang is placed apart from its other pods, and has a lease of its own."""
@@ -283,6 +497,12 @@ class AcquireHostsRequest(_message.Message):
     def wanted(self) -> _containers.RepeatedCompositeFieldContainer[Global___Wanted]: ...
     @_builtins.property
     def desired(self) -> _containers.RepeatedCompositeFieldContainer[Global___Desired]: ...
+    @_builtins.property
+    def elsewhere(self) -> _containers.RepeatedCompositeFieldContainer[Global___DomainCount]:
+        """in the other clusters, for wanted pods that spread"""
+
+    @_builtins.property
+    def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingPod]: ...
     def __init__(
         self,
         *,
@@ -290,14 +510,48 @@ class AcquireHostsRequest(_message.Message):
         wanted: _abc.Iterable[Global___Wanted] | None = ...,
         for_gang: _builtins.bool = ...,
         desired: _abc.Iterable[Global___Desired] | None = ...,
+        elsewhere: _abc.Iterable[Global___DomainCount] | None = ...,
+        waiting: _abc.Iterable[Global___WaitingPod] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["desired", b"desired", "for_gang", b"for_gang", "job_id", b"job_id", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["desired", b"desired", "elsewhere", b"elsewhere", "for_gang", b"for_gang", "job_id", b"job_id", "waiting", b"waiting", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AcquireHostsRequest: _TypeAlias = AcquireHostsRequest  # noqa: Y015
+
+@_typing.final
+class WaitingPod(_message.Message):
+    """A wanted pod that stands alone and has waited for long: a host may be reserved for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    WANTED_INDEX_FIELD_NUMBER: _builtins.int
+    WAITED_SECONDS_FIELD_NUMBER: _builtins.int
+    VAIN_COUNT_FIELD_NUMBER: _builtins.int
+    instance_id: _builtins.int
+    wanted_index: _builtins.int
+    waited_seconds: _builtins.float
+    """since it was admitted"""
+    vain_count: _builtins.int
+    """admissions in a row before for which no host was found"""
+    def __init__(
+        self,
+        *,
+        instance_id: _builtins.int = ...,
+        wanted_index: _builtins.int = ...,
+        waited_seconds: _builtins.float = ...,
+        vain_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_id", b"instance_id", "vain_count", b"vain_count", "waited_seconds", b"waited_seconds", "wanted_index", b"wanted_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitingPod: _TypeAlias = WaitingPod  # noqa: Y015
 
 @_typing.final
 class Desired(_message.Message):
@@ -371,11 +625,33 @@ class AcquireHostsResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class ReservedHostsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     LEASE_ID_FIELD_NUMBER: _builtins.int
     HOSTS_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
+    DOMAINS_FIELD_NUMBER: _builtins.int
     INFEASIBLE_FIELD_NUMBER: _builtins.int
+    RESERVED_HOSTS_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.str
     @_builtins.property
     def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeasedHost]: ...
@@ -386,8 +662,14 @@ class AcquireHostsResponse(_message.Message):
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedPods]: ...
     @_builtins.property
+    def domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___Domains]: ...
+    @_builtins.property
     def infeasible(self) -> _containers.MessageMap[_builtins.int, _reason_pb2.Infeasible]:
         """place in wanted -> why no host could take it even if it were empty"""
+
+    @_builtins.property
+    def reserved_hosts(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """instance -> the host that is reserved for it"""
 
     def __init__(
         self,
@@ -396,11 +678,13 @@ class AcquireHostsResponse(_message.Message):
         hosts: _abc.Iterable[Global___LeasedHost] | None = ...,
         awaited: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
         refused: _abc.Iterable[Global___RefusedPods] | None = ...,
+        domains: _abc.Iterable[Global___Domains] | None = ...,
         infeasible: _abc.Mapping[_builtins.int, _reason_pb2.Infeasible] | None = ...,
+        reserved_hosts: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "hosts", b"hosts", "infeasible", b"infeasible", "lease_id", b"lease_id", "refused", b"refused"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "domains", b"domains", "hosts", b"hosts", "infeasible", b"infeasible", "lease_id", b"lease_id", "refused", b"refused", "reserved_hosts", b"reserved_hosts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -430,6 +714,58 @@ class RefusedPods(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RefusedPods: _TypeAlias = RefusedPods  # noqa: Y015
+
+@_typing.final
+class CountDomainsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    WANTED_FIELD_NUMBER: _builtins.int
+    WITHOUT_FIELD_NUMBER: _builtins.int
+    FOR_GANG_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    for_gang: _builtins.bool
+    @_builtins.property
+    def wanted(self) -> _containers.RepeatedCompositeFieldContainer[Global___Wanted]: ...
+    @_builtins.property
+    def without(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """instances that are not counted"""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        wanted: _abc.Iterable[Global___Wanted] | None = ...,
+        without: _abc.Iterable[_builtins.int] | None = ...,
+        for_gang: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_gang", b"for_gang", "job_id", b"job_id", "wanted", b"wanted", "without", b"without"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountDomainsRequest: _TypeAlias = CountDomainsRequest  # noqa: Y015
+
+@_typing.final
+class CountDomainsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedCompositeFieldContainer[Global___DomainCount]: ...
+    def __init__(
+        self,
+        *,
+        counts: _abc.Iterable[Global___DomainCount] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountDomainsResponse: _TypeAlias = CountDomainsResponse  # noqa: Y015
 
 @_typing.final
 class ReleaseHostsRequest(_message.Message):
@@ -632,6 +968,7 @@ class ClusterCapacityResponse(_message.Message):
     FREE_FIELD_NUMBER: _builtins.int
     REGISTERED_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
+    HOST_POOLS_FIELD_NUMBER: _builtins.int
     host_count: _builtins.int
     kind: _builtins.str
     """of the cluster, as in the label peloton/cluster-kind; empty: not known"""
@@ -647,6 +984,10 @@ class ClusterCapacityResponse(_message.Message):
     def registered(self) -> Global___Resources:
         """of all hosts, also those that are draining or down for maintenance"""
 
+    @_builtins.property
+    def host_pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostPoolCapacity]:
+        """of capacity and revocable; none: host pools are not in use"""
+
     def __init__(
         self,
         *,
@@ -656,14 +997,123 @@ class ClusterCapacityResponse(_message.Message):
         free: Global___Resources | None = ...,
         registered: Global___Resources | None = ...,
         kind: _builtins.str = ...,
+        host_pools: _abc.Iterable[Global___HostPoolCapacity] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "registered", b"registered", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "host_count", b"host_count", "kind", b"kind", "registered", b"registered", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "host_count", b"host_count", "host_pools", b"host_pools", "kind", b"kind", "registered", b"registered", "revocable", b"revocable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClusterCapacityResponse: _TypeAlias = ClusterCapacityResponse  # noqa: Y015
+
+@_typing.final
+class HostPoolCapacity(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SERVES_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    REVOCABLE_CPU_MILLI_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    revocable_cpu_milli: _builtins.int
+    @_builtins.property
+    def serves(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """workloads"""
+
+    @_builtins.property
+    def capacity(self) -> Global___Resources: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        serves: _abc.Iterable[_builtins.str] | None = ...,
+        capacity: Global___Resources | None = ...,
+        revocable_cpu_milli: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "name", b"name", "revocable_cpu_milli", b"revocable_cpu_milli", "serves", b"serves"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostPoolCapacity: _TypeAlias = HostPoolCapacity  # noqa: Y015
+
+@_typing.final
+class HostPoolRoomsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTS_OF_FIELD_NUMBER: _builtins.int
+    hosts_of: _builtins.str
+    """a host pool; empty: none"""
+    def __init__(
+        self,
+        *,
+        hosts_of: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts_of", b"hosts_of"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostPoolRoomsRequest: _TypeAlias = HostPoolRoomsRequest  # noqa: Y015
+
+@_typing.final
+class HostPoolRoomsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Room(_message.Message):
+        """Hosts that take pods."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        HOST_POOL_FIELD_NUMBER: _builtins.int
+        HOST_COUNT_FIELD_NUMBER: _builtins.int
+        CAPACITY_FIELD_NUMBER: _builtins.int
+        USED_FIELD_NUMBER: _builtins.int
+        host_pool: _builtins.str
+        host_count: _builtins.int
+        @_builtins.property
+        def capacity(self) -> Global___Resources: ...
+        @_builtins.property
+        def used(self) -> Global___Resources:
+            """what the pods there have asked for"""
+
+        def __init__(
+            self,
+            *,
+            host_pool: _builtins.str = ...,
+            host_count: _builtins.int = ...,
+            capacity: Global___Resources | None = ...,
+            used: Global___Resources | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "used", b"used"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "host_count", b"host_count", "host_pool", b"host_pool", "used", b"used"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ROOMS_FIELD_NUMBER: _builtins.int
+    HOSTNAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rooms(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostPoolRoomsResponse.Room]: ...
+    @_builtins.property
+    def hostnames(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        rooms: _abc.Iterable[Global___HostPoolRoomsResponse.Room] | None = ...,
+        hostnames: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hostnames", b"hostnames", "rooms", b"rooms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostPoolRoomsResponse: _TypeAlias = HostPoolRoomsResponse  # noqa: Y015
 
 @_typing.final
 class JudgePodsRequest(_message.Message):
@@ -1039,6 +1489,111 @@ class PrefetchImagesResponse(_message.Message):
 Global___PrefetchImagesResponse: _TypeAlias = PrefetchImagesResponse  # noqa: Y015
 
 @_typing.final
+class StepDaemonRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    after: _builtins.int
+    """instances above it are looked at"""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepDaemonRequest: _TypeAlias = StepDaemonRequest  # noqa: Y015
+
+@_typing.final
+class StepDaemonResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    LAUNCHED_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    changed: _builtins.int
+    """instances that began or ended with their hosts"""
+    launched: _builtins.int
+    waiting: _builtins.int
+    more: _builtins.bool
+    """the next step looks on at once, above `after`"""
+    after: _builtins.int
+    @_builtins.property
+    def why(self) -> _containers.RepeatedCompositeFieldContainer[_reason_pb2.ClusterReason]: ...
+    def __init__(
+        self,
+        *,
+        changed: _builtins.int = ...,
+        launched: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        more: _builtins.bool = ...,
+        after: _builtins.int = ...,
+        why: _abc.Iterable[_reason_pb2.ClusterReason] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "changed", b"changed", "launched", b"launched", "more", b"more", "waiting", b"waiting", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepDaemonResponse: _TypeAlias = StepDaemonResponse  # noqa: Y015
+
+@_typing.final
+class ReachOfDaemonRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pod(self) -> Global___Wanted:
+        """pod_count does not matter"""
+
+    def __init__(
+        self,
+        *,
+        pod: Global___Wanted | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pod", b"pod"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pod", b"pod"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReachOfDaemonRequest: _TypeAlias = ReachOfDaemonRequest  # noqa: Y015
+
+@_typing.final
+class ReachOfDaemonResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MATCHING_FIELD_NUMBER: _builtins.int
+    REFUSING_FIELD_NUMBER: _builtins.int
+    matching: _builtins.int
+    @_builtins.property
+    def refusing(self) -> _containers.RepeatedCompositeFieldContainer[_reason_pb2.RefusingHosts]: ...
+    def __init__(
+        self,
+        *,
+        matching: _builtins.int = ...,
+        refusing: _abc.Iterable[_reason_pb2.RefusingHosts] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["matching", b"matching", "refusing", b"refusing"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReachOfDaemonResponse: _TypeAlias = ReachOfDaemonResponse  # noqa: Y015
+
+@_typing.final
 class MaintenanceStepRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1071,3 +1626,33 @@ class MaintenanceStepResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MaintenanceStepResponse: _TypeAlias = MaintenanceStepResponse  # noqa: Y015
+
+@_typing.final
+class AdvanceRebalanceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdvanceRebalanceRequest: _TypeAlias = AdvanceRebalanceRequest  # noqa: Y015
+
+@_typing.final
+class AdvanceRebalanceResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdvanceRebalanceResponse: _TypeAlias = AdvanceRebalanceResponse  # noqa: Y015

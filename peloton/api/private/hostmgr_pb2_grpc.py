@@ -44,6 +44,11 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReleaseHostsRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReleaseHostsResponse.FromString,
                 _registered_method=True)
+        self.CountDomains = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/CountDomains',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.CountDomainsRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.CountDomainsResponse.FromString,
+                _registered_method=True)
         self.Launch = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/Launch',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.LaunchRequest.SerializeToString,
@@ -58,6 +63,11 @@ class HostsStub:
                 '/peloton.private.hostmgr.Hosts/ClusterCapacity',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityResponse.FromString,
+                _registered_method=True)
+        self.HostPoolRooms = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/HostPoolRooms',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.HostPoolRoomsRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.HostPoolRoomsResponse.FromString,
                 _registered_method=True)
         self.JudgePods = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/JudgePods',
@@ -84,6 +94,16 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesResponse.FromString,
                 _registered_method=True)
+        self.StepDaemon = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/StepDaemon',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.StepDaemonRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.StepDaemonResponse.FromString,
+                _registered_method=True)
+        self.ReachOfDaemon = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/ReachOfDaemon',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonResponse.FromString,
+                _registered_method=True)
         self.CordonHost = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/CordonHost',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
@@ -104,6 +124,16 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
                 _registered_method=True)
+        self.RelabelHost = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/RelabelHost',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+                _registered_method=True)
+        self.AdvanceRebalance = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/AdvanceRebalance',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.AdvanceRebalanceRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.AdvanceRebalanceResponse.FromString,
+                _registered_method=True)
 
 
 class HostsServicer:
@@ -118,6 +148,14 @@ class HostsServicer:
 
     def ReleaseHosts(self, request, context):
         """Give a lease back unused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CountDomains(self, request, context):
+        """Where the pods of a job are, and might be, by the labels over which they spread. UNAVAILABLE while hosts are not
+        known, and while other pods of the job are placed under a hard bound.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,6 +177,14 @@ class HostsServicer:
 
     def ClusterCapacity(self, request, context):
         """Sum over hosts that take pods, and how much of it is revocable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HostPoolRooms(self, request, context):
+        """How much each host pool has, and which hosts take pods in one of them. UNIMPLEMENTED `host pools not enabled`;
+        UNAVAILABLE while hosts are not known.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -181,6 +227,21 @@ class HostsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StepDaemon(self, request, context):
+        """Make the instances of a daemon those of the hosts that match, and launch at most 1000 of those that are not on their
+        hosts. Repeating a step starts nothing twice. UNAVAILABLE while hosts are not known.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReachOfDaemon(self, request, context):
+        """On how many hosts a daemon with such pods is to run, and why not on the others. UNAVAILABLE while hosts are not known.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CordonHost(self, request, context):
         """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it.
         """
@@ -206,6 +267,20 @@ class HostsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RelabelHost(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdvanceRebalance(self, request, context):
+        """One step of the cluster's rebalancing: at most 100 pods are asked to move. Its row says what came of it. Repeating it
+        moves none twice.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_HostsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -218,6 +293,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.ReleaseHosts,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReleaseHostsRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReleaseHostsResponse.SerializeToString,
+            ),
+            'CountDomains': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountDomains,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.CountDomainsRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.CountDomainsResponse.SerializeToString,
             ),
             'Launch': grpc.unary_unary_rpc_method_handler(
                     servicer.Launch,
@@ -233,6 +313,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.ClusterCapacity,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityResponse.SerializeToString,
+            ),
+            'HostPoolRooms': grpc.unary_unary_rpc_method_handler(
+                    servicer.HostPoolRooms,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.HostPoolRoomsRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.HostPoolRoomsResponse.SerializeToString,
             ),
             'JudgePods': grpc.unary_unary_rpc_method_handler(
                     servicer.JudgePods,
@@ -259,6 +344,16 @@ def add_HostsServicer_to_server(servicer, server):
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesResponse.SerializeToString,
             ),
+            'StepDaemon': grpc.unary_unary_rpc_method_handler(
+                    servicer.StepDaemon,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.StepDaemonRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.StepDaemonResponse.SerializeToString,
+            ),
+            'ReachOfDaemon': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReachOfDaemon,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonResponse.SerializeToString,
+            ),
             'CordonHost': grpc.unary_unary_rpc_method_handler(
                     servicer.CordonHost,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.FromString,
@@ -278,6 +373,16 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.BringHostUp,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.SerializeToString,
+            ),
+            'RelabelHost': grpc.unary_unary_rpc_method_handler(
+                    servicer.RelabelHost,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.SerializeToString,
+            ),
+            'AdvanceRebalance': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdvanceRebalance,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.AdvanceRebalanceRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.AdvanceRebalanceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -334,6 +439,33 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/ReleaseHosts',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ReleaseHostsRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ReleaseHostsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountDomains(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/CountDomains',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.CountDomainsRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.CountDomainsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -415,6 +547,33 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/ClusterCapacity',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HostPoolRooms(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/HostPoolRooms',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.HostPoolRoomsRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.HostPoolRoomsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -561,6 +720,60 @@ class Hosts:
             _registered_method=True)
 
     @staticmethod
+    def StepDaemon(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/StepDaemon',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.StepDaemonRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.StepDaemonResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReachOfDaemon(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/ReachOfDaemon',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CordonHost(request,
             target,
             options=(),
@@ -658,6 +871,60 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/BringHostUp',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RelabelHost(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/RelabelHost',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdvanceRebalance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/AdvanceRebalance',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.AdvanceRebalanceRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.AdvanceRebalanceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,12 +35,20 @@ class HostsStub:
     """Lease hosts with room for some of the wanted pods."""
     ReleaseHosts: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ReleaseHostsRequest, _hostmgr_pb2.ReleaseHostsResponse]
     """Give a lease back unused."""
+    CountDomains: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.CountDomainsRequest, _hostmgr_pb2.CountDomainsResponse]
+    """Where the pods of a job are, and might be, by the labels over which they spread. UNAVAILABLE while hosts are not
+    known, and while other pods of the job are placed under a hard bound.
+    """
     Launch: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.LaunchRequest, _hostmgr_pb2.LaunchResponse]
     """Commit placed pods and start them. Repeating a launch starts nothing twice."""
     KillRunning: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.KillRunningRequest, _hostmgr_pb2.KillRunningResponse]
     """End the pods of a job whose goal is KILLED, or that are to run anew."""
     ClusterCapacity: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ClusterCapacityRequest, _hostmgr_pb2.ClusterCapacityResponse]
     """Sum over hosts that take pods, and how much of it is revocable."""
+    HostPoolRooms: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.HostPoolRoomsRequest, _hostmgr_pb2.HostPoolRoomsResponse]
+    """How much each host pool has, and which hosts take pods in one of them. UNIMPLEMENTED `host pools not enabled`;
+    UNAVAILABLE while hosts are not known.
+    """
     JudgePods: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.JudgePodsRequest, _hostmgr_pb2.JudgePodsResponse]
     """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
     known.
@@ -55,11 +63,22 @@ class HostsStub:
     """
     PrefetchImages: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]
     """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
+    StepDaemon: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.StepDaemonRequest, _hostmgr_pb2.StepDaemonResponse]
+    """Make the instances of a daemon those of the hosts that match, and launch at most 1000 of those that are not on their
+    hosts. Repeating a step starts nothing twice. UNAVAILABLE while hosts are not known.
+    """
+    ReachOfDaemon: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ReachOfDaemonRequest, _hostmgr_pb2.ReachOfDaemonResponse]
+    """On how many hosts a daemon with such pods is to run, and why not on the others. UNAVAILABLE while hosts are not known."""
     CordonHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
     """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it."""
     DrainHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
     TakeHostDown: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
     BringHostUp: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
+    RelabelHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
+    AdvanceRebalance: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.AdvanceRebalanceRequest, _hostmgr_pb2.AdvanceRebalanceResponse]
+    """One step of the cluster's rebalancing: at most 100 pods are asked to move. Its row says what came of it. Repeating it
+    moves none twice.
+    """
 
 @_typing.type_check_only
 class HostsAsyncStub(HostsStub):
@@ -68,12 +87,20 @@ class HostsAsyncStub(HostsStub):
     """Lease hosts with room for some of the wanted pods."""
     ReleaseHosts: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ReleaseHostsRequest, _hostmgr_pb2.ReleaseHostsResponse]  # type: ignore[assignment]
     """Give a lease back unused."""
+    CountDomains: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.CountDomainsRequest, _hostmgr_pb2.CountDomainsResponse]  # type: ignore[assignment]
+    """Where the pods of a job are, and might be, by the labels over which they spread. UNAVAILABLE while hosts are not
+    known, and while other pods of the job are placed under a hard bound.
+    """
     Launch: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.LaunchRequest, _hostmgr_pb2.LaunchResponse]  # type: ignore[assignment]
     """Commit placed pods and start them. Repeating a launch starts nothing twice."""
     KillRunning: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.KillRunningRequest, _hostmgr_pb2.KillRunningResponse]  # type: ignore[assignment]
     """End the pods of a job whose goal is KILLED, or that are to run anew."""
     ClusterCapacity: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ClusterCapacityRequest, _hostmgr_pb2.ClusterCapacityResponse]  # type: ignore[assignment]
     """Sum over hosts that take pods, and how much of it is revocable."""
+    HostPoolRooms: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.HostPoolRoomsRequest, _hostmgr_pb2.HostPoolRoomsResponse]  # type: ignore[assignment]
+    """How much each host pool has, and which hosts take pods in one of them. UNIMPLEMENTED `host pools not enabled`;
+    UNAVAILABLE while hosts are not known.
+    """
     JudgePods: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.JudgePodsRequest, _hostmgr_pb2.JudgePodsResponse]  # type: ignore[assignment]
     """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
     known.
@@ -88,11 +115,22 @@ class HostsAsyncStub(HostsStub):
     """
     PrefetchImages: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]  # type: ignore[assignment]
     """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
+    StepDaemon: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.StepDaemonRequest, _hostmgr_pb2.StepDaemonResponse]  # type: ignore[assignment]
+    """Make the instances of a daemon those of the hosts that match, and launch at most 1000 of those that are not on their
+    hosts. Repeating a step starts nothing twice. UNAVAILABLE while hosts are not known.
+    """
+    ReachOfDaemon: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ReachOfDaemonRequest, _hostmgr_pb2.ReachOfDaemonResponse]  # type: ignore[assignment]
+    """On how many hosts a daemon with such pods is to run, and why not on the others. UNAVAILABLE while hosts are not known."""
     CordonHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
     """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it."""
     DrainHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
     TakeHostDown: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
     BringHostUp: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
+    RelabelHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
+    AdvanceRebalance: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.AdvanceRebalanceRequest, _hostmgr_pb2.AdvanceRebalanceResponse]  # type: ignore[assignment]
+    """One step of the cluster's rebalancing: at most 100 pods are asked to move. Its row says what came of it. Repeating it
+    moves none twice.
+    """
 
 class HostsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -110,6 +148,16 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.ReleaseHostsResponse, _abc.Awaitable[_hostmgr_pb2.ReleaseHostsResponse]]:
         """Give a lease back unused."""
+
+    @_abc_1.abstractmethod
+    def CountDomains(
+        self,
+        request: _hostmgr_pb2.CountDomainsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.CountDomainsResponse, _abc.Awaitable[_hostmgr_pb2.CountDomainsResponse]]:
+        """Where the pods of a job are, and might be, by the labels over which they spread. UNAVAILABLE while hosts are not
+        known, and while other pods of the job are placed under a hard bound.
+        """
 
     @_abc_1.abstractmethod
     def Launch(
@@ -134,6 +182,16 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.ClusterCapacityResponse, _abc.Awaitable[_hostmgr_pb2.ClusterCapacityResponse]]:
         """Sum over hosts that take pods, and how much of it is revocable."""
+
+    @_abc_1.abstractmethod
+    def HostPoolRooms(
+        self,
+        request: _hostmgr_pb2.HostPoolRoomsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.HostPoolRoomsResponse, _abc.Awaitable[_hostmgr_pb2.HostPoolRoomsResponse]]:
+        """How much each host pool has, and which hosts take pods in one of them. UNIMPLEMENTED `host pools not enabled`;
+        UNAVAILABLE while hosts are not known.
+        """
 
     @_abc_1.abstractmethod
     def JudgePods(
@@ -180,6 +238,24 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
 
     @_abc_1.abstractmethod
+    def StepDaemon(
+        self,
+        request: _hostmgr_pb2.StepDaemonRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.StepDaemonResponse, _abc.Awaitable[_hostmgr_pb2.StepDaemonResponse]]:
+        """Make the instances of a daemon those of the hosts that match, and launch at most 1000 of those that are not on their
+        hosts. Repeating a step starts nothing twice. UNAVAILABLE while hosts are not known.
+        """
+
+    @_abc_1.abstractmethod
+    def ReachOfDaemon(
+        self,
+        request: _hostmgr_pb2.ReachOfDaemonRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.ReachOfDaemonResponse, _abc.Awaitable[_hostmgr_pb2.ReachOfDaemonResponse]]:
+        """On how many hosts a daemon with such pods is to run, and why not on the others. UNAVAILABLE while hosts are not known."""
+
+    @_abc_1.abstractmethod
     def CordonHost(
         self,
         request: _hostmgr_pb2.MaintenanceStepRequest,
@@ -207,5 +283,22 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         request: _hostmgr_pb2.MaintenanceStepRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.MaintenanceStepResponse, _abc.Awaitable[_hostmgr_pb2.MaintenanceStepResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RelabelHost(
+        self,
+        request: _hostmgr_pb2.MaintenanceStepRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.MaintenanceStepResponse, _abc.Awaitable[_hostmgr_pb2.MaintenanceStepResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def AdvanceRebalance(
+        self,
+        request: _hostmgr_pb2.AdvanceRebalanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.AdvanceRebalanceResponse, _abc.Awaitable[_hostmgr_pb2.AdvanceRebalanceResponse]]:
+        """One step of the cluster's rebalancing: at most 100 pods are asked to move. Its row says what came of it. Repeating it
+        moves none twice.
+        """
 
 def add_HostsServicer_to_server(servicer: HostsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -162,11 +162,15 @@ class Infeasible(_message.Message):
     CONSTRAINT_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
     LARGEST_FIELD_NUMBER: _builtins.int
+    SERVED_COUNT_FIELD_NUMBER: _builtins.int
+    WORKLOAD_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     host_count: _builtins.int
     meeting_count: _builtins.int
     allowed_count: _builtins.int
     constraint: _builtins.str
+    served_count: _builtins.int
+    workload: _builtins.str
     @_builtins.property
     def wanted(self) -> Global___Amounts: ...
     @_builtins.property
@@ -181,10 +185,12 @@ class Infeasible(_message.Message):
         constraint: _builtins.str = ...,
         wanted: Global___Amounts | None = ...,
         largest: Global___Amounts | None = ...,
+        served_count: _builtins.int = ...,
+        workload: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["largest", b"largest", "wanted", b"wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_count", b"allowed_count", "cluster", b"cluster", "constraint", b"constraint", "host_count", b"host_count", "largest", b"largest", "meeting_count", b"meeting_count", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_count", b"allowed_count", "cluster", b"cluster", "constraint", b"constraint", "host_count", b"host_count", "largest", b"largest", "meeting_count", b"meeting_count", "served_count", b"served_count", "wanted", b"wanted", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

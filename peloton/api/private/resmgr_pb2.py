@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from peloton.api.private import reason_pb2 as peloton_dot_api_dot_private_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/private/resmgr.proto\x12\x16peloton.private.resmgr\x1a peloton/api/private/reason.proto\"/\n\x0e\x45nqueueRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"3\n\x0f\x45nqueueResponse\x12\x0e\n\x06queued\x18\x01 \x01(\r\x12\x10\n\x08\x61\x64mitted\x18\x02 \x01(\r\"#\n\x11KillQueuedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"$\n\x12KillQueuedResponse\x12\x0e\n\x06killed\x18\x01 \x01(\r\"^\n\x12RequeueGangRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x32\n\x03why\x18\x03 \x01(\x0b\x32%.peloton.private.reason.RequeueReasonJ\x04\x08\x02\x10\x03\"\x15\n\x13RequeueGangResponse\"\xca\x01\n\x12RequeuePodsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x43\n\tinstances\x18\x02 \x03(\x0b\x32\x30.peloton.private.resmgr.RequeuePodsRequest.Range\x12\x32\n\x03why\x18\x04 \x01(\x0b\x32%.peloton.private.reason.RequeueReason\x1a%\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\rJ\x04\x08\x03\x10\x04\"\'\n\x13RequeuePodsResponse\x12\x10\n\x08requeued\x18\x01 \x01(\r\"n\n\x13NoteUnplacedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x32\n\x03why\x18\x04 \x03(\x0b\x32%.peloton.private.reason.ClusterReasonJ\x04\x08\x03\x10\x04\"/\n\x14NoteUnplacedResponse\x12\x17\n\x0fturns_held_back\x18\x01 \x01(\r\"\x93\x01\n\x0c\x45victRequest\x12\x36\n\x04pods\x18\x01 \x03(\x0b\x32(.peloton.private.resmgr.EvictRequest.Pod\x1aK\n\x03Pod\x12\x0e\n\x06pod_id\x18\x01 \x01(\t\x12.\n\x03why\x18\x03 \x01(\x0b\x32!.peloton.private.reason.QosReasonJ\x04\x08\x02\x10\x03\" \n\rEvictResponse\x12\x0f\n\x07\x65victed\x18\x01 \x01(\r2\xdd\x04\n\tAdmission\x12Z\n\x07\x45nqueue\x12&.peloton.private.resmgr.EnqueueRequest\x1a\'.peloton.private.resmgr.EnqueueResponse\x12\x63\n\nKillQueued\x12).peloton.private.resmgr.KillQueuedRequest\x1a*.peloton.private.resmgr.KillQueuedResponse\x12\x66\n\x0bRequeueGang\x12*.peloton.private.resmgr.RequeueGangRequest\x1a+.peloton.private.resmgr.RequeueGangResponse\x12\x66\n\x0bRequeuePods\x12*.peloton.private.resmgr.RequeuePodsRequest\x1a+.peloton.private.resmgr.RequeuePodsResponse\x12i\n\x0cNoteUnplaced\x12+.peloton.private.resmgr.NoteUnplacedRequest\x1a,.peloton.private.resmgr.NoteUnplacedResponse\x12T\n\x05\x45vict\x12$.peloton.private.resmgr.EvictRequest\x1a%.peloton.private.resmgr.EvictResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/private/resmgr.proto\x12\x16peloton.private.resmgr\x1a peloton/api/private/reason.proto\"/\n\x0e\x45nqueueRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"3\n\x0f\x45nqueueResponse\x12\x0e\n\x06queued\x18\x01 \x01(\r\x12\x10\n\x08\x61\x64mitted\x18\x02 \x01(\r\"#\n\x11KillQueuedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"$\n\x12KillQueuedResponse\x12\x0e\n\x06killed\x18\x01 \x01(\r\"^\n\x12RequeueGangRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x32\n\x03why\x18\x03 \x01(\x0b\x32%.peloton.private.reason.RequeueReasonJ\x04\x08\x02\x10\x03\"\x15\n\x13RequeueGangResponse\"\xd7\x01\n\x12RequeuePodsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x43\n\tinstances\x18\x02 \x03(\x0b\x32\x30.peloton.private.resmgr.RequeuePodsRequest.Range\x12\x32\n\x03why\x18\x04 \x01(\x0b\x32%.peloton.private.reason.RequeueReason\x12\x0b\n\x03\x62ut\x18\x05 \x03(\r\x1a%\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\rJ\x04\x08\x03\x10\x04\"\'\n\x13RequeuePodsResponse\x12\x10\n\x08requeued\x18\x01 \x01(\r\"n\n\x13NoteUnplacedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x32\n\x03why\x18\x04 \x03(\x0b\x32%.peloton.private.reason.ClusterReasonJ\x04\x08\x03\x10\x04\"/\n\x14NoteUnplacedResponse\x12\x17\n\x0fturns_held_back\x18\x01 \x01(\r\"\x93\x01\n\x0c\x45victRequest\x12\x36\n\x04pods\x18\x01 \x03(\x0b\x32(.peloton.private.resmgr.EvictRequest.Pod\x1aK\n\x03Pod\x12\x0e\n\x06pod_id\x18\x01 \x01(\t\x12.\n\x03why\x18\x03 \x01(\x0b\x32!.peloton.private.reason.QosReasonJ\x04\x08\x02\x10\x03\" \n\rEvictResponse\x12\x0f\n\x07\x65victed\x18\x01 \x01(\r2\xdd\x04\n\tAdmission\x12Z\n\x07\x45nqueue\x12&.peloton.private.resmgr.EnqueueRequest\x1a\'.peloton.private.resmgr.EnqueueResponse\x12\x63\n\nKillQueued\x12).peloton.private.resmgr.KillQueuedRequest\x1a*.peloton.private.resmgr.KillQueuedResponse\x12\x66\n\x0bRequeueGang\x12*.peloton.private.resmgr.RequeueGangRequest\x1a+.peloton.private.resmgr.RequeueGangResponse\x12\x66\n\x0bRequeuePods\x12*.peloton.private.resmgr.RequeuePodsRequest\x1a+.peloton.private.resmgr.RequeuePodsResponse\x12i\n\x0cNoteUnplaced\x12+.peloton.private.resmgr.NoteUnplacedRequest\x1a,.peloton.private.resmgr.NoteUnplacedResponse\x12T\n\x05\x45vict\x12$.peloton.private.resmgr.EvictRequest\x1a%.peloton.private.resmgr.EvictResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,21 +45,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REQUEUEGANGRESPONSE']._serialized_start=367
   _globals['_REQUEUEGANGRESPONSE']._serialized_end=388
   _globals['_REQUEUEPODSREQUEST']._serialized_start=391
-  _globals['_REQUEUEPODSREQUEST']._serialized_end=593
-  _globals['_REQUEUEPODSREQUEST_RANGE']._serialized_start=550
-  _globals['_REQUEUEPODSREQUEST_RANGE']._serialized_end=587
-  _globals['_REQUEUEPODSRESPONSE']._serialized_start=595
-  _globals['_REQUEUEPODSRESPONSE']._serialized_end=634
-  _globals['_NOTEUNPLACEDREQUEST']._serialized_start=636
-  _globals['_NOTEUNPLACEDREQUEST']._serialized_end=746
-  _globals['_NOTEUNPLACEDRESPONSE']._serialized_start=748
-  _globals['_NOTEUNPLACEDRESPONSE']._serialized_end=795
-  _globals['_EVICTREQUEST']._serialized_start=798
-  _globals['_EVICTREQUEST']._serialized_end=945
-  _globals['_EVICTREQUEST_POD']._serialized_start=870
-  _globals['_EVICTREQUEST_POD']._serialized_end=945
-  _globals['_EVICTRESPONSE']._serialized_start=947
-  _globals['_EVICTRESPONSE']._serialized_end=979
-  _globals['_ADMISSION']._serialized_start=982
-  _globals['_ADMISSION']._serialized_end=1587
+  _globals['_REQUEUEPODSREQUEST']._serialized_end=606
+  _globals['_REQUEUEPODSREQUEST_RANGE']._serialized_start=563
+  _globals['_REQUEUEPODSREQUEST_RANGE']._serialized_end=600
+  _globals['_REQUEUEPODSRESPONSE']._serialized_start=608
+  _globals['_REQUEUEPODSRESPONSE']._serialized_end=647
+  _globals['_NOTEUNPLACEDREQUEST']._serialized_start=649
+  _globals['_NOTEUNPLACEDREQUEST']._serialized_end=759
+  _globals['_NOTEUNPLACEDRESPONSE']._serialized_start=761
+  _globals['_NOTEUNPLACEDRESPONSE']._serialized_end=808
+  _globals['_EVICTREQUEST']._serialized_start=811
+  _globals['_EVICTREQUEST']._serialized_end=958
+  _globals['_EVICTREQUEST_POD']._serialized_start=883
+  _globals['_EVICTREQUEST_POD']._serialized_end=958
+  _globals['_EVICTRESPONSE']._serialized_start=960
+  _globals['_EVICTRESPONSE']._serialized_end=992
+  _globals['_ADMISSION']._serialized_start=995
+  _globals['_ADMISSION']._serialized_end=1600
 # @@protoc_insertion_point(module_scope)

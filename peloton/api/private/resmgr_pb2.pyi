@@ -169,21 +169,27 @@ class RequeuePodsRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     INSTANCES_FIELD_NUMBER: _builtins.int
     WHY_FIELD_NUMBER: _builtins.int
+    BUT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     @_builtins.property
     def instances(self) -> _containers.RepeatedCompositeFieldContainer[Global___RequeuePodsRequest.Range]: ...
     @_builtins.property
     def why(self) -> _reason_pb2.RequeueReason: ...
+    @_builtins.property
+    def but(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """instances that wait on, though others of their shape are queued again"""
+
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         instances: _abc.Iterable[Global___RequeuePodsRequest.Range] | None = ...,
         why: _reason_pb2.RequeueReason | None = ...,
+        but: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["why", b"why"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instances", b"instances", "job_id", b"job_id", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["but", b"but", "instances", b"instances", "job_id", b"job_id", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

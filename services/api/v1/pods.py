@@ -24,13 +24,17 @@ def pod_infos(records: Storage, pods: Sequence[PodRecord]) -> list[pod_pb2.PodIn
     specs = pod_specs(records.configs, pods[0].job_id, [(pod.config_version, pod.instance_id) for pod in pods])
     several = [pod for pod in pods if has_several(specs.get((pod.config_version, pod.instance_id)))]
     containers = containers_of(records, several)
-    return [
-        pod_pb2.PodInfo(
+    found = {
+        pod.instance_id: pod_pb2.PodInfo(
             spec=specs.get((pod.config_version, pod.instance_id)),
             status=convert_v1.pod_status(pod, containers.get((pod.instance_id, pod.run_id), ())),
         )
         for pod in pods
-    ]
+    }
+    keeping = [instance for instance, info in found.items() if info.spec.HasField("volume")]
+    for instance, volume in records.volumes.of_instances(pods[0].job_id, keeping).items():
+        found[instance].status.volume_id.value = volume.volume_id
+    return list(found.values())
 
 
 def has_several(spec: pod_pb2.PodSpec | None) -> bool:

@@ -7,8 +7,10 @@ from pathlib import Path
 from services.emulated_kubernetes.nodes.containers import Container, Machine
 from services.emulated_kubernetes.nodes.pod_status import REBOOTED, lost
 from services.emulated_kubernetes.nodes.pods import NodeOfPods, NodePod, backoff_s
-from services.emulated_kubernetes.nodes.volumes import fill_volumes
+from services.emulated_kubernetes.nodes.volumes import NotMounted, fill_volumes
 from services.emulated_kubernetes.resources import Json
+
+MOUNT_RETRY_S = 1.0
 
 
 class ProcessPod(NodePod):
@@ -40,7 +42,14 @@ class ProcessPod(NodePod):
         if self.is_gone or self.run.is_over or self._grace_s is not None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        fill_volumes(self.body, self.folder, self._machine.store)
+        node_root = self._machine.data_dir / "nodes" / self.node.spec.name
+        try:
+            fill_volumes(self.body, self.folder, self._machine.store, node_root)
+        except NotMounted as error:
+            why = f'MountVolume.SetUp failed for volume "{error.volume}" : {error}'
+            self.node.stored.warn(self.body, self.node.spec.name, "FailedMount", why)
+            self.node.clock.call_later(MOUNT_RETRY_S, self._make_sandbox)
+            return
         self.run.has_sandbox = True
         self.publish()
         self._next()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from services.emulated_kubernetes.resources import Json
 from services.emulated_kubernetes.store import Entry, Store
 from services.emulated_kubernetes.times import stamp
@@ -25,6 +27,31 @@ class StoredPods:
         """Empty when it was deleted."""
         entry = self._store.get("nodes", "", name)
         return {} if entry is None else entry.body
+
+    def warn(self, pod: Json, node: str, reason: str, message: str) -> None:
+        """An event of its kubelet, which counts how often it was said."""
+        metadata, now = pod["metadata"], self.now()
+        about = {"kind": "Pod", "apiVersion": "v1", **{key: metadata[key] for key in ("namespace", "name", "uid")}}
+        name = f"{metadata['name']}.{reason.lower()}"
+        known = self._store.get("events", metadata["namespace"], name)
+        if known is not None and known.body["involvedObject"]["uid"] == metadata["uid"]:
+            self._store.update("events", {**known.body, "lastTimestamp": now, "count": known.body["count"] + 1})
+            return
+        if known is not None:
+            self._store.delete("events", metadata["namespace"], name)
+        made = {"name": name, "namespace": metadata["namespace"], "uid": str(uuid4()), "creationTimestamp": now}
+        body: Json = {
+            "metadata": made,
+            "involvedObject": about,
+            "reason": reason,
+            "message": message,
+            "type": "Warning",
+            "source": {"component": "kubelet", "host": node},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        self._store.create("events", body)
 
     def write_status(self, entry: Entry, status: Json) -> None:
         self._store.update("pods", {**entry.body, "status": status})

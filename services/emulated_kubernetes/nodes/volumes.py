@@ -1,5 +1,5 @@
-"""Volumes of a pod: folders of its own, linked into those of its containers. Absolute paths stay as they are: no
-container has a file system of its own."""
+"""Volumes of a pod: folders of its own and of its node, linked into those of its containers. Absolute paths stay as
+they are: no container has a file system of its own."""
 
 from __future__ import annotations
 
@@ -10,12 +10,26 @@ from services.emulated_kubernetes.nodes.environment import Missing, data_of
 from services.emulated_kubernetes.resources import Json
 from services.emulated_kubernetes.store import Store
 
+_FOLDERS = ("DirectoryOrCreate", "Directory")
 
-def fill_volumes(pod: Json, folder: Path, store: Store) -> None:
-    """Secrets and configurations that are not there leave an empty folder."""
+
+class NotMounted(Exception):
+    """A folder of the node that the pod wants is not there: a kubelet waits for it, and says so."""
+
+    def __init__(self, volume: str, why: str) -> None:
+        super().__init__(why)
+        self.volume = volume
+
+
+def fill_volumes(pod: Json, folder: Path, store: Store, node_root: Path) -> None:
+    """Secrets and configurations that are not there leave an empty folder. ``node_root``: where the folders of the node
+    are that are wanted with a type; others are empty. Raises NotMounted."""
     namespace, spec = pod["metadata"]["namespace"], pod["spec"]
     for volume in spec.get("volumes", ()):
         path = folder / "volumes" / volume["name"]
+        if (kind := (volume.get("hostPath") or {}).get("type")) in _FOLDERS:
+            _link(path, node_root / volume["hostPath"]["path"].lstrip("/"), is_made=kind == _FOLDERS[0])
+            continue
         path.mkdir(parents=True, exist_ok=True)
         for kind, resource, key in (("secret", "secrets", "secretName"), ("configMap", "configmaps", "name")):
             if (source := volume.get(kind)) is not None:
@@ -28,6 +42,16 @@ def fill_volumes(pod: Json, folder: Path, store: Store) -> None:
             if target.resolve().is_relative_to(root.resolve()) and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.symlink_to(source_path, target_is_directory=True)
+
+
+def _link(path: Path, target: Path, is_made: bool) -> None:
+    if is_made:
+        target.mkdir(parents=True, exist_ok=True)
+    if not target.is_dir():
+        raise NotMounted(path.name, f"hostPath type check failed: {target} is not a directory")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_symlink():
+        path.symlink_to(target, target_is_directory=True)
 
 
 def _fill(path: Path, source: Json, store: Store, resource: str, namespace: str, name: str) -> None:

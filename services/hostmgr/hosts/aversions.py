@@ -1,4 +1,4 @@
-"""Which hosts are avoided, by all jobs or by one: the memory of runs that failed there.
+"""Which hosts are avoided, by all jobs or by one: the memory of runs that failed there, and of hosts that came back.
 
 It is lost with the leader, bounded, and old entries are dropped.
 """
@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from opentelemetry import metrics
@@ -29,9 +29,10 @@ from peloton.lifecycle.avoidance import (
     failed_lately,
     is_own_fault,
 )
+from peloton.lifecycle.flapping import Returns, after_return
 from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.ids import Hostname, JobId
-from peloton.model.reason import HostRule, Misfit
+from peloton.model.reason import Misfit
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ JOBS_MAX = 10_000
 NUMBERED_MAX = 3
 """Up to so many avoided hosts a reason gives numbers for each; more are counted under one rule."""
 NEW = Record()
+NEVER = Returns()
 
 
 class Aversions:
@@ -51,7 +53,10 @@ class Aversions:
         self._lock = threading.Lock()
         self._hosts: OrderedDict[Hostname, Record] = OrderedDict()
         self._jobs: OrderedDict[JobId, dict[Hostname, Record]] = OrderedDict()
-        self._avoided: dict[Hostname, Record] = {}  # by all jobs: at most a share of the hosts
+        self._avoided: dict[Hostname, Record | Returns] = {}  # by all jobs: at most a share of the hosts
+        self._there: frozenset[Hostname] = frozenset()  # hosts of the cluster
+        self._gone: OrderedDict[Hostname, None] = OrderedDict()  # that have been there
+        self._returns: OrderedDict[Hostname, Returns] = OrderedDict()
         meter = meter or metrics.get_meter("peloton.hostmgr")
         meter.create_observable_gauge("peloton.hosts.avoided", [self._read_avoided])
 
@@ -90,8 +95,43 @@ class Aversions:
         if len(self._hosts) > HOSTS_MAX:
             self._avoided.pop(self._hosts.popitem(last=False)[0], None)
         if record.is_avoided(now_s) and host not in self._avoided:
-            self._avoided[host] = record
-            log.warning("host %s is %s; for %.0f s", host, misfit_text(record.why), record.until_s - now_s)
+            self._avoid(host, record, now_s)
+
+    def saw(self, hosts: Collection[Hostname], maintained: Collection[Hostname], now_s: float) -> None:
+        """All hosts of the cluster. It is not a host that flaps while it is maintained; and when more are back at once
+        than may be avoided, it is the cluster."""
+        with self._lock:
+            there, before = frozenset(hosts), self._there
+            self._there = there
+            if there == before:
+                return
+            self._gone.update(dict.fromkeys(sorted(before - there)))
+            back = [host for host in sorted(there - before) if host in self._gone]
+            for host in back:
+                del self._gone[host]
+            while len(self._gone) > HOSTS_MAX:
+                self._gone.popitem(last=False)
+            most = avoided_max(len(there))
+            if len(back) <= most:
+                for host in back:
+                    if host not in maintained:
+                        self._came_back(host, now_s, most)
+
+    def _came_back(self, host: Hostname, now_s: float, most: int) -> None:
+        self._drop_expired(now_s)
+        while self._returns and next(iter(self._returns.values())).is_over(now_s):
+            self._returns.popitem(last=False)
+        record = after_return(self._returns.get(host, NEVER), now_s, len(self._avoided) < most)
+        self._returns[host] = record
+        self._returns.move_to_end(host)
+        if len(self._returns) > HOSTS_MAX:
+            self._returns.popitem(last=False)
+        if record.is_avoided(now_s) and host not in self._avoided:
+            self._avoid(host, record, now_s)
+
+    def _avoid(self, host: Hostname, record: Record | Returns, now_s: float) -> None:
+        self._avoided[host] = record
+        log.warning("host %s is %s; for %.0f s", host, misfit_text(record.why), record.until_s - now_s)
 
     def _exonerate(self, job_id: JobId) -> None:
         """The job itself is broken: its failures do not count against hosts."""
@@ -123,7 +163,7 @@ class Aversions:
             own = self._jobs.get(job_id, {})
             avoided = {host: record.why for host, record in self._avoided.items()}
             if len(avoided) > NUMBERED_MAX:
-                avoided = dict.fromkeys(avoided, Misfit(HostRule.AVOIDED))
+                avoided = {host: Misfit(why.rule) for host, why in avoided.items()}
             if is_own_fault(failed_lately(own.values(), now_s), self._host_count()):
                 own = {}
             avoided |= {host: record.why for host, record in own.items() if record.is_avoided(now_s)}

@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 from peloton.lifecycle.avoidance import NO_AVERSION, Aversion
-from peloton.lifecycle.constraints import HOSTNAME_LABEL, leaves, pod_labels_named
-from peloton.model.host import Desired
+from peloton.lifecycle.constraints import pod_labels_named
+from peloton.model.host import Desired, HostLease, LeasedHost
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import Constraint, HostLabel, PodShape, Strategy
+from peloton.model.layout import Domains
+from peloton.model.pod import PodShape
 from peloton.model.reason import HostRule, Misfit, RefusingHosts, merged
-from peloton.model.resources import Resources, free_share
-from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit, room
+from peloton.model.reservation import HostReservation
+from peloton.model.resources import RESOURCE_KINDS, Resources, needed
+from peloton.model.times import NS_PER_S
+from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit
+from peloton.scheduling.fleet import Fleet
+from peloton.scheduling.putting import Want, left_out, put_all
+from peloton.scheduling.spreading import Spreading
+from peloton.scheduling.tree import Ints
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.host_room import HostRoom
+from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, everywhere
+from services.hostmgr.hosts.host_room import HostRoom, leased_host
 from services.hostmgr.hosts.host_table import HostTable
-from services.hostmgr.hosts.ready_hosts import HostClass, first_come
 from services.hostmgr.hosts.room_holds import PodKey
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = Misfit(HostRule.LEASED)
+GPU_KEPT = Misfit(HostRule.GPU_KEPT)
 GOES_NOTICE_NS = 3 * 3_600 * 10**9
 """A host that the cluster will take away within this time gets no new pods."""
 
 
-Refused = list[tuple[Misfit, int]]
-"""The rule that hosts fail, and how many."""
+@dataclass(slots=True)
+class Choice:
+    """Hosts for a lease, and why they are not enough for some shapes."""
+
+    mine: frozenset[PodKey]  # pods whose holds do not count
+    picked: dict[Hostname, HostRoom] = field(default_factory=dict)  # as the pods may use them
+    refused: dict[PodShape, tuple[RefusingHosts, ...]] = field(default_factory=dict)
+    awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their host, which is held
+    is_leased: bool = False  # the host of one that comes back
+    own: HostReservation | None = None
+    homeless: set[PodShape] = field(default_factory=set)  # no host was found for any such pod
+
+    def lease(
+        self, hosts: tuple[LeasedHost, ...], domains: dict[PodShape, tuple[Domains, ...]], desired: Sequence[Desired]
+    ) -> HostLease:
+        returning = {instance for instance, _ in self.awaited}
+        short = frozenset(self.refused) | {pod.shape for pod in desired if pod.instance_id in returning}
+        return HostLease(
+            str(uuid.uuid4()),
+            hosts,
+            self.refused,
+            self.awaited,
+            domains=domains,
+            reserved=((self.own.instance_id, self.own.hostname),) if self.own else (),
+            short=short,
+            homeless=frozenset(self.homeless),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,86 +70,152 @@ class HostChooser:
     table: HostTable
     wall_ns: Callable[[], int]
 
-    def pick_desired(
+    def choose(
         self,
         job_id: JobId,
+        wanted: Sequence[tuple[PodShape, int]],
+        desired: Sequence[Desired] = (),
+        aversion: Aversion = NO_AVERSION,
+        are_gpus_kept: bool = False,
+        counts: Counts = NO_COUNTS,
+        own: HostReservation | None = None,
+    ) -> Choice:
+        """First the hosts to which pods come back, then those that the recipes take for the others. With
+        ``are_gpus_kept`` pods without gpus keep off hosts with gpus, should there be others. ``counts``: where pods of
+        the job are, for shapes that spread. ``own``: the reservation of one of the pods."""
+        choice = Choice(frozenset((job_id, pod.instance_id) for pod in desired), own=own)
+        if own is not None and self._has_room_for(own, choice.mine):
+            desired = [*desired, Desired(own.instance_id, own.hostname, own.shape)]
+            choice.mine |= {own.key}
+        fleet = self.table.rooms.fleet
+        try:
+            self._prepare(fleet, [shape for shape, _ in wanted], choice.mine, aversion)
+            spreading = Spreading(fleet, everywhere(counts)) if counts else None
+            settled = self._pick_desired(fleet, job_id, desired, choice, spreading)
+            barred = {shape: self._barred(fleet, shape, aversion, are_gpus_kept) for shape, _ in wanted}
+            wants = [
+                Want(shape, tuple(sorted(pod_labels_named(shape.constraint))), max(count - settled[shape], 0))
+                for shape, count in wanted
+            ]
+            room: dict[PodShape, int] = {}
+            for want, rows in zip(wants, put_all(fleet, wants, barred, spreading), strict=True):
+                if (picked := self._pick(fleet, rows, choice)) < want.count:
+                    choice.refused[want.shape] = ()
+                    room[want.shape] = picked
+                    if not picked and not settled[want.shape]:
+                        choice.homeless.add(want.shape)
+            for want in wants:
+                if want.shape in room and want.shape.layout:
+                    barred[want.shape] |= left_out(fleet, want, room[want.shape], barred[want.shape], spreading)
+            for shape in choice.refused:
+                choice.refused[shape] = merged(self._refusing(fleet, shape, barred[shape], choice))
+        finally:
+            fleet.restore()
+        return choice
+
+    def leased(self, choice: Choice, shapes: Sequence[PodShape], aversion: Aversion) -> tuple[LeasedHost, ...]:
+        """The hosts with what placement needs to know of them."""
+        table, pods, fleet = self.table, self.table.pod_labels, self.table.rooms.fleet
+        named = frozenset().union(*(pod_labels_named(shape.constraint) for shape in shapes))
+        return tuple(
+            leased_host(
+                host,
+                name in table.closed,
+                pods.on_host(name, named),
+                table.capacity_of(name),
+                aversion.is_last(name),
+                pods.ports_on(name),
+                fleet.loads.of(fleet.row_of[name]),
+            )
+            for name, host in choice.picked.items()
+        )
+
+    def _prepare(self, fleet: Fleet, shapes: Sequence[PodShape], mine: frozenset[PodKey], aversion: Aversion) -> None:
+        """Last come hosts on which pods of the job failed, then those that are avoided, and then those that wait for
+        their maintenance."""
+        for rank, names in enumerate((aversion.shunned, aversion.avoided, self.table.maintained), start=1):
+            if names:
+                fleet.set_rank(fleet.rows(Hostname(name) for name in names), rank)
+        for hostname in self.table.kept_on():
+            if (row := fleet.row_of.get(hostname)) is not None:
+                fleet.set_aside(row, *self.table.kept_from(self.table.rooms.hosts[hostname], mine))
+        for label in frozenset().union(*(pod_labels_named(shape.constraint) for shape in shapes)):
+            fleet.set_pods(label, self.table.pod_labels.hosts_with(label))
+
+    def _pick_desired(
+        self,
+        fleet: Fleet,
+        job_id: JobId,
         desired: Sequence[Desired],
-        mine: frozenset[PodKey],
-        picked: dict[Hostname, HostRoom],
-    ) -> tuple[Counter[PodShape], tuple[tuple[int, Hostname], ...], bool]:
-        """Add the hosts to which pods come back. Returns, by shape, pods that need no other host; instances that wait
-        for room on their host, while it is held for them; and whether the host of one is leased."""
+        choice: Choice,
+        spreading: Spreading | None,
+    ) -> Counter[PodShape]:
+        """Pick the hosts to which pods come back. Returns, by shape, pods that need no other host."""
         settled: Counter[PodShape] = Counter()
-        awaited: list[tuple[int, Hostname]] = []
-        is_leased = False
         for pod in desired[:HOSTS_PER_LEASE_MAX]:
             host = self.table.rooms.hosts.get(pod.hostname)
             if (host is None and pod.hostname not in self.table.registered.by_name) or self.table.is_away(pod.hostname):
                 continue
             is_held = self.table.holds.is_held(pod.hostname, (job_id, pod.instance_id))
             if is_held:
-                awaited.append((pod.instance_id, pod.hostname))
+                choice.awaited += ((pod.instance_id, pod.hostname),)
             if host is not None and host.lease_id:
-                is_leased = True
-            elif host is not None and not self._misfit(host, pod.shape, mine):
-                picked[pod.hostname] = self._as_seen(host, mine)
+                choice.is_leased = True
+            elif host is not None and not self._misfit(host, pod.shape, choice.mine):
+                rows = fleet.rows([pod.hostname])
+                fleet.take(pod.shape, sorted(pod_labels_named(pod.shape.constraint)), rows)
+                if spreading is not None:
+                    spreading.add(rows)
+                self._pick(fleet, rows, choice)
                 settled[pod.shape] += 1
                 continue
             settled[pod.shape] += is_held
-        return settled, tuple(awaited), is_leased
+        return settled
 
-    def pick(
-        self,
-        shape: PodShape,
-        count: int,
-        mine: frozenset[PodKey],
-        picked: dict[Hostname, HostRoom],
-        aversion: Aversion = NO_AVERSION,
-    ) -> tuple[bool, tuple[RefusingHosts, ...]]:
-        """Add hosts until ``count`` pods fit; returns whether they do, and if not, the hosts that take none by rule."""
-        missing = count
-        is_one_each = bool(pod_labels_named(shape.constraint)) or shape.strategy is not Strategy.PACK_HOST
-        refused: Refused = [(LEASED, len(self.table.rooms.hosts) - len(self.table.rooms.ready))]
-        with closing(self._fitting(shape, mine, refused, aversion)) as fitting:
-            while missing > 0 and len(picked) < HOSTS_PER_LEASE_MAX and (host := next(fitting, None)):
-                picked[host.hostname] = self._as_seen(host, mine)
-                missing -= 1 if is_one_each else room(shape, picked[host.hostname].view)
-        return (False, merged(refused)) if missing > 0 else (True, ())
+    def _pick(self, fleet: Fleet, rows: Ints, choice: Choice) -> int:
+        """Take hosts into the lease; returns for how many of the pods."""
+        for count, row in enumerate(rows.tolist()):
+            hostname = fleet.names[row]
+            if hostname not in choice.picked:
+                if len(choice.picked) == HOSTS_PER_LEASE_MAX:
+                    return count
+                choice.picked[hostname] = self._as_seen(self.table.rooms.hosts[hostname], choice.mine)
+        return len(rows)
 
-    def _fitting(
-        self, shape: PodShape, mine: frozenset[PodKey], refused: Refused, aversion: Aversion
-    ) -> Generator[HostRoom, None, None]:
-        """Hosts that take the pod. Last come those on which pods of its job failed, and then those that wait for their
-        maintenance. Hosts of one kind are judged together; ``apart`` are hosts that differ from their kind in holds,
-        labels of pods, maintenance and the like."""
-        apart = {*self.table.holds.hostnames(), *self.table.closed, *self.table.maintained, *self.table.name_taken}
-        apart |= {*aversion.avoided, *aversion.shunned}
-        apart |= {*hosts_named(shape.constraint)}
-        apart |= self.table.pod_labels.hosts_with(pod_labels_named(shape.constraint))
-        counts = self.table.rooms.ready.counts_without(apart)
-        open_classes: list[HostClass] = []
-        for each in self.table.rooms.ready.classes():
-            reason = self._goes_soon(each.like) or misfit(shape, each.view)
-            if reason is None:
-                open_classes.append(each)
-            else:
-                refused.append((reason, counts[each.kind]))
-        try:
-            is_avoiding: bool | None = None  # None: not known yet
-            for hostname in self._in_order(shape, open_classes, apart, aversion):
-                host = self.table.rooms.hosts[hostname]
-                reason = self._misfit(host, shape, mine) if hostname in apart else None
-                if reason is None and hostname in aversion.avoided:
-                    if is_avoiding is None:
-                        is_avoiding = self._fits_elsewhere(shape, aversion.avoided)
-                    reason = aversion.avoided[hostname] if is_avoiding else None
-                if reason is None:
-                    yield host
-                else:
-                    refused.append((reason, 1))
-        finally:
-            for each in open_classes:
-                each.restore()
+    def _barred(self, fleet: Fleet, shape: PodShape, aversion: Aversion, are_gpus_kept: bool) -> dict[int, Misfit]:
+        """Hosts that take no such pods, whatever room they have."""
+        names = {*self.table.away(), *self.table.name_taken, *self.table.rooms.going}
+        names |= self.table.closed.keys() if shape.revocable else set()
+        barred = {
+            fleet.row_of[name]: why
+            for name in names
+            if name in fleet.row_of and (why := self.closed_for(name, shape)) is not None
+        }
+        if are_gpus_kept and not shape.resources.gpu_milli:
+            has_gpus = fleet.has_gpus.tolist()
+            with_gpus = [row for row in fleet.row_of.values() if has_gpus[row]]
+            if len(with_gpus) < len(fleet):
+                barred = dict.fromkeys(with_gpus, GPU_KEPT) | barred
+        avoided = {fleet.row_of[name]: why for name, why in aversion.avoided.items() if name in fleet.row_of}
+        if not avoided or not fleet.fitting(shape, barred)[list(avoided)].any():
+            return barred
+        return avoided | barred if self._fits_elsewhere(shape, aversion.avoided) else barred
+
+    def _refusing(
+        self, fleet: Fleet, shape: PodShape, barred: Mapping[int, Misfit], choice: Choice
+    ) -> Iterator[tuple[Misfit, int]]:
+        """Hosts that are not in the lease by the rule that they fail. Of hosts with room that is kept for pods it is
+        said whether that is why."""
+        picked = {fleet.row_of[name] for name in choice.picked}
+        kept = {fleet.row_of[name] for name in self.table.kept_on() if name in fleet.row_of} - picked
+        for row in sorted(kept):
+            host = self.table.rooms.hosts[fleet.names[row]]
+            if choice.own and (host.hostname, shape) == (choice.own.hostname, choice.own.shape):
+                beside = host.without(*self.table.holds.held(host.hostname, choice.mine))
+                yield own_reservation(choice.own, beside.free), 1
+            elif why := LEASED if host.lease_id else barred.get(row) or self._misfit(host, shape, choice.mine):
+                yield why, 1
+        yield from fleet.refusing(shape, barred, kept | picked)
 
     def _fits_elsewhere(self, shape: PodShape, avoided: Collection[Hostname]) -> bool:
         """Whether a host that is not avoided could take the pod if it had room: then the pod waits for it, else it
@@ -125,68 +224,35 @@ class HostChooser:
         return any(
             name not in avoided
             and misfit(shape, _whole(host), by_key(self.table.pod_labels.on_host(name, named))) is None
-            and self._closed_for(name, shape) is None
+            and self.closed_for(name, shape) is None
             for name, host in self.table.registered.by_name.items()
         )
 
-    def _in_order(
-        self, shape: PodShape, classes: Sequence[HostClass], apart: Collection[Hostname], aversion: Aversion
-    ) -> Iterator[Hostname]:
-        ready = [self.table.rooms.hosts[name] for name in apart if name in self.table.rooms.ready]
-        if shape.strategy is Strategy.EMPTIEST_HOST:
-            return self._emptiest(shape, classes, ready, apart, aversion)
-        stay = [host for host in ready if not self._rank(host.hostname, aversion)]
-        last = sorted(
-            (rank, host.order, host.hostname) for host in ready if (rank := self._rank(host.hostname, aversion))
-        )
-        return chain(first_come(classes, stay, apart), (name for *_, name in last))
-
-    def _rank(self, hostname: Hostname, aversion: Aversion) -> int:
-        """Hosts of a lower rank come first."""
-        if hostname in self.table.maintained:
-            return 3
-        if hostname in aversion.avoided:
-            return 2
-        return 1 if hostname in aversion.shunned else 0
-
-    def _emptiest(
-        self,
-        shape: PodShape,
-        classes: Sequence[HostClass],
-        ready: Sequence[HostRoom],
-        apart: Collection[Hostname],
-        aversion: Aversion,
-    ) -> Iterator[Hostname]:
-        groups: dict[tuple[int, int], list[Hostname]] = {}
-        for host in ready:
-            share = free_share(host.free, self.table.capacity_of(host.hostname), shape.resources)
-            groups.setdefault((self._rank(host.hostname, aversion), -share), []).append(host.hostname)
-        for each in classes:
-            by_capacity: dict[Resources, list[Hostname]] = {}
-            for name in each.members:
-                if name not in apart:
-                    by_capacity.setdefault(self.table.capacity_of(name), []).append(name)
-            for capacity, names in by_capacity.items():
-                share = free_share(each.like.free, capacity, shape.resources)
-                groups.setdefault((0, -share), []).extend(names)
-        return (name for group in sorted(groups) for name in sorted(groups[group]))
-
     def _as_seen(self, host: HostRoom, mine: frozenset[PodKey]) -> HostRoom:
-        """The host without the room that is held for other pods."""
-        return host.without(*self.table.holds.held(host.hostname, mine))
+        """The host without the room that is kept for other pods."""
+        return host.without(*self.table.kept_from(host, mine))
+
+    def _has_room_for(self, own: HostReservation, mine: frozenset[PodKey]) -> bool:
+        """By now, on the host that is reserved for it."""
+        host = self.table.rooms.hosts.get(own.hostname)
+        return host is not None and self._misfit(host, own.shape, mine | {own.key}) is None
 
     def _misfit(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
         """Why the host does not take the pod; leases do not matter."""
-        if reason := self._closed_for(host.hostname, shape):
+        if reason := self.closed_for(host.hostname, shape):
             return reason
         pods = by_key(self.table.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint)))
         seen = self._as_seen(host, mine)
         reason = misfit(shape, seen.view, pods)
-        if reason and seen is not host and misfit(shape, host.view, pods) is None:
+        if reason is None or seen is host or misfit(shape, host.view, pods):
+            return reason
+        reserved = self.table.reservations.on(host.hostname)
+        beside_holds = host.without(*self.table.holds.held(host.hostname, mine))
+        if reserved is None or misfit(shape, beside_holds.view, pods):
             return Misfit(HostRule.HELD)
-        return reason
+        return Misfit(HostRule.RESERVED, name=f"{reserved.job_id}-{reserved.instance_id}")
 
-    def _closed_for(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
+    def closed_for(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
         """Why the host takes no such pods, whatever room it has."""
         if shape.revocable and hostname in self.table.closed:
             return Misfit(HostRule.CLOSED)
@@ -203,12 +269,13 @@ class HostChooser:
         return None
 
 
-def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
-    return (
-        Hostname(leaf.value)
-        for leaf in leaves(constraint)
-        if isinstance(leaf, HostLabel) and leaf.key == HOSTNAME_LABEL
-    )
+def own_reservation(own: HostReservation, free: Resources) -> Misfit:
+    """With the kind of which the largest part is not free yet, and how much."""
+    since_s, until_s = own.since_ns // NS_PER_S, own.until_ns // NS_PER_S
+    amounts = zip(needed(own.shape.resources), free, RESOURCE_KINDS, strict=True)
+    short = [(Fraction(need - have, need), need - have, kind) for need, have, kind in amounts if need > have]
+    _, lacking, kind = max(short, default=(0, 0, ""), key=lambda one: one[0])
+    return Misfit(HostRule.OWN_RESERVATION, kind, since_s, until_s, lacking, own.hostname)
 
 
 def _whole(host: RegisteredHost) -> HostView:

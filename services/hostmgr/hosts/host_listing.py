@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from peloton.lifecycle.reason_text import failures_text
+from peloton.lifecycle.constraints import label_pairs
+from peloton.lifecycle.reason_text import avoided_text
 from peloton.model.host import Host, HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
@@ -34,19 +35,19 @@ def list_hosts(
         if host.hostname in avoided:
             why, seconds = avoided[host.hostname]
             end = datetime.fromtimestamp(wall_ns / 1e9 + seconds, UTC)
-            found[at] = replace(host, avoided=f"{failures_text(why)}, until {end:%Y-%m-%d %H:%M:%S} UTC")
+            found[at] = replace(host, avoided=f"{avoided_text(why)}, until {end:%Y-%m-%d %H:%M:%S} UTC")
     return sorted(found, key=lambda host: host.hostname)
 
 
 def _registered(host: RegisteredHost, maintained: HostMaintenance | None, free: Resources) -> Host:
     state, goal = (maintained.state, maintained.goal) if maintained else (HostState.UP, HostState.UP)
-    labels = tuple(sorted(host.labels.items()))
+    labels = label_pairs(host.labels)
     amounts = (host.capacity, host.revocable, free)
     return Host(host.hostname, state, *amounts, labels, host.ip, goal, host.revocable_held)
 
 
 def _withdrawn(host: RegisteredHost) -> Host:
-    labels = tuple(sorted(host.labels.items()))
+    labels = label_pairs(host.labels)
     amounts = (NOTHING, NOTHING, NOTHING)
     goal = HostState.UP if host.state is HostState.UP else HostState.DRAINED
     return Host(host.hostname, host.state, *amounts, labels, host.ip, goal, avoided=host.withdrawn)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from peloton.lifecycle.constraints import HOSTNAME_LABEL
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels, label_pairs
+from peloton.lifecycle.volumes import volume_label
 from peloton.model.host import LeasedHost
 from peloton.model.ids import Hostname
 from peloton.model.pod import Label
 from peloton.model.resources import Resources
-from peloton.scheduling.fit import HostView
+from peloton.model.volume import HERE
+from peloton.scheduling.fit import HostView, ranges_without
 from services.hostmgr.driver import NOTHING, Ports, Room
-
-Kind = tuple[bool, Resources, int, int, bool, int, tuple[tuple[str, str], ...]]
-"""All that decides whether a pod fits, except the host's name: see ``HostRoom.kind``."""
 
 
 @dataclass(slots=True)
 class HostRoom:
     hostname: Hostname
     host_id: str
-    labels: dict[str, str]
+    fixed_labels: Labels
     order: int = 0  # in which hosts came: earlier ones are filled first
     rooms: dict[str, Room] = field(default_factory=dict)
     lease_id: str = ""
@@ -28,43 +28,43 @@ class HostRoom:
     revocable: Resources = NOTHING
     ports: Ports = ()
     pod_slots: int = 0
+    kept: Resources = NOTHING  # for daemons: neither it nor their slots are free
+    kept_pods: int = 0
     goes_ns: int = 0  # when the cluster takes the host away for maintenance; 0 = not
-    kind_labels: tuple[tuple[str, str], ...] = field(init=False)
+    volumes: frozenset[str] = frozenset()
+    labels: Labels = field(init=False)
+    label_pairs: tuple[Label, ...] = field(init=False)
+    kind_labels: tuple[Label, ...] = field(init=False)  # without its name
 
     def __post_init__(self) -> None:
         name = (HOSTNAME_LABEL, self.hostname)
-        self.kind_labels = tuple(sorted(label for label in self.labels.items() if label != name))
+        self.labels = self.fixed_labels
+        if self.volumes:
+            self.labels = {**self.labels, **{volume_label(one): HERE for one in self.volumes}}
+        self.label_pairs = label_pairs(self.labels)
+        self.kind_labels = tuple(label for label in self.label_pairs if label != name)
 
     def recount(self) -> None:
         rooms = self.rooms.values()
         if len(rooms) == 1:
             (only,) = rooms
             self.free, self.revocable, self.ports, self.goes_ns = only.free, only.revocable, only.ports, only.goes_ns
-            self.pod_slots = only.pod_slots
+            self.pod_slots, volumes = only.pod_slots, only.volumes
         else:
             self.free = sum((room.free for room in rooms), NOTHING)
             self.revocable = sum((room.revocable for room in rooms), NOTHING)
             self.ports = tuple(sorted(ports for room in rooms for ports in room.ports))
             self.goes_ns = min((room.goes_ns for room in rooms if room.goes_ns), default=0)
             self.pod_slots = sum(room.pod_slots for room in rooms)
-
-    @property
-    def kind(self) -> Kind:
-        """Each pod takes one slot, so that their number decides nothing as long as there is one."""
-        amounts = self.free, self.revocable.cpu_milli, self.port_count, self.pod_slots > 0
-        return bool(self.rooms), *amounts, self.goes_ns, self.kind_labels
+            volumes = frozenset().union(*(room.volumes for room in rooms))
+        if volumes != self.volumes:
+            self.volumes = volumes
+            self.__post_init__()
 
     @property
     def view(self) -> HostView:
-        return self._view(self.labels, self.pod_slots)
-
-    @property
-    def view_of_kind(self) -> HostView:
-        """Without the name, as all hosts of its kind look; the least that they have in slots."""
-        return self._view(dict(self.kind_labels), min(self.pod_slots, 1))
-
-    def _view(self, labels: dict[str, str], pod_slots: int) -> HostView:
-        return HostView(labels, self.free, self.revocable.cpu_milli, self.port_count, bool(self.rooms), pod_slots)
+        amounts = self.free, self.revocable.cpu_milli, self.port_count
+        return HostView(self.labels, *amounts, bool(self.rooms), self.pod_slots)
 
     @property
     def port_count(self) -> int:
@@ -74,8 +74,22 @@ class HostRoom:
         """The host with this much less free room, for so many pods."""
         if not pod_count:
             return self
-        free = Resources(*(max(have - kept, 0) for have, kept in zip(self.free, held, strict=True)))
-        return replace(self, free=free, pod_slots=max(self.pod_slots - pod_count, 0))
+        return replace(self, free=_less(self.free, held), pod_slots=max(self.pod_slots - pod_count, 0))
+
+    @property
+    def announced(self) -> Resources:
+        """All room there, also what is kept."""
+        return sum((room.free for room in self.rooms.values()), NOTHING)
+
+    def keep(self) -> None:
+        """Take what is kept off what is free."""
+        if self.kept_pods:
+            self.free = _less(self.free, self.kept)
+            self.pod_slots = max(self.pod_slots - self.kept_pods, 0)
+
+
+def _less(free: Resources, held: Resources) -> Resources:
+    return Resources(*(max(have - kept, 0) for have, kept in zip(free, held, strict=True)))
 
 
 PodCounts = tuple[tuple[Label, int], ...]
@@ -83,9 +97,15 @@ PodCounts = tuple[tuple[Label, int], ...]
 
 
 def leased_host(
-    host: HostRoom, is_closed: bool, pods: PodCounts, capacity: Resources, is_shunned: bool = False
+    host: HostRoom,
+    is_closed: bool,
+    pods: PodCounts,
+    capacity: Resources,
+    is_shunned: bool = False,
+    ports_in_use: Collection[int] = (),
+    load_beyond: tuple[int, int] = (0, 0),
 ) -> LeasedHost:
+    """``ports_in_use``: which of its ports nobody may be dealt, whatever the cluster says."""
     revocable = Resources() if is_closed else host.revocable
-    labels = tuple(sorted(host.labels.items()))
-    amounts = host.free, revocable, host.ports
-    return LeasedHost(host.hostname, *amounts, labels, pods, capacity, is_shunned, host.pod_slots)
+    amounts, labels = (host.free, revocable, ranges_without(host.ports, ports_in_use)), host.label_pairs
+    return LeasedHost(host.hostname, *amounts, labels, pods, capacity, is_shunned, host.pod_slots, load_beyond)

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import takewhile
 
+from peloton.lifecycle.constraints import Labels
+from peloton.lifecycle.host_pools import without_host_pool
 from peloton.model.ids import Hostname
-from services.hostmgr.driver import Claim, Room
+from peloton.model.resources import Resources
+from peloton.scheduling.fleet import Fleet
+from peloton.scheduling.rows import IDLE, LEASED, READY, HostRow
+from services.hostmgr.driver import NOTHING, Claim, Room
 from services.hostmgr.hosts.host_room import HostRoom
-from services.hostmgr.hosts.ready_hosts import ReadyHosts
+from services.hostmgr.hosts.pooled_hosts import PooledHosts
+
+
+def _unknown(_: Hostname) -> Resources:
+    return NOTHING
 
 
 class HostRooms:
-    def __init__(self, cluster_labels: Mapping[str, str] | None = None) -> None:
-        """``cluster_labels``: of every host, whatever its room says."""
+    def __init__(
+        self,
+        cluster_labels: Mapping[str, str] | None = None,
+        pooled: PooledHosts | None = None,
+        capacity_of: Callable[[Hostname], Resources] = _unknown,
+    ) -> None:
+        """``cluster_labels``: of every host, whatever its room says. ``pooled``: what host pools make of it.
+        ``capacity_of``: what a registered host has."""
         self._cluster_labels = cluster_labels or {}
+        self._pooled = pooled or PooledHosts()
         self._came_count = 0
         self._rooms: dict[str, tuple[Hostname, float]] = {}  # room -> host, since when; the oldest first
         self.hosts: dict[Hostname, HostRoom] = {}
-        self.ready = ReadyHosts()
+        self._capacity_of = capacity_of
+        self.fleet = Fleet()
+        self.going: dict[Hostname, int] = {}  # hosts that the cluster takes away -> when
         self.returned: set[Hostname] = set()  # hosts whose room was idle and went back to the cluster
+        self.awaited: set[Hostname] = set()  # hosts on which pods of daemons wait for room
+        self._changed: set[Hostname] = set()  # of these, those whose room or lease has changed
 
     @property
     def room_count(self) -> int:
@@ -34,25 +55,84 @@ class HostRooms:
                     self._rooms.pop(stale_id, None)
                 order = host.order if host else self._came_count
                 self._came_count += 1
-                host = HostRoom(hostname, room.host_id, {**room.labels, **self._cluster_labels}, order)
+                host = HostRoom(hostname, room.host_id, self._labels(room), order)
                 self.hosts[hostname] = host
             host.rooms[room.room_id] = room
-            host.recount()
+            self._recount(host)
             self._hold(room.room_id, hostname, now_s)
             self.returned.discard(hostname)
-            self.ready.put(host)
+            self.put(host)
+
+    def put(self, host: HostRoom) -> None:
+        """Call after each change of a host, of its lease or of its capacity."""
+        state = LEASED if host.lease_id else READY if host.rooms else IDLE
+        amounts = host.free, self._capacity_of(host.hostname), host.revocable.cpu_milli, host.port_count, host.pod_slots
+        self.fleet.put_host(HostRow(host.hostname, *amounts, host.kind_labels, host.order, state))
+        if host.goes_ns:
+            self.going[host.hostname] = host.goes_ns
+        else:
+            self.going.pop(host.hostname, None)
+        if host.hostname in self.awaited:
+            self._changed.add(host.hostname)
+
+    def take_changed(self) -> set[Hostname]:
+        """Awaited hosts whose room or lease has changed since the last such question."""
+        changed, self._changed = self._changed & self.awaited, set()
+        return changed
+
+    def _labels(self, room: Room) -> Labels:
+        return {**room.labels, **self._cluster_labels, **self._pooled.labels_of(room.hostname)}
+
+    def _recount(self, host: HostRoom) -> None:
+        host.recount()
+        if self._pooled.are_used:
+            host.free = self._pooled.room_of(host.hostname, host.free)
+        host.keep()
+
+    def recount(self, hostnames: Iterable[Hostname]) -> bool:
+        """What host pools, or pods, make of these hosts has changed. Returns whether there is more room."""
+        has_more = False
+        for hostname in hostnames:
+            if host := self.hosts.get(hostname):
+                before = host.free
+                self._recount(host)
+                has_more |= not host.free.fits_in(before)
+                self.put(host)
+        return has_more
+
+    def change_pool(self, hostname: Hostname) -> None:
+        """The host is in another host pool, or its host pool has changed: who leased it chose another host."""
+        if host := self.hosts.get(hostname):
+            labels = {**without_host_pool(host.fixed_labels), **self._pooled.labels_of(hostname)}
+            fresh = replace(host, fixed_labels=labels, lease_id="")
+            self._recount(fresh)
+            self.hosts[hostname] = fresh
+            self.put(fresh)
 
     def _hold(self, room_id: str, hostname: Hostname, now_s: float) -> None:
         """The room came, or counts as if it had come, now."""
         self._rooms.pop(room_id, None)
         self._rooms[room_id] = (hostname, now_s)
 
+    def keep_room(self, host: HostRoom, amounts: Resources, pod_count: int) -> None:
+        """Keep this much of the host for daemons, instead of what was."""
+        if (host.kept, host.kept_pods) != (amounts, pod_count):
+            host.kept, host.kept_pods = amounts, pod_count
+            self._recount(host)
+            self.put(host)
+
+    def keeping(self, host: HostRoom, amounts: Resources, pod_count: int) -> HostRoom:
+        """The host if this were kept there."""
+        other = replace(host, kept=amounts, kept_pods=pod_count)
+        self._recount(other)
+        return other
+
     def remove(self, room_id: str) -> None:
         hostname, _ = self._rooms.pop(room_id, (None, 0.0))
         if hostname is not None and (host := self.hosts.get(hostname)):
             host.rooms.pop(room_id, None)
-            host.recount()
-            self.ready.put(host)
+            self._recount(host)
+            self.put(host)
 
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int, apart: Collection[Hostname]) -> list[str]:
         """Rooms that came until then, the oldest first, except ``kept`` of them, and those of hosts that are leased or
@@ -61,7 +141,8 @@ class HostRooms:
         for room_id, (hostname, _) in list(takewhile(lambda item: item[1][1] <= until_s, self._rooms.items())):
             if len(taken) >= limit or len(self._rooms) <= kept:
                 break
-            if self.hosts[hostname].lease_id or hostname in apart:
+            host = self.hosts[hostname]
+            if host.lease_id or host.kept_pods or hostname in apart:
                 self._hold(room_id, hostname, now_s)
                 continue
             taken.append(room_id)
@@ -73,15 +154,15 @@ class HostRooms:
     def lease(self, host: HostRoom, lease_id: str) -> None:
         """With an empty id the host is READY again."""
         host.lease_id = lease_id
-        self.ready.put(host)
+        self.put(host)
 
     def claim(self, host: HostRoom) -> Claim:
         """Take all of the host's room, and end its lease."""
-        claim = Claim(host.hostname, host.host_id, tuple(host.rooms))
+        claim = Claim(host.hostname, host.host_id, tuple(host.rooms), self._pooled.factors_of(host.hostname))
         for room_id in host.rooms:
             self._rooms.pop(room_id, None)
         host.rooms = {}
-        host.recount()
+        self._recount(host)
         self.lease(host, "")
         return claim
 
@@ -90,11 +171,13 @@ class HostRooms:
         self.returned.intersection_update(registered)
         gone = [n for n, h in self.hosts.items() if not h.rooms and not h.lease_id and n not in registered]
         for hostname in gone:
-            self.ready.drop(hostname)
+            self.fleet.drop_host(hostname)
+            self.going.pop(hostname, None)
             del self.hosts[hostname]
 
     def clear(self) -> None:
         self.hosts.clear()
-        self.ready.clear()
+        self.fleet = Fleet()
+        self.going.clear()
         self._rooms.clear()
         self.returned.clear()

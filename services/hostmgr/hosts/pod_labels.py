@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.pod import Label
+from peloton.model.pod import PORT_LABEL, Label
 
 
 class PodLabelIndex:
@@ -17,6 +17,7 @@ class PodLabelIndex:
         self._lock = threading.Lock()
         self._pods: dict[tuple[JobId, int], tuple[int, str, tuple[Label, ...]]] = {}  # -> run, host, labels
         self._counts: defaultdict[Label, Counter[str]] = defaultdict(Counter)  # label -> host -> pods
+        self._ports: defaultdict[str, Counter[int]] = defaultdict(Counter)  # host -> port in use -> pods
 
     def add(self, pods: Iterable[tuple[PodId, str, tuple[Label, ...]]]) -> None:
         """``(pod, host, labels)`` of pods that were launched; an instance has one run at a time."""
@@ -27,6 +28,8 @@ class PodLabelIndex:
                     self._pods[pod_id.job_id, pod_id.instance_id] = (pod_id.run_id, host, labels)
                     for label in set(labels):
                         self._counts[label][host] += 1
+                    for port in _ports(labels):
+                        self._ports[host][port] += 1
 
     def remove(self, pod_ids: Iterable[PodId]) -> bool:
         """Runs that have ended; returns whether any had labels."""
@@ -48,11 +51,22 @@ class PodLabelIndex:
                 del counts[host]
             if not counts:
                 del self._counts[label]
+        for port in _ports(labels):
+            self._ports[host][port] -= 1
+            if not self._ports[host][port]:
+                del self._ports[host][port]
+            if not self._ports[host]:
+                del self._ports[host]
 
-    def hosts_with(self, labels: Collection[Label]) -> set[Hostname]:
-        """Where pods with any of these labels are."""
+    def ports_on(self, hostname: str) -> frozenset[int]:
+        """Ports that pods on the host use, dynamic ones and static ones."""
         with self._lock:
-            return {Hostname(host) for label in labels if label in self._counts for host in self._counts[label]}
+            return frozenset(self._ports.get(hostname, ()))
+
+    def hosts_with(self, label: Label) -> dict[Hostname, int]:
+        """Where pods with the label are, and how many."""
+        with self._lock:
+            return {Hostname(host): count for host, count in self._counts.get(label, {}).items()}
 
     def on_host(self, hostname: str, labels: Collection[Label]) -> tuple[tuple[Label, int], ...]:
         """Those of the labels that pods on the host carry, with the number of pods."""
@@ -61,3 +75,16 @@ class PodLabelIndex:
         with self._lock:
             known = [(label, self._counts[label][hostname]) for label in sorted(labels) if label in self._counts]
         return tuple((label, count) for label, count in known if count)
+
+    def by_host(self) -> dict[Hostname, dict[Label, int]]:
+        """All of them: how many pods on each host carry which label."""
+        found: dict[Hostname, dict[Label, int]] = {}
+        with self._lock:
+            for label, counts in self._counts.items():
+                for host, count in counts.items():
+                    found.setdefault(Hostname(host), {})[label] = count
+        return found
+
+
+def _ports(labels: Iterable[Label]) -> set[int]:
+    return {int(value) for key, value in labels if key == PORT_LABEL and value.isascii() and value.isdigit()}

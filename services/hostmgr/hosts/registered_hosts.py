@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from peloton.lifecycle.constraints import HOSTNAME_LABEL
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, label_pairs, labels_from, only_value
+from peloton.model.host_pool import HOST_POOL_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
@@ -22,7 +23,9 @@ class RegisteredHosts:
         self.holders: dict[Hostname, RegisteredHost] = {}  # of revocable cpu
         self.revocable_cpu_milli = 0
         self.kinds_version = 0  # changes with the kinds of hosts
+        self._news: set[Hostname] = set()  # that came, went, or are of another kind now; not taken yet
         self._capacity = [0, 0, 0, 0]  # [R]
+        self._by_host_pool: dict[str, tuple[Resources, int]] = {}  # capacity and revocable cpu_milli
         self._kinds: Counter[_Kind] = Counter()
         self._free: Counter[tuple[Resources, int]] = Counter()  # free amounts and free revocable cpu_milli -> hosts
 
@@ -30,22 +33,28 @@ class RegisteredHosts:
     def total(self) -> Resources:
         return Resources(*self._capacity)
 
-    def replace(self, hosts: Iterable[RegisteredHost]) -> None:
-        """Exactly these are registered now. Hosts that are the same objects as before cost next to nothing."""
+    def replace(self, hosts: Iterable[RegisteredHost]) -> list[Hostname]:
+        """Exactly these are registered now. Returns those of another capacity than before. Hosts that are the same
+        objects as before cost next to nothing."""
+        resized: list[Hostname] = []
         before, now = self.by_name, {host.hostname: host for host in hosts}
         for name in before.keys() - now.keys():
             self._count(before[name], -1)
             self._count_kind(before[name], -1)
+            resized.append(name)
         for name, host in now.items():
             if (old := before.get(name)) is not host:
                 if old is not None:
                     self._count(old, -1)
                 self._count(host, 1)
+                if old is None or old.capacity != host.capacity:
+                    resized.append(name)
                 if old is None or (old.capacity, old.labels) != (host.capacity, host.labels):
                     if old is not None:
                         self._count_kind(old, -1)
                     self._count_kind(host, 1)
         self.by_name = now
+        return resized
 
     def _count(self, host: RegisteredHost, sign: int) -> None:
         self.revocable_cpu_milli += host.revocable.cpu_milli * sign
@@ -55,6 +64,7 @@ class RegisteredHosts:
             del self._free[free]
         for kind, amount in enumerate(host.capacity):
             self._capacity[kind] += amount * sign
+        _add(self._by_host_pool, host, host.capacity * sign, host.revocable.cpu_milli * sign)
         if host.revocable_held.cpu_milli:
             if sign > 0:
                 self.holders[host.hostname] = host
@@ -67,12 +77,22 @@ class RegisteredHosts:
         if not self._kinds[kind]:
             del self._kinds[kind]
         self.kinds_version += 1
+        self._news.add(host.hostname)
+
+    def take_news(self) -> list[Hostname]:
+        """Hosts that came, went or changed their kind since the last such question."""
+        news, self._news = sorted(self._news), set()
+        return news
+
+    def capacity_of(self, hostname: Hostname) -> Resources:
+        host = self.by_name.get(hostname)
+        return host.capacity if host else NOTHING
 
     def kinds(self, named: Iterable[Hostname]) -> list[HostKind]:
         """All hosts by kind; each named host is a kind of its own."""
         apart = [self.by_name[name] for name in sorted({*named}) if name in self.by_name]
         counts = self._kinds - Counter(_kind(host) for host in apart)
-        found = [HostKind(capacity, dict(labels), count) for (capacity, labels), count in counts.items()]
+        found = [HostKind(capacity, labels_from(labels), count) for (capacity, labels), count in counts.items()]
         return found + [HostKind(host.capacity, host.labels) for host in apart]
 
     def has_room(self, shape: PodShape) -> bool:
@@ -91,6 +111,29 @@ class RegisteredHosts:
                 slack -= max(self.by_name[name].revocable.cpu_milli - closed[name], 0)
         return total, Resources(cpu_milli=slack), len(self.by_name) - len(gone)
 
+    def by_host_pool(
+        self, away: Collection[Hostname], closed: Mapping[Hostname, int]
+    ) -> dict[str, tuple[Resources, int]]:
+        """The same sums of each host pool: capacity and revocable cpu_milli. Empty: host pools are not in use."""
+        found = dict(self._by_host_pool)
+        if not found:
+            return found
+        gone = [self.by_name[name] for name in away if name in self.by_name]
+        for host in gone:
+            _add(found, host, host.capacity * -1, -host.revocable.cpu_milli)
+        for name in self.by_name.keys() & closed.keys() - {host.hostname for host in gone}:
+            host = self.by_name[name]
+            _add(found, host, NOTHING, -max(host.revocable.cpu_milli - closed[name], 0))
+        return found
+
+
+def _add(sums: dict[str, tuple[Resources, int]], host: RegisteredHost, capacity: Resources, slack: int) -> None:
+    pool = only_value(host.labels, HOST_POOL_LABEL)
+    if pool is None:
+        return
+    before = sums.get(pool, (NOTHING, 0))
+    sums[pool] = (before[0] + capacity, before[1] + slack)
+
 
 def _kind(host: RegisteredHost) -> _Kind:
-    return host.capacity, tuple(sorted(label for label in host.labels.items() if label[0] != HOSTNAME_LABEL))
+    return host.capacity, tuple(label for label in label_pairs(host.labels) if label[0] != HOSTNAME_LABEL)

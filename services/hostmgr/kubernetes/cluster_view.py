@@ -19,6 +19,7 @@ from services.hostmgr.kubernetes.nodes.nodes import DOWN, node_of
 from services.hostmgr.kubernetes.pods.launches import demand_of
 from services.hostmgr.kubernetes.pods.pod_book import OwnPod, PodBook
 from services.hostmgr.kubernetes.pods.statuses import is_over, pod_id_of
+from services.hostmgr.kubernetes.pods.volumes import has_started, volume_id_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class ClusterView:
         self._unready_since: dict[str, float] = {}
         self._are_nodes_known = False
         self._secrets_seen: set[str] = set()
+        self.volumes_begun: dict[str, str] = {}  # id -> node, of those with which a pod has started
 
     def take_new_term(self) -> bool:
         """Whether pods were listed anew since the last call: anything may have happened meanwhile."""
@@ -118,6 +120,8 @@ class ClusterView:
             return []
         self.unconfirmed.discard(pod["metadata"]["name"])
         self._secrets_seen.update(_secrets_of(pod))
+        if (volume_id := volume_id_of(pod)) and has_started(pod):
+            self.volumes_begun[volume_id] = node
         known = self.ledger.node(node)
         report = self.book.seen(pod, known.uid if known is not None else "", is_deleted, is_listed)
         return [report] if report is not None else []

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
+from peloton.model.volume import VolumeRecord
 from services.hostmgr.driver import (
     Capabilities,
     DriverEvents,
@@ -41,7 +42,9 @@ from services.hostmgr.kubernetes.pods.creation import Creation
 from services.hostmgr.kubernetes.pods.deletions import Deletions
 from services.hostmgr.kubernetes.pods.disruption_budgets import DisruptionBudgets
 from services.hostmgr.kubernetes.pods.image_pods import ImagePods
+from services.hostmgr.kubernetes.pods.missing_folders import MissingFolders
 from services.hostmgr.kubernetes.pods.pod_secrets import PodSecrets
+from services.hostmgr.kubernetes.pods.volume_folders import NOT_KEPT, VolumeFolders
 from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import KubernetesSettings
@@ -74,7 +77,9 @@ class KubernetesDriver:
         self.view = ClusterView(settings, self._tell, self._wake)
         self._deletions = Deletions(self.api, settings, self.view, self._tell)
         self._preparation = Preparation(self.api, settings)
-        self._creation = Creation(settings, self.view, self._deletions, self._preparation, self._tell)
+        self._folders = VolumeFolders(self.api, settings, self.view)
+        self._missing = MissingFolders(self.api, settings, self.view, self._tell)
+        self._creation = Creation(settings, self.view, self._deletions, self._preparation, self._folders, self._tell)
         self.images = ImagePods(self.api, settings)
         self._secrets = PodSecrets(self.api, settings, self.view.secrets_in_use, self._preparation)
         self._cordons = Cordons(self.api)
@@ -96,7 +101,12 @@ class KubernetesDriver:
         lends = settings.slack_period_s > 0
         self.slack = SlackEstimator(self.view, self.samples_of, settings.slack_period_s, lambda: self.is_connected)
         self.capabilities = Capabilities(
-            "kubernetes", has_revocable_room=lends, measures_use=True, serves_files=True, has_disruption_budgets=True
+            "kubernetes",
+            has_revocable_room=lends,
+            measures_use=True,
+            serves_files=True,
+            has_disruption_budgets=True,
+            keeps_volumes=bool(settings.volumes),
         )
 
     # Life.
@@ -256,6 +266,13 @@ class KubernetesDriver:
         finally:
             self._wake()  # what is left of the room is announced anew
 
+    def destroy_volume(self, volume: VolumeRecord) -> None:
+        self._check()
+        if not self.capabilities.keeps_volumes:
+            raise OSError(NOT_KEPT)
+        self._folders.destroy(volume)
+        self._wake()
+
     def kill(self, pods: Sequence[PodOnHost]) -> None:
         self._check()
         self._deletions.kill(pods)
@@ -322,6 +339,8 @@ class KubernetesDriver:
         self._check()
         self._deletions.tend()
         self._secrets.tend()
+        self._folders.tend()
+        self._missing.tend()
         self.images.tend()
 
     @property

@@ -13,6 +13,7 @@ IN_CLUSTER = "in-cluster"
 """Value of ``access`` for a host manager that is a pod of the cluster: its service account is used."""
 _OWN_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_FOLDER = re.compile(r"(/[\w.-]+)+", re.ASCII)
 LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 PORT_MAX = 65_535
@@ -35,6 +36,7 @@ class KubernetesSettings:
     slack_period_s: float = 15.0  # between measurements of what pods leave to revocable ones; 0: none
     default_image: str = "busybox:stable"  # of pods that name none
     ports: Ports = ((25_000, 29_999),)  # of hosts, for dynamic ports of pods
+    volumes: str = ""  # folder of each node in which it keeps volumes; empty: nodes keep none
 
     def __post_init__(self) -> None:
         if not LABEL_VALUE.fullmatch(self.cluster) or not self.cluster:
@@ -49,6 +51,10 @@ class KubernetesSettings:
             raise InvalidArgument(f"PELOTON_KUBERNETES_TAINT={self.taint!r}: want the key of a taint")
         if not self.default_image:
             raise InvalidArgument("PELOTON_KUBERNETES_DEFAULT_IMAGE is empty: want an image for pods that name none")
+        if self.volumes and (not _FOLDER.fullmatch(self.volumes) or {".", ".."} & {*self.volumes.split("/")}):
+            raise InvalidArgument(
+                f"PELOTON_KUBERNETES_VOLUMES={self.volumes!r}: want an absolute path like /var/lib/peloton/volumes"
+            )
         for name in ("log_retention_s", "image_timeout_s", "lost_node_s", "slack_period_s"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):

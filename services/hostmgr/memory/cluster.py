@@ -8,13 +8,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from peloton.lifecycle.constraints import HOSTNAME_LABEL
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels
+from peloton.lifecycle.volumes import volume_label
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import Cause, PodState, PodStatus
-from peloton.model.resources import Resources, needed
+from peloton.model.resources import Resources, needed, ordinary
+from peloton.model.volume import HERE, VolumeState
 from services.hostmgr.driver import (
     NOTHING,
     Claim,
@@ -32,16 +34,23 @@ PORTS: Ports = ((31_000, 31_999),)
 
 
 @dataclass(slots=True)
+class MemoryVolume:
+    size_mib: int
+    runs: list[PodId] = field(default_factory=list)  # that have had it, in their order: what it holds
+
+
+@dataclass(slots=True)
 class MemoryHost:
     hostname: Hostname
     capacity: Resources
     revocable: Resources = NOTHING  # cpu only
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Labels = field(default_factory=dict)
     number: int = 0  # of times it has registered
     is_up: bool = True
     goes_ns: int = 0
     room_id: str = ""  # announced, and not used
     pods: dict[PodId, PodLaunch] = field(default_factory=dict)
+    volumes: dict[str, MemoryVolume] = field(default_factory=dict)  # by id; they stay when the host is lost
 
     @property
     def host_id(self) -> str:
@@ -49,7 +58,19 @@ class MemoryHost:
 
     @property
     def free(self) -> Resources:
-        return self.capacity - sum((_ordinary(pod.template) for pod in self.pods.values()), NOTHING)
+        return (
+            self.capacity
+            - Resources(disk_mib=self.volumes_mib)
+            - sum((_ordinary(pod) for pod in self.pods.values()), NOTHING)
+        )
+
+    @property
+    def volumes_mib(self) -> int:
+        return sum(volume.size_mib for volume in self.volumes.values())
+
+    @property
+    def volumes_in_use(self) -> frozenset[str]:
+        return frozenset(pod.volume.volume_id for pod in self.pods.values() if pod.volume is not None)
 
     @property
     def revocable_free(self) -> Resources:
@@ -72,24 +93,31 @@ class MemoryHost:
             "127.0.0.1",
             self.capacity,
             self.revocable,
-            {HOSTNAME_LABEL: self.hostname, **self.labels},
+            {HOSTNAME_LABEL: self.hostname, **self.labels, **{volume_label(one): HERE for one in self.volumes}},
             self.revocable_held,
             held=self.capacity - self.free,
+            volumes=frozenset(self.volumes),
+            volumes_mib=self.volumes_mib,
         )
 
     def room(self) -> Room:
         labels = {HOSTNAME_LABEL: self.hostname, **self.labels}
         amounts = self.free, self.revocable_free, self.ports
-        return Room(self.room_id, self.hostname, self.host_id, *amounts, labels, self.goes_ns)
+        volumes = frozenset(self.volumes) - self.volumes_in_use
+        return Room(self.room_id, self.hostname, self.host_id, *amounts, labels, self.goes_ns, volumes=volumes)
 
     def takes(self, pod: PodLaunch) -> bool:
-        ordinary = _ordinary(pod.template)
+        amounts = _ordinary(pod)
+        if pod.volume is not None and pod.volume.volume_id not in self.volumes:
+            if pod.volume.state is not VolumeState.INITIALIZED:
+                return False
+            amounts += Resources(disk_mib=pod.volume.size_mib)
+        elif pod.volume is not None and pod.volume.volume_id in self.volumes_in_use:
+            return False
         cpu_milli = needed(pod.template.resources).cpu_milli if pod.template.revocable else 0
         ports = [port for begin, end in self.ports for port in range(begin, end + 1)]
         return (
-            ordinary.fits_in(self.free)
-            and cpu_milli <= self.revocable_free.cpu_milli
-            and set(pod.ports).issubset(ports)
+            amounts.fits_in(self.free) and cpu_milli <= self.revocable_free.cpu_milli and set(pod.ports).issubset(ports)
         )
 
 
@@ -257,11 +285,24 @@ class MemoryCluster:
                     continue
                 assert pod.pod_id not in self.running(), f"{pod.pod_id} runs already"
                 host.pods[pod.pod_id] = pod
+                if pod.volume is not None:
+                    kept = host.volumes.setdefault(pod.volume.volume_id, MemoryVolume(pod.volume.size_mib))
+                    kept.runs.append(pod.pod_id)
                 self._note(pod.pod_id, PodState.STARTING, host)
                 self._note(pod.pod_id, PodState.RUNNING, host)
                 if (state := _end_of(pod.template)) is not None:
                     del host.pods[pod.pod_id]
                     self._note(pod.pod_id, state, host)
+            self._stale.add(host.hostname)
+            self._changed()
+
+    def destroy_volume(self, hostname: str, volume_id: str) -> None:
+        """Raises OSError while a pod has it, or its host is lost."""
+        with self.lock:
+            host = self.hosts[Hostname(hostname)]
+            if not host.is_up or volume_id in host.volumes_in_use:
+                raise OSError(f"volume {volume_id} is in use, or host {hostname} is lost")
+            host.volumes.pop(volume_id, None)
             self._stale.add(host.hostname)
             self._changed()
 
@@ -293,10 +334,9 @@ class MemoryCluster:
                     self.reports.setdefault(pod_id, deque()).append(report)
 
 
-def _ordinary(template: PodTemplate) -> Resources:
+def _ordinary(pod: PodLaunch) -> Resources:
     """The ordinary resources that a pod takes."""
-    asked = needed(template.resources)
-    return asked - Resources(cpu_milli=asked.cpu_milli) if template.revocable else asked
+    return ordinary(pod.taken, pod.template.revocable)
 
 
 def _end_of(template: PodTemplate) -> PodState | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
+from peloton.model.volume import VolumeRecord
 from services.hostmgr.driver import (
     Capabilities,
     DriverEvents,
@@ -29,7 +30,7 @@ NO_FILES = "a cluster in memory has no files, and measures nothing"
 class MemoryDriver:
     """Implements ``ClusterDriver``: one session with a ``MemoryCluster``."""
 
-    capabilities = Capabilities(kind="memory", has_revocable_room=True)
+    capabilities = Capabilities(kind="memory", has_revocable_room=True, keeps_volumes=True)
     unready = ""
     tend_in_s = 1.0
 
@@ -68,6 +69,10 @@ class MemoryDriver:
         for claim, pods in launches:
             self.cluster.launch(claim, pods)
         return []
+
+    def destroy_volume(self, volume: VolumeRecord) -> None:
+        self._check()
+        self.cluster.destroy_volume(volume.host, volume.volume_id)
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
         self._check()

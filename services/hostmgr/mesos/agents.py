@@ -9,11 +9,15 @@ from dataclasses import dataclass
 
 import orjson
 
-from peloton.lifecycle.constraints import HOSTNAME_LABEL
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, HostLabels, labels_from
+from peloton.lifecycle.volumes import volume_label
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from peloton.model.volume import HERE
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedResources, roles_above
+from services.hostmgr.mesos.volumes import volumes_in, whole
 
 Ask = Callable[[str, Json], Iterable[bytes]]
 REST_PER_LOOK = 20
@@ -30,20 +34,24 @@ class Agent:
     host: RegisteredHost
     address: str  # ip:port of its HTTP endpoints
     process: str  # its name at the address
+    volumes: dict[str, Json]  # of ours, and what is half made of them, by id
 
 
-def labels_of(hostname: str, attributes: Iterable[Json]) -> dict[str, str]:
-    """Host labels: ``hostname``, and every attribute as text (a set's items are joined by commas)."""
-    labels = {HOSTNAME_LABEL: hostname}
+def labels_of(hostname: str, attributes: Iterable[Json]) -> HostLabels:
+    """Host labels: ``hostname``, and every attribute as text, of a set each item. Attributes may share a name, but none
+    renames the host."""
+    pairs = [(HOSTNAME_LABEL, hostname)]
     for attribute in attributes:
         name, kind = attribute["name"], attribute["type"]
+        if name == HOSTNAME_LABEL:
+            continue
         if kind == "TEXT":
-            labels[name] = attribute["text"]["value"]
+            pairs.append((name, attribute["text"]["value"]))
         elif kind == "SCALAR":
-            labels[name] = f"{attribute['scalar']['value']:.6f}"
+            pairs.append((name, f"{attribute['scalar']['value']:.6f}"))
         elif kind == "SET":
-            labels[name] = ",".join(attribute["set"].get("item", []))
-    return labels
+            pairs += [(name, item) for item in attribute["set"].get("item", [])]
+    return labels_from(pairs)
 
 
 def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
@@ -53,8 +61,11 @@ def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
     if not entry.get("active", True) and not withdrawn:
         return None
     info = entry["agent_info"]
+    total = entry.get("total_resources")
+    volumes = volumes_in(total or ())
+    kept = Resources(disk_mib=sum(round(volume["scalar"]["value"]) for volume in volumes.values()))
     pot = OfferedResources(roles)
-    pot.add(entry.get("total_resources") or info.get("resources", ()))
+    pot.add(total or info.get("resources", ()))
     allocated = OfferedResources(roles)
     allocated.add(entry.get("allocated_resources", ()))
     process, _, address = entry.get("pid", "").rpartition("@")
@@ -63,15 +74,18 @@ def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
         info["id"]["value"],
         hostname,
         address.rpartition(":")[0],
-        pot.total(revocable=False),
+        pot.total(revocable=False) + kept,
         pot.total(revocable=True),
-        labels_of(hostname, info.get("attributes", ())),
+        labels_of(hostname, info.get("attributes", ())) | {volume_label(one): HERE for one in sorted(whole(volumes))},
         allocated.total(revocable=True),
         state,
         withdrawn,
-        allocated.total(revocable=False),
+        allocated.total(revocable=False) + kept,
+        volumes=whole(volumes) if total else None,  # the agent has not come to this master yet
+        volumes_begun=frozenset(volumes) - whole(volumes),
+        volumes_mib=kept.disk_mib,
     )
-    return Agent(host, address, process)
+    return Agent(host, address, process, volumes)
 
 
 def _withdrawn(entry: Json) -> tuple[HostState, str]:

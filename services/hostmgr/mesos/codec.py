@@ -12,9 +12,12 @@ from google.protobuf.json_format import MessageToDict
 
 from peloton.api import convert
 from peloton.api.cluster_kinds import kubernetes_only
+from peloton.api.pod_parts import check_times
 from peloton.api.v0.task import task_pb2
+from peloton.model.host_pool import AT_PAR
 from peloton.model.ids import PodId, parse_job_id
 from peloton.model.pod import PodState, PodStatus
+from peloton.model.resources import Resources
 from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodOnHost, PodReport, PodTemplate, Token, UseSample
 from services.hostmgr.mesos.reasons import cause_of
@@ -147,6 +150,8 @@ class TaskTemplate:
                 ]
             },
         }
+        if pod.factors != AT_PAR:
+            info["limits"] = _limits(pod.template.resources)
         # Mesos takes a task with a command or with an executor, which has one of its own, and refuses both.
         command = {**self._command, "environment": {"variables": environment}}
         if "executor" in info:
@@ -167,17 +172,25 @@ def _dict(message: Any) -> Json:
     return MessageToDict(message, preserving_proto_field_name=True)
 
 
+def _limits(asked: Resources) -> Json:
+    """What the task may use where it takes less of its agent. Mesos before 1.10 does not know them, and limits it to
+    what it takes; disk is limited so by every version that has quotas."""
+    amounts = {"cpus": asked.cpu_milli / 1000, "mem": float(asked.memory_mib)}
+    return {kind: {"value": amount} for kind, amount in amounts.items() if amount}
+
+
 def _secret_volume(secret: Secret) -> Json:
     value = {"type": "VALUE", "value": {"data": b64encode(secret.data).decode()}}
     return {"mode": "RO", "container_path": secret.path, "source": {"type": "SECRET", "secret": value}}
 
 
 def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
+    times = check_times(config)
     check: Json = {
-        "delay_seconds": config.initialIntervalSecs or 15,
-        "interval_seconds": config.intervalSecs or 10,
-        "timeout_seconds": config.timeoutSecs or 20,
-        "consecutive_failures": config.maxConsecutiveFailures or 3,
+        "delay_seconds": times.delay_s,
+        "interval_seconds": times.interval_s,
+        "timeout_seconds": times.timeout_s,
+        "consecutive_failures": times.failures_max,
     }
     if config.type == task_pb2.HealthCheckConfig.HTTP:
         http = config.httpCheck
@@ -206,15 +219,15 @@ def kill_call(pod_id: PodId, agent_id: str) -> Json:
     return {"type": "KILL", "kill": {"task_id": {"value": str(pod_id)}, **agent}}
 
 
-def accept_call(offer_ids: Sequence[str], tasks: list[Json]) -> Json:
+def accept_call(offer_ids: Sequence[str], tasks: list[Json], before: Sequence[Json] = ()) -> Json:
     """What the launch leaves of the offers comes back with the next allocation (refuse_seconds 0). Without tasks
-    the offers are given back the same way."""
+    the offers are given back the same way. ``before``: operations that come before the launch."""
     offers = [{"value": offer_id} for offer_id in offer_ids]
     filters = {"refuse_seconds": 0}
     if not tasks:
         return decline_call(offer_ids, 0)
     launch = {"type": "LAUNCH", "launch": {"task_infos": tasks}}
-    return {"type": "ACCEPT", "accept": {"offer_ids": offers, "operations": [launch], "filters": filters}}
+    return {"type": "ACCEPT", "accept": {"offer_ids": offers, "operations": [*before, launch], "filters": filters}}
 
 
 def decline_call(offer_ids: Sequence[str], refuse_s: float) -> Json:

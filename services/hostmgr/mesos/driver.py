@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from peloton.errors import NotFound
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
+from peloton.model.volume import VolumeRecord, VolumeState
 from peloton.ports import FrameworkRecords
 from services.hostmgr.driver import (
     Capabilities,
@@ -45,9 +46,10 @@ from services.hostmgr.mesos.offer_book import OfferBook
 from services.hostmgr.mesos.offer_keeper import OfferKeeper
 from services.hostmgr.mesos.operator import Operator
 from services.hostmgr.mesos.reasons import AGENT_DRAINING
-from services.hostmgr.mesos.resources import Json
+from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedResources
 from services.hostmgr.mesos.sandboxes import Sandboxes
 from services.hostmgr.mesos.subscription import REMOVED, SUPERSEDED, Callbacks, Disconnected, Subscription
+from services.hostmgr.mesos.volumes import calls_to_destroy, operations_to_make, volume_id_of
 from services.hostmgr.mesos.wire import MesosRefusal
 
 log = logging.getLogger(__name__)
@@ -82,6 +84,7 @@ class MesosDriver(Callbacks):
             has_revocable_room=True,
             measures_use=True,
             serves_files=True,
+            keeps_volumes=settings.role != ANY_ROLE,
             settles_s=settings.agent_reregister_timeout_s,
         )
 
@@ -214,26 +217,52 @@ class MesosDriver(Callbacks):
         for claim, pods in launches:
             offer_ids, pot = self._offers.use(claim.room_ids)
             tasks: list[Json] = []
+            operations: list[Json] = []
             taken: list[PodId] = []
             for pod in pods:
                 task = self._task(pod.template)
                 if task.refusal:
                     failed.append((pod.pod_id, task.refusal))
                     continue
-                resources = pot.take(pod.template.resources, pod.template.revocable, pod.ports)
+                resources = pot.take(pod.taken, pod.template.revocable, pod.ports)
                 if resources is None:
                     failed.append((pod.pod_id, f"the offers of {claim.hostname} do not hold what the pod asks"))
                     continue
+                if pod.volume is not None:
+                    if (found := self._volume(pod.volume, pot)) is None:
+                        failed.append((pod.pod_id, _no_volume(pod.volume, claim.hostname)))
+                        continue
+                    operations += found[0]
+                    resources.append(found[1])
                 tasks.append(task.task_info(pod, claim.host_id, resources))
                 taken.append(pod.pod_id)
             if offer_ids:
-                calls.append(accept_call(offer_ids, tasks))
+                calls.append(accept_call(offer_ids, tasks, operations))
                 sent.append((offer_ids, taken))
         for (offer_ids, taken), refusal in zip(sent, self._send_accepts(calls), strict=True):
             if refusal:
                 failed += [(pod_id, str(refusal)) for pod_id in taken]
                 self._keeper.returns.add(offer_ids)
         return failed
+
+    def _volume(self, volume: VolumeRecord, pot: OfferedResources) -> tuple[list[Json], Json] | None:
+        """Its entry, and the operations that make it if it is not made yet; None: the offers do not hold it."""
+        if (entry := pot.volumes.pop(volume.volume_id, None)) is not None:
+            return ([], entry) if volume_id_of(entry) else None
+        if volume.state is not VolumeState.INITIALIZED or (disk := pot.take_disk(volume.size_mib)) is None:
+            return None
+        self.agents.want()  # it is on the list of the next look
+        return operations_to_make(volume, disk, self._settings.role, self._settings.access.principal)
+
+    def destroy_volume(self, volume: VolumeRecord) -> None:
+        """Through the operator's API, which takes back offers that hold it."""
+        agent, master = self.agents.of_host(Hostname(volume.host)), self._master()
+        if agent is None or master is None:
+            raise OSError(f"host {volume.host} is not registered")
+        if (entry := agent.volumes.get(volume.volume_id)) is not None:
+            for call in calls_to_destroy(agent.host.host_id, entry):
+                self.operator.call(master, call)
+        self.agents.want()
 
     def _task(self, template: PodTemplate) -> TaskTemplate:
         made = self._tasks.get(template)
@@ -322,6 +351,12 @@ class MesosDriver(Callbacks):
     def tend_in_s(self) -> float:
         is_behind = self._unsaved_framework_id or self._keeper.returns.are_due
         return BEHIND_PERIOD_S if is_behind else self._keeper.period_s
+
+
+def _no_volume(volume: VolumeRecord, hostname: str) -> str:
+    if volume.state is VolumeState.INITIALIZED:
+        return f"the offers of {hostname} hold no disk of {volume.size_mib} MB in one piece for the pod's volume"
+    return f"the offers of {hostname} do not hold the pod's volume {volume.volume_id}"
 
 
 def _machine(host: HostAddress) -> Json:

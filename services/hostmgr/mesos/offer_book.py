@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from peloton.lifecycle.constraints import Labels
 from peloton.model.ids import Hostname
 from services.hostmgr.driver import Room
 from services.hostmgr.mesos.agents import labels_of
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, Offered, OfferedReader, OfferedResources
+from services.hostmgr.mesos.volumes import volumes_in, whole
 
 LABELLED_MAX = 100_000
 """Agents whose labels are cached: each offer repeats the attributes of its agent."""
@@ -19,7 +21,8 @@ class OfferBook:
     def __init__(self, role: str = ANY_ROLE) -> None:
         self._reader = OfferedReader(role)
         self._offers: dict[str, Offered] = {}
-        self._labels: dict[str, dict[str, str]] = {}  # by agent id
+        self._volumes: dict[str, dict[str, Json]] = {}  # by offer, of those that have some
+        self._labels: dict[str, Labels] = {}  # by agent id
 
     def take_in(self, offers: Iterable[Json]) -> list[Room]:
         return [self._room(offer) for offer in offers]
@@ -33,12 +36,16 @@ class OfferBook:
             if len(self._labels) >= LABELLED_MAX:
                 self._labels.clear()
             labels = self._labels[agent_id] = labels_of(hostname, offer.get("attributes", ()))
+        if volumes := volumes_in(offer["resources"]):
+            self._volumes[offer_id] = volumes
         goes_ns = max(int(unavailability["start"]["nanoseconds"]), 1) if unavailability else 0
-        return Room(offer_id, hostname, agent_id, offered.free, offered.revocable, offered.ports, labels, goes_ns)
+        amounts = offered.free, offered.revocable, offered.ports
+        return Room(offer_id, hostname, agent_id, *amounts, labels, goes_ns, volumes=whole(volumes))
 
     def forget(self, offer_ids: Iterable[str]) -> None:
         for offer_id in offer_ids:
             self._offers.pop(offer_id, None)
+            self._volumes.pop(offer_id, None)
 
     def use(self, offer_ids: Iterable[str]) -> tuple[list[str], OfferedResources]:
         """The offers that are still valid, with all their resources; they are removed from the book."""
@@ -48,9 +55,11 @@ class OfferBook:
                 standing.append(offer_id)
                 pot.scalars += offered.scalars
                 pot.port_entries += offered.port_entries
+                pot.volumes |= self._volumes.pop(offer_id, {})
         return standing, pot
 
     def clear(self) -> None:
         """All offers end with the subscription."""
         self._offers.clear()
+        self._volumes.clear()
         self._labels.clear()

@@ -20,6 +20,7 @@ FILE_TIMEOUT_S = 2.0
 LONG_TIMEOUT_S = 30.0
 """For the first byte of a long answer: a master that has just offered all its agents takes a while."""
 PIECE_BYTES = 1 << 20
+_DONE = (200, 202)
 Json = dict[str, Any]
 
 
@@ -88,7 +89,7 @@ class Operator:
             headers |= self._access.headers
             connection.request(method, path, body=body, headers=headers)
             response = connection.getresponse()
-            if response.status != 200:
+            if response.status not in _DONE:
                 text = response.read()[:200].decode(errors="replace")
                 kind = Denied if response.status in DENIED else OSError
                 raise kind(f"{method} {path} at {address}: HTTP {response.status} {text}")

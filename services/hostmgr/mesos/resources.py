@@ -61,6 +61,7 @@ class OfferedResources:
     roles: Collection[str] = ()
     scalars: list[Scalar] = field(default_factory=list)
     port_entries: list[Json] = field(default_factory=list)
+    volumes: dict[str, Json] = field(default_factory=dict)  # of ours, by id
 
     def add(self, entries: Iterable[Json]) -> None:
         for entry in entries:
@@ -110,6 +111,14 @@ class OfferedResources:
             return None
         self.scalars = left
         return taken + port_parts
+
+    def take_disk(self, size_mib: int) -> Json | None:
+        """An entry of this size, of one that is at least as large."""
+        for position, (name, is_revocable, amount, entry) in enumerate(self.scalars):
+            if name == "disk" and amount >= size_mib * 1000:
+                self.scalars[position] = (name, is_revocable, amount - size_mib * 1000, entry)
+                return {**entry, "scalar": {"value": float(size_mib)}}
+        return None
 
     def _take_ports(self, ports: list[int]) -> list[Json] | None:
         """Ports are checked, not removed: the placement has dealt each to one pod."""

@@ -77,7 +77,11 @@ class Container:
         self.directory = sandboxes.create(self.runtime.settings.data_dir, task, self.id)
         for name in ("stdout", "stderr"):
             (self.directory / name).touch()
-        sandboxes.link_volumes(self.runtime.settings.data_dir, task, self.directory)
+        try:
+            sandboxes.link_volumes(self.runtime.settings.data_dir, task, self.directory)
+        except FileNotFoundError as error:
+            self._fail_launch(str(error))
+            return
         sandboxes.write_secrets(task, self.directory)
         user = self._user(command)
         if user is not None:

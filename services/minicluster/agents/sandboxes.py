@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from services.emulation.processes import passed_environment
+from services.minicluster.agents.kept_resources import volume_folder
 from services.minicluster.agents.task_info import variables_of
 from services.minicluster.model import Task
 from services.minicluster.resources import Json
@@ -44,7 +45,8 @@ def create(data_dir: Path, task: Task, container_id: str) -> Path:
 
 
 def link_volumes(data_dir: Path, task: Task, directory: Path) -> None:
-    """A persistent volume is a directory of the agent that outlives tasks, linked at its container path."""
+    """A persistent volume is a directory of the agent that outlives tasks, linked at its container path. Raises
+    FileNotFoundError for one that is gone: it is made with the volume, and never anew."""
     for resource in task.info.get("resources", ()):
         disk = resource.get("disk", {})
         path = disk.get("volume", {}).get("container_path")
@@ -53,8 +55,9 @@ def link_volumes(data_dir: Path, task: Task, directory: Path) -> None:
         role = resource.get("role", "*")
         if resource.get("reservations"):
             role = resource["reservations"][-1].get("role", role)
-        source = data_dir / "volumes" / task.agent.id / "roles" / role / disk["persistence"]["id"]
-        source.mkdir(parents=True, exist_ok=True)
+        source = volume_folder(data_dir, task.agent.spec.name, role, disk["persistence"]["id"])
+        if not source.is_dir():
+            raise FileNotFoundError(f"Persistent volume '{source}' does not exist")
         target = directory / path
         if not target.is_absolute() or target.parent.resolve().is_relative_to(directory.resolve()):
             target.parent.mkdir(parents=True, exist_ok=True)

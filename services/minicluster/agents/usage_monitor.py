@@ -22,9 +22,12 @@ EXECUTOR_MEMORY = 32 * _MB
 """What an agent adds for the command executor. Here it uses none of it, so a task has a little more than in Mesos."""
 
 
-def limit_fault(allowed: Resources, memory: int, disk: int) -> tuple[str, str] | None:
-    """(reason, message) in Mesos's words when this many bytes are beyond a limit."""
+def limit_fault(allowed: Resources, memory: int, disk: int, memory_limit: int | None = None) -> tuple[str, str] | None:
+    """(reason, message) in Mesos's words when this many bytes are beyond a limit. ``memory_limit``: what the task may
+    use, in thousandths of a megabyte, if that is another amount than it takes."""
     amounts = scalars(allowed)
+    if memory_limit is not None:
+        amounts = {**amounts, "mem": memory_limit}
     mem = amounts.get("mem", 0) * _MB // THOUSAND
     if mem:
         mem = max(mem, MEMORY_MIN) + EXECUTOR_MEMORY
@@ -40,6 +43,11 @@ def limit_fault(allowed: Resources, memory: int, disk: int) -> tuple[str, str] |
             f"Disk usage ({-(-disk // _MB)}MB) exceeds quota ({quota // _MB}MB)",
         )
     return None
+
+
+def _memory_limit(task: Task) -> int | None:
+    limit = task.info.get("limits", {}).get("mem")
+    return None if limit is None else round(limit["value"] * THOUSAND)
 
 
 class Measured(Protocol):
@@ -76,12 +84,12 @@ class UsageMonitor:
         # In real time, whatever the scale: the processes run in real time too.
         self._interval_s = settings.usage_interval_s * settings.time_scale
         self._clock = clock
-        self._watched: dict[int, tuple[Measured, CpuCount]] = {}
+        self._watched: dict[int, tuple[Measured, CpuCount, int | None]] = {}
         self._polling = False
 
     def watch(self, container: Measured) -> None:
         if container.pid is not None:
-            self._watched[container.pid] = (container, CpuCount())
+            self._watched[container.pid] = (container, CpuCount(), _memory_limit(container.task))
             if not self._polling:
                 self._polling = True
                 self._clock.call_later(self._interval_s, self._poll)
@@ -95,7 +103,7 @@ class UsageMonitor:
             self._polling = False
             return
         folders = {
-            pid: container.directory if self._enforces_disk else None for pid, (container, _) in self._watched.items()
+            pid: container.directory if self._enforces_disk else None for pid, (container, *_) in self._watched.items()
         }
         # In a thread: the event loop must not wait for a disk.
         future = asyncio.get_running_loop().run_in_executor(None, _measure, folders)
@@ -104,12 +112,12 @@ class UsageMonitor:
     def _judge(self, future: asyncio.Future[dict[int, _Session]]) -> None:
         if not future.cancelled() and future.exception() is None:
             for pid, session in future.result().items():
-                container, count = self._watched.get(pid, (None, None))
+                container, count, limit = self._watched.get(pid, (None, None, None))
                 if container is None or count is None:
                     continue
                 user, system = count.add((session.user_s, session.system_s))
                 container.last_usage = Usage(user, system, session.memory, session.at_s)
-                fault = limit_fault(container.task.resources, session.memory, session.disk)
+                fault = limit_fault(container.task.resources, session.memory, session.disk, limit)
                 if fault is not None:
                     container.limit_reached(*fault)
         self._clock.call_later(self._interval_s, self._poll)

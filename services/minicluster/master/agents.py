@@ -14,7 +14,7 @@ from services.minicluster.master.status_updates import StatusUpdates
 from services.minicluster.master.tasks import Tasks
 from services.minicluster.model import TERMINAL, Agent, Runtime, Task
 from services.minicluster.nanoseconds import in_nanoseconds
-from services.minicluster.resources import Json
+from services.minicluster.resources import Json, Resources
 from services.minicluster.settings import MiniclusterSettings
 
 REMOVED = "REASON_AGENT_REMOVED"
@@ -46,11 +46,14 @@ class Agents:
         # It is not registered any more, for whatever reason.
         self.left: Hook[Agent] = Hook()
 
-    def create(self, spec: HostSpec, port: int, runtime: Runtime, number: int = 1) -> Agent:
-        """`number` distinguishes agents that share a port, as in `slave(2)@127.0.0.1:5050`."""
+    def create(
+        self, spec: HostSpec, port: int, runtime: Runtime, number: int = 1, total: Resources | None = None
+    ) -> Agent:
+        """`number` distinguishes agents that share a port, as in `slave(2)@127.0.0.1:5050`. `total` replaces what the
+        host's settings say."""
         id_, pid = f"{self._registry.id}-S{self._count}", f"slave({number})@{self._settings.host}:{port}"
         self._count += 1
-        agent = Agent(id_, spec, total_of(spec), runtime, port, pid)
+        agent = Agent(id_, spec, total or total_of(spec), runtime, port, pid)
         self._registry.agents[agent.id] = agent
         self._registry.by_host[spec.name] = agent
         return agent

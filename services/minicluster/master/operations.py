@@ -5,6 +5,7 @@ from __future__ import annotations
 from services.emulation.clock import Clock
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.allocation import DEFAULT_REFUSE_S
+from services.minicluster.master.hooks import Hook
 from services.minicluster.master.offers import Offers
 from services.minicluster.master.registry import Registry
 from services.minicluster.master.resource_conversions import Conversion, Refused, convert
@@ -31,6 +32,8 @@ class Operations:
         self._clock = clock
         self._registry = registry
         self._offers = offers
+        # An agent's resources are others than before.
+        self.changed: Hook[Agent] = Hook()
 
     # from ACCEPT
 
@@ -69,6 +72,7 @@ class Operations:
         add_to(total, conversion.given)
         ordered = sorted(total, key=lambda kind: 0 if kind is PORTS else 1 if kind.reservations else 2)
         self._offers.set_total(agent, {kind: total[kind] for kind in ordered}, free)
+        self.changed(agent)
 
     def change(self, agent: Agent, type_: str, body: Json) -> tuple[int, str]:
         """The operator API's form: (status, text). Offers that hold what is needed are rescinded first."""

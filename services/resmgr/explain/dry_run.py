@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 
 from peloton.api import convert
+from peloton.api.convert_layout import layout
 from peloton.api.merge import effective_task_config
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
@@ -17,12 +18,13 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, ShapeRange
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import Usage
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Held
+from peloton.scheduling.gangs import Usage
 from peloton.scheduling.preemption import over_entitled
 from peloton.scheduling.tree import KIND_COUNT
+from services.resmgr.accounts import VOLUME_MIB
 from services.resmgr.ledger import IS_ALLOCATED, JobLedger
 from services.resmgr.preemption import evictable, jobs_to_evict_from
 from services.resmgr.queues import WaitingRuns
@@ -115,7 +117,8 @@ def planned_job(job_id: JobId, config: job_pb2.JobConfig) -> tuple[JobRecord, li
 
 def _shape_ranges(config: job_pb2.JobConfig) -> Iterator[ShapeRange]:
     def shape(instance: int) -> PodShape:
-        return convert.pod_shape(effective_task_config(config, instance), config.sla, config.placementStrategy)
+        task = effective_task_config(config, instance)
+        return convert.pod_shape(task, config.sla, config.placementStrategy, layout(config.placement))
 
     edges = {edge for own in config.instanceConfig for edge in (own, own + 1)}
     starts = [0, *sorted(edge for edge in edges if 0 < edge < config.instanceCount)]
@@ -124,17 +127,29 @@ def _shape_ranges(config: job_pb2.JobConfig) -> Iterator[ShapeRange]:
 
 
 def held_in(state: ResmgrState) -> Callable[[int], list[Held]]:
-    """Row of a leaf -> amounts held by its jobs, without jobs that hold nothing."""
-    by_pool: dict[RespoolId, list[JobLedger]] = {}
+    """Row of a leaf -> amounts held by its jobs and by volumes, also of jobs that are gone, without jobs that hold
+    nothing."""
+    by_pool: dict[RespoolId, dict[JobId, JobLedger | None]] = {}
     for ledger in state.jobs.values():
         if ledger.allocated_count:
-            by_pool.setdefault(ledger.pool_id, []).append(ledger)
+            by_pool.setdefault(ledger.pool_id, {})[ledger.job_id] = ledger
+    volumes = state.accounts.volumes
+    for pool_id, job_id in volumes:
+        by_pool.setdefault(pool_id, {}).setdefault(job_id, None)
 
-    return lambda row: [_held(ledger) for ledger in by_pool.get(state.tree.ids[row], ())]
+    def held(row: int) -> list[Held]:
+        pool_id = state.tree.ids[row]
+        jobs = by_pool.get(pool_id, {}).items()
+        return [_held(job_id, ledger, volumes[pool_id, job_id]) for job_id, ledger in jobs]
+
+    return held
 
 
-def _held(ledger: JobLedger) -> Held:
-    usage = Usage(*np.zeros((len(fields(Usage)), 1, KIND_COUNT), np.int64))
-    for count, footprint in ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states])):
+def _held(job_id: JobId, ledger: JobLedger | None, volumes_mib: int) -> Held:
+    usage = Usage(*np.zeros((4, 1, KIND_COUNT), np.int64))
+    held = list(ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states]))) if ledger is not None else []
+    held += [(volumes_mib, VOLUME_MIB)] if volumes_mib else []
+    for count, footprint in held:
         usage.charge(0, footprint, count)
-    return Held(ledger.job_id, *(tuple(column[0].tolist()) for column in usage.columns))
+    workloads = frozenset(footprint.workload for _, footprint in held)
+    return Held(job_id, *(tuple(column[0].tolist()) for column in usage.columns), workloads=workloads)

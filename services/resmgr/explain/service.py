@@ -20,17 +20,19 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
-from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
+from peloton.lifecycle.host_pools import routed
 from peloton.lifecycle.migration import binding_text, bound
 from peloton.lifecycle.reason_text import placement_text
 from peloton.model.admission import HeldRange
+from peloton.model.daemon import DaemonReach
 from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility, Rule
-from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait, holders, loans, unfit, unqueued, waits
+from peloton.scheduling.gangs import QueueKind
 from peloton.scheduling.tree import CPU
 from services.resmgr import pool_rules
 from services.resmgr.explain import dry_run, wire
@@ -41,12 +43,16 @@ from services.resmgr.explain.text import (
     failure_line,
     headline,
     lock_lines,
+    mark_lines,
     plan_lines,
     pool_lines,
+    reach_line,
+    recipe_text,
     slack_line,
     story,
     unqueued_text,
     update_lines,
+    volume_line,
     wait_lines,
 )
 from services.resmgr.loop import AdmissionLoop
@@ -94,20 +100,24 @@ class ExplainService:
         failures = await asyncio.to_thread(self._records.pods.failed, job_id, FAILURES_MAX, only_waiting)
         waiting: list[Found] = []
         others: list[Unqueued] = []
+        recipe = ""
         locked = await asyncio.to_thread(self._records.lockdowns.locked)
         if job.is_active:
             state = await self._state()
             waiting = _waiting(state, job, *self._look(state))
             placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # the lock keeps it waiting, not hosts
             others = [*unqueued(job, counts, placement, gang), *await self._unfit_of(job, counts)]
+            recipe = await asyncio.to_thread(self._recipe, job) if placement else ""
+        reach = await asyncio.to_thread(self._reach_of, job)
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         lines = [*story(job, counts, waiting, others, failures), *_slack(self._loop.state, waiting)]
         lines += _vain(self._loop.state, job, waiting)
         if job.is_active:
-            lines += [failure_line(pod) for pod in failures]
+            lines += [*map(reach_line, reach), *filter(None, [recipe]), *map(failure_line, failures)]
             lines += [*await asyncio.to_thread(self._service_lines, job), *lock_lines(locked)]
             if binding := await asyncio.to_thread(self._records.migrations.binding, job):
                 lines.append(binding_text(binding))
+            lines += await asyncio.to_thread(self._mark_lines, job)
             lines += await asyncio.to_thread(self._cluster_lines, job)
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
@@ -121,14 +131,35 @@ class ExplainService:
             waiting=[wire.waiting_gangs(*one) for one in waiting],
             reasons=[
                 *(wire.unqueued_reason(one) for one in others),
+                *(wire.reach_reason(one) for one in reach if one.refusing),
                 *(wire.failure_reason(pod, failure_line(pod)) for pod in failures if job.is_active),
             ],
             text="\n".join([headline(job, path, counts), *(f"  {line}" for line in lines)]),
         )
 
+    def _recipe(self, job: JobRecord) -> str:
+        """How hosts are chosen for its pods."""
+        (shapes,) = self._records.configs.shapes_of([(job.job_id, job.config_version, 0, 1)])
+        return recipe_text(shapes[0].shape.strategy) if shapes else ""
+
+    def _reach_of(self, job: JobRecord) -> Sequence[DaemonReach]:
+        """On which hosts a daemon is to run; nothing while they are not known."""
+        if job.type is not JobType.DAEMON or not job.is_active:
+            return ()
+        (shapes,) = self._records.configs.shapes_of([(job.job_id, job.config_version, 0, 1)])
+        return self._reach(shapes)
+
+    def _reach(self, shapes: Sequence[ShapeRange]) -> Sequence[DaemonReach]:
+        try:
+            return self._hosts.reach(shapes[0].shape) if shapes else ()
+        except PelotonError:  # not known yet, or by a host manager of the last release
+            return ()
+
     async def _unfit_of(self, job: JobRecord, counts: Mapping[PodState, int]) -> list[Unqueued]:
         """Sorts of its instances that fit no host: of those not on hosts yet, or of all while they are being
         created."""
+        if job.type is JobType.DAEMON:  # it is only where it fits
+            return []
         is_complete = sum(counts.values()) >= job.instance_count
         if is_complete and not counts.get(PodState.INITIALIZED) and not counts.get(PodState.PENDING):
             return []
@@ -137,11 +168,11 @@ class ExplainService:
             self._records.configs.shapes_of, [(job.job_id, job.config_version, 0, count)]
         )
         binding = await asyncio.to_thread(self._records.migrations.binding, job)
-        shapes = _bound(shapes, binding)
+        shapes = _placed(shapes, job.type, binding)
         why = await self._judge(shapes)
         if why and is_complete:
             shapes = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
-            shapes = _bound(shapes, binding)
+            shapes = _placed(shapes, job.type, binding)
         return list(unfit(shapes, why))
 
     async def _judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
@@ -153,12 +184,23 @@ class ExplainService:
             return {}
 
     def _service_lines(self, job: JobRecord) -> list[str]:
-        """Its rollout, and the last answers of its SLA."""
+        """Its lost volumes, its rollout, and the last answers of its SLA."""
         if job.type is not JobType.SERVICE:
             return []
         update = self._records.updates.get(job.update_id) if job.update_id else None
         asked = self._records.disruptions.recent(job.job_id, DISRUPTIONS_MAX)
-        return [*update_lines(update), *disruption_lines(job, asked)]
+        lost = self._records.volumes.lost(job.job_id, FAILURES_MAX)
+        return [*map(volume_line, lost), *update_lines(update), *disruption_lines(job, asked)]
+
+    def _mark_lines(self, job: JobRecord) -> list[str]:
+        """What the host advisor says of it, and of hosts that its pods are on."""
+        try:
+            hosts, services = self._hosts.advice()
+        except PelotonError:  # the answer does without, also by a host manager of the last release
+            return []
+        there = self._records.pods.hosts(job.job_id) if hosts else {}
+        on_marked = [(host, count, hosts[host]) for host, count in there.items() if host in hosts]
+        return list(mark_lines(services.get(job.job_id), on_marked))
 
     def _cluster_lines(self, job: JobRecord) -> list[str]:
         """What their cluster says of external pods."""
@@ -218,7 +260,8 @@ class ExplainService:
             raise InvalidArgument("job config cannot be <nil>")
         job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
         await self._state()
-        now_ns, unfits = self._loop.clock_ns(), list(unfit(shapes, await self._judge(shapes)))
+        placed = _placed(shapes, job.type)
+        now_ns, unfits = self._loop.clock_ns(), list(unfit(placed, await self._judge(placed)))
         return await self._loop.with_held(
             lambda state: candidate_jobs(with_job(state, job, shapes)[0], now_ns),
             lambda state, held: self._job_plan(state, held, job, shapes, unfits),
@@ -324,6 +367,6 @@ def _pool_named(state: ResmgrState, config: respool_pb2.ResourcePoolConfig) -> R
     return next((pool.respool_id for pool in same), None)
 
 
-def _bound(shapes: Sequence[ShapeRange], binding: str) -> list[ShapeRange]:
+def _placed(shapes: Sequence[ShapeRange], job_type: JobType, binding: str = "") -> list[ShapeRange]:
     """As they are placed."""
-    return [replace(one, shape=bound(one.shape, binding)) for one in shapes]
+    return [replace(one, shape=bound(routed(one.shape, job_type), binding)) for one in shapes]

@@ -8,17 +8,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
-from peloton.lifecycle.reason_text import amount_text, counted, infeasible_text, placement_text, queue_text
+from peloton.lifecycle.reason_text import amount_text, counted, hosts_text, infeasible_text, placement_text, queue_text
 from peloton.lifecycle.retry import THROTTLED_MESSAGE
+from peloton.lifecycle.volumes import waiting_text
+from peloton.model.advice import Mark, Marked
+from peloton.model.daemon import DaemonReach
+from peloton.model.ids import Hostname
 from peloton.model.job import JobRecord, JobState
-from peloton.model.pod import TERMINAL, PodRecord, PodState
+from peloton.model.pod import TERMINAL, PodRecord, PodState, Strategy
 from peloton.model.reason import Rule
 from peloton.model.update import Disruption, UpdateRecord
+from peloton.model.volume import VolumeRecord
 from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait
 from services.resmgr.settings import LoopSettings
 
 LINES_MAX = 50
 """Lines of one sort."""
+MARKED_MAX = 5
+"""Marked hosts in one answer."""
 _NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 
 
@@ -105,6 +112,9 @@ def unqueued_text(one: Unqueued) -> str:
             return f"{instances} of the gang of {size} not queued before the others have ended: it starts whole"
         case Obstacle.NO_HOST:
             return f"{whole}admitted, but {placement_text(one.placement)}"
+        case Obstacle.ITS_HOST:
+            why = f": {placement_text(one.placement)}" if one.placement else ""
+            return f"{instances} not on the host yet{why}"
         case Obstacle.NEXT_PLACEMENT:
             return f"{whole}{instances} admitted; a host is being looked for"
         case Obstacle.NEXT_CYCLE:
@@ -131,6 +141,15 @@ def _instances(count: int) -> str:
     return counted(count, "instance")
 
 
+def reach_line(reach: DaemonReach) -> str:
+    """On which hosts of a cluster a daemon is to run."""
+    total = reach.matching_count + sum(hosts.host_count for hosts in reach.refusing)
+    where = f"cluster {reach.cluster}: " if reach.cluster else ""
+    others = f"; of the others {'; '.join(map(hosts_text, reach.refusing))}" if reach.refusing else ""
+    verb = "matches" if reach.matching_count == 1 else "match"
+    return f"{where}{reach.matching_count} of {counted(total, 'host')} {verb}{others}"
+
+
 def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules: LoopSettings) -> Iterator[str]:
     """``heads``: the lines of each of ``answer.queues``."""
     pool = answer.pool
@@ -142,6 +161,13 @@ def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules
                 f"{_shown(each.kind, each.entitlement)}, {_shown(each.kind, each.demand)} more wanted; "
                 f"reservation {_shown(each.kind, each.reservation)}, limit {_shown(each.kind, each.limit)}"
             )
+    for part in pool.onHosts:
+        for each in part.amounts:
+            if each.allocation or each.demand:
+                yield (
+                    f"    in {part.hostPools}, {each.kind}: holds {_shown(each.kind, each.allocation)} of its "
+                    f"entitlement {_shown(each.kind, each.entitlement)}, {_shown(each.kind, each.demand)} more wanted"
+                )
     for queue, lines in zip(answer.queues, heads, strict=True):
         name = pb.Queue.Name(queue.queue).removeprefix("QUEUE_").lower().replace("_", "-")
         where = f" of {queue.poolPath}" if queue.poolPath != pool.path else ""
@@ -215,6 +241,11 @@ def eviction_lines(evictions: Iterable[pb.PlannedEviction]) -> Iterator[str]:
         yield f"after {when} of preemption ({one.withinS:g} s), {which} of job {one.jobId.value}: {one.text}"
 
 
+def volume_line(volume: VolumeRecord) -> str:
+    """Of one that is lost."""
+    return f"instance {volume.instance_id}: {waiting_text(volume, rfc3339_seconds(volume.changed_ns))}"
+
+
 def update_lines(update: UpdateRecord | None) -> Iterator[str]:
     if update is None or not update.is_active:
         return
@@ -248,6 +279,17 @@ def disruption_lines(job: JobRecord, asked: Iterable[Disruption]) -> Iterator[st
         yield f"  {rfc3339_seconds(one.time_ns)} {answer} instance {one.instance_id}, {one.reason}: {one.message}"
 
 
+def mark_lines(service: Marked | None, hosts: Collection[tuple[Hostname, int, Marked]]) -> Iterator[str]:
+    """What the host advisor says of a service, and of hosts that a job's instances are on: the worst first."""
+    if service:
+        yield f"the service is marked {service.mark}: {service.reason}"
+    ordered = sorted(hosts, key=lambda one: (one[2].mark is not Mark.RED, -one[1], one[0]))
+    for hostname, count, marked in ordered[:MARKED_MAX]:
+        yield f"host {hostname}, with {_instances(count)} of it, is marked {marked.mark}: {marked.reason}"
+    if len(ordered) > MARKED_MAX:
+        yield f"{len(ordered) - MARKED_MAX} more of its hosts are marked orange or red"
+
+
 def lock_lines(locked: Collection[str]) -> Iterator[str]:
     for component, effect in (("Launch", "no pod is started"), ("Kill", "no pod is ended")):
         if component in locked:
@@ -265,3 +307,16 @@ def _shown(kind: str, amount: float) -> str:
     if math.isinf(amount):
         return "unlimited"
     return f"{amount:g}" if kind in ("cpu", "gpu") else f"{amount:.0f} MiB"
+
+
+def recipe_text(strategy: Strategy) -> str:
+    return f"of the hosts that take a pod {strategy} chooses {_RECIPES[strategy]}"
+
+
+_RECIPES = {
+    Strategy.PACK_HOST: "the one in use that it leaves with least free",
+    Strategy.SPREAD_JOB: "the one with fewest pods of its placement",
+    Strategy.EMPTIEST_HOST: "the one with the largest free share",
+    Strategy.DEFRAGMENT: "the one with the least free gpu, cpu, memory and disk",
+    Strategy.LEAST_LOADED: "the one with the least cpu or memory in use",
+}

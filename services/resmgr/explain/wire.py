@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+
+import numpy as np
 
 from peloton.api.convert_pool import SHARE_UNITS, UNITS
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
 from peloton.lifecycle.reason_text import eviction_text, misfit_text, queue_text
+from peloton.model.daemon import DaemonReach
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.pod import PodRecord
-from peloton.model.reason import Reason, Rule
+from peloton.model.reason import Reason, RefusingHosts, Rule
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
-from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Holder, Loan, Obstacle, Unqueued, Wait
-from services.resmgr.explain.text import unqueued_text, wait_text
+from peloton.scheduling.gangs import QueueKind, Usage
+from peloton.scheduling.tree import Ints, PoolTree
+from services.resmgr.explain.text import reach_line, unqueued_text, wait_text
 from services.resmgr.settings import LoopSettings
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
@@ -45,6 +50,7 @@ RULES = {
 OBSTACLES = {
     Obstacle.MAXIMUM_RUNNING: pb.RULE_MAXIMUM_RUNNING_INSTANCES,
     Obstacle.NO_HOST: pb.RULE_NO_HOST,
+    Obstacle.ITS_HOST: pb.RULE_NO_HOST,
     Obstacle.FITS_NO_HOST: pb.RULE_FITS_NO_HOST,
     Obstacle.GANG_INCOMPLETE: pb.RULE_GANG_GATHERS,
     Obstacle.NEXT_CYCLE: pb.RULE_NEXT_CYCLE,
@@ -106,14 +112,23 @@ def unqueued_reason(one: Unqueued) -> pb.Reason:
         wanted=one.pod_count,
         available=one.left,
         bound=one.gang_size if one.obstacle is Obstacle.GANG_INCOMPLETE else one.bound,
-        refusingHosts=[
-            pb.RefusingHosts(hostCount=hosts.host_count, rule=misfit_text(hosts.misfit))
-            for cluster in one.placement
-            for pods in cluster.pods
-            for hosts in pods.hosts
-        ],
+        refusingHosts=_refusing(hosts for cluster in one.placement for pods in cluster.pods for hosts in pods.hosts),
         text=unqueued_text(one),
     )
+
+
+def reach_reason(reach: DaemonReach) -> pb.Reason:
+    return pb.Reason(
+        rule=pb.RULE_HOSTS_DO_NOT_MATCH,
+        available=reach.matching_count,
+        bound=reach.matching_count + sum(hosts.host_count for hosts in reach.refusing),
+        refusingHosts=_refusing(reach.refusing),
+        text=reach_line(reach),
+    )
+
+
+def _refusing(found: Iterable[RefusingHosts]) -> list[pb.RefusingHosts]:
+    return [pb.RefusingHosts(hostCount=hosts.host_count, rule=misfit_text(hosts.misfit)) for hosts in found]
 
 
 def failure_reason(pod: PodRecord, text: str) -> pb.Reason:
@@ -136,17 +151,22 @@ class PoolNodes:
     """Pools with their amounts; those of inner pools are sums over their leaves."""
 
     def __init__(self, now: Snapshot, plan: Plan) -> None:
-        tree, usage = now.tree, now.usage
+        tree = now.tree
         self._tree = tree
-        slack = tree.roll_up(usage.slack)
-        self._columns = {
+        self._columns = _held(tree, plan.entitlement, now.usage, now.demand + now.slack_demand) | {
             "reservation": tree.reservation.copy(),
             "limit": tree.limit.copy(),
-            "entitlement": plan.entitlement.total,
-            "allocation": tree.roll_up(usage.non_slack) + slack,
-            "slackAllocation": slack,
-            "demand": tree.roll_up(now.demand + now.slack_demand),
         }
+        self._parts = [
+            (
+                load.compartment,
+                {
+                    **_held(tree, may, own, load.demand + load.slack_demand),
+                    "limit": np.minimum(tree.limit, np.array(tuple(load.compartment.capacity))),
+                },
+            )
+            for load, may, own in zip(now.compartments, plan.entitlement.parts, now.usage.parts, strict=True)
+        ]
         self._columns["reservation"][0] = self._columns["limit"][0] = now.capacity
         self._queued = [(0, 0)] * len(tree.ids)
         queued = [(row, run) for row, queues in now.waiting.items() for queue in queues.values() for run in queue]
@@ -167,7 +187,18 @@ class PoolNodes:
             queuedGangs=gangs,
             queuedInstances=pods,
             amounts=[self._amounts(row, kind) for kind in range(len(RESOURCE_KINDS))],
+            onHosts=self._on_hosts(row),
         )
+
+    def _on_hosts(self, row: int) -> Iterator[pb.PoolOnHosts]:
+        for compartment, columns in self._parts:
+            if row == 0 or columns["allocation"][row].any() or columns["demand"][row].any():
+                amounts = [
+                    pb.PoolAmounts(kind=name, type=respool_pb2.UNKNOWN_TYPE, share=0, **_numbers(columns, row, kind))
+                    for kind, name in enumerate(RESOURCE_KINDS)
+                ]
+                workloads = sorted(compartment.workloads)
+                yield pb.PoolOnHosts(hostPools=compartment.host_pools, workloads=workloads, amounts=amounts)
 
     def in_order(self) -> list[pb.PoolNode]:
         """Parents before children, siblings by name."""
@@ -180,8 +211,22 @@ class PoolNodes:
             kind=name,
             share=int(tree.share[row, kind]) / SHARE_UNITS if row else 1,
             type=respool_pb2.STATIC if tree.static[row, kind] else respool_pb2.ELASTIC,
-            **{column: amount(name, int(values[row, kind])) for column, values in self._columns.items()},
+            **_numbers(self._columns, row, kind),
         )
+
+
+def _numbers(columns: Mapping[str, Ints], row: int, kind: int) -> dict[str, float]:
+    return {column: amount(RESOURCE_KINDS[kind], int(values[row, kind])) for column, values in columns.items()}
+
+
+def _held(tree: PoolTree, may: Entitlement, usage: Usage, demand: Ints) -> dict[str, Ints]:
+    slack = tree.roll_up(usage.slack)
+    return {
+        "entitlement": may.total,
+        "allocation": tree.roll_up(usage.non_slack) + slack,
+        "slackAllocation": slack,
+        "demand": tree.roll_up(demand),
+    }
 
 
 def pool_plan(

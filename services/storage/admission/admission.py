@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
 from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.volumes import beside_volumes
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState, ShapeRange
@@ -27,6 +28,7 @@ from services.storage.pods.scope import INITIALIZED, PENDING, Span, within
 from services.storage.pods.writes import fire
 from services.storage.ranges import chunks, pod_spans
 from services.storage.tables import POD, STATUS_LOG
+from services.storage.volumes.rows import volumes_of
 
 # MISSING AdmissionSnapshot
 
@@ -52,11 +54,13 @@ class Admission:
         def work(conn: sa.Connection) -> list[ShapeRange]:
             waits = sa.and_(within(conn, Span(job_id, start, count)), POD.c.state.in_([INITIALIZED, PENDING]))
             runs = conn.execute(runs_of(POD.c.job_id == job_id, waits, sa.literal(0)).order_by("start")).all()
-            return [
+            shapes = [
                 shape
                 for _, first, length, version, _ in runs
                 for shape in shape_runs(conn, job_id, version, first, length)
             ]
+            has_volumes = any(each.shape.volume_mib for each in shapes)
+            return beside_volumes(shapes, volumes_of(conn, job_id)) if has_volumes else shapes
 
         return self._db.read(work)
 
@@ -126,12 +130,17 @@ class Admission:
         )
 
     def requeue_pods(
-        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, least_hold_s: int = 0
+        self,
+        job_id: JobId,
+        instances: Sequence[tuple[int, int]],
+        reason: RequeueReason,
+        least_hold_s: int = 0,
+        but: Sequence[int] = (),
     ) -> EvictionResult:
         """READY pods that stand alone, among ``(start, count)`` by start, are PENDING again, and held back for a while:
         longer each time in a row, as long as they were READY, and ``least_hold_s`` at least. When no pod of their shape
         was launched since they were admitted, all READY pods of that shape come back with them, and PENDING ones are
-        held back as long.
+        held back as long, ``but`` these.
 
         Safe to repeat: those that are no longer READY are passed over. PENDING ones are held back when the rest is
         committed, a bounded number in a transaction.
@@ -140,7 +149,7 @@ class Admission:
             return EvictionResult(job_id)
         least_ns, now_ns = least_hold_s * NS_PER_S, self._db.clock_ns()
         work = partial(
-            requeue_pods, job_id=job_id, instances=instances, reason=reason, least_ns=least_ns, now_ns=now_ns
+            requeue_pods, job_id=job_id, instances=instances, reason=reason, least_ns=least_ns, now_ns=now_ns, but=but
         )
         result, along = self._db.write(work)
         for hold in along:

@@ -37,7 +37,9 @@ def reason_code(why: EvictionReason) -> str:
     return QOS_REASON if isinstance(why, QosReason) else PREEMPTION_REASON
 
 
-def evict_from_host(conn: sa.Connection, job_id: JobId, hostname: str, now_ns: int) -> list[int]:
+def evict_from_host(
+    conn: sa.Connection, job_id: JobId, hostname: str, now_ns: int, for_move: bool = False
+) -> list[int]:
     job = hold_job(conn, job_id)
     if job is None or job.state in JOB_TERMINAL:
         return []
@@ -49,7 +51,8 @@ def evict_from_host(conn: sa.Connection, job_id: JobId, hostname: str, now_ns: i
         gang = conn.execute(query.where(staying, POD.c.instance_id < job.gang_size))
         chosen |= {pod.instance_id: pod.config_version for pod in gang}
     if chosen:
-        words = {"message": f"{EVICTION_MESSAGE}maintenance of host {hostname}", "reason": MAINTENANCE_REASON}
+        said = f"{EVICTION_MESSAGE}{'move' if for_move else 'maintenance'} of host {hostname}"
+        words = {"message": said, "reason": MAINTENANCE_REASON}
         why = TerminationReason.KILLED_HOST_MAINTENANCE
         preempt_running(conn, job, False, sorted(chosen.items()), words, now_ns, why)
     return sorted(chosen)

@@ -50,12 +50,13 @@ def requeue_pods(
     reason: RequeueReason,
     least_ns: int,
     now_ns: int,
+    but: Sequence[int] = (),
 ) -> tuple[EvictionResult, list[Hold]]:
     result = EvictionResult(job_id)
     job = hold_job(conn, job_id)
     if job is None or job.state in JOB_TERMINAL:
         return result, []
-    gone = _given_up(conn, job, [i for start, count in instances for i in range(start, start + count)])
+    gone = _given_up(conn, job, [i for start, count in instances for i in range(start, start + count)], but)
     if gone is None:
         return result, []
 
@@ -95,9 +96,10 @@ class _GivenUp:
     along: dict[int, list[tuple[int, int]]]  # ranges of PENDING ones that are held back with them, by the same
 
 
-def _given_up(conn: sa.Connection, job: JobRecord, named: Sequence[int]) -> _GivenUp | None:
-    """None when no named instance is READY."""
-    alone = sa.and_(POD.c.job_id == job.job_id, POD.c.instance_id >= (job.gang_size if job.gang_size > 1 else 0))
+def _given_up(conn: sa.Connection, job: JobRecord, named: Sequence[int], but: Sequence[int]) -> _GivenUp | None:
+    """``but``: instances that wait on. None when no named instance is READY."""
+    first = job.gang_size if job.gang_size > 1 else 0
+    alone = sa.and_(POD.c.job_id == job.job_id, POD.c.instance_id >= first, POD.c.instance_id.not_in(but))
     columns = (POD.c.instance_id, POD.c.config_version, POD.c.vain_count, POD.c.updated_ns)
     query = sa.select(*columns).where(within(conn, Chosen(job.job_id, named)), alone, LAUNCHABLE)
     chosen = conn.execute(query.order_by(POD.c.instance_id)).all()

@@ -7,10 +7,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import TERMINATION_NUMBERS
+from peloton.api.convert import JOB_TYPE_NUMBERS, TERMINATION_NUMBERS
 from peloton.model.admission import AdmissionSnapshot, AllocatedRange, HeldRange, JobSnapshot, PendingRange
 from peloton.model.ids import JobId
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import TerminationReason
 from services.storage.codec import job_record
 from services.storage.pods.scope import ALLOCATED_NUMBERS, KILLING, ON_HOST_NUMBERS, PENDING
@@ -24,6 +24,8 @@ _READY, _ON_HOST, _EVICTED, _KINDS = 1, 2, 3, 4
 """What a pod that holds resources counts as in a snapshot; multiples of _KINDS are places in the queue."""
 
 
+_DAEMON = JOB_TYPE_NUMBERS[JobType.DAEMON]
+"""Its pods take what the capacity that is dealt does not have in it."""
 _ON_HOST_NOW = POD.c.state.in_(ON_HOST_NUMBERS)
 _IS_EVICTED = sa.and_(
     POD.c.termination == TERMINATION_NUMBERS[TerminationReason.PREEMPTED_RESOURCES], sa.or_(GOAL_ENDED, NEWER)
@@ -33,7 +35,7 @@ _IS_EVICTED = sa.and_(
 
 def read_snapshot(conn: sa.Connection) -> AdmissionSnapshot:
     cursor = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == STATUS_SEQ)).scalar_one()
-    active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
+    active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES), JOB.c.type != _DAEMON).order_by(JOB.c.job_id)
     jobs = [job_record(row) for row in conn.execute(active).all()]
     found: list[JobSnapshot] = []
     last = 0

@@ -1,13 +1,14 @@
-"""Maintenance of hosts: what operators want, where each host is, and whose turn it is.
+"""Maintenance of hosts: what operators want, where each host is, and whose turn it is. Hosts that move to another host
+pool are among them.
 
 Every write takes the counter of requests first, so that one happens after the other and no two admissions count on
-the same place under the bound.
+the same place under the bound. One that changes the host pool of a host takes the counter of those before.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from peloton.api.v0.host import host_pb2
 from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.maintenance import NOT_DOWN, refusal_of, turns
 from peloton.model.host import HostState
+from peloton.model.ids import Hostname
 from peloton.model.maintenance import (
     Blocker,
     DrainProgress,
@@ -27,6 +29,7 @@ from peloton.model.maintenance import (
 from peloton.model.resources import Resources
 from services.storage.codec import stored_text
 from services.storage.engine import Database, take_numbers
+from services.storage.hosts.host_pools import HOST_POOLS_SEQ, desired_pool, put_to_rest
 from services.storage.tables import HOST
 
 MAINTENANCE_SEQ = "maintenance"
@@ -51,7 +54,8 @@ class Maintenance:
         """Hosts are to go DOWN; those whose turn it is are DRAINING at once. Returns the requested ones.
 
         A host that is asked for already stays as it was asked for first, but one that waits takes the bound of the
-        request, if it has one. Raises Aborted, and changes nothing, when one of them is on its way back up.
+        request, if it has one, and one that moves to another host pool goes down instead of that, if it is not asked to
+        move. Raises Aborted, and changes nothing, when one of them is on its way back up.
         """
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
@@ -64,6 +68,8 @@ class Maintenance:
                     seq += 1
                 elif host.goal is HostState.UP:
                     raise Aborted(f"maintenance of host {host.hostname} is being ended: ask again once it is UP")
+                elif host.is_move and not request.to_pool:
+                    conn.execute(_update(cluster, host.hostname, **_instead_of_moving(request, now_ns)))
                 elif host.waits_for_turn and request.at_most:
                     conn.execute(_update(cluster, host.hostname, at_most=request.at_most))
             _admit(conn, cluster, away_max, now_ns)
@@ -84,12 +90,15 @@ class Maintenance:
     def steer(
         self, cluster: str, hostnames: Sequence[str], act: MaintenanceAct, away_max: int, now_ns: int
     ) -> list[HostMaintenance]:
-        """Complete, cancel or force; all of the hosts or none. Returns them, and those that begin because of it.
+        """Complete, cancel or force; all of the hosts or none. Returns them, and those that begin because of it. A host
+        whose move is cancelled is to be in the host pool where it is.
 
         Raises NotFound, Aborted.
         """
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
+            if act is MaintenanceAct.CANCEL:
+                take_numbers(conn, HOST_POOLS_SEQ, 1)
             take_numbers(conn, MAINTENANCE_SEQ, 0)
             changed = [_steer(conn, cluster, hostname, act, now_ns) for hostname in hostnames]
             return changed + _admit(conn, cluster, away_max, now_ns)
@@ -106,6 +115,46 @@ class Maintenance:
             if after is HostState.DRAINED:
                 is_before &= HOST.c.goal == _NUMBERS[HostState.DOWN]
             return conn.execute(step.where(is_before)).rowcount == 1
+
+        return self._db.write(work)
+
+    def redirect(self, cluster: str, pools: Mapping[Hostname, str], now_ns: int) -> None:
+        """Hosts that move, to other host pools than those to which they were to go."""
+
+        def work(conn: sa.Connection) -> None:
+            take_numbers(conn, MAINTENANCE_SEQ, 0)
+            for hostname, pool in pools.items():
+                change = _update(cluster, hostname, to_pool=pool, changed_ns=now_ns)
+                conn.execute(change.where(_IS_MOVE, HOST.c.goal == _NUMBERS[HostState.DOWN]))
+
+        self._db.write(work)
+
+    def stay(self, cluster: str, hostnames: Sequence[str], away_max: int, now_ns: int) -> list[HostMaintenance]:
+        """Hosts that move are to stay where they are. Returns them, and those that begin because of it."""
+
+        def work(conn: sa.Connection) -> list[HostMaintenance]:
+            take_numbers(conn, MAINTENANCE_SEQ, 0)
+            hosts = {host.hostname: host for host in _read(conn, cluster) if host.is_move}
+            changed = [_turn_back(conn, hosts[Hostname(name)], now_ns) for name in hostnames if name in hosts]
+            return changed + _admit(conn, cluster, away_max, now_ns)
+
+        return self._db.write(work)
+
+    def relabel(self, cluster: str, hostname: str, now_ns: int) -> bool:
+        """A host that moves and is DRAINED is in its new host pool, and is to come UP. False when it is not DRAINED, or
+        is to go elsewhere by now."""
+
+        def work(conn: sa.Connection) -> bool:
+            take_numbers(conn, HOST_POOLS_SEQ, 1)
+            take_numbers(conn, MAINTENANCE_SEQ, 0)
+            host = _read_one(conn, cluster, hostname)
+            if host is None or not host.is_move or (host.state, host.goal) != (HostState.DRAINED, HostState.DOWN):
+                return False
+            if desired_pool(conn, host.hostname) != host.to_pool:
+                return False
+            put_to_rest(conn, host.hostname, host.to_pool, now_ns)
+            conn.execute(_update(cluster, hostname, goal=_NUMBERS[HostState.UP], changed_ns=now_ns))
+            return True
 
         return self._db.write(work)
 
@@ -136,10 +185,16 @@ def _steer(conn: sa.Connection, cluster: str, hostname: str, act: MaintenanceAct
     if act is MaintenanceAct.FORCE:
         conn.execute(_update(cluster, hostname, is_forced=True, changed_ns=now_ns))
         return replace(host, is_forced=True, changed_ns=now_ns)
+    if host.is_move:
+        put_to_rest(conn, host.hostname, None, now_ns)
+    return _turn_back(conn, host, now_ns)
+
+
+def _turn_back(conn: sa.Connection, host: HostMaintenance, now_ns: int) -> HostMaintenance:
     if host.waits_for_turn:  # nothing is to be undone
-        conn.execute(sa.delete(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname))
+        conn.execute(sa.delete(HOST).where(HOST.c.cluster == host.cluster, HOST.c.hostname == host.hostname))
     else:
-        conn.execute(_update(cluster, hostname, goal=_NUMBERS[HostState.UP], changed_ns=now_ns))
+        conn.execute(_update(host.cluster, host.hostname, goal=_NUMBERS[HostState.UP], changed_ns=now_ns))
     return replace(host, goal=HostState.UP, changed_ns=now_ns)
 
 
@@ -182,9 +237,21 @@ def _new_row(cluster: str, request: MaintenanceRequest, seq: int, now_ns: int) -
         "changed_ns": now_ns,
         "progress": "",
         "capacity": json.dumps(list(request.capacity)),
+        "to_pool": request.to_pool,
     }
 
 
+def _instead_of_moving(request: MaintenanceRequest, now_ns: int) -> dict[str, Any]:
+    return {
+        "to_pool": "",
+        "at_most": request.at_most,
+        "deadline_s": request.deadline_s,
+        "reason": stored_text(request.reason),
+        "changed_ns": now_ns,
+    }
+
+
+_IS_MOVE = HOST.c.to_pool != ""
 _COLUMNS = [column.name for column in HOST.columns]
 
 

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from peloton.api import convert
+from peloton.api.convert_layout import layout
 from peloton.api.merge import effective_task_config, merged_config
 from peloton.api.pod_parts import is_checked
 from peloton.api.v0.job import job_pb2
@@ -338,7 +339,7 @@ def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now
 
 
 def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> InstanceFacts:
-    shape = convert.pod_shape(task, config.sla, config.placementStrategy)
+    shape = convert.pod_shape(task, config.sla, config.placementStrategy, layout(config.placement))
     if config.type == job_pb2.SERVICE and config.placementStrategy == job_pb2.PLACEMENT_STRATEGY_INVALID:
         shape = replace(shape, strategy=Strategy.EMPTIEST_HOST)
     return InstanceFacts(
@@ -348,7 +349,7 @@ def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> Inst
         health=HealthState.HEALTH_UNKNOWN if is_checked(task) else HealthState.DISABLED,
         grace_s=convert.kill_grace_s(task),
         kill_on_preempt=task.preemptionPolicy.killOnPreempt,
-        labels=tuple((label.key, label.value) for label in task.labels),
+        labels=convert.carried_labels(task),
         image=convert.image_of(task),
     )
 

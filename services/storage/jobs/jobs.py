@@ -36,6 +36,7 @@ from services.storage.jobs.steering import START_MESSAGE, steer_job, steer_pods,
 from services.storage.ranges import CHUNK_PODS, pod_spans
 from services.storage.tables import (
     CLUSTER_BINDING,
+    DAEMON_HOST,
     DISRUPTION,
     FINISHED_STATES,
     JOB,
@@ -259,7 +260,7 @@ class Jobs:
 
         def forget_chunk(conn: sa.Connection, start: int) -> bool:
             is_there = _hold_deleted(conn, job_id)
-            for table in (POD_EVENT, POD_CONTAINERS, OVERRIDE, POD) if is_there else ():
+            for table in (POD_EVENT, POD_CONTAINERS, OVERRIDE, DAEMON_HOST, POD) if is_there else ():
                 chunk = table.c.instance_id.between(start, start + CHUNK_PODS - 1)
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id, chunk))
             return is_there

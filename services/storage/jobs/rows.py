@@ -11,11 +11,12 @@ from peloton.api import convert
 from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.api.v0.job import job_pb2
 from peloton.lifecycle.job_machine import JobEvent, next_job
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from services.storage.codec import job_record, job_values
 from services.storage.engine import lock_job
 from services.storage.jobs.configs import OverrideRows, insert_config, search_text, without_instances
 from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE
+from services.storage.volumes.rows import reclaim_volumes
 
 
 def read_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
@@ -30,7 +31,10 @@ def hold_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
 
 
 def insert_job(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
+    """Raises InvalidArgument for a service that cannot have the volumes which one of its id has left."""
     conn.execute(JOB.insert().values(**job_values(job), search=search_text(config)))
+    if job.type is JobType.SERVICE:
+        reclaim_volumes(conn, job, config)
 
 
 def insert_alone(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:

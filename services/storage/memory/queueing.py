@@ -238,16 +238,25 @@ def requeue_gang(job: MemoryJob, reason: RequeueReason, least_hold_s: int, now_n
 
 
 def requeue_pods(
-    job: MemoryJob, instances: Sequence[Range], reason: RequeueReason, least_hold_s: int, now_ns: int
+    job: MemoryJob,
+    instances: Sequence[Range],
+    reason: RequeueReason,
+    least_hold_s: int,
+    now_ns: int,
+    but: Sequence[int] = (),
 ) -> EvictionResult:
     """READY pods that stand alone wait in their old place, held back together with those of their shape."""
     result = EvictionResult(job.record.job_id)
     named = [instance for start, count in instances for instance in _span(start, count)]
-    chosen = [pod for pod in job.pods.those(LAUNCHABLE, named) if pod.instance_id >= job.first_alone]
+    chosen = [
+        pod
+        for pod in job.pods.those(LAUNCHABLE, named)
+        if pod.instance_id >= job.first_alone and pod.instance_id not in but
+    ]
     if job.has_ended or not chosen:
         return result
     since_ns = min(pod.updated_ns for pod in chosen)
-    counts, along = _held_back_together(job, chosen, since_ns)
+    counts, along = _held_back_together(job, chosen, since_ns, but)
     places = _by_place(job, counts)
     for vain_count in sorted({*counts.values()}):
         until_ns = now_ns + max(HOLD.delay_after_ns(vain_count, now_ns - since_ns), least_hold_s * NS_PER_S)
@@ -268,7 +277,7 @@ def requeue_pods(
 
 
 def _held_back_together(
-    job: MemoryJob, chosen: Sequence[PodRecord], since_ns: int
+    job: MemoryJob, chosen: Sequence[PodRecord], since_ns: int, but: Sequence[int]
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Tries in vain of READY pods that leave, and of PENDING ones that wait with them: when no pod of their shape was
     launched since the first of the chosen was admitted, all of that shape."""
@@ -286,7 +295,7 @@ def _held_back_together(
             together[shape] = max(together.get(shape, 0), pod.vain_count + 1)
     in_state = job.pods.in_state
     waits = job.alone(QUEUED & STAYS & ~STALE & HOMELESS, in_state[_S.PENDING], in_state[_S.READY])
-    waiting = [pod for pod in waits if job.shape(pod.instance_id) in together]
+    waiting = [pod for pod in waits if job.shape(pod.instance_id) in together and pod.instance_id not in but]
     for pod in waiting:
         shape = job.shape(pod.instance_id)
         together[shape] = max(together[shape], pod.vain_count + (pod.state is _S.READY))

@@ -15,6 +15,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, NotFound
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
 from peloton.lifecycle.goal import default_pod_goal
+from peloton.lifecycle.host_pools import routed
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.pod import is_eviction
 from peloton.lifecycle.pod_machine import Event
@@ -28,6 +29,7 @@ from peloton.model.pod import ON_HOST, PodRecord, PodState, PodStatus, ShapeRang
 from peloton.model.reason import RequeueReason
 from peloton.model.respool import PoolSpec
 from peloton.model.times import NS_PER_S
+from peloton.model.volume import StandingVolume
 from services.storage.codec import InstanceFacts
 from services.storage.jobs.configs import instance_facts
 from services.storage.jobs.steering import START_MESSAGE
@@ -137,15 +139,18 @@ class MemoryPodRecords(_Repository):
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
         job, now_ns = self._rows.known(job_id), self._rows.clock_ns()
+        pods = list(job.alone(LAUNCHABLE, job.pods.in_state[PodState.READY]))[:limit]
+        own = {pod.instance_id: job.shape(pod.instance_id) for pod in pods}
+        shapes = {shape: routed(shape, job.record.type) for shape in dict.fromkeys(own.values())}
         return [
             ReadyGang(
-                job.shape(pod.instance_id),
+                shapes[own[pod.instance_id]],
                 ((pod.instance_id, pod.desired_run_id),),
                 desired_host=pod.desired_host,
                 waited_s=(now_ns - pod.updated_ns) / NS_PER_S,
                 vain_count=pod.vain_count,
             )
-            for pod in list(job.alone(LAUNCHABLE, job.pods.in_state[PodState.READY]))[:limit]
+            for pod in pods
         ]
 
     def ready_gang(self, job_id: JobId) -> ReadyGang | None:
@@ -154,6 +159,7 @@ class MemoryPodRecords(_Repository):
         if job.gang_size == 1 or len(members) < job.gang_size:
             return None
         shape = reduce(enough_for_both, (job.shape(pod.instance_id) for pod in members))
+        shape = routed(shape, job.record.type)
         return ReadyGang(shape, tuple((pod.instance_id, pod.desired_run_id) for pod in members))
 
     def set_goals(self, job_id: JobId, ranges: Sequence[Range], goal: PodState, now_ns: int, message: str) -> list[int]:
@@ -284,12 +290,17 @@ class MemoryAdmission(_Repository):
         return queueing.requeue_gang(job, reason, least_hold_s, self._rows.clock_ns())
 
     def requeue_pods(
-        self, job_id: JobId, instances: Sequence[Range], reason: RequeueReason, least_hold_s: int = 0
+        self,
+        job_id: JobId,
+        instances: Sequence[Range],
+        reason: RequeueReason,
+        least_hold_s: int = 0,
+        but: Sequence[int] = (),
     ) -> EvictionResult:
         job = self._rows.jobs.get(job_id)
         if job is None:
             return EvictionResult(job_id)
-        return queueing.requeue_pods(job, instances, reason, least_hold_s, self._rows.clock_ns())
+        return queueing.requeue_pods(job, instances, reason, least_hold_s, self._rows.clock_ns(), but)
 
     def status_log(self, after_seq: int, limit: int) -> list[LogRow]:
         begin = max(after_seq + 1 - self._rows.log_first, 0)
@@ -309,6 +320,13 @@ class MemoryAdmission(_Repository):
         return AdmissionSnapshot(pools, tuple(map(queueing.snapshot, jobs)), cursor, max(places, default=0))
 
 
+class NoVolumes:
+    """Pods in memory have none."""
+
+    def standing(self) -> list[StandingVolume]:
+        return []
+
+
 class MemoryStorage:
     """``on_write`` hears of each pod that is written."""
 
@@ -322,6 +340,7 @@ class MemoryStorage:
         self.pods = MemoryPodRecords(rows)
         self.host_pods = MemoryHostPods(rows, batch_backoff)
         self.admission = MemoryAdmission(rows)
+        self.volumes = NoVolumes()
 
     def set_pool(self, pool: PoolSpec) -> None:
         self._rows.pools[pool.respool_id] = pool

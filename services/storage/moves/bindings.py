@@ -12,8 +12,9 @@ _ID_LENGTH = 36
 
 
 def binding_of_job(conn: sa.Connection, job: JobRecord) -> str:
-    """Its own, else that of its pool; empty when neither has one. External pods are where they were made."""
-    if job.type is JobType.EXTERNAL:
+    """Its own, else that of its pool; empty when neither has one. External pods are where they were made, daemons
+    everywhere."""
+    if job.type in (JobType.EXTERNAL, JobType.DAEMON):
         return ""
     found = read_bindings(conn, job.job_id, job.respool_id)
     return found.get(job.job_id) or found.get(job.respool_id, "")

@@ -1,4 +1,4 @@
-"""The tables of migrations; ``services/storage/tables.py`` has the others, and the names of all."""
+"""The tables of migrations and of rebalancing; ``services/storage/tables.py`` has the others, and the names of all."""
 
 from __future__ import annotations
 
@@ -59,3 +59,35 @@ class MigrationPool(SQLModel, table=True):
     migration_id: str = Field(primary_key=True, sa_type=_UUID)
     pool_id: str = Field(primary_key=True, sa_type=_TEXT)
     bound_before: str = Field(sa_type=_TEXT)  # when the migration began
+
+
+class RebalanceRow(SQLModel, table=True):
+    """The rebalancing of a cluster, one row for each that ever had one. ``move_count``: since it was started."""
+
+    __tablename__ = "rebalance"
+    cluster: str = Field(primary_key=True, sa_type=_TEXT)
+    goals: str = Field(sa_type=_TEXT)  # with commas between them
+    moves_per_hour: int
+    state: str = Field(sa_type=_TEXT)
+    move_count: int = Field(sa_type=_BIG)
+    progress: str = Field(sa_type=_TEXT)  # JSON RebalanceProgress
+    started_ns: int = Field(sa_type=_BIG)
+    updated_ns: int = Field(sa_type=_BIG)
+
+
+class RebalanceMove(SQLModel, table=True):
+    """A pod that was asked to go to another host, and what became of it; the last ones of each cluster."""
+
+    __tablename__ = "rebalance_move"
+    cluster: str = Field(primary_key=True, sa_type=_TEXT)
+    seq: int = Field(primary_key=True, sa_type=_BIG)
+    job_id: str = Field(sa_type=_UUID)
+    instance_id: int = Field(sa_type=_BIG)
+    run_id: int = Field(sa_type=_BIG)
+    source: str = Field(sa_type=_TEXT)
+    target: str = Field(sa_type=_TEXT)
+    goal: str = Field(sa_type=_TEXT)
+    reason: str = Field(sa_type=_TEXT)
+    state: str = Field(sa_type=_TEXT)
+    begun_ns: int = Field(sa_type=_BIG)
+    ended_ns: int = Field(sa_type=_BIG)

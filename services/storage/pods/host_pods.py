@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -18,12 +19,15 @@ from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import UNWANTED
 from peloton.model.admission import RevocableRun
 from peloton.model.host import ComingBack
+from peloton.model.host_pool import Occupancy
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import Resident
 from peloton.model.pod import Label, PodState, PodStatus
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, ordinary
+from peloton.model.times import NS_PER_S
+from peloton.model.volume import VolumeSpec
 from services.storage.admission.evictions import evict_from_host
-from services.storage.codec import pod_record
+from services.storage.codec import InstanceFacts, pod_record, ports_in
 from services.storage.engine import Database, key_table, key_values, lock_job, lock_jobs
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import hold_job
@@ -33,11 +37,13 @@ from services.storage.pods.sql import GOAL_ALIVE, GOAL_ENDED, LAUNCHABLE, NEWER,
 from services.storage.pods.status_writes import StatusOutcome, apply_statuses
 from services.storage.pods.writes import add_output, fire, fire_each
 from services.storage.tables import FINISHED_STATES, HOST, JOB, POD
+from services.storage.volumes.rows import take_volumes, volume_there, volumes_of
 
 PAGE_PODS = 5_000
 HOSTS_PER_QUERY = 500
 LaunchRow = tuple[int, int, str, str, dict[str, int]]
 """Instance, run, host, agent id, ports by name."""
+NO_VOLUMES: Mapping[int, VolumeSpec] = {}
 KillRow = tuple[PodId, str, str, int]
 """Pod, host, agent id, seconds of grace."""
 
@@ -51,14 +57,23 @@ class HostPods:
 
     # -- writing
 
-    def mark_launched(self, job_id: JobId, rows: Sequence[LaunchRow], now_ns: int, cluster: str = "") -> set[int]:
-        """READY -> LAUNCHED in a cluster; returns the instances that took it.
+    def mark_launched(
+        self,
+        job_id: JobId,
+        rows: Sequence[LaunchRow],
+        now_ns: int,
+        cluster: str = "",
+        volumes: Mapping[int, VolumeSpec] = NO_VOLUMES,
+    ) -> set[int]:
+        """READY -> LAUNCHED in a cluster; returns the instances that took it. ``volumes``: what instances want; those
+        that have none get one, on the host of the launch.
 
         Refused: pods that are to be killed, that await another run, or that an earlier call launched; members of a gang
         unless all of them take it; pods on hosts in maintenance, whatever a leader that has been replaced believes of
-        them; and those of jobs that have been bound to another cluster since they were placed.
+        them; those of jobs that have been bound to another cluster since they were placed; and those whose volume is on
+        another host.
         """
-        work = partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns, cluster=cluster)
+        work = partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns, cluster=cluster, volumes=volumes)
         return self._db.write(work) if rows else set()
 
     def apply_status(self, statuses: Sequence[PodStatus], cluster: str = "") -> StatusOutcome:
@@ -83,10 +98,12 @@ class HostPods:
         """Add to the messages of runs that failed what they wrote; a repetition adds nothing."""
         self._db.write(partial(_add_output, texts=texts))
 
-    def evict_from_host(self, job_id: JobId, hostname: str, now_ns: int) -> list[int]:
-        """Evict the pods of a job from a host in maintenance, and with a member of its gang the whole gang; pods that
-        leave already are passed over. Returns the instances."""
-        return self._db.write(partial(evict_from_host, job_id=job_id, hostname=hostname, now_ns=now_ns))
+    def evict_from_host(self, job_id: JobId, hostname: str, now_ns: int, for_move: bool = False) -> list[int]:
+        """Evict the pods of a job from a host in maintenance, or that moves to another host pool, and with a member of
+        its gang the whole gang; pods that leave already are passed over. Returns the instances."""
+        return self._db.write(
+            partial(evict_from_host, job_id=job_id, hostname=hostname, now_ns=now_ns, for_move=for_move)
+        )
 
     # -- reading
 
@@ -134,13 +151,24 @@ class HostPods:
                 if found:
                     yield found
 
+    def asked(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, Resources]]]:
+        """``(pod id, host, amounts)`` of pods on hosts of the cluster, job by job, at most PAGE_PODS at a time: what
+        they have asked for without revocable cpu."""
+        for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
+            start: int | None = 0
+            while start is not None:
+                found, start = self._db.read(partial(_asked, job_id=job_id, start=start, cluster=cluster))
+                if found:
+                    yield found
+
     def residents(self, hostnames: Collection[str], cluster: str = "") -> dict[Hostname, list[Resident]]:
         """Pods that storage believes on these hosts of a cluster. One pass over the pods of jobs that have not ended:
         no index mentions the host of a pod, so ask for many hosts at once."""
         found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
-        leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING)
+        leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
+        has_volume = volume_there(POD.c.job_id, POD.c.instance_id, POD.c.host).label("has_volume")
         query = (
-            sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves.label("leaves"))
+            sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves, has_volume)
             .join(JOB, JOB.c.job_id == POD.c.job_id)
             .where(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
             .order_by(POD.c.job_id, POD.c.instance_id)
@@ -150,11 +178,19 @@ class HostPods:
             names = sorted(found)
             for start in range(0, len(names), HOSTS_PER_QUERY):
                 for row in conn.execute(query.where(POD.c.host.in_(names[start : start + HOSTS_PER_QUERY]))):
-                    pod = Resident(JobId(row.job_id), row.instance_id, JOB_TYPES[row.type], bool(row.leaves))
+                    what = JOB_TYPES[row.type], bool(row.leaves), bool(row.has_volume)
+                    pod = Resident(JobId(row.job_id), row.instance_id, *what)
                     found[Hostname(row.host)].append(pod)
 
         self._db.read(work)
         return found
+
+    def occupancy(self, hostnames: Collection[str], now_ns: int) -> list[Occupancy]:
+        """What is on these hosts, of whatever clusters, by name. One pass over the pods of jobs that have not ended."""
+        found = {Hostname(name): Occupancy(Hostname(name)) for name in hostnames}
+        for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
+            self._db.read(partial(_add_occupants, job_id=job_id, found=found, now_ns=now_ns))
+        return [found[name] for name in sorted(found)]
 
     def held(self, cluster: str) -> tuple[Resources, Resources]:
         """What pods on hosts of the cluster hold, without revocable cpu, and the revocable cpu. One pass over the pods
@@ -190,7 +226,14 @@ class HostPods:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], now_ns: int, cluster: str) -> set[int]:
+def _mark_launched(
+    conn: sa.Connection,
+    job_id: str,
+    rows: Sequence[LaunchRow],
+    now_ns: int,
+    cluster: str,
+    volumes: Mapping[int, VolumeSpec],
+) -> set[int]:
     job = hold_job(conn, job_id)
     if job is None or not may_be_in(cluster, binding_of_job(conn, job)):
         return set()
@@ -204,6 +247,9 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
     members = {instance for instance in taken if instance < job.gang_size}
     if len(members) < job.gang_size:
         taken -= members
+    if volumes:
+        runs = {instance: (asked[instance][1], asked[instance][2]) for instance in taken}
+        taken -= take_volumes(conn, job, runs, volumes, cluster, now_ns)
     if not taken:
         return taken
     given = {
@@ -241,37 +287,74 @@ def _add_output(conn: sa.Connection, texts: Sequence[tuple[PodId, str]]) -> None
 
 
 def _coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> list[ComingBack]:
+    homes = {instance: volume.host for instance, volume in volumes_of(conn, job_id, chosen).items()}
+    returns = sa.or_(POD.c.desired_host != "", POD.c.instance_id.in_(sorted(homes)))
     query = sa.select(POD.c.instance_id, POD.c.desired_host, POD.c.desired_config_version).where(
-        within(conn, Chosen(job_id, chosen)), GOAL_ALIVE, POD.c.desired_host != ""
+        within(conn, Chosen(job_id, chosen)), GOAL_ALIVE, returns
     )
     pods = list(conn.execute(query.order_by(POD.c.instance_id)))
     facts = facts_of(conn, job_id, {pod.instance_id: pod.desired_config_version for pod in pods})
-    return [
-        ComingBack(JobId(job_id), instance, Hostname(host), facts[instance].shape.resources, facts[instance].grace_s)
-        for instance, host, _ in pods
-    ]
+    found: list[ComingBack] = []
+    for instance, desired, _ in pods:
+        host, own = Hostname(homes.get(instance, desired)), facts[instance]
+        found.append(ComingBack(JobId(job_id), instance, host, own.shape.resources, own.grace_s))
+    return found
 
 
 def _labelled(
     conn: sa.Connection, job_id: str, start: int, cluster: str
 ) -> tuple[list[tuple[PodId, str, tuple[Label, ...]]], int | None]:
     """A page of a job's labelled pods on hosts, and the instance where the next one begins."""
-    query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.config_version).where(
+    pods, following = _page_with_facts(conn, job_id, start, cluster)
+    found = [(pod_id, host, facts.labels + labels) for pod_id, host, facts, labels in pods if facts.labels or labels]
+    return found, following
+
+
+def _asked(
+    conn: sa.Connection, job_id: str, start: int, cluster: str
+) -> tuple[list[tuple[PodId, str, Resources]], int | None]:
+    """A page of a job's pods on hosts, and the instance where the next one begins."""
+    pods, following = _page_with_facts(conn, job_id, start, cluster)
+    shapes = ((pod_id, host, facts.shape) for pod_id, host, facts, _ in pods)
+    return [(pod_id, host, ordinary(shape.resources, shape.revocable)) for pod_id, host, shape in shapes], following
+
+
+def _page_with_facts(
+    conn: sa.Connection, job_id: str, start: int, cluster: str
+) -> tuple[list[tuple[PodId, str, InstanceFacts, tuple[Label, ...]]], int | None]:
+    """With the labels of dynamic ports."""
+    query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.config_version, POD.c.ports).where(
         POD.c.job_id == job_id,
         POD.c.instance_id >= start,
         POD.c.state.in_(ON_HOST_NUMBERS),
         POD.c.cluster == cluster,
     )
     pods = list(conn.execute(query.order_by(POD.c.instance_id).limit(PAGE_PODS)))
-    if not pods:
-        return [], None
-    facts = facts_of(conn, job_id, {pod.instance_id: pod.config_version for pod in pods})
+    facts = facts_of(conn, job_id, {pod.instance_id: pod.config_version for pod in pods}) if pods else {}
     found = [
-        (PodId(JobId(job_id), pod.instance_id, pod.run_id), pod.host, facts[pod.instance_id].labels)
+        (PodId(JobId(job_id), pod.instance_id, pod.run_id), pod.host, facts[pod.instance_id], ports_in(pod.ports))
         for pod in pods
-        if facts[pod.instance_id].labels
     ]
     return found, pods[-1].instance_id + 1 if len(pods) == PAGE_PODS else None
+
+
+def _add_occupants(conn: sa.Connection, job_id: str, found: dict[Hostname, Occupancy], now_ns: int) -> None:
+    """Those of a job, all in one query: their number is bounded by the job's."""
+    priority = sa.select(JOB.c.priority).where(JOB.c.job_id == job_id).scalar_subquery().label("priority")
+    columns = (POD.c.instance_id, POD.c.host, POD.c.config_version, POD.c.started_ns, priority)
+    query = sa.select(*columns).where(POD.c.job_id == job_id, POD.c.state.in_(ON_HOST_NUMBERS))
+    pods = [pod for pod in conn.execute(query) if pod.host in found]
+    facts = facts_of(conn, job_id, {pod.instance_id: pod.config_version for pod in pods})
+    for pod in pods:
+        shape, before = facts[pod.instance_id].shape, found[Hostname(pod.host)]
+        found[before.hostname] = replace(
+            before,
+            pod_count=before.pod_count + 1,
+            unpreemptible_count=before.unpreemptible_count + (not shape.preemptible),
+            controller_count=before.controller_count + shape.controller,
+            priority_sum=before.priority_sum + pod.priority,
+            run_s_sum=before.run_s_sum + (max(now_ns - pod.started_ns, 0) // NS_PER_S if pod.started_ns else 0),
+        )
 
 
 def _held(conn: sa.Connection, job_id: str, cluster: str) -> tuple[Resources, Resources]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import sqlalchemy as sa
@@ -13,7 +13,7 @@ from peloton.lifecycle.gang import progress_of
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import NEWER, STAYS
 from peloton.model.host import ReadyGang
-from peloton.model.ids import JobId
+from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, Termination, TerminationReason
 from services.storage.codec import pod_event, pod_record
@@ -23,8 +23,9 @@ from services.storage.jobs.steering import revive_job, steer_pods, touch_job
 from services.storage.pods.containers import Containers, read_containers
 from services.storage.pods.creation import insert_batch_pods
 from services.storage.pods.gangs import members_of
+from services.storage.pods.homes import homes_of
 from services.storage.pods.ready import ready_gang, ready_gangs
-from services.storage.pods.scope import KILLED, TERMINAL_NUMBERS, Span, numbers
+from services.storage.pods.scope import KILLED, ON_HOST_NUMBERS, TERMINAL_NUMBERS, Span, numbers
 from services.storage.pods.sql import GOAL_ALIVE
 from services.storage.pods.writes import fire, instances_of
 from services.storage.ranges import CHUNK_PODS, chunks, with_gang
@@ -63,6 +64,16 @@ class Pods:
         for version, state, count in self._db.read(lambda conn: list(conn.execute(query))):
             counts.setdefault(version, {})[POD_STATES[state]] = count
         return counts
+
+    def homes(self, job_id: JobId, cluster: str, without: Collection[int] = ()) -> dict[Hostname, int]:
+        """Hosts of a job's pods in the cluster, also of those that come back there -> how many."""
+        return self._db.read(partial(homes_of, job_id=job_id, cluster=cluster, without=without))
+
+    def hosts(self, job_id: JobId) -> dict[Hostname, int]:
+        """Hosts of a job's pods -> how many are there now."""
+        query = sa.select(POD.c.host, sa.func.count()).where(POD.c.job_id == job_id, POD.c.state.in_(ON_HOST_NUMBERS))
+        rows = self._db.read(lambda conn: list(conn.execute(query.group_by(POD.c.host))))
+        return {Hostname(host): count for host, count in rows}
 
     def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
         """The first pods, by instance, that ended FAILED or LOST, or KILLED without a request, or that wait for their

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 
 import sqlalchemy as sa
 
 from peloton.lifecycle.constraints import pod_labels_named
+from peloton.lifecycle.host_pools import routed
 from peloton.lifecycle.migration import bound, may_be_in
+from peloton.lifecycle.volumes import at_its_volume
 from peloton.model.host import ReadyGang
 from peloton.model.job import JobRecord
 from peloton.model.pod import AllOf, Label, PodShape
@@ -20,6 +23,7 @@ from services.storage.jobs.rows import read_job
 from services.storage.moves.bindings import binding_of_job
 from services.storage.pods.sql import LAUNCHABLE
 from services.storage.tables import POD
+from services.storage.volumes.rows import volumes_of
 
 _Pod = tuple[int, int, int, str, str, int, int]
 """Instance, run, config version, desired host, cluster of the last launch (where the desired host is), time of the last
@@ -34,19 +38,28 @@ def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> li
     pods = _ready(conn, job, first, limit)
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     named, binding = _named(facts), binding_of_job(conn, job)
-    shapes = {shape: bound(shape, binding) for shape in dict.fromkeys(own.shape for own in facts.values())}
-    return [
-        ReadyGang(
-            shapes[facts[instance].shape],
-            ((instance, run),),
-            _labels(facts[instance], named),
-            host if may_be_in(cluster, binding) else "",
-            cluster if host and may_be_in(cluster, binding) else "",
-            (now_ns - admitted_ns) / NS_PER_S,
-            vain_count,
+    shapes = {
+        shape: bound(routed(_alone(shape), job.type), binding)
+        for shape in dict.fromkeys(own.shape for own in facts.values())
+    }
+    volumes = volumes_of(conn, job_id, facts) if any(shape.volume_mib for shape in shapes) else {}
+    gangs: list[ReadyGang] = []
+    for instance, run, _, host, cluster, admitted_ns, vain_count in pods:
+        volume = volumes.get(instance)
+        host, cluster = (volume.host, volume.cluster) if volume else (host, cluster)
+        is_desired = bool(host) and may_be_in(cluster, binding)
+        gangs.append(
+            ReadyGang(
+                at_its_volume(shapes[facts[instance].shape], volume),
+                ((instance, run),),
+                _labels(facts[instance], named),
+                host if is_desired else "",
+                cluster if is_desired else "",
+                (now_ns - admitted_ns) / NS_PER_S,
+                vain_count,
+            )
         )
-        for instance, run, _, host, cluster, admitted_ns, vain_count in pods
-    ]
+    return gangs
 
 
 def ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
@@ -58,10 +71,15 @@ def ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
         return None
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     shape = reduce(enough_for_both, (facts[instance].shape for instance, *_ in pods))
-    shape = bound(shape, binding_of_job(conn, job))
+    shape = bound(routed(shape, job.type), binding_of_job(conn, job))
     named = _named(facts)
     labels = {label for own in facts.values() for label in _labels(own, named)}  # as if each carried them all
     return ReadyGang(shape, tuple((instance, run) for instance, run, *_ in pods), tuple(sorted(labels)))
+
+
+def _alone(shape: PodShape) -> PodShape:
+    """Of a pod that is not in the gang."""
+    return replace(shape, layout=shape.layout.apart) if shape.layout else shape
 
 
 def _named(facts: Mapping[int, InstanceFacts]) -> frozenset[Label]:
@@ -98,5 +116,6 @@ def enough_for_both(a: PodShape, b: PodShape) -> PodShape:
         preemptible=a.preemptible and b.preemptible,
         controller=a.controller or b.controller,
         strategy=a.strategy,
+        layout=a.layout,
         constraint=None if not rules else rules[0] if len(rules) == 1 else AllOf(tuple(rules)),
     )

@@ -17,7 +17,7 @@ from peloton.lifecycle.pod_machine import Event, next_pod
 from peloton.lifecycle.retry import after_end
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord, JobType
-from peloton.model.pod import PodRecord, PodStatus
+from peloton.model.pod import Cause, PodRecord, PodStatus
 from services.storage.admission.snapshot import STATUS_SEQ
 from services.storage.codec import job_record, pod_record
 from services.storage.engine import key_table, key_values, lock_jobs, take_numbers
@@ -25,6 +25,7 @@ from services.storage.jobs.configs import facts_of
 from services.storage.pods.containers import write_containers
 from services.storage.pods.writes import write_reported
 from services.storage.tables import POD, STATUS_LOG
+from services.storage.volumes.rows import forget_unmade
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ def apply_statuses(
         write_reported(conn, list(changes.values()))
     write_containers(conn, statuses, pods)
     _log_ended(conn, outcome, pods)
+    if never_sent := [status.pod_id for status in statuses if status.cause is Cause.ROOM_GONE]:
+        forget_unmade(conn, never_sent)
     outcome.changed_jobs.extend(sorted({JobId(job) for job, _ in depth}))
     return outcome
 

@@ -21,7 +21,7 @@ from services.storage.codec import stored_text
 from services.storage.engine import Database
 from services.storage.jobs.rows import hold_job
 from services.storage.pods.scope import ON_HOST_NUMBERS, Chosen, within
-from services.storage.pods.writes import fire
+from services.storage.pods.writes import fire, fire_each
 from services.storage.tables import DISRUPTION, FINISHED_STATES, JOB, POD
 from services.storage.updates import instances
 
@@ -128,6 +128,21 @@ def disrupt_for_migration(
     if grant.granted:
         chosen = Chosen(job.job_id, grant.granted)
         fire(conn, chosen, Event.DISRUPT, now_ns, message=message, why=Termination(reason))
+    return grant
+
+
+def move_pods(conn: sa.Connection, job: JobRecord, targets: Mapping[int, tuple[str, str]], now_ns: int) -> Grant:
+    """Pods that the SLA lets go are to run anew on another host. ``targets``: instance -> host, and why it goes there;
+    the caller holds the job."""
+    reason = TerminationReason.KILLED_HOST_MAINTENANCE
+    grant = ask(conn, job, frozenset(targets), reason, "rebalancing of the cluster", True, now_ns)
+    given = {
+        instance: {"target": host, "message": why, "why": Termination(reason)}
+        for instance, (host, why) in targets.items()
+        if instance in grant.granted
+    }
+    if given:
+        fire_each(conn, job.job_id, Event.MOVE, now_ns, given)
     return grant
 
 

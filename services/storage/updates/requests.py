@@ -40,6 +40,7 @@ from services.storage.updates.rows import (
     write_update,
     write_versions,
 )
+from services.storage.volumes.rows import check_kept
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,11 @@ def create_update(conn: sa.Connection, job_id: JobId, version: Version, wanted: 
     check_version(job, version)
     if job.goal is JobState.DELETED:
         raise InvalidArgument("job is going to be deleted")
-    if job.type is not JobType.SERVICE:
+    if not job.type.is_rolled_out:
         raise InvalidArgument(f"{wanted.type} supported only for service jobs")
     if wanted.config is not None:
         check_immutable(job, wanted.config)
+        check_kept(conn, job_id, wanted.config)
         carry_secrets(conn, job_id, job.config_version, wanted.config, wanted.secrets)
     if wanted.spec.start_pods and job.goal in JOB_TERMINAL and job.state not in JOB_TERMINAL:
         raise Aborted("job is being terminated, cannot update with start_pods set now")
@@ -119,7 +121,7 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: Wanted, now_ns: int)
     else:
         pods = instances.pods_of(conn, job.job_id)
         differs = instances.changed(conn, job.job_id, pods, config)
-        found = rollout.difference(pods, config.instanceCount, version, differs)
+        found = rollout.difference(pods, wanted_count(job, config), version, differs)
         rows = OverrideRows(job.job_id, version, config).of(config.instanceConfig)
         insert_config(conn, job.job_id, version, config, rows, now_ns, spec=wanted.job_spec)
     update = UpdateRecord(
@@ -149,13 +151,18 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: Wanted, now_ns: int)
     return job
 
 
+def wanted_count(job: JobRecord, config: job_pb2.JobConfig) -> int:
+    """Of a daemon as many as there are: its hosts decide."""
+    return job.instance_count if job.type is JobType.DAEMON else config.instanceCount
+
+
 def adopt_config(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
     """What the job's own row says of its configuration."""
     labels = [(label.key, label.value) for label in config.labels]
     values = {
         "name": config.name,
         "owning_team": config.owningTeam,
-        "instance_count": config.instanceCount,
+        "instance_count": wanted_count(job, config),
         "labels": json.dumps(labels, ensure_ascii=False),
         "search": search_text(config),
         **asdict(convert.sla_spec(config)),

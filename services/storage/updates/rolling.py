@@ -24,7 +24,7 @@ from services.storage.ranges import as_ranges
 from services.storage.tables import JOB
 from services.storage.updates import instances
 from services.storage.updates.image_prefetch import next_images
-from services.storage.updates.requests import adopt_config
+from services.storage.updates.requests import adopt_config, wanted_count
 from services.storage.updates.rows import read_update, write_update
 
 FOR_RESTART = Termination(TerminationReason.KILLED_FOR_RESTART)
@@ -80,7 +80,7 @@ def _difference(conn: sa.Connection, job: JobRecord, version: int, pods: Mapping
     config = read_config_with_instances(conn, job.job_id, version)
     assert config is not None, f"job {job.job_id} has no configuration {version}"
     differs = instances.changed(conn, job.job_id, pods, config)
-    return rollout.difference(pods, config.instanceCount, version, differs)
+    return rollout.difference(pods, wanted_count(job, config), version, differs)
 
 
 def start_rollback(
@@ -96,7 +96,7 @@ def start_rollback(
     conn.execute(sa.update(JOB).where(mine).values(config_version=version, revision=JOB.c.revision + 1))
     adopt_config(conn, job, config, now_ns)
     _relabel(conn, job.job_id, version, back.unchanged, now_ns)
-    job = replace(job, config_version=version, instance_count=config.instanceCount)
+    job = replace(job, config_version=version, instance_count=wanted_count(job, config))
     return job, rollout.reversed_update(update, version, back)
 
 

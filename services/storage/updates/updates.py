@@ -42,6 +42,7 @@ from services.storage.updates.requests import (
     created_with,
     first_state,
     take_name,
+    wanted_count,
 )
 from services.storage.updates.rolling import advance
 from services.storage.updates.rows import (
@@ -246,7 +247,7 @@ class Updates:
             carry_secrets(conn, job_id, job.config_version, config, Sent.of(config, ()))
             pods = instances.pods_of(conn, job_id)
             differs = instances.changed(conn, job_id, pods, config)
-            return rollout.difference(pods, config.instanceCount, job.config_version + 1, differs)
+            return rollout.difference(pods, wanted_count(job, config), job.config_version + 1, differs)
 
         return self._db.write(work)  # it holds the job, as a real update would
 

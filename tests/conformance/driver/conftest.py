@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
 from tests.conformance.driver.kubernetes import EmulatedPlane, EmulatedProcess, Kubernetes, MachineLab, SharedPlane
-from tests.conformance.driver.lab import Lab
+from tests.conformance.driver.lab import Lab, lab_on
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.kubernetes.fixtures import MUST_HAVE_KUBELET, REAL_KUBERNETES
@@ -151,12 +151,5 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     else:
         emulated = Emulated(tmp_path / "minicluster", simulate=request.param == "simulated")
         cluster = Mesos(emulated, emulated.target)
-    made: Lab | None = None
-    try:
-        made = MachineLab(cluster) if request.param == "kubelet" else Lab(cluster)
+    with closing(cluster), lab_on(cluster, MachineLab if request.param == "kubelet" else Lab) as made:
         yield made
-    finally:
-        cluster.tear_down()
-        if made is not None:
-            made.close()
-        cluster.close()

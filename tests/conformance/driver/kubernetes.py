@@ -18,7 +18,7 @@ from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.server import EmulatedKubernetes
 from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
 from services.emulation.hosts import HostSpec
-from services.hostmgr.driver import ClusterDriver, PodTemplate
+from services.hostmgr.driver import ClusterDriver, PodOnHost, PodTemplate
 from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.local.part import die_with_parent
@@ -29,6 +29,7 @@ from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.fake_kubelet import FakeKubelets
 
 PATIENCE_S = 180.0
+_SETTINGS: dict[str, Any] = {"lost_node_s": 0.3, "log_retention_s": 3_600.0, "slack_period_s": 3_600.0}
 _numbers = count(1)
 
 
@@ -241,7 +242,7 @@ class Kubernetes:
             str(plane.driver_kubeconfig(self.namespace)),
             namespace=self.namespace,
             node_selector=selector,
-            **{"lost_node_s": 0.3, "log_retention_s": 3_600.0, "slack_period_s": 3_600.0, **settings},
+            **{**_SETTINGS, "volumes": f"/var/lib/{self.namespace}", **settings},
         )
 
     def driver(self) -> ClusterDriver:
@@ -276,6 +277,12 @@ class Kubernetes:
     def patch(self, path: str, patch: dict[str, Any]) -> None:
         reply = self.client.ask("PATCH", path, patch, MERGE)
         assert reply.status == http.client.OK, reply.body
+
+    def evict(self, pod: PodOnHost) -> int:
+        """As somebody who drains the node; the status of the answer."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod.pod_id}/eviction"
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": str(pod.pod_id)}}
+        return self.client.ask("POST", path, body).status
 
     def tear_down(self) -> None:
         """Pods first: nodes are deleted with nothing on them. Processes end with emulated nodes."""

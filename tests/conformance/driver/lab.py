@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol
 
@@ -319,3 +320,16 @@ class Lab:
 
     def address(self, hostname: str) -> HostAddress:
         return HostAddress(Hostname(hostname), self.events.hosts[hostname].ip)
+
+
+@contextmanager
+def lab_on(cluster: Cluster, make: Callable[[Cluster], Lab] = Lab) -> Iterator[Lab]:
+    """The pods are gone from the cluster before the driver stops."""
+    made: Lab | None = None
+    try:
+        made = make(cluster)
+        yield made
+    finally:
+        cluster.tear_down()
+        if made is not None:
+            made.close()

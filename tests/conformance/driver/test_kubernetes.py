@@ -13,7 +13,7 @@ import pytest
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import HostLaunch, PodLaunch, PodOnHost
 from tests.conformance.driver.kubernetes import EmulatedProcess, Kubernetes
-from tests.conformance.driver.lab import ENDS, Lab
+from tests.conformance.driver.lab import ENDS, Lab, lab_on
 
 PODS = 120
 Json = dict[str, Any]
@@ -35,12 +35,8 @@ def cluster(emulated_process: EmulatedProcess, settings: Json) -> Iterator[Kuber
 
 @pytest.fixture
 def lab(cluster: Kubernetes) -> Iterator[Lab]:
-    made = Lab(cluster)
-    try:
+    with lab_on(cluster) as made:
         yield made
-    finally:
-        cluster.tear_down()
-        made.close()
 
 
 def names(cluster: Kubernetes) -> list[str]:
@@ -318,16 +314,11 @@ def test_others_evict_no_more_than_the_sla_of_a_service_allows(lab: Lab, cluster
     pods = [lab.running() for _ in range(3)]
     job_id = pods[0].pod_id.job_id
 
-    def evict(pod: PodOnHost) -> int:
-        path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}/eviction"
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": str(pod.pod_id)}}
-        return int(cluster.client.ask("POST", path, body).status)
-
     lab.driver.set_disruption_budgets({job_id: 3})
-    assert ({job_id: 3}, http.client.TOO_MANY_REQUESTS) == (budgets(cluster), evict(pods[0]))
+    assert ({job_id: 3}, http.client.TOO_MANY_REQUESTS) == (budgets(cluster), cluster.evict(pods[0]))
     lab.driver.set_disruption_budgets({job_id: 2})
-    answers = [budgets(cluster), evict(pods[0]), evict(pods[1])]
+    answers = [budgets(cluster), cluster.evict(pods[0]), cluster.evict(pods[1])]
     assert [{job_id: 2}, http.client.CREATED, http.client.TOO_MANY_REQUESTS] == answers
     lab.driver.set_disruption_budgets({})
 
-    assert ({}, http.client.CREATED) == (budgets(cluster), evict(pods[1]))
+    assert ({}, http.client.CREATED) == (budgets(cluster), cluster.evict(pods[1]))

@@ -11,7 +11,7 @@ import pytest
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import HostLaunch, PodOnHost
 from tests.conformance.driver.kubernetes import Kubernetes, Plane, SharedPlane
-from tests.conformance.driver.lab import ENDS, Lab
+from tests.conformance.driver.lab import ENDS, Lab, lab_on
 from tests.kubernetes.client import Json
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 
@@ -37,12 +37,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kubernet
 
 @pytest.fixture
 def lab(cluster: Kubernetes) -> Iterator[Lab]:
-    made = Lab(cluster)
-    try:
+    with lab_on(cluster) as made:
         yield made
-    finally:
-        cluster.tear_down()
-        made.close()
 
 
 def end_of(lab: Lab, pod: PodOnHost) -> tuple[PodState, Cause]:
@@ -143,9 +139,7 @@ def test_a_pod_that_a_taint_drives_out_was_sent_away(lab: Lab, cluster: Kubernet
 def test_a_pod_that_is_evicted_by_others_was_sent_away(lab: Lab, cluster: Kubernetes) -> None:
     """As by a drain: it runs again without counting anything."""
     pod = lab.running()
-    path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}/eviction"
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": str(pod.pod_id)}}
 
-    assert http.client.CREATED == cluster.client.ask("POST", path, body).status
+    assert http.client.CREATED == cluster.evict(pod)
 
     assert (PodState.KILLED, Cause.HOST_DRAINED) == end_of(lab, pod)

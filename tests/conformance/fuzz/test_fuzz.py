@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
@@ -25,9 +26,13 @@ from peloton.model.ids import JobId, RespoolId
 from services.api.backlog import Bounds
 from services.api.server import ADMIN_SERVICE, SERVED
 from services.api.server import start as start_api
+from services.hostmgr.advisor import AdvisorSettings, HostAdvisor
+from services.hostmgr.client import HostManagerClient
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.image_prefetch import prefetcher
+from services.hostmgr.latency_reports import LatencyReports
 from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.rebalancer import Rebalancer
 from services.hostmgr.servicer import serve as serve_hosts
 from services.resmgr.pool_rules import with_defaults
 from services.resmgr.server import serve as serve_pools
@@ -78,7 +83,7 @@ def world(tmp_path: Path) -> Iterable[World]:
     cluster = Emulated(tmp_path / "minicluster")
     link = Link(cluster.target)
     world = World(url, link, cluster)
-    wait(lambda: world.core.pool.host_count() == 3, "the hosts")
+    wait(lambda: world.core.book.host_count() == 3, "the hosts")
     yield world
     world.close()
     link.close()
@@ -95,14 +100,23 @@ async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
         storage.maintenance,
         storage.host_pods,
         storage.disruptions,
+        storage.host_pools,
         wakes,
         wakes,
         watch,
         cluster="local",
         share=0.5,
     )
-    hosts, hosts_port = serve_hosts(world.core, maintainer, prefetcher(""), dict, "127.0.0.1:0", 600)
-    pools = await serve_pools(storage, wakes, FixedCapacity(), "127.0.0.1:0", FAST)
+    rebalancer = Rebalancer(
+        world.core.book, storage.rebalances, "local", storage.host_pods.coming_back, wakes, world.core.count_domains
+    )
+    advisor = HostAdvisor(AdvisorSettings(), storage.jobs, LatencyReports(time.monotonic))
+    hosts, hosts_port = serve_hosts(
+        world.core, maintainer, prefetcher(""), dict, "127.0.0.1:0", 600, rebalancer, advisor
+    )
+    to_hosts = grpc.insecure_channel(f"127.0.0.1:{hosts_port}")
+    of_hosts = HostManagerClient(lambda: to_hosts)
+    pools = await serve_pools(storage, wakes, FixedCapacity(), "127.0.0.1:0", FAST, of_hosts)
     api = await start_api(
         storage,
         wakes,
@@ -116,6 +130,7 @@ async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
         yield channel
     await api.stop(0)
     await pools.stop()
+    to_hosts.close()
     await asyncio.to_thread(hosts.stop(0).wait)
 
 

@@ -42,6 +42,7 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
         access: MesosAccess = OPEN,
         agent_reregister_timeout_s: float = 600.0,
         offer_hold_s: float = 10.0,
+        role: str = "peloton",
         **settings: Any,
     ) -> World:
         shutil.copy(empty_database, tmp_path / "peloton.db")
@@ -55,6 +56,7 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
             "agent_reregister_timeout_s": agent_reregister_timeout_s,
             "offer_hold_s": offer_hold_s,
             "access": access,
+            "role": role,
         }
         world = World(url, link, cluster, **ours)
         ends.extend([world.close, link.close] + ([cluster.close] if cluster else []))

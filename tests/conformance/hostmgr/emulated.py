@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from services.emulation.hosts import HostSpec
+from services.minicluster.master.host_resources import total_of
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
 from tests.unit.minicluster.scheduler import Scheduler, scalar, task_info
@@ -67,6 +68,18 @@ class Emulated:
 
         self._do(act())
 
+    def swap_disk(self, name: str, had: dict[Any, int] | None = None) -> dict[Any, int]:
+        """Of an agent that is stopped: an empty one, or the one that it ``had``. Returns what was on it."""
+
+        async def act() -> dict[Any, int]:
+            agent = self.cluster.master.registry.by_host[name]
+            before: dict[Any, int] = agent.total
+            agent.total = agent.free = had or total_of(agent.spec)
+            return before
+
+        found: dict[Any, int] = self._do(act())
+        return found
+
     def set_revocable(self, name: str, milli: int) -> None:
         """The agent's slack is this much now."""
 
@@ -122,8 +135,8 @@ class Emulated:
         self._thread.join()
         self._loop.close()
 
-    def _do(self, work: Any) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+    def _do(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
 
 class Other:

@@ -38,7 +38,7 @@ def test_credentials_and_tls_reach_master_and_agents(make: Make, tmp_path: Path)
     world = make(simulate=False, credentials=CREDENTIALS, tls=tls, access=encrypted(tmp_path))
     job = world.running(2, command="echo hello; sleep 300")
     pod = world.pod(job)
-    wait(lambda: world.core.pool.host(pod.host), "the agents")
+    world.host(pod.host)
 
     sandbox = world.core.driver.sandbox(PodOnHost(pod.pod_id, pod.host, pod.agent_id))
     assert {"stdout", "stderr"} <= {Path(path).name for path in sandbox.paths}

@@ -9,6 +9,8 @@ from services.hostmgr import manager, reconcile
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.world import World, wait
 
+HOSTS = ("h0", "h1", "h2")
+
 
 @pytest.fixture(autouse=True)
 def quick_follow_ups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +28,9 @@ def test_pods_outlive_a_master_that_lost_its_registry(world: World) -> None:
     """None is lost, none is killed and none runs anew, though the master has called all of them unknown; meanwhile
     they are RUNNING and their hosts are hosts."""
     job = world.running(3)
-    capacity, calls = world.core.pool.capacity(), len(world.link.calls)
+    for name in HOSTS:
+        world.host(name)
+    capacity, calls = world.core.book.capacity(), len(world.link.calls)
     tasks = world.tasks()
 
     world.lose_registry()
@@ -35,10 +39,10 @@ def test_pods_outlive_a_master_that_lost_its_registry(world: World) -> None:
 
     assert [] == world.tasks()
     assert {"RUNNING": 3} == world.states(job)
-    assert capacity == world.core.pool.capacity()
-    assert 3 == len(world.core.pool.hosts())
+    assert capacity == world.core.book.capacity()
+    assert 3 == len(world.core.book.hosts())
 
-    for name in ("h0", "h1", "h2"):
+    for name in HOSTS:
         world.cluster.agent(name, "start")
     wait(lambda: world.tasks() == tasks, "the pods of the agents")
     assert {"RUNNING": 3} == world.states(job)
@@ -60,7 +64,7 @@ def test_pods_of_agents_that_never_come_are_lost(make: Make) -> None:
     lost = sum(pod.host != stays for pod in pods)
     assert lost
     world.wait_states(job, {"RUNNING": 6 - lost, "LOST": lost})
-    wait(lambda: [host.hostname for host in world.core.pool.hosts()] == [stays], "the hosts that are left")
+    wait(lambda: [host.hostname for host in world.core.book.hosts()] == [stays], "the hosts that are left")
 
 
 def test_a_kill_meanwhile_waits_for_the_agent(make: Make) -> None:

@@ -54,8 +54,7 @@ def test_a_launch_that_mesos_never_got_is_lost_and_repeated(world: World) -> Non
     """The host manager dies between its commit and the ACCEPT: the next one reconciles, and settle gives a new run."""
     job = world.job()
     batch = world.place(job)
-    agent = world.core.pool.host("h0")
-    assert agent is not None
+    agent = world.host("h0")
     world.core.stop()
     world.storage.host_pods.mark_launched(job, [(0, 1, "h0", agent.host_id, {})], 1, "local")
 
@@ -184,7 +183,7 @@ def test_a_launch_that_is_lost_on_its_way_is_repeated(any_world: World) -> None:
     world.wait_states(job, {"LOST": 1})
     relaunched(world, job)
     free = 3 * 4_000 - 1_000
-    wait(lambda: world._cluster is None or sum(h.free.cpu_milli for h in world.core.pool.hosts()) == free, "offers")
+    wait(lambda: world._cluster is None or sum(h.free.cpu_milli for h in world.core.book.hosts()) == free, "offers")
 
 
 def test_a_kill_that_is_lost_on_its_way_is_sent_again(any_world: World) -> None:
@@ -309,7 +308,7 @@ def test_pods_of_a_host_that_stays_away_are_lost(world: World) -> None:
     world.cluster.agent(world.pod(job).host, "stop")
 
     world.wait_states(job, {"LOST": 1})
-    wait(lambda: len(world.core.pool.hosts()) == 2, "two hosts")
+    wait(lambda: len(world.core.book.hosts()) == 2, "two hosts")
 
 
 def test_a_pod_that_comes_back_with_its_host_is_killed(world: World) -> None:
@@ -331,7 +330,7 @@ def test_a_run_that_nobody_wants_is_killed(any_world: World) -> None:
     world = any_world
     stranger = PodId(new_job_id(), 0, 1)
     batch = world.place(world.job())
-    (claim,) = world.core.pool.claim(batch.lease_id, [batch.placements[0].hostname]).values()
+    (claim,) = world.core.book.claim(batch.lease_id, [batch.placements[0].hostname]).values()
     config = ParseDict({"command": {"value": LONG}, "resource": {"cpuLimit": 0.1, "memLimitMb": 32}}, TaskConfig())
     job = world.storage.jobs.get(batch.job_id)
     assert job is not None

@@ -13,7 +13,7 @@ from peloton.model.resources import Resources
 from services.emulation.hosts import HostSpec
 from services.hostmgr.mesos import offer_keeper
 from tests.conformance.hostmgr.conftest import Make
-from tests.conformance.hostmgr.emulated import Other
+from tests.conformance.hostmgr.emulated import PATIENCE_S, Other
 from tests.conformance.hostmgr.world import World, wait
 
 HOLD_S = 0.4
@@ -23,8 +23,9 @@ ALL = {"h0", "h1", "h2"}
 
 @pytest.fixture
 def world(make: Make, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Whoever found too little is forgotten soon."""
+    """Whoever found too little is forgotten soon, and a slow machine has time for the offers that a lease requests."""
     monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 2 * HOLD_S)
+    monkeypatch.setattr(offer_keeper, "OFFERS_WAIT_S", PATIENCE_S)
     return make(hosts=HOSTS, offer_hold_s=HOLD_S, agents_period_s=0.1)
 
 
@@ -37,7 +38,7 @@ def other(world: World) -> Iterator[Other]:
 
 def idle(world: World) -> None:
     """Mesos keeps all offers, perhaps since before this was called."""
-    wait(lambda: _is_suppressed(world.link.calls) and not world.core.pool.room_count, "the end of all offers")
+    wait(lambda: _is_suppressed(world.link.calls) and not world.core.book.room_count, "the end of all offers")
 
 
 def _is_suppressed(calls: Sequence[str]) -> bool:
@@ -60,9 +61,9 @@ def test_an_idle_cluster_has_its_capacity(world: World) -> None:
     idle(world)
 
     total = Resources.of(12, 3 * 2048, 60_000)
-    wait(lambda: world.core.pool.free().cpu_milli == 10_000, "what is free")
-    assert (total, Resources(cpu_milli=6_000), 3) == world.core.pool.capacity()
-    assert 10_000 == sum(host.free.cpu_milli for host in world.core.pool.hosts())
+    wait(lambda: world.core.book.free().cpu_milli == 10_000, "what is free")
+    assert (total, Resources(cpu_milli=6_000), 3) == world.core.book.capacity()
+    assert 10_000 == sum(host.free.cpu_milli for host in world.core.book.hosts())
 
 
 def test_the_first_launch_after_idleness_is_quick(world: World) -> None:
@@ -91,10 +92,13 @@ def test_a_pod_that_spreads_sees_all_hosts(world: World) -> None:
     idle(world)
     shape = PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST)
 
-    lease = world.core.acquire_hosts(job, [(shape, 1)])
+    def elsewhere() -> bool:
+        """Mesos may offer its hosts one after the other, and the first offer ends the wait of a lease."""
+        lease = world.core.acquire_hosts(job, [(shape, 1)])
+        world.core.release(lease.lease_id)
+        return lease.hosts[0].hostname != world.pod(job).host
 
-    assert lease.hosts[0].hostname != world.pod(job).host
-    world.core.release(lease.lease_id)
+    wait(elsewhere, "a host without a pod")
 
 
 def test_revocable_pods_get_slack_that_was_given_back(world: World) -> None:
@@ -114,14 +118,14 @@ def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkey
     for host in sorted(ALL):
         other.launch(host, f"t-{host}", cpus=3.5)
     other.decline_all(600.0)
-    wait(lambda: sum(h.free.cpu_milli for h in world.core.pool.hosts()) == 1_500, "the agents' word")
+    wait(lambda: sum(h.free.cpu_milli for h in world.core.book.hosts()) == 1_500, "the agents' word")
     wait(lambda: "SUPPRESS" in world.link.calls, "the suppression")
     monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # from here on the job waits
     job = world.job(1)
     shape = world.storage.pods.ready_gangs(job, 1)[0].shape
     world.core.acquire_hosts(job, [(shape, 1)])  # the first since nothing waited asks
     wait(lambda: "REVIVE" in world.link.calls, "the question")
-    wait(lambda: not world.core.pool.room_count, "the end of all offers")
+    wait(lambda: not world.core.book.room_count, "the end of all offers")
     revived = world.link.calls.count("REVIVE")
 
     for _ in range(3):

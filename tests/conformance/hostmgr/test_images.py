@@ -53,7 +53,7 @@ def open_at(request: pytest.FixtureRequest) -> Iterator[Open]:
         def over_grpc(url: str) -> ImagePrefetcher:
             pool = ends.enter_context(ThreadPoolExecutor(2 * CALLS_MAX))
             server = grpc.server(pool)
-            servicer = HostsServicer(None, None, prefetcher(url))  # type: ignore[arg-type]  # this call needs no others
+            servicer = HostsServicer(None, None, prefetcher(url), None)  # type: ignore[arg-type]  # this call needs no others
             hostmgr_pb2_grpc.add_HostsServicer_to_server(servicer, server)
             port = server.add_insecure_port("127.0.0.1:0")
             server.start()

@@ -110,7 +110,7 @@ def test_a_rescinded_offer_claims_nothing(world: World) -> None:
     for host in ("h0", "h1", "h2"):
         world.cluster.agent(host, "freeze")
 
-    wait(lambda: not any(h.free.cpu_milli for h in world.core.pool.hosts()), "no offers")
+    wait(lambda: not any(h.free.cpu_milli for h in world.core.book.hosts()), "no offers")
 
     assert LaunchResult(0, 12) == world.launch(batch)
     assert {"READY": 12} == world.states(batch.job_id)
@@ -119,7 +119,7 @@ def test_a_rescinded_offer_claims_nothing(world: World) -> None:
 def test_what_a_launch_leaves_of_a_host_is_offered_again(make: Callable[..., World]) -> None:
     """One cpu of four is used; the other three come back, and all four after the pod's end."""
     world = make(hosts=[HostSpec("only", cpus=4)])
-    free = lambda: [host.free.cpu_milli for host in world.core.pool.hosts()]  # noqa: E731
+    free = lambda: [host.free.cpu_milli for host in world.core.book.hosts()]  # noqa: E731
     job = world.running()
 
     wait(lambda: free() == [3_000], "the rest")
@@ -168,7 +168,7 @@ HOSTS = [
 def test_a_pod_gets_a_host_that_suits_it(make: Callable[..., World], shape: PodShape, hosts: set[str]) -> None:
     """Labels, exclusiveness, gpus, revocable cpu and ports decide; a host that is kept for others is not taken."""
     world = make(hosts=HOSTS)
-    wait(lambda: sum(host.free.cpu_milli > 0 for host in world.core.pool.hosts()) == 4, "all offers")
+    wait(lambda: sum(host.free.cpu_milli > 0 for host in world.core.book.hosts()) == 4, "all offers")
 
     lease = world.core.acquire_hosts(world.job(), [(shape, 1)])
 
@@ -212,7 +212,7 @@ def test_pods_that_ask_for_nothing_are_placed_where_something_is(make: Callable[
     world = make(hosts=[HostSpec("full", cpus=0), HostSpec("free", cpus=1)])
 
     job = world.job(2, changes=[nothing])
-    wait(lambda: len(world.core.pool.hosts()) == 2, "agents")
+    wait(lambda: len(world.core.book.hosts()) == 2, "agents")
 
     assert LaunchResult(2) == world.launch(world.place(job))
     assert {"free"} == {pod.host for pod in world.pods(job)}

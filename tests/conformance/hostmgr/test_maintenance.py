@@ -42,7 +42,7 @@ class Keeper:
 
     def __init__(self, world: World) -> None:
         self.world, self.woken = world, HostWakes()
-        wait(lambda: world.core.pool.host("h2"), "agents")
+        wait(lambda: world.core.book.host("h2"), "agents")
         watch = DrainWatch(world.wakes, self.woken)
         world.core._lifecycles = watch  # as the composition root does before the core starts
         self.maintainer = HostMaintainer(
@@ -50,6 +50,7 @@ class Keeper:
             world.storage.maintenance,
             world.storage.host_pods,
             world.storage.disruptions,
+            world.storage.host_pools,
             world.wakes,
             self.woken,
             watch,
@@ -124,8 +125,8 @@ def test_a_host_goes_and_comes_back(world: World) -> None:
         keeper.maintainer.take_down(host)
         keeper.maintainer.drain(host)
 
-        wait(lambda: host not in keeper.agents() and not world.core.pool.host(host), "an agent less")
-        assert [h.state for h in world.core.pool.hosts() if h.hostname == host] == [DOWN]
+        wait(lambda: host not in keeper.agents() and not world.core.book.host(host), "an agent less")
+        assert [h.state for h in world.core.book.hosts() if h.hostname == host] == [DOWN]
         world.settle(job)
         world.admit(job)
         assert host not in [p.hostname for p in world.place(job).placements]
@@ -134,7 +135,7 @@ def test_a_host_goes_and_comes_back(world: World) -> None:
 
         wait(lambda: host in keeper.agents(), "the agent back")
         assert keeper.schedule() == []
-        wait(lambda: world.core.pool.host(host), "known to us")
+        wait(lambda: world.core.book.host(host), "known to us")
 
 
 def test_cancelled_it_stays(world: World) -> None:
@@ -214,7 +215,7 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
         world.storage.host_pods.mark_launched = slow  # type: ignore[method-assign]
 
         def launch() -> None:
-            with world.core.pool.launches.launching([p.hostname for p in batch.placements]):
+            with world.core.book.launches.launching([p.hostname for p in batch.placements]):
                 world.launch(batch)
 
         launching = threading.Thread(target=launch)
@@ -256,7 +257,7 @@ def test_a_successor_knows_who_is_away(make: Make) -> None:
     world.lead()
     with keeping(world) as keeper:
         assert keeper.woken.hosts == ["h0", "h1"]
-        assert world.core.pool.capacity()[2] == 2
+        assert world.core.book.capacity()[2] == 2
         assert {p.hostname for p in world.place(world.job(2)).placements} <= {"h1", "h2"}
 
 

@@ -16,17 +16,14 @@ SOON = {"agents_period_s": 0.1}
 
 def ask(world: World, call: str, host: str, **body: Any) -> None:
     """A call to the operator API of the master about the agent of a host."""
-    agent = world.core.pool.host(host)
-    assert agent is not None
+    agent = world.host(host)
     address = f"{world.link.target[0]}:{world.link.target[1]}"
     world.mesos.operator.call(address, {"type": call, call.lower(): {"agent_id": {"value": agent.host_id}, **body}})
 
 
 def home(world: World, job: JobId) -> str:
-    """Where the job's pod runs, once the cluster's hosts are known: their offers may come first."""
-    host = world.pod(job).host
-    wait(lambda: world.core.pool.host(host), f"host {host}")
-    return host
+    """Where the job's pod runs, once its host is known."""
+    return world.host(world.pod(job).host).hostname
 
 
 def ends(world: World, job: JobId) -> list[PodEvent]:
@@ -36,7 +33,7 @@ def ends(world: World, job: JobId) -> list[PodEvent]:
 
 def seen(world: World, host: str) -> tuple[HostState, bool]:
     """Its state, and whether it is avoided."""
-    (found,) = (h for h in world.core.pool.hosts() if h.hostname == host)
+    (found,) = (h for h in world.core.book.hosts() if h.hostname == host)
     return found.state, bool(found.avoided)
 
 
@@ -46,7 +43,7 @@ def test_pods_of_a_drained_host_run_elsewhere(make: Any) -> None:
     world: World = make(**SOON)
     job = world.running()
     host = home(world, job)
-    capacity = world.core.pool.capacity()[2]
+    capacity = world.core.book.capacity()[2]
 
     ask(world, "DRAIN_AGENT", host, max_grace_period={"seconds": 1})
     wait(lambda: ends(world, job), "the end of the run")
@@ -59,11 +56,11 @@ def test_pods_of_a_drained_host_run_elsewhere(make: Any) -> None:
     assert (2, 0) == (pod.run_id, pod.failure_count)
     assert host != pod.host
     wait(lambda: seen(world, host) == (HostState.DRAINED, True), "a host that is shown as drained")
-    assert capacity - 1 == world.core.pool.capacity()[2]
+    assert capacity - 1 == world.core.book.capacity()[2]
 
     ask(world, "REACTIVATE_AGENT", host)
     wait(lambda: seen(world, host) == (HostState.UP, False), "the host to be back")
-    assert capacity == world.core.pool.capacity()[2]
+    assert capacity == world.core.book.capacity()[2]
 
 
 def test_pods_of_a_deactivated_host_run_on(make: Any) -> None:

@@ -17,6 +17,7 @@ from peloton.model.reason import QosReason, QosRule
 from peloton.model.resources import Resources
 from peloton.scheduling.qos import Correction, QosPolicy
 from services.emulation.hosts import HostSpec
+from services.hostmgr.host_samples import HostSamples
 from services.hostmgr.qos import QosController, QosSettings
 from tests.conformance.hostmgr.world import World, wait
 from tests.unit.hostmgr.test_hosts import refused
@@ -43,11 +44,12 @@ class Story:
         self.world, self.evictor = world, StoredEvictions(world)
         settings = QosSettings(enabled=False, policy=QosPolicy(closed_s=1_000.0))  # the story has the rounds
         self.controller = QosController(settings, world.core, world.storage.host_pods, self.evictor, world.wakes)
+        self.samples = HostSamples(world.core, [self.controller], period_s=0.0)  # nor does it measure by itself
         self.now_s = 0.0
 
     def round(self) -> list[Correction]:
         self.now_s += 1
-        return self.controller.run_round(self.now_s)
+        return self.controller.run_round(self.samples.measure(), self.now_s)
 
     def run(self, cpu: float, share: float, is_revocable: bool = False) -> JobId:
         """A pod on the host that uses this share of its cpu."""
@@ -62,7 +64,7 @@ class Story:
         """The host manager knows what revocable pods hold."""
 
         def held() -> int:
-            agent = self.world.core.pool.host("h")
+            agent = self.world.core.book.host("h")
             return 0 if agent is None else agent.revocable_held.cpu_milli
 
         wait(lambda: held() == milli, f"{milli} revocable cpu held")
@@ -72,7 +74,7 @@ class Story:
 def story(make: Callable[..., World]) -> Iterator[Story]:
     found = Story(make(hosts=[HOST], agents_period_s=0.1))
     yield found
-    found.controller.stop()
+    found.samples.stop()
 
 
 def test_a_hot_host_sends_the_youngest_away(story: Story) -> None:
@@ -109,7 +111,7 @@ def test_slack_that_is_gone_is_left(story: Story) -> None:
     story.wait_held(800)
     assert [story.round() for _ in range(3)] == [[], [], []]
     story.world.cluster.set_revocable("h", 500)
-    wait(lambda: story.world.core.pool.capacity()[1].cpu_milli == 500, "less slack")
+    wait(lambda: story.world.core.book.capacity()[1].cpu_milli == 500, "less slack")
 
     made = wait(story.round, "a correction")
 
@@ -119,7 +121,7 @@ def test_slack_that_is_gone_is_left(story: Story) -> None:
     story.wait_held(400)
     assert [story.round() for _ in range(4)] == [[], [], [], []]
     assert story.world.states(first) == {"RUNNING": 1}
-    assert story.world.core.pool.capacity()[1].cpu_milli == 500
+    assert story.world.core.book.capacity()[1].cpu_milli == 500
 
 
 def test_nothing_is_killed_that_was_not_evicted(story: Story) -> None:
@@ -148,8 +150,8 @@ def test_an_agent_that_does_not_answer_is_passed_over(make: Callable[..., World]
     story = Story(make(hosts=[HOST], agents_period_s=60.0))
     story.run(0.9, 1.0)
     slack = story.run(0.3, 1.0, is_revocable=True)
-    agent = story.world.core.pool.host("h")
-    assert agent is not None
+    agent = story.world.host("h")
+    story.world.mesos.agents.stop()  # from now on the test says what is registered
     known = replace(agent, revocable_held=Resources(cpu_milli=300))
     there = story.world.mesos.agents.of_host(known.hostname)
     assert there is not None
@@ -159,4 +161,4 @@ def test_an_agent_that_does_not_answer_is_passed_over(make: Callable[..., World]
     made = wait(story.round, "a correction")
 
     assert [each.pod_id.job_id for each in made] == [slack]
-    story.controller.stop()
+    story.samples.stop()

@@ -15,11 +15,12 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobProgress, JobState
 from peloton.model.pod import PodRecord, PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
+from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
 from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
 from services.storage.hosts.hosts import Hosts
-from services.storage.pods.host_pods import HostPods, KillRow
+from services.storage.pods.host_pods import NO_VOLUMES, HostPods, KillRow
 from services.storage.pods.status_writes import StatusOutcome
 from services.storage.storage import Storage
 from tests.conformance.hostmgr.emulated import LONG, PATIENCE_S, Emulated
@@ -60,11 +61,13 @@ class FailingHostPods(HostPods):
             raise Outage("apply_status")
         return super().apply_status(statuses, cluster)
 
-    def mark_launched(self, job_id: JobId, rows: Any, now_ns: int, cluster: str = "") -> set[int]:
+    def mark_launched(
+        self, job_id: JobId, rows: Any, now_ns: int, cluster: str = "", volumes: Any = NO_VOLUMES
+    ) -> set[int]:
         if self.launches_to_fail:
             self.launches_to_fail -= 1
             raise Outage("mark_launched")
-        taken = super().mark_launched(job_id, rows, now_ns, cluster)
+        taken = super().mark_launched(job_id, rows, now_ns, cluster, volumes)
         if self.answers_to_fail:
             self.answers_to_fail -= 1
             raise Outage("mark_launched, after its commit")
@@ -157,11 +160,15 @@ class World:
                 core.stop()
         self.storage.close()
 
+    def host(self, hostname: str) -> RegisteredHost:
+        """A registered host. Its offers, and so its first pods, may come before the list of agents."""
+        return wait(lambda: self.core.book.host(hostname), f"host {hostname}")
+
     # Jobs.
 
     def job(self, count: int = 1, command: str = LONG, **task: Any) -> JobId:
         """A job whose pods are READY."""
-        config: job_pb2.JobConfig = builders.a_config(count)
+        config: job_pb2.JobConfig = builders.a_config(count, **task.pop("sla", {}))
         config.defaultConfig.command.value = command
         config.defaultConfig.resource.cpuLimit = 1.0
         for change in task.pop("changes", ()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,10 +12,13 @@ from services.emulation.clock import Clock
 
 # Turns of the event loop after which all that was under way between the cluster and us has arrived.
 QUIET_TURNS = 40
-# The clock stands still for at most this many waits of LOOK_S real seconds during a call; a call that takes longer may
-# need it to go on. On a busy machine each wait takes longer, and the call runs between them.
+# The clock stands still during a call until this process has done nothing for so many waits of LOOK_S real seconds in a
+# row, or for LOOKS_MAX of them: then the call may need it to go on. The cluster and its client are this one process.
 STILL_LOOKS = 10
+LOOKS_MAX = 200
 LOOK_S = 0.05
+BUSY_S = 0.005
+"""Of CPU during one wait."""
 INSTANT_S = 1e-6
 
 
@@ -56,6 +60,11 @@ class PacedClock(Clock):
             waking.cancel()
 
     async def _run_on_later(self) -> None:
-        for _ in range(STILL_LOOKS):
+        still = 0
+        for _ in range(LOOKS_MAX):
+            began_s = time.process_time()
             await asyncio.sleep(LOOK_S)
+            still = 0 if time.process_time() - began_s > BUSY_S else still + 1
+            if still == STILL_LOOKS:
+                break
         self.run_on()

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.model.admission import AllocatedRange, PendingRange
+from peloton.model.host_pool import Workload
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import AllOf, HostLabel, PodShape
@@ -142,6 +143,7 @@ def test_ready_pods_come_alone_or_as_a_gang(storage: Storage) -> None:
     assert Resources(4000, 100, 0, 0) == gang.shape.resources
     assert (((3, 1),), ((4, 1),)) == (fourth.pods, fifth.pods)
     assert (0, 1) == (fourth.shape.port_count, fifth.shape.port_count)
+    assert [Workload.BATCH] * 3 == [one.shape.workload for one in (gang, fourth, fifth)]
     assert [fourth] == storage.pods.ready_gangs(job_id, 1)
     assert [] == storage.pods.ready_gangs(job_id, 0)
 

@@ -10,11 +10,12 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.errors import Unavailable
 from peloton.model.job import JOB_TERMINAL
-from services.storage import migrate
+from services.storage import migrate, schema_version
 from services.storage.engine import Database
 from services.storage.tables import FINISHED_STATES, METADATA
 from tests.postgres import Postgres
@@ -40,13 +41,18 @@ def test_migrations_make_the_schema_of_the_tables(url: str) -> None:
 
     db.close()
     assert [] == differences
-    migrate.check(url)
+    schema_version.check(url)
+
+
+def test_the_newest_version_is_that_of_the_last_migration() -> None:
+    """Which is read without alembic, and is what alembic ends at."""
+    assert ScriptDirectory.from_config(migrate.configuration()).get_current_head() == schema_version.newest()
 
 
 def test_an_old_schema_is_refused(empty: str) -> None:
     """Without its migrations a database is not used."""
-    with pytest.raises(Unavailable, match=f"is at nothing, needed is {migrate.newest()}: migrate it first"):
-        migrate.check(empty)
+    with pytest.raises(Unavailable, match=f"is at nothing, needed is {schema_version.newest()}: migrate it first"):
+        schema_version.check(empty)
 
 
 @pytest.mark.parametrize(
@@ -63,24 +69,24 @@ def test_an_old_schema_is_refused(empty: str) -> None:
 )
 def test_a_program_works_on_a_newer_schema_that_says_so(found: str, wanted: str, works: bool) -> None:
     """From the oldest version that the newer one names; never on an older one."""
-    assert works == migrate.works_on(found, wanted)
+    assert works == schema_version.works_on(found, wanted)
 
 
 @pytest.mark.parametrize(("oldest", "is_refused"), [(0, False), (1, True)])
 def test_a_process_of_the_release_before_meets_a_newer_schema(empty: str, oldest: int, is_refused: bool) -> None:
     """It goes on and leaves the schema as it is, or refuses to start when the schema has left out its version."""
     migrate.upgrade(empty)
-    number = int(migrate.newest()[:4])
+    number = int(schema_version.newest()[:4])
     newer = f"{number + 1:04}_from_{number + oldest:04}"
     db = Database(empty)
     db.write(lambda conn: conn.execute(sa.text(f"UPDATE schema_version SET version_num = '{newer}'")))
 
     if is_refused:
-        with pytest.raises(Unavailable, match=f"is at {newer}, needed is {migrate.newest()}"):
-            migrate.check(empty)
+        with pytest.raises(Unavailable, match=f"is at {newer}, needed is {schema_version.newest()}"):
+            schema_version.check(empty)
     else:
         migrate.upgrade(empty)
-        migrate.check(empty)
+        schema_version.check(empty)
         assert newer == recorded(db, "schema_version")
     db.close()
 
@@ -95,7 +101,7 @@ def recorded(db: Database, table: str) -> str | None:
 )
 def test_release_0_1_finds_its_own_version_for_as_long_as_it_works_on_the_schema(version: str, shown: str) -> None:
     """It starts on nothing else; a schema without what it uses shows another one."""
-    assert shown == migrate.shown_to_0_1(version)
+    assert shown == schema_version.shown_to_0_1(version)
 
 
 def test_a_schema_of_0_1_is_upgraded_and_0_1_goes_on(empty: str) -> None:
@@ -112,8 +118,8 @@ def test_a_schema_of_0_1_is_upgraded_and_0_1_goes_on(empty: str) -> None:
 
     migrate.upgrade(empty)
 
-    migrate.check(empty)
-    assert [migrate.newest(), "0009"] == [recorded(db, table) for table in ("schema_version", "alembic_version")]
+    schema_version.check(empty)
+    assert [schema_version.newest(), "0009"] == [recorded(db, table) for table in ("schema_version", "alembic_version")]
     db.close()
 
 
@@ -123,7 +129,7 @@ def test_upgrades_may_race(empty: str) -> None:
         for done in [pool.submit(migrate.upgrade, empty) for _ in range(3)]:
             done.result()
 
-    migrate.check(empty)
+    schema_version.check(empty)
 
 
 def test_migrations_can_be_taken_back(empty: str) -> None:
@@ -136,7 +142,7 @@ def test_migrations_can_be_taken_back(empty: str) -> None:
     assert set(VERSION_TABLES) == set(db.read(lambda conn: sa.inspect(conn).get_table_names()))
     db.close()
     migrate.upgrade(empty)
-    migrate.check(empty)
+    schema_version.check(empty)
 
 
 def test_the_index_of_active_jobs_knows_the_terminal_states() -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
+from peloton.model.layout import GangClose, Layout, Spread
+from peloton.model.pod import port_label
 from peloton.model.update import UpdateSpec
 from services.storage.pods import host_pods
 from services.storage.storage import Storage
@@ -35,7 +37,8 @@ def labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobI
 
 
 def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every run on a host, with the labels of its own configuration; ended ones are not among them."""
+    """Of every run on a host, with the labels of its own configuration and its dynamic ports; ended ones are not among
+    them."""
     monkeypatch.setattr(host_pods, "PAGE_PODS", 2)
     job_id = labelled_job(storage, 5)
     hosts = {i: storage.pods.get(job_id, i).host for i in sorted(launch(storage, job_id))}  # type: ignore[union-attr]
@@ -43,7 +46,8 @@ def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatc
 
     found = {pod: (host, labels) for page in storage.host_pods.labelled() for pod, host, labels in page}
 
-    mine = {i: (WEB, EU) if i == 1 else (WEB,) for i in range(4)}
+    port = port_label(31_000)
+    mine = {i: (WEB, EU, port) if i == 1 else (WEB, port) for i in range(4)}
     assert {PodId(job_id, i, 1): (hosts[i], labels) for i, labels in mine.items()} == {
         pod: (host, tuple(dict.fromkeys(labels))) for pod, (host, labels) in found.items()
     }
@@ -73,6 +77,40 @@ def test_pods_come_back_to_a_host(storage: Storage) -> None:
     assert home == pod(storage, job_id, 0).desired_host
     report(storage, job_id, [0], R)
     assert "" == pod(storage, job_id, 0).desired_host
+
+
+def test_only_the_gang_has_to_be_close(storage: Storage) -> None:
+    """Pods of its job that are not in it are spread only."""
+    config = a_config(3, minimumRunningInstances=2)
+    config.placement.spread.add(label="zone")
+    config.placement.gangClose.label = "rack"
+    job_id = create(storage, config)
+    storage.pods.create(job_id, lambda _: None)
+    storage.jobs.settle(job_id, NOW)
+    admit(storage, job_id)
+
+    gang = storage.pods.ready_gang(job_id)
+
+    assert gang is not None
+    assert Layout((Spread("zone"),), GangClose("rack")) == gang.shape.layout
+    assert [Layout((Spread("zone"),))] == [one.shape.layout for one in storage.pods.ready_gangs(job_id, 10)]
+
+
+def test_homes_of_pods(storage: Storage) -> None:
+    """Hosts of the pods that are there, and of those that an update in place takes away for a moment; ended ones have
+    none, nor has an instance that is left out."""
+    job_id = a_service(storage, 4)
+    all_homes = storage.pods.homes(job_id, "")
+    assert {"host0": 2, "host1": 1, "host2": 1} == all_homes
+    update(storage, job_id, service_config(4, "v2"), UpdateSpec(batch_size=1, in_place=True))
+    turn(storage, job_id, starts=False)
+    assert "" == pod(storage, job_id, 0).host
+
+    assert all_homes == storage.pods.homes(job_id, "")
+    assert {"host0": 1, "host1": 1, "host2": 1} == storage.pods.homes(job_id, "", [0, 1])
+    assert {} == storage.pods.homes(job_id, "another cluster")
+    report(storage, job_id, [1], F)
+    assert {"host0": 2, "host2": 1} == storage.pods.homes(job_id, "")
 
 
 @pytest.mark.parametrize("how", ["stopped", "failed", "lost"])

@@ -84,6 +84,21 @@ def test_each_pod_is_held_back_longer_each_time_in_a_row(storage: Storage, clock
 
 
 @everywhere
+def test_a_pod_that_waits_for_its_reserved_host_stays_while_its_like_are_queued_again(storage: Storage) -> None:
+    """Neither named nor taken along."""
+    job_id = a_job(storage, 5)
+    queue(storage, job_id, limit=5, queue_seq=7)
+    storage.admission.mark_ready([(job_id, 0, 3)])
+
+    gone = storage.admission.requeue_pods(job_id, [(0, 2)], WHY, but=[1])
+
+    assert [(7, 0, 1), (7, 2, 1)] == gone.queued
+    assert [P, READY, P, P, P] == states(storage, job_id)
+    assert {0, 2, 3, 4} == {instance for instance, until_ns in held_until(storage, job_id).items() if until_ns}
+    assert EvictionResult(job_id) == storage.admission.requeue_pods(job_id, [(1, 1)], WHY, but=[1])
+
+
+@everywhere
 def test_members_of_a_gang_are_passed_over(storage: Storage) -> None:
     """They have a way of their own."""
     job_id = a_job(storage, 4, minimumRunningInstances=3)

@@ -11,15 +11,26 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 
 from peloton.lifecycle import rollout
-from peloton.model.ids import Hostname, gang_workflow_id, maintenance_workflow_id, update_workflow_id
+from peloton.model.ids import (
+    Hostname,
+    daemon_workflow_id,
+    gang_workflow_id,
+    maintenance_workflow_id,
+    new_job_id,
+    update_workflow_id,
+)
 from peloton.model.job import SlaSpec
 from peloton.model.migration import MigrationAct
+from peloton.model.rebalance import RebalanceAct
 from services.revival import Revival
-from services.temporal import BATCH_QUEUE, JobWaker, wake_maintenance
+from services.temporal import BATCH_QUEUE, SERVICE_QUEUE, JobWaker, wake_maintenance
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.migration_stories import migration_story
+from tests.workflow.rebalance_stories import rebalance_story
 from tests.workflow.server import PATIENCE_S, ServerStory, server_story, tell_all, wait_until
+from workflows.daemon import DaemonResult
 from workflows.policies import Policies
+from workflows.rebalance import RebalanceResult
 
 QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=600.0)
 """Workflows that do not look by themselves while a test runs."""
@@ -27,11 +38,16 @@ QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=6
 
 @asynccontextmanager
 async def reviving(
-    client: Client, wake_migrations: Callable[[Iterable[str]], None] = lambda _: None, **cluster: float
+    client: Client,
+    wake_migrations: Callable[[Iterable[str]], None] = lambda _: None,
+    wake_rebalances: Callable[[Iterable[str]], None] = lambda _: None,
+    task_queue: str = BATCH_QUEUE,
+    **cluster: float,
 ) -> AsyncIterator[ServerStory]:
-    async with server_story(client, task_queue=BATCH_QUEUE, **cluster) as story:
+    async with server_story(client, task_queue=task_queue, **cluster) as story:
         waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
-        looking = Revival(client, waker, QUIET, period_s=0.2, wake_migrations=wake_migrations)
+        wake = wake_migrations, wake_rebalances, story.followers.jobs_changed
+        looking = Revival(client, waker, QUIET, 0.2, *wake)
         try:
             yield story
         finally:
@@ -96,6 +112,20 @@ async def test_a_terminated_launch_is_begun_again(client: Client) -> None:
         assert ("SUCCEEDED", {"SUCCEEDED": 4}) == await story.result(job)
 
 
+async def test_a_terminated_daemon_carries_on(client: Client) -> None:
+    """Though no host comes or goes, and its job is told nothing."""
+    async with reviving(client, task_queue=SERVICE_QUEUE, hosts=2, run_s=600.0) as story:
+        job = new_job_id()
+        story.daemon_hosts.submit(job)
+        story.daemon_hosts.tell(job)
+        handle = client.get_workflow_handle(daemon_workflow_id(job))
+        await story.pods(job, "RUNNING", 2)
+        await started_anew(handle, await terminate(handle))
+        story.cluster.kill(job)
+        story.daemon_hosts.tell(job)
+        assert DaemonResult() == DaemonResult(**await handle.result())
+
+
 async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
     """Its workflow is started anew, and looks how far the host is."""
     async with reviving(client):
@@ -115,3 +145,13 @@ async def test_a_terminated_migration_carries_on(client: Client) -> None:
         story.pool.act(MigrationAct.RESUME)
 
         assert "SUCCEEDED" == (await story.result()).state
+
+
+async def test_terminated_rebalancing_carries_on(client: Client) -> None:
+    """Its workflow is started anew, and knows how many pods were moved."""
+    async with rebalance_story(client) as story, reviving(client, wake_rebalances=lambda _: story.cluster.tell()):
+        await story.moved(2)
+        await started_anew(story.handle, await terminate(story.handle))
+        story.cluster.act(RebalanceAct.STOP)
+
+        assert RebalanceResult(2) == await story.result()

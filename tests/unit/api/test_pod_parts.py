@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from peloton.api import convert, pod_parts
-from peloton.api.cluster_kinds import NOT_KUBERNETES, ON_KUBERNETES, kind_fault, kind_refusal
+from peloton.api.cluster_kinds import KEEPS_VOLUMES, NOT_KUBERNETES, ON_KUBERNETES, kind_fault, kind_refusal
 from peloton.api.compare import same_task
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -86,11 +86,13 @@ def test_whose_health_is_known(fields: dict[str, Any], is_checked: bool) -> None
     assert is_checked == pod_parts.is_checked(task(**fields))
 
 
+VOLUME = {"containerPath": "data", "sizeMB": 5}
 KINDS: list[tuple[dict[str, Any], HostLabel | None]] = [
     ({}, None),
     ({"otherContainers": [other()]}, ON_KUBERNETES),
     ({"initContainers": [other()]}, ON_KUBERNETES),
     ({"command": URIS}, NOT_KUBERNETES),
+    ({"volume": VOLUME}, KEEPS_VOLUMES),
     ({"container": {"type": "DOCKER", "docker": {"image": "a", "network": "USER"}}}, NOT_KUBERNETES),
 ]
 
@@ -115,6 +117,7 @@ def test_a_pod_is_placed_where_it_can_run(fields: dict[str, Any], expected: Host
         ({"initContainers": [other()]}, set(), ""),
         ({"command": URIS}, {"kubernetes"}, "URIs to fetch: no cluster of kind kubernetes has that"),
         ({"command": URIS}, {"kubernetes", "mesos"}, ""),
+        ({"volume": VOLUME}, {"kubernetes"}, ""),
     ],
 )
 def test_what_no_cluster_can_run_is_refused(fields: dict[str, Any], kinds: set[str], text: str) -> None:

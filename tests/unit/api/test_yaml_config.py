@@ -6,6 +6,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
+from peloton.api import yaml_config
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
@@ -260,6 +261,13 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         load_message(path, JobConfig)
     assert str(error.value) == f"{path}:2:1: not UTF-8 text"
+
+
+def test_a_file_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of it is read than of the largest configuration."""
+    monkeypatch.setattr(yaml_config, "BYTES_MAX", 2 << 20)
+    with pytest.raises(ConfigError, match=r"^/dev/zero:1:1: more than 2 MiB, too large for a configuration$"):
+        load_message(Path("/dev/zero"), JobConfig)
 
 
 def test_aliases_cannot_grow_without_end() -> None:

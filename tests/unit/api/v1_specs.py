@@ -18,7 +18,7 @@ Policy = task_pb2.PreemptionPolicy
 
 @st.composite
 def constraints(draw: st.DrawFn, depth: int = 2) -> task_pb2.Constraint:
-    kind = draw(st.integers(0, 3 if depth else 1))
+    kind = draw(st.sampled_from([0, 1, 2, 3, task_pb2.Constraint.NOT_CONSTRAINT] if depth else [0, 1]))
     wire = task_pb2.Constraint(type=kind)  # type: ignore[arg-type]
     if kind == task_pb2.Constraint.LABEL_CONSTRAINT:
         leaf = wire.labelConstraint
@@ -30,6 +30,8 @@ def constraints(draw: st.DrawFn, depth: int = 2) -> task_pb2.Constraint:
     elif kind == task_pb2.Constraint.OR_CONSTRAINT:
         wire.orConstraint.constraints.extend(draw(st.lists(constraints(depth=depth - 1), max_size=2)))
         wire.orConstraint.SetInParent()
+    elif kind == task_pb2.Constraint.NOT_CONSTRAINT:
+        wire.notConstraint.constraint.CopyFrom(draw(constraints(depth=depth - 1)))
     return wire
 
 

@@ -10,8 +10,10 @@ import grpc.aio
 import pytest
 
 from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
+from peloton.api.v0.advice import advice_pb2, advice_pb2_grpc
 from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
+from peloton.api.v0.rebalance import rebalance_pb2, rebalance_pb2_grpc
 from peloton.errors import NotFound, Unavailable
 from peloton.model.ids import JobId, PodId
 from peloton.model.resources import Resources
@@ -36,6 +38,8 @@ class HostManager:
         hostmgr_pb2_grpc.add_HostsServicer_to_server(self, self.server)  # type: ignore[arg-type]
         host_svc_pb2_grpc.add_HostServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        rebalance_pb2_grpc.add_RebalanceServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        advice_pb2_grpc.add_AdviceServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
         address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         await self.server.start()
         return address
@@ -56,6 +60,14 @@ class HostManager:
         self.asked.append([request.hostname, *request.hostnames])
         return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname)
 
+    async def ChangeHostPool(self, request: Any, context: Any) -> Any:
+        self.asked.append([request.hostname, request.sourcePool, request.destinationPool])
+        return host_svc_pb2.ChangeHostPoolResponse()
+
+    async def CreateHostPool(self, request: Any, context: Any) -> Any:
+        self.asked.append([request.name])
+        return host_svc_pb2.CreateHostPoolResponse()
+
     async def Start(self, request: Any, context: Any) -> Any:
         if any(host.startswith("x") or "bad" in host for host in request.hostnames):
             await context.abort(grpc.StatusCode.ABORTED, "host is not a Peloton agent")
@@ -64,6 +76,15 @@ class HostManager:
 
     async def Query(self, request: Any, context: Any) -> Any:
         return maintenance_pb2.QueryResponse(hosts=[{"hostname": f"{self.name}1"}], away_max=2, host_count=20)
+
+    async def PlanRebalance(self, request: Any, context: Any) -> Any:
+        if request.moves_max > 1_000:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "too many")
+        return rebalance_pb2.PlanRebalanceResponse(moves=[{"source": f"{self.name}1", "cluster": self.name}])
+
+    async def Advice(self, request: Any, context: Any) -> Any:
+        services = [{"job_id": "web", "cluster": self.name}]
+        return advice_pb2.AdviceResponse(hosts=[{"hostname": f"{self.name}1"}], services=services)
 
     async def ClusterCapacity(self, request: Any, context: Any) -> Any:
         return hostmgr_pb2.ClusterCapacityResponse(capacity={"cpu_milli": 1_000}, host_count=1)
@@ -76,7 +97,7 @@ class HostManager:
 
 class Storage(NoStorage):
     def clusters_of(self, hostnames: Collection[str]) -> dict[str, str]:
-        return {name: name[0] for name in hostnames if name[0] in "ab"}
+        return {name: name[0] for name in hostnames if name[:1] in ("a", "b")}
 
 
 class World:
@@ -84,6 +105,8 @@ class World:
         self.managers, self.addresses = managers, addresses
         self.hosts = host_svc_pb2_grpc.HostServiceStub(channel)
         self.maintenance = maintenance_pb2_grpc.MaintenanceServiceStub(channel)
+        self.advice = advice_pb2_grpc.AdviceServiceStub(channel)
+        self.rebalances = rebalance_pb2_grpc.RebalanceServiceStub(channel)
 
     def asked(self) -> dict[str, list[list[str]]]:
         return {name: manager.asked for name, manager in self.managers.items() if manager.asked}
@@ -121,6 +144,30 @@ async def test_questions_are_asked_of_all(world: World) -> None:
         await world.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
 
 
+async def test_each_cluster_is_rebalanced_by_itself(world: World) -> None:
+    """The moves of all are joined; a request that one of them refuses is refused."""
+    plan = await world.rebalances.PlanRebalance(rebalance_pb2.PlanRebalanceRequest())
+    assert [("a1", "a"), ("b1", "b")] == [(move.source, move.cluster) for move in plan.moves]
+
+    with pytest.raises(grpc.aio.AioRpcError, match="too many") as refused:
+        await world.rebalances.PlanRebalance(rebalance_pb2.PlanRebalanceRequest(moves_max=1_001))
+    assert grpc.StatusCode.INVALID_ARGUMENT is refused.value.code()
+    world.addresses["a"] = ""
+    plan = await world.rebalances.PlanRebalance(rebalance_pb2.PlanRebalanceRequest())
+    assert (["b1"], ["a"]) == ([move.source for move in plan.moves], list(plan.silent_clusters))
+
+
+async def test_marks_are_those_of_all_clusters(world: World) -> None:
+    """A service whose pods report in two has one of each; clusters that do not answer are named."""
+    found = await world.advice.Advice(advice_pb2.AdviceRequest())
+    assert ["a1", "b1"] == [host.hostname for host in found.hosts]
+    assert [("web", "a"), ("web", "b")] == [(one.job_id, one.cluster) for one in found.services]
+
+    world.addresses["a"] = ""
+    found = await world.advice.Advice(advice_pb2.AdviceRequest())
+    assert (["b1"], ["a"]) == ([host.hostname for host in found.hosts], list(found.silent_clusters))
+
+
 async def test_what_names_hosts_goes_to_their_clusters(world: World) -> None:
     """Each is asked once, about its own, with the rest of the request."""
     request = maintenance_pb2.StartRequest(hostnames=["b2", "a1", "b1"], reason="new kernel")
@@ -131,6 +178,21 @@ async def test_what_names_hosts_goes_to_their_clusters(world: World) -> None:
     assert {"a": [["a1", "new kernel"]], "b": [["b2", "b1", "new kernel"]]} == world.asked()
     one = await world.hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname="b3"))
     assert ("b3", ["b3"]) == (one.hostname, world.managers["b"].asked[-1])
+
+
+async def test_a_change_of_a_host_pool_goes_to_the_cluster_of_its_host(world: World) -> None:
+    """That of a host that nobody knows, or that has no name, to the first one, which refuses it; what concerns all
+    hosts, too."""
+    change, create = host_svc_pb2.ChangeHostPoolRequest, host_svc_pb2.CreateHostPoolRequest
+
+    for hostname in ("b3", "", "x1"):
+        await world.hosts.ChangeHostPool(change(hostname=hostname, sourcePool="default", destinationPool="batch"))
+    await world.hosts.CreateHostPool(create(name="batch"))
+
+    assert {
+        "b": [["b3", "default", "batch"]],
+        "a": [["", "default", "batch"], ["x1", "default", "batch"], ["batch"]],
+    } == (world.asked())
 
 
 async def test_hosts_that_nobody_knows_are_refused_first(world: World) -> None:

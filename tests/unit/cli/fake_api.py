@@ -18,6 +18,7 @@ from peloton.api import service_names
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
+from peloton.api.v0.volume.svc import volume_svc_pb2
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
@@ -31,9 +32,13 @@ SERVICES = {
     "lookup": service_names.LOOKUP_SERVICE[0],
     "explain": service_names.EXPLAIN_SERVICE[0],
     "migrations": service_names.MIGRATION_SERVICE[0],
+    "mover": service_names.MOVER_SERVICE[0],
+    "advice": service_names.ADVICE_SERVICE[0],
+    "rebalances": service_names.REBALANCE_SERVICE[0],
     "maintenance": service_names.MAINTENANCE_SERVICE[0],
     "hosts": host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name,
     "updates": update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"].full_name,
+    "volumes": volume_svc_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name,
     "services": stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
     "pods": pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].full_name,
     "watches": watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"].full_name,

@@ -39,7 +39,13 @@ ELASTIC_JOBS = {
 HOSTS = ["examples/hosts.yaml"]
 SIMULATIONS = ["examples/simulation.yaml"]
 SERVICES = ["examples/services/web.yaml", "examples/udeploy/web.yaml"]
-JOBS = [path for path in EXAMPLES if path not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *ELASTIC_JOBS]]
+DATABASES = ["examples/database/database.yaml"]
+DAEMONS = ["examples/daemon.yaml"]
+JOBS = [
+    path
+    for path in EXAMPLES
+    if path not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *DATABASES, *DAEMONS, *ELASTIC_JOBS]
+]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
 
@@ -64,6 +70,13 @@ def test_jobs_load_and_fit_the_pool(path: str) -> None:
     assert 0 < cpus <= next(each.limit for each in pool.resources if each.kind == "cpu")
 
 
+@pytest.mark.parametrize("path", DAEMONS)
+def test_daemons_leave_their_number_to_the_hosts(path: str) -> None:
+    """And a small part of each host is enough for them."""
+    job = load_message(ROOT / path, job_pb2.JobConfig)
+    assert (job_pb2.DAEMON, 0, True) == (job.type, job.instanceCount, 0 < job.defaultConfig.resource.cpuLimit < 1)
+
+
 def test_teams_on_kubernetes_lend_on_a_cluster_of_any_size() -> None:
     """What both may use together is what they are promised: one that borrows holds the other one's."""
     teams, *both = (
@@ -86,6 +99,17 @@ def test_a_service_keeps_its_pods_apart_and_healthy() -> None:
     )  # fmt: skip
     assert (pod_pb2.LabelConstraint.LABEL_CONSTRAINT_CONDITION_LESS_THAN, 1, [rule.label]) == (
         rule.condition, rule.requirement, list(pod.labels),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("path", DATABASES)
+def test_a_database_keeps_a_volume_in_its_sandbox_and_is_healthy(path: str) -> None:
+    """One of its servers is restarted at a time."""
+    spec = load_message(ROOT / path, stateless_pb2.JobSpec)
+    pod = spec.default_spec
+    assert (1, False, True) == (
+        spec.sla.maximum_unavailable_instances, pod.volume.container_path.startswith("/"),
+        pod.containers[0].liveness_check.enabled,
     )  # fmt: skip
 
 
@@ -165,7 +189,7 @@ def test_command_lines_are_accepted(line: str, monkeypatch: pytest.MonkeyPatch) 
     # Files that a reader has.
     words = [re.sub(r"/tmp/oops\.yaml|\./password", "examples/gang.yaml", word) for word in words]
     command: click.Command = peloton
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not (command.invoke_without_command and words[0].startswith("-")):
         while words[0] == "--json":
             words.pop(0)
         found = command.get_command(click.Context(command), words.pop(0))

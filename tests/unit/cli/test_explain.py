@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from cli.respool.tree import bar_of, bars, screen, watch_bars
+from cli.respool.tree import bar_lines, bar_of, bars, screen, watch_bars
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.respool import respool_pb2
@@ -104,6 +104,42 @@ def test_tree_is_a_table(run: Run, api: FakeApi) -> None:
 
     assert run("respool tree").stdout == TREE
     assert len(json.loads(run("--json respool tree").stdout)["pools"]) == 2
+
+
+TREE_OF_HOSTS = """\
+Pool                     Kind        Reservation  Limit      Share  Entitlement  Allocation  Demand
+/                        cpu(cores)  12           12         1      12           3           3
+/ in host pool batch     cpu(cores)               4                 4            3           3
+/ in host pool services  cpu(cores)               8                 8            0           0
+/eng                     cpu(cores)  0            unlimited  2      9            3           3
+/eng in host pool batch  cpu(cores)               4                 4            3           3
+"""
+
+
+def divided() -> pb.PoolTreeResponse:
+    """The tree while host pools serve some workloads only."""
+    answer = tree()
+    for pool in answer.pools:
+        batch = pool.onHosts.add(hostPools="host pool batch", workloads=["batch"])
+        batch.amounts.add(kind="cpu", limit=4, entitlement=4, allocation=3, demand=3)
+    services = answer.pools[0].onHosts.add(hostPools="host pool services", workloads=["stateless"])
+    services.amounts.add(kind="cpu", limit=8, entitlement=8)
+    return answer
+
+
+def test_tree_shows_hosts_that_serve_some_workloads(run: Run, api: FakeApi) -> None:
+    """A line for each part of the hosts, below that of the pool."""
+    api.answers["explain.PoolTree"] = [divided()]
+
+    assert run("respool tree").stdout == TREE_OF_HOSTS
+
+
+def test_bars_show_hosts_that_serve_some_workloads() -> None:
+    """In bars their names stand below that of the pool."""
+    lines = [line for pool in divided().pools for line in bar_lines(pool)]
+
+    names = ["/", "  in host pool batch", "  in host pool services", "  eng", "    in host pool batch"]
+    assert [line.cells["pool"] for line in lines] == names
 
 
 def test_tree_is_watched(run: Run, api: FakeApi) -> None:

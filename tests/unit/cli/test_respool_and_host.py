@@ -240,3 +240,80 @@ def test_host_query(run: Run, api: FakeApi) -> None:
     assert (HOSTS, "Without the hosts of east, whose host managers do not answer\n") == (result.stdout, result.stderr)
     assert "No hosts found\n" == run("host query").stdout
     assert [[2, 3], []] == [list(request.host_states) for request in api.requests("hosts.QueryHosts")]
+
+
+def host_pools() -> host_svc_pb2.ListHostPoolsResponse:
+    response = host_svc_pb2.ListHostPoolsResponse()
+    factors = host_pb2.HostPoolFactors(cpu=1.6, memory=1, disk=1)
+    response.pools.add(name="batch", hosts=["h1", "h2"], serves=["batch", "shared"], factors=factors, minimum=1)
+    response.pools.add(name="default", hosts=["h3"], serves=["gpu"], factors=host_pb2.HostPoolFactors())
+    response.pools[1].factors.MergeFrom(host_pb2.HostPoolFactors(cpu=1, memory=1, disk=1))
+    return response
+
+
+def test_host_pool_list(run: Run, api: FakeApi) -> None:
+    """How many hosts each has, what it serves, and its factors."""
+    api.answers["hosts.ListHostPools"] = [host_pools()]
+    assert run("host pool list").stdout == (
+        "Host pool  Hosts  Minimum  Serves         CPU  Memory  Disk\n"
+        "batch      2      1        batch, shared  1.6  1       1\n"
+        "default    1      0        gpu            1    1       1\n"
+    )
+
+
+def test_host_pool_show(run: Run, api: FakeApi) -> None:
+    """Its hosts alone, with where they move to."""
+    api.answers["hosts.ListHostPools"] = [host_pools(), host_pools()]
+    response = host_svc_pb2.QueryHostsResponse()
+    response.host_infos.add(hostname="h3", current_pool="default", desired_pool="default")
+    response.host_infos.add(
+        hostname="h1", state=host_pb2.HOST_STATE_UP, current_pool="batch", desired_pool="default", cluster="west",
+        capacity=host_pb2.HostAmounts(cpu=16, memory_mib=100), free=host_pb2.HostAmounts(cpu=1.5, memory_mib=50),
+    )  # fmt: skip
+    api.answers["hosts.QueryHosts"] = [response]
+    assert run("host pool show batch").stdout == (
+        "Host pool batch serves batch, shared\n"
+        "It announces the room of its hosts with factors: cpu 1.6, memory 1, disk 1\n"
+        "Free and announced: 1.5 of 16 cpus, 50 of 100 MiB\n"
+        "Hostname  State  Moves to  CPUs free  MiB free  Cluster\n"
+        "h1        UP     default   1.5/16     50/100    west\n"
+    )
+    failed = run("host pool show other")
+    assert (1, "host pool other not found\n") == (failed.exit_code, failed.stderr)
+
+
+def test_host_pools_are_made_changed_and_deleted(run: Run, api: FakeApi) -> None:
+    """What is not given is not sent; the texts are the original's where it had some."""
+    api.answers["hosts.CreateHostPool"] = [host_svc_pb2.CreateHostPoolResponse()]
+    changed = host_svc_pb2.UpdateHostPoolResponse(pool=host_pools().pools[0])
+    api.answers["hosts.UpdateHostPool"] = [changed, changed]
+    api.answers["hosts.DeleteHostPool"] = [host_svc_pb2.DeleteHostPoolResponse()]
+
+    assert 'Created host pool "batch".\n' == run("host pool create batch --serves batch,shared --cpu 1.6").stdout
+    (created,) = api.requests("hosts.CreateHostPool")
+    assert (["batch", "shared"], host_pb2.HostPoolFactors(cpu=1.6)) == (list(created.serves), created.factors)
+
+    assert (
+        'Host pool "batch" serves batch, shared; factors: cpu 1.6, memory 1, disk 1. Minimum: 1 hosts.\n'
+        == run("host pool update batch --memory 1").stdout
+    )
+    run("host", "pool", "update", "batch", "--serves", "")
+    first, second = api.requests("hosts.UpdateHostPool")
+    assert (False, True) == (first.sets_serves, second.sets_serves)
+    assert 'Deleted host pool "batch".\n' == run("host pool delete batch").stdout
+
+
+def test_hosts_are_moved_from_where_they_are(run: Run, api: FakeApi) -> None:
+    """Unless the caller says where they must be; an unknown host is refused before anything is moved."""
+    api.answers["hosts.ListHostPools"] = [host_pools(), host_pools()]
+    api.answers["hosts.ChangeHostPool"] = [host_svc_pb2.ChangeHostPoolResponse() for _ in range(3)]
+
+    assert (
+        'Host "h1" is in host pool "default".\nHost "h3" is in host pool "default".\n'
+        == run("host pool move h1 h3 --to default").stdout
+    )
+    run("host pool move h1 --to default --from batch")
+    sent = [(one.hostname, one.sourcePool, one.destinationPool) for one in api.requests("hosts.ChangeHostPool")]
+    assert [("h1", "batch", "default"), ("h3", "default", "default"), ("h1", "batch", "default")] == sent
+    failed = run("host pool move h1 h9 --to default")
+    assert (1, 'Pool for host "h9" not found\n') == (failed.exit_code, failed.stderr)

@@ -20,7 +20,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor, FileDescriptor
 
 from peloton.api.private import hostmgr_pb2, reason_pb2, resmgr_pb2
-from services.storage import migrate
+from services.storage import schema_version
 from services.storage.tables import METADATA
 
 FOLDER = Path(__file__).parent
@@ -44,7 +44,7 @@ def latest() -> Release:
 
 def present(name: str = "next", commit: str = "") -> Release:
     """The code as it is."""
-    return Release(name, commit, migrate.newest(), dict(_tables()), dict(_messages()), dict(_methods()))
+    return Release(name, commit, schema_version.newest(), dict(_tables()), dict(_messages()), dict(_methods()))
 
 
 def _tables() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -18,7 +18,7 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts import aversions
 from services.hostmgr.hosts.aversions import Aversions
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, leased, pool_with, refused, room, shape
 
 H1, H2, H3 = Hostname("h1"), Hostname("h2"), Hostname("h3")
@@ -40,7 +40,7 @@ def succeeded(job: JobId, host: Hostname = H1) -> RunEnd:
 SICK = [failed(JOB), failed(JOB, 1), failed(OTHER)]
 
 
-def three_hosts(ends: Sequence[RunEnd] = ()) -> HostPool:
+def three_hosts(ends: Sequence[RunEnd] = ()) -> HostBook:
     pool = pool_with(room("h1"), room("h2"), room("h3"))
     pool.set_hosts([there("h1"), there("h2"), there("h3")])
     pool.aversions.take(ends, 0.0)

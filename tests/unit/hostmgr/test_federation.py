@@ -9,19 +9,23 @@ from typing import Any
 import pytest
 
 from peloton.errors import Unavailable
+from peloton.model.daemon import DaemonReach
 from peloton.model.host import (
     CLUSTER_KIND_LABEL,
     Capacity,
     ClusterChoice,
     HostLease,
+    HostPoolCapacity,
     LaunchResult,
     LeasedHost,
     PlacedPod,
     Placement,
     Prefetched,
 )
+from peloton.model.host_pool import Workload
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import HostLabel, PodShape
+from peloton.model.layout import DomainCount, Layout, Spread
+from peloton.model.pod import AnyOf, HostLabel, PodShape
 from peloton.model.reason import ClusterReason, ClusterRule, Infeasible
 from peloton.model.resources import Resources
 from peloton.scheduling.clusters import CAPACITY_KEPT_S
@@ -36,10 +40,13 @@ class HostManager:
 
     def __init__(self, cpu: int) -> None:
         self.cpu, self.is_away = cpu, False
+        self.cpus_come = 0  # with each count
         self.kind = "mesos"
         self.asked: Counter[str] = Counter()
         self.images: Mapping[str, Sequence[str]] = {}
         self.lease_ids: list[str] = []
+        self.elsewhere: Mapping[PodShape, Sequence[DomainCount]] = {}
+        self.host_pools: list[HostPoolCapacity] = []
 
     def _note(self, what: str) -> None:
         self.asked[what] += 1
@@ -52,7 +59,8 @@ class HostManager:
 
     def capacity(self) -> Capacity:
         self._note("capacity")
-        return Capacity(Resources(self.cpu * 1_000), Resources(self.cpu), Resources(self.cpu * 2_000))
+        up, revocable, registered = Resources(self.cpu * 1_000), Resources(self.cpu), Resources(self.cpu * 2_000)
+        return Capacity(up, revocable, registered, tuple(self.host_pools))
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         self._note("judge")
@@ -60,9 +68,19 @@ class HostManager:
             shape: Infeasible(host_count=self.cpu) for shape in shapes if shape.resources.cpu_milli > self.cpu * 1_000
         }
 
-    def acquire_hosts(self, *_: Any) -> HostLease:
+    def reach(self, shape: PodShape) -> DaemonReach:
+        self._note("reach")
+        return DaemonReach(self.cpu)
+
+    def acquire_hosts(self, *given: Any) -> HostLease:
         self._note("acquire")
+        self.elsewhere = given[-2]
         return HostLease("lease1", (LeasedHost(Hostname("h"), Resources(), Resources()),))
+
+    def count_domains(self, job_id: JobId, shapes: Sequence[PodShape], *_: Any) -> dict[PodShape, list[DomainCount]]:
+        self._note("count")
+        self.cpu += self.cpus_come
+        return {shape: [DomainCount({"x": self.cpu}, frozenset("x"))] for shape in shapes}
 
     def launch(self, job_id: JobId, lease_id: str, placements: Any) -> LaunchResult:
         self._note("launch")
@@ -151,6 +169,49 @@ def test_leases_know_their_cluster() -> None:
     assert (["old"], ["lease1", "lease1"]) == (world.managers["a"].lease_ids, world.managers["b"].lease_ids)
 
 
+def spread(is_hard: bool = True, **more: Any) -> PodShape:
+    return PodShape(ONE.resources, layout=Layout((Spread("rack", is_hard=is_hard),)), **more)
+
+
+def test_pods_that_spread_are_counted_in_the_other_clusters() -> None:
+    """Only for them, and not in a cluster to which they may not go."""
+    world = World(a=4, b=3, c=2)
+    here = spread(constraint=AnyOf(tuple(HostLabel("peloton/cluster", each) for each in "ab")))
+
+    world.all.acquire_hosts(JOB, [(spread(), 1), (here, 1), (ONE, 1)], cluster="a")
+
+    both = DomainCount({"x": 5}, frozenset("x")), DomainCount({"x": 3}, frozenset("x"))
+    assert {spread(): [both[0]], here: [both[1]]} == world.managers["a"].elsewhere
+    assert {"a": {"acquire": 1}, "b": {"count": 2}, "c": {"count": 2}} == world.asked()
+    world.all.acquire_hosts(JOB, [(spread(is_hard=False), 1)], cluster="a")
+    assert ({"count": 3}, {"count": 3}) == (world.asked()["b"], world.asked()["c"])
+
+
+def test_a_lease_under_a_hard_bound_stands_if_nothing_was_placed_elsewhere_meanwhile() -> None:
+    """Otherwise it is given back: the count that it goes by holds no more."""
+    world = World(a=4, b=3)
+    world.managers["b"].cpus_come = 1
+
+    with pytest.raises(Unavailable, match=f"other pods of job {JOB} were placed meanwhile"):
+        world.all.acquire_hosts(JOB, [(spread(), 1)], cluster="a")
+
+    assert {"a": {"acquire": 1, "release": 1}, "b": {"count": 2}} == world.asked()
+    world.all.acquire_hosts(JOB, [(spread(is_hard=False), 1)], cluster="a")
+    assert ["lease1"] == world.managers["a"].lease_ids
+
+
+def test_a_hard_bound_waits_for_a_cluster_that_is_silent() -> None:
+    """Its pods might be more than the bound allows; a soft one does without them."""
+    world = World(a=4, b=3)
+    world.silence("b")
+
+    with pytest.raises(Unavailable, match="how pods spread in cluster b is not known: away"):
+        world.all.acquire_hosts(JOB, [(spread(), 1)], cluster="a")
+    world.all.acquire_hosts(JOB, [(spread(is_hard=False), 1)], cluster="a")
+
+    assert 1 == world.managers["a"].asked["acquire"]
+
+
 def test_what_is_free_is_asked_once_in_a_while() -> None:
     """In between, what was leased from here is taken off: batches are dealt to the clusters."""
     world = World(a=4, b=3)
@@ -223,22 +284,37 @@ def test_capacity_is_that_of_all_clusters() -> None:
     """One that falls silent counts as it was, then with what its pods hold, until it answers again; its hosts count as
     registered all the time."""
     world = World(a=4, b=3)
-    assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()
+    assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()[:3]
 
     world.silence("b")
     world.now_s += CAPACITY_KEPT_S
-    assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()
+    assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()[:3]
     for _ in range(3):
         world.now_s += HELD_AGE_MAX_S * 0.6
-        assert (Resources(6_000), Resources(5), Resources(14_000)) == world.all.capacity()
+        assert (Resources(6_000), Resources(5), Resources(14_000)) == world.all.capacity()[:3]
     assert 2 == world.looks
 
     world.addresses["b"], world.managers["b"].is_away = "host:2", False
-    assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()
+    assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()[:3]
     world.silence("a")
     world.silence("b")
     with pytest.raises(Unavailable):
         world.all.capacity()
+
+
+def test_host_pools_span_clusters() -> None:
+    """Their hosts are added up by name, but not while hosts of a cluster are in no host pool: those take any pod."""
+    world, serves = World(a=4, b=3), frozenset({Workload.BATCH})
+    world.managers["a"].host_pools = [HostPoolCapacity("batch", serves, Resources(4_000), 4)]
+    assert () == world.all.capacity().host_pools
+
+    world.managers["b"].host_pools = [
+        HostPoolCapacity("batch", serves, Resources(1_000), 1),
+        HostPoolCapacity("default", frozenset(), Resources(2_000), 2),
+    ]
+    assert {("batch", 5_000, 5), ("default", 2_000, 2)} == {
+        (pool.name, pool.up.cpu_milli, pool.slack_cpu_milli) for pool in world.all.capacity().host_pools
+    }
 
 
 def test_a_cluster_that_never_answered_counts_with_what_is_held() -> None:
@@ -246,7 +322,7 @@ def test_a_cluster_that_never_answered_counts_with_what_is_held() -> None:
     world = World(a=4, b=3)
     world.silence("b")
 
-    assert (Resources(6_000), Resources(5), Resources(10_000)) == world.all.capacity()
+    assert (Resources(6_000), Resources(5), Resources(10_000)) == world.all.capacity()[:3]
 
 
 def test_pods_that_no_host_of_any_cluster_could_take() -> None:
@@ -260,3 +336,14 @@ def test_pods_that_no_host_of_any_cluster_could_take() -> None:
     world.managers["b"].is_away = True
     with pytest.raises(Unavailable):
         world.all.judge([huge])
+
+
+def test_hosts_of_a_daemon_are_counted_by_cluster() -> None:
+    """All of them, or nothing is said; with one cluster there is no need to name it."""
+    world = World(a=1, b=2)
+
+    assert [DaemonReach(1, cluster="a"), DaemonReach(2, cluster="b")] == world.all.reach(ONE)
+    assert [DaemonReach(1)] == World(a=1).all.reach(ONE)
+    world.managers["b"].is_away = True
+    with pytest.raises(Unavailable):
+        world.all.reach(ONE)

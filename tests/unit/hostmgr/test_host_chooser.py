@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from hypothesis import example, given
@@ -13,16 +14,20 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.reason import Misfit, RefusingHosts, merged
-from peloton.model.resources import Resources, free_share
+from peloton.model.reservation import HostReservation, SoonestHost
+from peloton.model.resources import Resources, free_share, needed
 from peloton.scheduling import fit
 from services.hostmgr.driver import Room
+from services.hostmgr.hosts.aversions import Aversions
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.hosts.host_chooser import LEASED
-from services.hostmgr.hosts.pool import HostPool
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, pool_with, room, shape
 
 NAMES = [f"h{number}" for number in range(8)]
 RACK_B, ON_H3 = HostLabel("rack", "b"), HostLabel("hostname", "h3")
 ALONE = PodLabel("app", "web", "<", 1)
+H0_TWICE = [("h0", 1), ("h0", 2), ("h1", 1), ("h2", 1), ("h3", 1)]
+"""Two offers of one host: twice the ports of the others."""
 SHAPES = st.builds(
     shape,
     st.sampled_from([0.5, 1.0, 2.0, 4.0]),
@@ -40,6 +45,7 @@ ROOMS = st.builds(
     number=st.integers(1, 2),
     slots=st.sampled_from([POD_SLOTS_UNLIMITED, POD_SLOTS_UNLIMITED, 0, 1, 2]),
 )
+BEYOND = st.sampled_from([-1_000, -300, 1, 500])
 ACTS = st.one_of(
     st.tuples(st.just("room"), ROOMS),
     st.tuples(st.just("take back"), st.sampled_from([f"{name}-O{number}" for name in NAMES for number in (1, 2)])),
@@ -50,10 +56,12 @@ ACTS = st.one_of(
     st.tuples(st.just("maintain"), st.dictionaries(st.sampled_from(NAMES), st.booleans())),
     st.tuples(st.just("hold"), st.sampled_from(NAMES)),
     st.tuples(st.just("label"), st.sampled_from(NAMES)),
+    st.tuples(st.just("reserve"), st.sampled_from(NAMES)),
+    st.tuples(st.just("measure"), st.dictionaries(st.sampled_from(NAMES), st.tuples(BEYOND, BEYOND))),
 )
 
 
-def act(pool: HostPool, what: str, on: Any) -> None:
+def act(pool: HostBook, what: str, on: Any) -> None:
     match what:
         case "room":
             pool.add_room([on])
@@ -76,6 +84,14 @@ def act(pool: HostPool, what: str, on: Any) -> None:
             pool.set_maintained(maintained(name, is_away) for name, is_away in on.items())
         case "hold":
             pool.hold([ComingBack(OTHER, 0, on, Resources(1_000), 0)], 0.0)
+        case "reserve":
+            pool._table.reservations.drop([OTHER])
+            host = SoonestHost(Hostname(on), "cpu", 1, 2, 3)
+            if pool._table.reservations.on(Hostname(on)) is None:
+                made = HostReservation(OTHER, 0, shape(2.0), host, 0, 10**12)
+                pool._table.reservations.add(made, 1_000.0, 0.0)
+        case "measure":
+            pool.loads.measured(on, [NAMES[0]])
         case "label":
             pool.pods_launched(OTHER, [(NAMES.index(on), 0, on, (("app", "web"),))])
 
@@ -86,54 +102,119 @@ def maintained(name: str, is_away: bool) -> HostMaintenance:
     )
 
 
-def scanned(pool: HostPool, wanted: PodShape, count: int) -> tuple[list[str], tuple[RefusingHosts, ...]]:
-    """The hosts that a look at each host in its order takes, and why the others were not, should they be too few."""
-    chooser: Any = pool._chooser
-    hosts = list(chooser.table.rooms.hosts.values())
-    if wanted.strategy is Strategy.EMPTIEST_HOST:
-        share = {h.hostname: free_share(h.free, chooser.table.capacity_of(h.hostname), wanted.resources) for h in hosts}
-        hosts.sort(key=lambda host: (host.hostname in chooser.table.maintained, -share[host.hostname], host.hostname))
-    else:
-        hosts.sort(key=lambda host: host.hostname in chooser.table.maintained)
-    taken: list[str] = []
-    refused: list[tuple[Misfit, int]] = []
-    is_one_each = wanted.strategy is not Strategy.PACK_HOST or bool(pod_labels_named(wanted.constraint))
-    for host in hosts:
-        if count <= 0:
-            return taken, ()
-        reason = LEASED if host.lease_id else chooser._misfit(host, wanted, frozenset())
-        if reason:
-            refused.append((reason, 1))
-            continue
-        taken.append(host.hostname)
-        count -= 1 if is_one_each else fit.room(wanted, chooser._as_seen(host, frozenset()).view)
-    return taken, merged(refused) if count > 0 else ()
+class Scan:
+    """A look at one host after the other, as ``fit`` judges it."""
+
+    def __init__(self, pool: HostBook, wanted: PodShape) -> None:
+        chooser: Any = pool._chooser
+        self.wanted, self.table = wanted, chooser.table
+        self.rooms: dict[str, int] = {}
+        self.amounts: dict[str, int] = {}  # pods that fit, whatever the constraint says of pods beside them
+        self.refused: list[tuple[Misfit, int]] = []
+        self.seen = {}
+        named = pod_labels_named(wanted.constraint)
+        for host in self.table.rooms.hosts.values():
+            reason = LEASED if host.lease_id else chooser._misfit(host, wanted, frozenset())
+            self.seen[host.hostname] = seen = chooser._as_seen(host, frozenset())
+            if reason:
+                self.refused.append((reason, 1))
+                continue
+            most = self.amounts[host.hostname] = fit.room(wanted, seen.view)
+            if wanted.constraint is not None and named:
+                there = dict(self.table.pod_labels.on_host(host.hostname, named))
+                most = fit.room_beside(wanted.constraint, host.labels, there, named, most)
+            self.rooms[host.hostname] = most
+        self.weights = self.table.rooms.fleet.weights.tolist()
+
+    def leftover(self, name: str) -> int:
+        return sum(have * weight for have, weight in zip(self.seen[name].free, self.weights, strict=True))
+
+    def share(self, name: str, put: int) -> int:
+        host = self.seen[name]
+        free = fit.free_for(self.wanted, host.view)
+        need = needed(self.wanted.resources)
+        left = [have - put * amount for have, amount in zip(free, need, strict=True)]
+        return free_share(left, self.table.capacity_of(name), need)
+
+    def unused(self, name: str, put: int) -> int:
+        """The smaller part, in millionths, of cpu and of memory that is not in use."""
+        fleet, need = self.table.rooms.fleet, needed(self.wanted.resources)
+        free, total = self.seen[name].free, self.table.capacity_of(name)
+        cpu, memory = fleet.loads.of(fleet.row_of[name])
+        amounts = (
+            (free.cpu_milli - put * need.cpu_milli, total.cpu_milli, cpu),
+            (free.memory_mib - put * need.memory_mib, total.memory_mib, memory),
+        )
+        return min(((have - beyond * of // 1000) * 10**6 // of for have, of, beyond in amounts if of), default=10**6)
+
+    def taken(self, count: int) -> list[str]:
+        """The hosts of so many pods, in the order in which they get their first one."""
+        placed: list[str] = []
+        for is_last in (False, True):
+            names = [name for name in self.rooms if (name in self.table.maintained) == is_last]
+            placed += self._laid(names, count - len(placed))
+        return list(dict.fromkeys(placed))
+
+    def _laid(self, names: list[str], count: int) -> list[str]:
+        order = {name: self.seen[name].order for name in names}
+        is_used = {name: not self.table.capacity_of(name).fits_in(self.table.rooms.hosts[name].free) for name in names}
+        is_used |= dict.fromkeys(self.table.kept_on(), True)
+        put = Counter[str]()
+        match self.wanted.strategy:
+            case Strategy.PACK_HOST:
+                used = sorted((n for n in names if is_used[n]), key=lambda n: (self.leftover(n), order[n]))
+                placed = self._filled(used, count)
+                left = count - len(placed)
+                unused = [name for name in names if not is_used[name]]
+                unused.sort(key=lambda n: (-min(self.amounts[n], left), self.leftover(n), order[n]))
+                return placed + self._filled(unused, left)
+            case Strategy.DEFRAGMENT:
+                return self._filled(sorted(names, key=lambda n: (*self._by_gpu(n), order[n])), count)
+        for _ in range(count):
+            open_hosts = [name for name in names if put[name] < self.rooms[name]]
+            if not open_hosts:
+                break
+            if self.wanted.strategy is Strategy.SPREAD_JOB:
+                put[min(open_hosts, key=lambda n: (put[n], order[n]))] += 1
+            elif self.wanted.strategy is Strategy.LEAST_LOADED:
+                put[min(open_hosts, key=lambda n: (-self.unused(n, put[n]), n))] += 1
+            else:
+                put[min(open_hosts, key=lambda n: (-self.share(n, put[n]), n))] += 1
+        return list(put.elements())
+
+    def _by_gpu(self, name: str) -> tuple[int, ...]:
+        cpu, memory, disk, gpu = self.seen[name].free
+        return gpu, cpu, memory, disk
+
+    def _filled(self, names: list[str], count: int) -> list[str]:
+        every = [name for name in names for _ in range(self.rooms[name])]
+        return every[: max(count, 0)]
+
+
+def scanned(pool: HostBook, wanted: PodShape, count: int) -> tuple[set[str], tuple[RefusingHosts, ...]]:
+    """The hosts that a look at each host takes, and why the others were not, should they be too few."""
+    scan = Scan(pool, wanted)
+    return set(scan.taken(count)), merged(scan.refused) if sum(scan.rooms.values()) < count else ()
 
 
 @given(st.lists(ROOMS, max_size=8), st.lists(ACTS, max_size=12), SHAPES, st.integers(1, 12))
 @example([], [("hold", Hostname("h0")), ("room", room("h0", cpus=0.5, number=1))], shape(1), 1)
+@example([], [("return", "h0")] * 3, shape(0.5), 1)
+@example([room(name, number=n) for name, n in H0_TWICE], [], shape(0.5, port_count=6, constraint=ALONE), 3)
 def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     rooms: list[Room], acts: list[tuple[str, Any]], wanted: PodShape, count: int
 ) -> None:
-    """The same hosts in the same order, and the same reasons when they are too few, whatever happened before."""
+    """The same hosts, and the same reasons when they are too few, whatever happened before."""
     pool = pool_with(*rooms)
     pool.set_hosts([agent(name, 2_000, 0) for name in NAMES])
     for what, on in acts:
         act(pool, what, on)
+    pool.aversions = Aversions(lambda: len(NAMES))  # no host is avoided for having been away
     hosts, reasons = scanned(pool, wanted, count)
 
     lease = pool.acquire(JOB, [(wanted, count)], 0.0)
 
-    assert (hosts, reasons) == ([host.hostname for host in lease.hosts], lease.refused.get(wanted, ()))
-
-
-def test_hosts_that_differ_in_the_number_of_pod_slots_are_of_one_kind() -> None:
-    """Those without any are of another."""
-    pool = pool_with(*(room(name, slots=slots) for slots, name in enumerate(NAMES)))
-
-    kinds = [list(each.members) for each in pool._table.rooms.ready.classes()]
-
-    assert [NAMES[:1], NAMES[1:]] == kinds
+    assert (hosts, reasons) == ({host.hostname for host in lease.hosts}, lease.refused.get(wanted, ()))
 
 
 def test_a_host_that_was_away_is_leased_once() -> None:
@@ -155,7 +236,6 @@ def test_hosts_that_come_and_go_leave_nothing_behind() -> None:
         lease = pool.acquire(JobId(f"job-{turn}"), [(shape(), 32)], 0.0)
         pool.release(lease.lease_id)
 
-    (only,) = pool._table.rooms.ready.classes()
-    assert list(only.members) == NAMES
-    assert len(only._heap) < 200
+    fleet = pool._table.rooms.fleet
+    assert (len(NAMES), len(NAMES), 0) == (len(fleet), len(fleet.names), fleet.mark)
     assert [host.hostname for host in pool.acquire(JOB, [(shape(), 8)], 0.0).hosts] == NAMES[:2]

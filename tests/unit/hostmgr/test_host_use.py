@@ -12,10 +12,11 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import Hostname, PodId
 from peloton.model.reason import QosReason, QosRule
 from peloton.scheduling.qos import Correction, HostWatch, QosPolicy, Use
+from services.hostmgr.host_samples import in_turn
 from services.hostmgr.host_use import HostUse, next_use
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.mesos.codec import samples_of
-from services.hostmgr.qos import QosMeter, QosSettings, in_turn
+from services.hostmgr.qos import QosMeter, QosSettings
 from tests.unit.hostmgr.test_hosts import agent
 
 POD = "00000000-0000-4000-8000-000000000001-0-1"
@@ -88,7 +89,7 @@ def test_every_host_has_its_turn() -> None:
 
 def test_the_meter_sums_over_hosts() -> None:
     """Use of the measured hosts, slack of all hosts, hot hosts, and evicted pods by cause."""
-    pool = HostPool(30.0)
+    pool = HostBook(30.0)
     pool.set_hosts([agent("a", 1500, 500), agent("b", 500, 0)])
     reader = InMemoryMetricReader()
     meter = QosMeter(pool, MeterProvider([reader]).get_meter("test"))

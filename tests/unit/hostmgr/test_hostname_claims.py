@@ -10,8 +10,8 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost, Room
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
-from services.hostmgr.hosts.pool import HostPool
 from tests.unit.hostmgr.test_hosts import refused
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
@@ -66,7 +66,7 @@ def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.Lo
 
 def test_a_refused_host_takes_no_pods() -> None:
     """It is no part of the capacity, is not listed, and the reason names the other cluster."""
-    pool = HostPool(30.0)
+    pool = HostBook(30.0)
     agent = RegisteredHost("agent1", Hostname("h1"), "ip:1", Resources(4_000), Resources(), {})
     room = Room("o1", Hostname("h1"), "agent1", Resources(1_000), Resources(), (), {"hostname": "h1"})
 

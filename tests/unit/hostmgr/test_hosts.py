@@ -10,12 +10,14 @@ import pytest
 from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, POD_SLOTS_UNLIMITED, HostLease
 from peloton.model.ids import Hostname, JobId
+from peloton.model.layout import DomainCount, Domains, GangClose, Layout, Spread
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
+from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import RegisteredHost, Room
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.hosts.host_chooser import HOSTS_PER_LEASE_MAX
-from services.hostmgr.hosts.pool import HostPool
-from services.hostmgr.messages import lease_from_wire, lease_to_wire
+from services.hostmgr.messages import lease_from_wire, lease_to_wire, wanted_from_wire, wanted_to_wire
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 OTHER = JobId("00000000-0000-4000-8000-000000000002")
@@ -49,8 +51,8 @@ def refused(lease: HostLease) -> dict[str, int]:
     return {misfit_text(one.misfit): one.host_count for hosts in lease.refused.values() for one in hosts}
 
 
-def pool_with(*rooms: Room) -> HostPool:
-    pool = HostPool(LEASE_S)
+def pool_with(*rooms: Room) -> HostBook:
+    pool = HostBook(LEASE_S)
     pool.add_room(rooms)
     return pool
 
@@ -59,7 +61,7 @@ def shape(cpu: float = 1.0, **rest: Any) -> PodShape:
     return PodShape(Resources.of(cpu, 32), **rest)
 
 
-def leased(pool: HostPool, wanted: PodShape, count: int, now_s: float = 0.0, job: JobId = JOB) -> list[str]:
+def leased(pool: HostBook, wanted: PodShape, count: int, now_s: float = 0.0, job: JobId = JOB) -> list[str]:
     return [h.hostname for h in pool.acquire(job, [(wanted, count)], now_s).hosts]
 
 
@@ -67,7 +69,7 @@ def test_every_host_has_the_labels_of_its_cluster() -> None:
     """As a host and as room, whatever the cluster itself says under these names; a host that operators of the cluster
     have withdrawn, too."""
     labels = {CLUSTER_LABEL: "west", CLUSTER_KIND_LABEL: "mesos"}
-    pool = HostPool(LEASE_S, cluster_labels=labels)
+    pool = HostBook(LEASE_S, cluster_labels=labels)
     amounts = Resources.of(4, 1_000), Resources()
     said = {CLUSTER_LABEL: "east", "rack": "a"}
     hosts = [RegisteredHost(f"{name}-S", Hostname(name), "", *amounts, dict(said)) for name in ("h1", "h2")]
@@ -338,3 +340,32 @@ def test_a_closed_host_takes_no_revocable_pods() -> None:
     pool.acquire(JOB, [(slack, 1)], 0.0)
     assert pool.close_to_revocable({}) == {JOB}
     assert (leased(pool, slack, 1), pool.capacity()[1]) == (["h1"], Resources(cpu_milli=2000))
+
+
+def test_spread_crosses_the_wire() -> None:
+    """The rules to the host manager, counts both ways, and what placement has to know back; by shape and rule."""
+    rules = Spread("rack", 2), Spread("zone", is_hard=False)
+    shapes = [shape(), shape(layout=Layout(rules)), shape(2, layout=Layout(rules[:1], GangClose("rack", True)))]
+    wanted = [(each, 1) for each in shapes]
+    assert wanted == wanted_from_wire(wanted_to_wire(wanted))
+
+    racks, zones = DomainCount({"a": 1, "b": 0}, frozenset("ac")), DomainCount({}, frozenset("x"))
+    counts = {shapes[1]: (racks, zones), shapes[2]: (zones,)}
+    assert counts == counts_from_wire(counts_to_wire(counts, shapes), shapes)
+
+    domains = {shapes[1]: (Domains({"a": 1}, "c", 0), Domains()), shapes[2]: (Domains({"b": 3}),)}
+    lease = HostLease("l", (), domains=domains)
+    assert lease == lease_from_wire(lease_to_wire(lease, shapes), shapes)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_strategies_cross_the_wire(strategy: Strategy) -> None:
+    """Also those that a host manager of release 0.1 does not know, which packs then; its workers' flags are read."""
+    wanted = [(shape(strategy=strategy), 2)]
+    (wire,) = wanted_to_wire(wanted)
+
+    assert wanted == wanted_from_wire([wire])
+    wire.ClearField("strategy")
+    (of_old,) = wanted_from_wire([wire])
+    known = Strategy.PACK_HOST if strategy in (Strategy.DEFRAGMENT, Strategy.LEAST_LOADED) else strategy
+    assert known is of_old[0].strategy

@@ -13,7 +13,7 @@ from peloton.errors import Unavailable
 from peloton.model.host import LaunchResult
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
 from services.hostmgr.memory.cluster import MemoryCluster
@@ -36,8 +36,8 @@ class NoPods:
 def launcher(type: JobType) -> Launcher:
     nothing: Any = NoPods()
     jobs: Any = {JOB: replace(convert.new_job_record(JOB, JobConfig(name="j"), 1), type=type)}
-    parts = "east", HostPool(30.0), Unready(MemoryCluster([])), nothing, InFlight[Any]()
-    return Launcher(jobs, nothing, nothing, *parts, lambda lease: None, lambda: None, lambda: None)
+    parts = "east", HostBook(30.0), Unready(MemoryCluster([])), nothing, InFlight[Any]()
+    return Launcher(jobs, nothing, nothing, nothing, *parts, lambda lease: None, lambda: None, lambda: None)
 
 
 def test_nothing_of_ours_is_launched_and_nothing_committed() -> None:

@@ -15,8 +15,8 @@ from peloton.model.reason import SlaRefusal
 from peloton.model.resources import Resources
 from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
 from services.hostmgr.driver import RegisteredHost, Room
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
-from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.residents import AGE_MAX_S, ASKED_WITHIN_S, REST_PER_QUERY, Residents
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, pool_with, refused, room, shape
 
@@ -92,7 +92,7 @@ def test_a_host_is_closed_once_launches_have_ended() -> None:
 
 def test_capacity_without_those_that_go() -> None:
     """Draining hosts count for nothing, waiting ones do; all of them are registered, and count for the bound."""
-    pool = HostPool(LEASE_S)
+    pool = HostBook(LEASE_S)
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
     gone = replace(maintained("gone", DOWN), capacity=Resources.of(2, 1))
     pool.set_maintained([maintained("h1", DRAINING), maintained("h2", UP), gone])
@@ -104,7 +104,7 @@ def test_capacity_without_those_that_go() -> None:
 
 def test_states_of_hosts() -> None:
     """Registered hosts and those that are down, with their goals."""
-    pool = HostPool(LEASE_S)
+    pool = HostBook(LEASE_S)
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
     pool.set_maintained([maintained("h1", DRAINING, UP), maintained("h2", UP), maintained("gone", DOWN)])
 
@@ -119,7 +119,7 @@ def test_states_of_hosts() -> None:
 def test_a_host_that_is_down_has_the_labels_of_its_cluster() -> None:
     """Its name and kind, as when it is there."""
     labels = {CLUSTER_LABEL: "east", CLUSTER_KIND_LABEL: "kubernetes"}
-    pool = HostPool(LEASE_S, cluster_labels=labels)
+    pool = HostBook(LEASE_S, cluster_labels=labels)
     pool.set_hosts([])
     pool.set_maintained([maintained("gone", DOWN)])
 
@@ -135,7 +135,7 @@ NOW_NS = 1_000 * GOES_NOTICE_NS
 
 def test_the_cluster_takes_a_host_away_soon() -> None:
     """An operator's own schedule: no pods in the three hours before, however the host was announced."""
-    pool = HostPool(LEASE_S, wall_ns=lambda: NOW_NS)
+    pool = HostBook(LEASE_S, wall_ns=lambda: NOW_NS)
     notice = NOW_NS + GOES_NOTICE_NS
     pool.add_room([going("soon", notice), going("later", notice + 1), room("past"), going("past", 1, number=2)])
 
@@ -226,7 +226,7 @@ def test_now_means_now() -> None:
     """What decides that a host is empty is never an old look."""
     storage, residents = looking()
     residents.of(H1)
-    residents.now_of(H1)
+    residents.now_of([H1])
 
     assert storage.looks == [{"h1"}, {"h1"}]
 

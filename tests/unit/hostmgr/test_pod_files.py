@@ -54,7 +54,7 @@ def core() -> Core:
 
 
 def servicer_of(core: Core) -> HostsServicer:
-    return HostsServicer(cast("Any", core), cast("Any", None), cast("Any", None))
+    return HostsServicer(cast("Any", core), *[cast("Any", None)] * 3)
 
 
 def read(core: Core, **fields: Any) -> pb.ReadFileResponse:

@@ -6,8 +6,8 @@ from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from peloton.scheduling.qos import Use
 from services.hostmgr.driver import RegisteredHost, UseSample
+from services.hostmgr.host_samples import load_of
 from services.hostmgr.host_use import HostUse, next_use
-from services.hostmgr.qos import load_of
 
 
 def test_what_others_hold_is_part_of_the_machine() -> None:

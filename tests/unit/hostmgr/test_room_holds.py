@@ -10,7 +10,7 @@ from peloton.model.pod import Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts import room_holds
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.hosts.room_holds import HOLD_S
 from services.hostmgr.messages import desired_from_wire, desired_to_wire, lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, pool_with, refused, room, shape
@@ -25,7 +25,7 @@ def back(instance: int = 0, job: JobId = JOB) -> ComingBack:
     return ComingBack(job, instance, H1, Resources.of(3, 32), GRACE_S)
 
 
-def held(*hosts: str) -> HostPool:
+def held(*hosts: str) -> HostBook:
     """h1 has room for the pod that comes back to it, and one cpu more."""
     pool = pool_with(*map(room, hosts))
     pool.set_hosts(
@@ -35,7 +35,7 @@ def held(*hosts: str) -> HostPool:
     return pool
 
 
-def come_back(pool: HostPool, now_s: float = 1.0, instance: int = 0) -> HostLease:
+def come_back(pool: HostBook, now_s: float = 1.0, instance: int = 0) -> HostLease:
     return pool.acquire(JOB, [(BIG, 1)], now_s, desired=[Desired(instance, H1, BIG)])
 
 
@@ -140,4 +140,4 @@ def test_emptiest_hosts_are_leased_first() -> None:
         ]
     )
 
-    assert ["h2", "h0"] == leased(pool, shape(0.1, strategy=Strategy.EMPTIEST_HOST), 2)
+    assert ["h2", "h0"] == leased(pool, shape(1, strategy=Strategy.EMPTIEST_HOST), 2)

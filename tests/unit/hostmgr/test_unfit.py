@@ -17,7 +17,7 @@ from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.feasibility_cache import JUDGED_MAX
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, pool_with, room, shape
@@ -35,8 +35,8 @@ def texts(found: Mapping[PodShape, Infeasible]) -> dict[PodShape, str]:
     return {shape: infeasible_text((why,)) for shape, why in found.items()}
 
 
-def registered(*agents: RegisteredHost) -> HostPool:
-    pool = HostPool(LEASE_S)
+def registered(*agents: RegisteredHost) -> HostBook:
+    pool = HostBook(LEASE_S)
     pool.set_hosts(agents)
     return pool
 

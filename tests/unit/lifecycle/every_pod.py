@@ -58,6 +58,7 @@ PARAMETERS: dict[str, Any] = {
     "next_run": NextRun.RETRY,
     "due_ns": NOW + 7,
     "failure_count": 0,
+    "target": "new-home",
 }
 
 _LEFT = Termination(TerminationReason.PREEMPTED_RESOURCES, 3, "hangup")

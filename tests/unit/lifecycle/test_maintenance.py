@@ -122,7 +122,7 @@ def test_turn_text() -> None:
 
 
 def test_plan_of_a_drain() -> None:
-    """Batch jobs are evicted as jobs, services by instance, daemons like services; who leaves is left alone."""
+    """Batch jobs are evicted as jobs, services by instance; who leaves is left alone; daemons leave last."""
     residents = [
         Resident(B, 4, JobType.SERVICE, False),
         Resident(A, 1, JobType.BATCH, False),
@@ -132,7 +132,8 @@ def test_plan_of_a_drain() -> None:
         Resident(C, 0, JobType.DAEMON, False),
     ]
 
-    assert plan_drain(residents) == DrainPlan((A,), {B: (2, 4), C: (0,)}, pod_count=6, leaving_count=1)
+    assert plan_drain(residents) == DrainPlan((A,), {B: (2, 4)}, pod_count=6, leaving_count=1)
+    assert plan_drain(residents[-1:]) == DrainPlan((), {C: (0,)}, pod_count=1)
 
 
 PROGRESS = {
@@ -208,3 +209,20 @@ REFUSALS: dict[str, tuple[MaintenanceAct, HostMaintenance, str]] = {
 def test_refusals(act: MaintenanceAct, asked: HostMaintenance, expected: str) -> None:
     """What may be asked of a host in which state."""
     assert expected == refusal_of(act, asked, 149 * SECOND)
+
+
+def test_pods_with_volumes_stay_until_somebody_stops_them() -> None:
+    """They count as waiting with the job that keeps them; a forced drain takes them down like others."""
+    service = Resident(A, 0, JobType.SERVICE, is_leaving=False)
+    residents = [service, replace(service, instance_id=1, has_volume=True)]
+
+    plan = plan_drain(residents)
+    progress = drain_progress(plan, [])
+
+    assert ({A: (0,)}, {A: 1}) == (plan.disrupt, plan.keep)
+    assert (2, 1) == (progress.pod_count, progress.leaving_count)
+    assert "the end of 1 pod and somebody to stop 1 pod with its volume on the host" == progress.waiting_for
+    assert [(A, 1)] == [(blocker.job_id, blocker.pod_count) for blocker in progress.blockers]
+    assert DrainPlan(disrupt={A: (0, 1)}, pod_count=2) == plan_drain(residents, is_forced=True)
+    stopped = [replace(one, is_leaving=True) for one in residents]
+    assert DrainPlan(pod_count=2, leaving_count=2) == plan_drain(stopped)

@@ -21,6 +21,7 @@ from peloton.lifecycle.migration import (
     leaves,
     may_be_in,
     next_service_step,
+    plan_refusal,
     progress_of,
     refusal_of,
     service_waits,
@@ -29,9 +30,11 @@ from peloton.lifecycle.migration import (
 from peloton.model.migration import (
     Migration,
     MigrationAct,
+    MigrationLoad,
     MigrationProgress,
     MigrationSpec,
     MigrationState,
+    MigrationTarget,
     ServiceProgress,
     ServiceState,
 )
@@ -253,3 +256,12 @@ def test_people_read_how_far_it_is() -> None:
         "It waits for web: x.",
         "The cancellation was refused: it has ended",
     ] == said.split("\n\n")
+
+
+def test_volumes_do_not_move() -> None:
+    """Not by force either."""
+    load = MigrationLoad({}, (), volume_count=2)
+
+    refusal = plan_refusal("db", "east", load, MigrationTarget(Resources(), Resources(), {}), is_forced=True)
+
+    assert "db has 2 volumes in other clusters than east, and what is on volumes does not move" == refusal

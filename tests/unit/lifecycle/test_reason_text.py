@@ -12,8 +12,14 @@ from tests.reasons import HOT, no_room, too_large
 MISFITS = [
     (Misfit(HostRule.EXCLUSIVE), "kept for pods that ask for peloton/exclusive"),
     (Misfit(HostRule.CONSTRAINT, name="label rack=a"), "label rack=a not met"),
+    (Misfit(HostRule.SIZE, "cpu", 8_000, 4_000), "less than 8 cpu even when empty, 4 at most"),
     (Misfit(HostRule.ROOM, "memory", 200, 100), "less than 200 MiB memory free, 100 MiB at most"),
     (Misfit(HostRule.REVOCABLE_ROOM, "cpu", 2_000, 500), "less than 2 revocable cpu free, 0.5 at most"),
+    (
+        Misfit(HostRule.VOLUME_ROOM, "disk", 1_050, 1_000, 950, "wide"),
+        "less than 1050 MiB disk free with a volume of 950 MiB, 1000 MiB at most: what host pool wide announces beyond "
+        "the disk of its hosts is not for volumes",
+    ),
     (Misfit(HostRule.POD_SLOTS), "no pod slot left"),
     (Misfit(HostRule.PORTS, wanted=1), "less than 1 port free, 0 at most"),
     (Misfit(HostRule.NAME_TAKEN, name="b"), "a host of cluster b has the same name"),

@@ -35,6 +35,15 @@ def test_a_memory_limit_has_a_floor_and_room_for_the_executor(asked_mb: int, lim
     ) == limit_fault(allowed, limit_mb * _MB + 1, 0)
 
 
+def test_a_task_may_have_another_limit_than_it_takes() -> None:
+    """As ``limits`` of Mesos 1.10: it counts instead of what the task takes."""
+    taken, limit = {MEM: 50 * THOUSAND}, 100 * THOUSAND
+
+    assert None is not limit_fault(taken, 120 * _MB, 0)
+    assert None is limit_fault(taken, 120 * _MB, 0, limit)
+    assert None is not limit_fault(taken, 133 * _MB, 0, limit)
+
+
 def test_a_disk_quota_is_what_was_asked_for() -> None:
     """Disk has no floor."""
     assert None is limit_fault({DISK: 5 * THOUSAND}, 0, 5 * _MB)

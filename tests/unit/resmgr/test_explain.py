@@ -52,14 +52,18 @@ async def test_a_waiting_job(world: World) -> None:
 
 
 async def test_a_job_without_hosts(world: World) -> None:
-    """The answer has the last reason of placement, with hosts per rule, while instances are READY."""
+    """The answer has the last reason of placement, with hosts per rule, and the recipe, while instances are READY."""
     job = world.job(world.pool("p", 10, 10), 1)
 
     async with asking(world) as asked:
         await asked.queue(job)
+        before = await asked.why(job)
         asked.server.loop.note_unplaced(job, 1, no_room(1, 2))
-        (reason,) = (await asked.why(job)).reasons
+        answer = await asked.why(job)
+        (reason,) = answer.reasons
 
+    recipe = "of the hosts that take a pod PACK_HOST chooses the one in use that it leaves with least free"
+    assert (False, True) == (recipe in before.text, recipe in answer.text)
     assert (reason.rule, reason.wanted) == (pb.RULE_NO_HOST, 1)
     assert [(one.hostCount, one.rule) for one in reason.refusingHosts] == [(2, "less than 2 gpu free, 1 at most")]
 

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.model.advice import Mark, Marked
+from peloton.model.daemon import DaemonReach
+from peloton.model.ids import Hostname, JobId
+from peloton.model.reason import HostRule, Misfit, RefusingHosts
+from peloton.model.times import NS_PER_S
+from peloton.model.update import UpdateSpec
+from peloton.model.volume import VolumeSpec, VolumeState
 from tests.reasons import REQUEUED, no_room, too_large
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.world import World
@@ -56,3 +63,76 @@ async def test_pods_that_are_held_back(world: World) -> None:
     assert "placement said last: 3 pods without a host (3 hosts: less than 2 gpu free, 1 at most)" in why.text
     assert (3, 0) == (pool.pool.queuedInstances, pool.pool.amounts[0].demand)
     assert "held back" in pool.text
+
+
+async def test_a_lost_volume_is_named(world: World) -> None:
+    """Which one, on which host, since when, and what may be done."""
+    job = world.service(world.pool("p", 5, 5), 1, UpdateSpec())
+    world.storage.pods.create(job, lambda _: None)
+    storage = world.storage
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        storage.host_pods.mark_launched(job, [(0, 1, "h1", "a1", {})], 1, "east", {0: VolumeSpec("data", 500)})
+        (volume,) = storage.volumes.page(job_id=job)
+        found = await asked.why(job)
+        storage.volumes.note({volume.volume_id: (VolumeState.LOST, "host h1 is not in cluster east")}, NS_PER_S)
+        lost = await asked.why(job)
+
+    assert "LOST" not in found.text
+    assert (
+        f"instance 0: volume {volume.volume_id} of 500 MB is LOST since 1970-01-01T00:00:01Z: host h1 is not in "
+        "cluster east; the pod waits until it is back or given up" in lost.text
+    )
+
+
+async def test_hosts_of_a_daemon(world: World) -> None:
+    """How many match, and by which rules the others do not; while hosts are not known nothing is said."""
+    job = world.daemon(world.pool("p", 5, 5))
+    not_edge = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label role=edge"))
+    small = RefusingHosts(1, Misfit(HostRule.SIZE, "cpu", 1_000, 500))
+    world.hosts.reached = [DaemonReach(2, (not_edge, small), "east"), DaemonReach(1, (), "west")]
+
+    async with asking(world) as asked:
+        why = await asked.why(job)
+        world.hosts.answer = None
+        silent = await asked.why(job)
+
+    rules = ["label role=edge not met", "less than 1 cpu even when empty, 0.5 at most"]
+    (told,) = why.reasons
+    assert (pb.RULE_HOSTS_DO_NOT_MATCH, 2, 7) == (told.rule, told.available, told.bound)
+    assert list(zip([4, 1], rules, strict=True)) == [(hosts.hostCount, hosts.rule) for hosts in told.refusingHosts]
+    assert told.text == f"cluster east: 2 of 7 hosts match; of the others 4 hosts: {rules[0]}; 1 host: {rules[1]}"
+    assert told.text in why.text
+    assert "cluster west: 1 of 1 host matches" in why.text
+    assert "match" not in silent.text
+
+
+async def test_marks_of_a_service_and_of_its_hosts(world: World) -> None:
+    """With their numbers, the worst first, and no more than a few; those of others are not told, and no host manager
+    needs to answer."""
+    job = world.service(world.pool("p", 9, 9), 9, UpdateSpec())
+    world.storage.pods.create(job, lambda _: None)
+    hosts = [f"h{at}" for at in (1, 1, 2, 3, 4, 5, 6, 7, 8)]
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        launched = [(at, 1, host, f"a{host}", {}) for at, host in enumerate(hosts)]
+        world.storage.host_pods.mark_launched(job, launched, 1, "east")
+        green = await asked.why(job)
+        orange = Marked(Mark.ORANGE, "cpu 85 %, orange from 80 %")
+        world.hosts.marked = {Hostname(f"h{at}"): orange for at in (1, 3, 4, 5, 6, 7, 99)}
+        world.hosts.marked[Hostname("h2")] = Marked(Mark.RED, "memory 96 %, red from 90 %")
+        world.hosts.slow = {job: Marked(Mark.RED, "p99 812 ms, red from 500 ms"), JobId("another"): orange}
+        why = await asked.why(job)
+        world.hosts.answer = None
+        silent = await asked.why(job)
+
+    assert [
+        "  the service is marked RED: p99 812 ms, red from 500 ms",
+        "  host h2, with 1 instance of it, is marked RED: memory 96 %, red from 90 %",
+        "  host h1, with 2 instances of it, is marked ORANGE: cpu 85 %, orange from 80 %",
+        *(f"  host h{at}, with 1 instance of it, is marked ORANGE: cpu 85 %, orange from 80 %" for at in (3, 4, 5)),
+        "  2 more of its hosts are marked orange or red",
+    ] == [line for line in why.text.splitlines() if "marked" in line]
+    assert "marked" not in green.text + silent.text

@@ -11,8 +11,8 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.model.reason import Reason, Rule
 from peloton.model.resources import Resources
-from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import HeldGang
+from peloton.scheduling.gangs import GangRun
 from services.resmgr.held_back import passed_by
 from services.resmgr.queues import PoolQueues
 from services.resmgr.recovery import rebuild
@@ -105,3 +105,26 @@ async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebui
         fresh.release_held(now_ns + TRY_S * 10**9)
 
         assert () == tuple(fresh.snapshot(100, now_ns).held)
+
+
+async def test_what_is_held_back_is_tried_when_hosts_have_more_room(world: World) -> None:
+    """As when a daemon has ended, and soon again: these are no hosts that come and go all the time."""
+    pool = world.pool("p", 3, 3)
+    stuck = world.job(pool, 3)
+
+    loop = world.loop(fast(preempts=False))
+    try:
+        now_ns = loop.clock_ns()
+        loop.clock_ns = lambda: now_ns
+        tried = []
+        await loop.enqueue(stuck, 3)
+        for passed_s, cpu in ((0, 90), (0, 91), (1, 92), (8, 92), (1, 92), (1, 93)):
+            now_ns += passed_s * 10**9
+            world.hosts.answer = (Resources.of(cpu, 1e5, 1e5), Resources(), Resources.of(100, 1e5, 1e5))
+            await loop.learn_capacity()
+            await loop.run_cycle()
+            tried.append(READY in world.states(stuck))
+            await loop.requeue_pods(stuck, [(0, 3)], REQUEUED)
+    finally:
+        await loop.stop()
+    assert [True, True, False, False, True, False] == tried

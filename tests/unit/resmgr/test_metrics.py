@@ -12,9 +12,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from peloton.model.ids import JobId
 from peloton.model.reason import Rule
 from peloton.model.resources import Resources
-from peloton.scheduling.admission import GangRun, QueueKind
 from peloton.scheduling.cycle import plan_cycle
 from peloton.scheduling.eviction import Eviction, Grounds
+from peloton.scheduling.gangs import GangRun, QueueKind
 from services.resmgr.metrics import AdmissionMeter, PoolGauges, amounts_of
 from services.resmgr.recovery import rebuild
 from tests.unit.resmgr.world import World

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
-from peloton.model.ids import ROOT_POOL_ID, JobId, PodId, RespoolId
+from peloton.model.advice import Marked
+from peloton.model.daemon import DaemonReach
+from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.model.reason import Infeasibility
@@ -52,10 +55,13 @@ class RecordedLifecycles:
 class FixedCapacity:
     """``CapacitySource`` with an answer that tests may change; None: it is Unavailable."""
 
-    answer: tuple[Resources, ...] | None = (Resources.of(100, 100_000, 100_000), Resources())
+    answer: tuple[Any, ...] | None = (Resources.of(100, 100_000, 100_000), Resources())
     unfit: dict[int, Infeasibility] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
+    reached: Sequence[DaemonReach] = ()
+    marked: dict[Hostname, Marked] = field(default_factory=dict)
+    slow: dict[JobId, Marked] = field(default_factory=dict)
 
-    def capacity(self) -> tuple[Resources, ...]:
+    def capacity(self) -> tuple[Any, ...]:  # a ``Capacity``, perhaps without its last amounts
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         return self.answer
@@ -64,6 +70,16 @@ class FixedCapacity:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         return {shape: why for shape in shapes if (why := self.unfit.get(shape.resources.cpu_milli))}
+
+    def reach(self, shape: PodShape) -> Sequence[DaemonReach]:
+        if self.answer is None:
+            raise Unavailable("no host manager leads at present")
+        return self.reached
+
+    def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
+        if self.answer is None:
+            raise Unavailable("no host manager leads at present")
+        return self.marked, self.slow
 
 
 def pool_config(
@@ -129,6 +145,15 @@ class World:
         job_id = JobId(str(uuid.uuid4()))
         record = new_job_record(job_id, config, self.now_ns)
         self.storage.updates.create_service(record, config, b"", update, "", self.now_ns)
+        return job_id
+
+    def daemon(self, pool_id: RespoolId) -> JobId:
+        """A stored daemon without hosts."""
+        config = job_pb2.JobConfig(name="daemon", type=job_pb2.DAEMON)
+        config.respoolID.value = pool_id
+        config.defaultConfig.resource.cpuLimit = 1
+        job_id = JobId(str(uuid.uuid4()))
+        self.storage.jobs.create(new_job_record(job_id, config, self.now_ns), config, b"")
         return job_id
 
     def states(self, job_id: JobId) -> dict[PodState, list[int]]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import Evictable, Plan, Snapshot, plan_cycle
 from peloton.scheduling.eviction import HeldRun
+from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.preemption import count_over, over_entitled
 from peloton.scheduling.tree import build_tree
 from tests.unit.scheduling.eviction_table import Stage

@@ -16,9 +16,10 @@ import numpy as np
 
 from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import JobId
-from peloton.scheduling.admission import Admission, GangRun, QueueKind, Usage, admit
+from peloton.scheduling.admission import Admission, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.eviction import Eviction, HeldRun
+from peloton.scheduling.gangs import GangRun, QueueKind, Usage
 from peloton.scheduling.preemption import over_entitled, preempt
 from peloton.scheduling.tree import Ints, PoolTree
 from tests.unit.scheduling.pool_table import Row, Scenario, amounts, draw_table, pool_id, read_table

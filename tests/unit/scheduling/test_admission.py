@@ -13,9 +13,10 @@ from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import JobId
 from peloton.model.reason import Rule
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import Admission, GangRun, Ledger, QueueKind, Usage, admit, first_refusal
+from peloton.scheduling.admission import Admission, Ledger, admit, first_refusal
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
+from peloton.scheduling.gangs import GangRun, QueueKind, Usage
 from peloton.scheduling.tree import PoolTree, build_tree
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 
@@ -309,9 +310,9 @@ def test_waits_only_for_a_reason(runs: list[GangRun]) -> None:
             for one in queue
             if not any(one is a for a in admitted) and (one.job_id, one.start) not in admission.passed_over
         ]
-        assert bool(left) == ((1, kind) in admission.heads)
+        assert bool(left) == ((1, kind, 0) in admission.heads)
         if left:
-            assert left[0] is admission.heads[1, kind][0]
+            assert left[0] is admission.heads[1, kind, 0][0]
 
 
 # -- while evicted pods are on their way out ---------------------------------------------------------------------------
@@ -373,4 +374,5 @@ def test_hopeless_is_what_a_rule_may_never_allow(path: str, one: GangRun) -> Non
     )
     ledger, row = Ledger(cluster.tree, cluster.entitlement(), cluster.usage), cluster.tree.row[pool_id(path)]
 
-    assert (first_refusal(one, ledger.bounds(row, one), is_final=True) is not None) == ledger.is_hopeless(row, one)
+    refusal = first_refusal(one, ledger.bounds(row, one), is_final=True)
+    assert (refusal is not None) == ledger.is_hopeless(row, one)

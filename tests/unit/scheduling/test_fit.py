@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -9,8 +11,10 @@ from hypothesis import given
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, host_labels, matches
 from peloton.lifecycle.reason_text import infeasible_text
 from peloton.model.host import POD_SLOTS_UNLIMITED, HostLease, LeasedHost, ReadyGang
+from peloton.model.host_pool import DISK_LABEL, HOST_POOL_LABEL
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, Constraint, HostLabel, Label, PodLabel, PodShape
+from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import HostKind, HostView, by_key, infeasible, misfit, room
 from peloton.scheduling.placement import place
@@ -82,6 +86,23 @@ def test_it_is_said_just_when_no_host_fits(
     assert (bool(kinds) and not any(fits)) == bool(infeasible(shape, kinds))
 
 
+def test_a_factor_for_disk_is_not_for_volumes() -> None:
+    """Of 1,000 MiB that are announced as 2,000 a pod with a volume of 800 gets 400 for itself, which take 200."""
+    labels = {DISK_LABEL: "200", HOST_POOL_LABEL: "wide"}
+    host = HostView(labels, Resources(1_000, 1_000, 2_000))
+    shape = PodShape(Resources(1, 1, 1_200), volume_mib=800)
+
+    assert (None, 1) == (misfit(shape, host), room(shape, host))
+
+    too_large = replace(shape, resources=Resources(1, 1, 1_202))
+    why = misfit(too_large, host)
+    assert (Misfit(HostRule.VOLUME_ROOM, "disk", 1_001, 1_000, 800, "wide"), 0) == (why, room(too_large, host))
+    assert None is misfit(replace(too_large, volume_mib=0), host)
+    never = infeasible(PodShape(Resources(1, 1, 1_500), volume_mib=1_500), [HostKind(host.free, labels)])
+    assert never is not None
+    assert "no host has disk 1500 MiB: the largest of 1 host has 1000 MiB" == infeasible_text((never,))
+
+
 WEB = ("app", "web")
 CONSTRAINTS = [
     None,
@@ -91,18 +112,22 @@ CONSTRAINTS = [
     PodLabel(*WEB, ">", 0),
     HostLabel(EXCLUSIVE_LABEL, "ml"),
 ]
-LABELS = st.lists(st.sampled_from([("rack", "a"), ("rack", "z"), (EXCLUSIVE_LABEL, "ml")]), max_size=2)
+OVERSUBSCRIBED = [(DISK_LABEL, "160"), (HOST_POOL_LABEL, "wide")]
+LABELS = st.lists(st.sampled_from([("rack", "a"), ("rack", "z"), (EXCLUSIVE_LABEL, "ml")]), max_size=2).flatmap(
+    lambda labels: st.sampled_from([labels, labels + OVERSUBSCRIBED])
+)
 
 
 @given(
     asked=st.builds(
         PodShape,
-        st.builds(Resources, st.integers(0, 3), st.integers(0, 3), gpu_milli=st.integers(0, 1)),
+        st.builds(Resources, st.integers(0, 3), st.integers(0, 3), st.integers(4, 9), st.integers(0, 1)),
         st.integers(0, 2),
+        volume_mib=st.integers(0, 4),
         revocable=st.booleans(),
         constraint=st.sampled_from(CONSTRAINTS),
     ),
-    free=st.builds(Resources, st.integers(0, 30), st.integers(0, 3), gpu_milli=st.integers(0, 1)),
+    free=st.builds(Resources, st.integers(0, 30), st.integers(0, 3), st.integers(0, 20), st.integers(0, 1)),
     revocable_cpu=st.integers(0, 30),
     slots=st.sampled_from([0, 1, POD_SLOTS_UNLIMITED]),
     ports=st.integers(0, 3),

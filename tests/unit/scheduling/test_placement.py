@@ -209,11 +209,11 @@ def test_pod_limit_per_host() -> None:
 
 
 def test_pod_labels_count_over_shapes() -> None:
-    """Pods of another shape with the same label count too."""
+    """Pods of another shape with the same label count too; the larger ones come first."""
     one = PodLabel("app", "web", "<", 1)
-    gangs = [*singles(shape(1, constraint=one), 1), *singles(shape(2, constraint=one), 2, 10)]
+    gangs = [*singles(shape(1, constraint=one), 2), *singles(shape(2, constraint=one), 1, 10)]
 
-    assert where(place(JOB, gangs, lease(host("h1"), host("h2")))) == {"h1": [0], "h2": [10]}
+    assert where(place(JOB, gangs, lease(host("h1"), host("h2")))) == {"h1": [10], "h2": [0]}
 
 
 LABELS = st.sampled_from([("rack", "a"), ("rack", "b"), ("disk", "ssd")])

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.model.ids import JobId
-from peloton.scheduling.admission import GangRun
 from peloton.scheduling.eviction import POLICIES, Eviction, HeldRun, PriorityFifo
+from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.preemption import count_over, over_entitled
 from peloton.scheduling.tree import build_tree
 from tests.unit.scheduling.eviction_table import EvictionScenario, Stage, single_gangs

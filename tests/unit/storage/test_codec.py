@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from peloton.model.layout import GangClose, Layout, Spread
 from peloton.model.pod import AllOf, AnyOf, HealthState, HostLabel, PodLabel, PodShape, PodState, Strategy
 from peloton.model.resources import Resources
 from services.storage.codec import (
@@ -52,6 +53,27 @@ def test_facts_of_rows_from_before_images() -> None:
     text = facts_to_text(InstanceFacts("old", PodShape(Resources()), 0, HealthState.DISABLED, 30, image="web:1"))
 
     assert "" == facts_from_text(json.dumps(json.loads(text)[:-1])).image
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_strategy_that_release_0_1_does_not_know_is_to_it_the_one_of_batch_jobs(strategy: Strategy) -> None:
+    """It reads the ninth value of a row, and passes over what is behind the image."""
+    text = facts_to_text(
+        InstanceFacts("a", PodShape(Resources(), strategy=strategy), 0, HealthState.DISABLED, 30, image="web:1")
+    )
+
+    assert strategy is facts_from_text(text).shape.strategy
+    known = Strategy.PACK_HOST if strategy in (Strategy.DEFRAGMENT, Strategy.LEAST_LOADED) else strategy
+    assert known == json.loads(text)[9]
+
+
+def test_spread_is_kept() -> None:
+    """With the bound, and whether it is hard; and where a gang goes."""
+    layout = Layout((Spread("rack"), Spread("zone", 3, is_hard=False)), GangClose("rack", True))
+    shape = PodShape(Resources(), layout=layout)
+    facts = InstanceFacts("a", shape, 0, HealthState.DISABLED, 30)
+
+    assert facts == facts_from_text(facts_to_text(facts))
 
 
 def test_counts_leave_out_zeros() -> None:

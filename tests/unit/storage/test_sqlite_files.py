@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from peloton.errors import Unavailable
-from services.storage import migrate, sqlite_files
+from services.storage import migrate, schema_version, sqlite_files
 from services.storage.engine import Database
 
 PAGE = 4_096
@@ -60,12 +60,12 @@ def test_a_file_that_is_no_database_is_named_by_storage(tmp_path: Path) -> None:
     path = tmp_path / "peloton.db"
     path.write_text("something else" * 100)
 
-    for act in (migrate.upgrade, migrate.check):
+    for act in (migrate.upgrade, schema_version.check):
         with pytest.raises(Unavailable, match=r"storage file .*peloton\.db is damaged: file is not a database"):
             act(f"sqlite:///{path}")
 
 
-def test_a_full_disk_is_named_by_storage(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_by_storage(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Nothing is stored, and the call may be repeated when there is room."""
     database = Database(f"sqlite:///{tmp_path / 'peloton.db'}")
     database.write(lambda conn: conn.execute(sa.text("CREATE TABLE t (x TEXT)")))
@@ -75,6 +75,7 @@ def test_a_full_disk_is_named_by_storage(tmp_path: Path) -> None:
 
     database.engine.dispose()
     sa.event.listen(database.engine, "connect", limit)
+    request.addfinalizer(lambda: sa.event.remove(database.engine, "connect", limit))  # others may use the engine next
 
     with pytest.raises(Unavailable, match=r"storage file .*peloton\.db cannot be written: database or disk is full"):
         database.write(lambda conn: conn.execute(sa.text("INSERT INTO t VALUES (zeroblob(100000))")))

@@ -33,9 +33,14 @@ LABELLED = task_pb2.Constraint(
 
 
 def nested(depth: int) -> task_pb2.Constraint:
+    """AND and NOT by turns."""
     whole = part = task_pb2.Constraint(type=task_pb2.Constraint.AND_CONSTRAINT)
-    for _ in range(depth - 1):
-        part = part.andConstraint.constraints.add(type=task_pb2.Constraint.AND_CONSTRAINT)
+    for level in range(1, depth):
+        if level % 2:
+            part = part.andConstraint.constraints.add(type=task_pb2.Constraint.NOT_CONSTRAINT)
+        else:
+            part = part.notConstraint.constraint
+            part.type = task_pb2.Constraint.AND_CONSTRAINT
     return whole
 
 
@@ -77,7 +82,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
     "sound": (config(), ""),
     "no instances": (config(0), ""),
     "the most instances": (config(100_000), ""),
-    "daemon": (config(type=job_pb2.DAEMON), "invalid job type: DAEMON"),
+    "external": (config(type=job_pb2.EXTERNAL), "invalid job type: EXTERNAL"),
     "unknown type": (config(type=9), "invalid job type: 9"),
     "service": (config(type=job_pb2.SERVICE), ""),
     "NUL": (config(name="a\0b"), "name 'a\\x00b' contains NUL"),
@@ -351,6 +356,10 @@ def test_many_overrides_cost_little() -> None:
 
 BOUNDED = {
     "name": ({"name": "x" * 4_001}, "name has 4001 characters, at most 4000 are allowed"),
+    "latency bound": (
+        {"labels": [{"key": "peloton/p99-red-ms", "value": "1s"}]},
+        "label peloton/p99-red-ms: '1s' is no number of milliseconds, want 0 to 3600000",
+    ),
     "labels": ({"labels": [{"key": "k", "value": "v"}] * 1_001}, "job has 1001 labels, at most 1000 are allowed"),
     "label": (
         {"labels": [{"key": "k", "value": "v" * 4_000}]},

@@ -10,6 +10,7 @@ from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED, Resources
 from peloton.model.respool import PoolResource, PoolSpec
 from services.api.pool_rules import PoolBounds, PoolJudge, pool_bounds, pool_fault
+from services.api.validation import job_faults
 
 
 def pool(pool_id: str, parent: str, cpu: int, memory: int = 1000) -> PoolSpec:
@@ -108,3 +109,18 @@ def test_a_gang_is_bounded() -> None:
     texts = list(PoolJudge(config, PoolBounds((UNLIMITED,) * 4, ("/",) * 4)).gang())
 
     assert ["the gang of instances 0-10000 has 10001 members, at most 10000 can start together"] == texts
+
+
+def test_a_volume_is_disk_of_its_pod() -> None:
+    """It is compared with what the pool may have, and reserves."""
+    job = job_pb2.JobConfig(name="db", type=job_pb2.SERVICE, instanceCount=1)
+    job.defaultConfig.command.value = "serve"
+    job.defaultConfig.resource.diskLimitMb = 10
+    job.defaultConfig.volume.containerPath, job.defaultConfig.volume.sizeMB = "data", 500
+    bounds = PoolBounds((UNLIMITED, UNLIMITED, 509, UNLIMITED), ("/p",) * 4, (0, 0, 509, 0), "/p")
+
+    assert [
+        "instance 0 asks disk 510, limit of resource pool /p is 509",
+        "instance 0 is not preemptible and asks disk 510, reservation of resource pool /p is 509 "
+        "(set sla.preemptible, or raise the reservation)",
+    ] == job_faults(job, bounds).lines()

@@ -7,11 +7,17 @@ import pytest
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from services.api.task_rules import NEVER_PREEMPTED
 from services.api.validation import job_faults
 
 CUSTOM = mesos_pb2.ExecutorInfo.CUSTOM
 Check = task_pb2.HealthCheckConfig
 Policy = task_pb2.PreemptionPolicy
+Volume = task_pb2.PersistentVolumeConfig
+NO_PATH = (
+    "volume has containerPath {!r}: want a path in the sandbox like 'data', with at most 200 characters, that does not "
+    "begin with / and has no empty part, no . and no .."
+)
 
 
 def service(sla: job_pb2.SlaConfig | None = None, **fields: object) -> job_pb2.JobConfig:
@@ -88,6 +94,34 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
     "check of a type that is not known": (
         service(healthCheck=Check(enabled=True, type=9)),  # type: ignore[arg-type]
         invalid(0, "health check has type 9, want COMMAND or HTTP"),
+    ),
+    "volume": (service(volume=Volume(containerPath="data/main", sizeMB=500)), ""),
+    "volume without a size": (
+        service(volume=Volume(containerPath="data")),
+        invalid(0, "volume has sizeMB 0, want 1 to 2147483647"),
+    ),
+    **{
+        f"volume at {path!r}": (service(volume=Volume(containerPath=path, sizeMB=1)), invalid(0, NO_PATH.format(path)))
+        for path in ("", "/data", "../data", "a/../b", "a//b", "a/", ".")
+    },
+    "volume of a preemptible service": (
+        service(SLA(preemptible=True), volume=Volume(containerPath="data", sizeMB=1)),
+        invalid(0, NEVER_PREEMPTED),
+    ),
+    "volume of a preemptible pod": (
+        service(
+            volume=Volume(containerPath="data", sizeMB=1),
+            preemptionPolicy=Policy(type=Policy.TYPE_PREEMPTIBLE),
+        ),
+        invalid(0, NEVER_PREEMPTED),
+    ),
+    "volume of a revocable pod": (
+        service(volume=Volume(containerPath="data", sizeMB=1), revocable=True),
+        invalid(0, NEVER_PREEMPTED),
+    ),
+    "volume of one instance": (
+        override(volume=Volume(containerPath="data", sizeMB=1)),
+        invalid(2, "volume is given for one instance: all instances of a service have volumes of one size at one path"),
     ),
     "check that is switched off": (service(healthCheck=Check(type=Check.GRPC)), ""),
 }

@@ -60,6 +60,8 @@ class _RuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rule.ValueType],
     """An instance of a service that failed: it runs anew after a while."""
     RULE_FITS_NO_HOST: _Rule.ValueType  # 15
     """No host that is there could take the instance even if it were empty."""
+    RULE_HOSTS_DO_NOT_MATCH: _Rule.ValueType  # 16
+    """Hosts on which a daemon does not run: they do not meet its constraint, or are too small."""
 
 class Rule(_Rule, metaclass=_RuleEnumTypeWrapper):
     """The first rule that a gang fails."""
@@ -91,6 +93,8 @@ RULE_BACK_OFF: Rule.ValueType  # 14
 """An instance of a service that failed: it runs anew after a while."""
 RULE_FITS_NO_HOST: Rule.ValueType  # 15
 """No host that is there could take the instance even if it were empty."""
+RULE_HOSTS_DO_NOT_MATCH: Rule.ValueType  # 16
+"""Hosts on which a daemon does not run: they do not meet its constraint, or are too small."""
 Global___Rule: _TypeAlias = Rule  # noqa: Y015
 
 class _Queue:
@@ -216,7 +220,9 @@ class Reason(_message.Message):
 
     @_builtins.property
     def refusingHosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusingHosts]:
-        """For RULE_NO_HOST."""
+        """For RULE_NO_HOST and RULE_HOSTS_DO_NOT_MATCH; of the latter `available` is the number of hosts that match, and
+        `bound` that of all.
+        """
 
     def __init__(
         self,
@@ -588,6 +594,7 @@ class PoolNode(_message.Message):
     QUEUEDGANGS_FIELD_NUMBER: _builtins.int
     QUEUEDINSTANCES_FIELD_NUMBER: _builtins.int
     AMOUNTS_FIELD_NUMBER: _builtins.int
+    ONHOSTS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     depth: _builtins.int
     isLeaf: _builtins.bool
@@ -599,6 +606,10 @@ class PoolNode(_message.Message):
     def amounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolAmounts]:
         """In the order cpu, memory, disk, gpu."""
 
+    @_builtins.property
+    def onHosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolOnHosts]:
+        """Where host pools serve some workloads only: the same by the hosts that the pool's pods may use."""
+
     def __init__(
         self,
         *,
@@ -609,14 +620,53 @@ class PoolNode(_message.Message):
         queuedGangs: _builtins.int = ...,
         queuedInstances: _builtins.int = ...,
         amounts: _abc.Iterable[Global___PoolAmounts] | None = ...,
+        onHosts: _abc.Iterable[Global___PoolOnHosts] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "depth", b"depth", "id", b"id", "isLeaf", b"isLeaf", "path", b"path", "queuedGangs", b"queuedGangs", "queuedInstances", b"queuedInstances"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "depth", b"depth", "id", b"id", "isLeaf", b"isLeaf", "onHosts", b"onHosts", "path", b"path", "queuedGangs", b"queuedGangs", "queuedInstances", b"queuedInstances"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PoolNode: _TypeAlias = PoolNode  # noqa: Y015
+
+@_typing.final
+class PoolOnHosts(_message.Message):
+    """A part of the hosts: host pools, and the workloads that go to them alone. One with nothing of a pool is left out,
+    but not of the root.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTPOOLS_FIELD_NUMBER: _builtins.int
+    WORKLOADS_FIELD_NUMBER: _builtins.int
+    AMOUNTS_FIELD_NUMBER: _builtins.int
+    hostPools: _builtins.str
+    """Their names, as in "host pools batch, default"."""
+    @_builtins.property
+    def workloads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """batch, shared, stateless, stateful, gpu."""
+
+    @_builtins.property
+    def amounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolAmounts]:
+        """Without reservation and share, which are of the pool as a whole. The limit is what the hosts have, or that of the
+        pool if it is lower.
+        """
+
+    def __init__(
+        self,
+        *,
+        hostPools: _builtins.str = ...,
+        workloads: _abc.Iterable[_builtins.str] | None = ...,
+        amounts: _abc.Iterable[Global___PoolAmounts] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "hostPools", b"hostPools", "workloads", b"workloads"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PoolOnHosts: _TypeAlias = PoolOnHosts  # noqa: Y015
 
 @_typing.final
 class PoolTreeResponse(_message.Message):

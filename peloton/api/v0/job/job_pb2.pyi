@@ -57,14 +57,25 @@ class _PlacementStrategy:
 class _PlacementStrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PlacementStrategy.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PLACEMENT_STRATEGY_INVALID: _PlacementStrategy.ValueType  # 0
+    """That of the job's type: PACK_HOST for batch jobs, EMPTIEST_HOST for services."""
     PLACEMENT_STRATEGY_PACK_HOST: _PlacementStrategy.ValueType  # 1
     PLACEMENT_STRATEGY_SPREAD_JOB: _PlacementStrategy.ValueType  # 2
+    PLACEMENT_STRATEGY_EMPTIEST_HOST: _PlacementStrategy.ValueType  # 100
+    """Ours."""
+    PLACEMENT_STRATEGY_DEFRAGMENT: _PlacementStrategy.ValueType  # 101
+    PLACEMENT_STRATEGY_LEAST_LOADED: _PlacementStrategy.ValueType  # 102
 
-class PlacementStrategy(_PlacementStrategy, metaclass=_PlacementStrategyEnumTypeWrapper): ...
+class PlacementStrategy(_PlacementStrategy, metaclass=_PlacementStrategyEnumTypeWrapper):
+    """Which of the hosts that take a pod it goes to."""
 
 PLACEMENT_STRATEGY_INVALID: PlacementStrategy.ValueType  # 0
+"""That of the job's type: PACK_HOST for batch jobs, EMPTIEST_HOST for services."""
 PLACEMENT_STRATEGY_PACK_HOST: PlacementStrategy.ValueType  # 1
 PLACEMENT_STRATEGY_SPREAD_JOB: PlacementStrategy.ValueType  # 2
+PLACEMENT_STRATEGY_EMPTIEST_HOST: PlacementStrategy.ValueType  # 100
+"""Ours."""
+PLACEMENT_STRATEGY_DEFRAGMENT: PlacementStrategy.ValueType  # 101
+PLACEMENT_STRATEGY_LEAST_LOADED: PlacementStrategy.ValueType  # 102
 Global___PlacementStrategy: _TypeAlias = PlacementStrategy  # noqa: Y015
 
 class _JobState:
@@ -186,6 +197,7 @@ class JobConfig(_message.Message):
     RESPOOLID_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
     PLACEMENTSTRATEGY_FIELD_NUMBER: _builtins.int
+    PLACEMENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
     owningTeam: _builtins.str
@@ -209,6 +221,10 @@ class JobConfig(_message.Message):
 
     @_builtins.property
     def respoolID(self) -> _peloton_pb2.ResourcePoolID: ...
+    @_builtins.property
+    def placement(self) -> Global___Placement:
+        """Ours."""
+
     def __init__(
         self,
         *,
@@ -226,14 +242,101 @@ class JobConfig(_message.Message):
         respoolID: _peloton_pb2.ResourcePoolID | None = ...,
         owner: _builtins.str = ...,
         placementStrategy: Global___PlacementStrategy.ValueType = ...,
+        placement: Global___Placement | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["changeLog", b"changeLog", "defaultConfig", b"defaultConfig", "respoolID", b"respoolID", "sla", b"sla"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changeLog", b"changeLog", "defaultConfig", b"defaultConfig", "placement", b"placement", "respoolID", b"respoolID", "sla", b"sla"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changeLog", b"changeLog", "defaultConfig", b"defaultConfig", "description", b"description", "instanceConfig", b"instanceConfig", "instanceCount", b"instanceCount", "labels", b"labels", "ldapGroups", b"ldapGroups", "name", b"name", "owner", b"owner", "owningTeam", b"owningTeam", "placementStrategy", b"placementStrategy", "respoolID", b"respoolID", "sla", b"sla", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changeLog", b"changeLog", "defaultConfig", b"defaultConfig", "description", b"description", "instanceConfig", b"instanceConfig", "instanceCount", b"instanceCount", "labels", b"labels", "ldapGroups", b"ldapGroups", "name", b"name", "owner", b"owner", "owningTeam", b"owningTeam", "placement", b"placement", "placementStrategy", b"placementStrategy", "respoolID", b"respoolID", "sla", b"sla", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobConfig: _TypeAlias = JobConfig  # noqa: Y015
+
+@_typing.final
+class Placement(_message.Message):
+    """Ours: how the pods of a job lie to each other."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPREAD_FIELD_NUMBER: _builtins.int
+    GANGCLOSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spread(self) -> _containers.RepeatedCompositeFieldContainer[Global___Spread]:
+        """Pods go to the domains, that is the values of a host label, that have fewest pods of the job."""
+
+    @_builtins.property
+    def gangClose(self) -> Global___GangClose:
+        """Of a gang: where its pods go together."""
+
+    def __init__(
+        self,
+        *,
+        spread: _abc.Iterable[Global___Spread] | None = ...,
+        gangClose: Global___GangClose | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gangClose", b"gangClose"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gangClose", b"gangClose", "spread", b"spread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Placement: _TypeAlias = Placement  # noqa: Y015
+
+@_typing.final
+class GangClose(_message.Message):
+    """Ours."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """Of hosts: rack, zone or any other. All pods of the gang go to hosts with one value of it."""
+    required: _builtins.bool
+    """The gang waits for room in one domain; else it goes anywhere when there is none."""
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        required: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "required", b"required"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GangClose: _TypeAlias = GangClose  # noqa: Y015
+
+@_typing.final
+class Spread(_message.Message):
+    """Ours."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    MAXSKEW_FIELD_NUMBER: _builtins.int
+    SOFT_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """Of hosts: rack, zone, hostname or any other."""
+    maxSkew: _builtins.int
+    """How many pods one domain may have more than another; 0 counts as 1."""
+    soft: _builtins.bool
+    """Pods go beyond maxSkew where there is no room otherwise; else they wait."""
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        maxSkew: _builtins.int = ...,
+        soft: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "maxSkew", b"maxSkew", "soft", b"soft"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Spread: _TypeAlias = Spread  # noqa: Y015
 
 @_typing.final
 class RuntimeInfo(_message.Message):

@@ -25,37 +25,51 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v0.host import host_pb2 as peloton_dot_api_dot_v0_dot_host_dot_host__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,peloton/api/v0/maintenance/maintenance.proto\x12\x1apeloton.api.v0.maintenance\x1a\x1epeloton/api/v0/host/host.proto\"<\n\x07\x42locker\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tpod_count\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\xb8\x03\n\x0fHostMaintenance\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12-\n\x05state\x18\x02 \x01(\x0e\x32\x1e.peloton.api.v0.host.HostState\x12\x32\n\ngoal_state\x18\x03 \x01(\x0e\x32\x1e.peloton.api.v0.host.HostState\x12\n\n\x02ip\x18\x04 \x01(\t\x12\x0f\n\x07\x61t_most\x18\x05 \x01(\r\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x06 \x01(\r\x12\x0e\n\x06\x66orced\x18\x07 \x01(\x08\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x16\n\x0erequested_time\x18\t \x01(\t\x12\x12\n\ndrain_time\x18\n \x01(\t\x12\x14\n\x0c\x63hanged_time\x18\x0b \x01(\t\x12\x10\n\x08\x64\x65\x61\x64line\x18\x0c \x01(\t\x12\x11\n\tpod_count\x18\r \x01(\r\x12\x15\n\rleaving_count\x18\x0e \x01(\r\x12\x35\n\x08\x62lockers\x18\x0f \x03(\x0b\x32#.peloton.api.v0.maintenance.Blocker\x12\x13\n\x0bwaiting_for\x18\x10 \x01(\t\x12\x0f\n\x07\x63luster\x18\x11 \x01(\t\"v\n\x0cStartRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\x12\x1d\n\x10\x64\x65\x61\x64line_seconds\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x04 \x01(\tB\x13\n\x11_deadline_seconds\"K\n\rStartResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\"$\n\x0f\x43ompleteRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\"N\n\x10\x43ompleteResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\"\"\n\rCancelRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\"L\n\x0e\x43\x61ncelResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\"!\n\x0c\x46orceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\"K\n\rForceResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\"!\n\x0cQueryRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\"\x8a\x01\n\rQueryResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\x12\x10\n\x08\x61way_max\x18\x02 \x01(\r\x12\x12\n\nhost_count\x18\x03 \x01(\r\x12\x17\n\x0fsilent_clusters\x18\x04 \x03(\t2\xf6\x03\n\x12MaintenanceService\x12\\\n\x05Start\x12(.peloton.api.v0.maintenance.StartRequest\x1a).peloton.api.v0.maintenance.StartResponse\x12\x65\n\x08\x43omplete\x12+.peloton.api.v0.maintenance.CompleteRequest\x1a,.peloton.api.v0.maintenance.CompleteResponse\x12_\n\x06\x43\x61ncel\x12).peloton.api.v0.maintenance.CancelRequest\x1a*.peloton.api.v0.maintenance.CancelResponse\x12\\\n\x05\x46orce\x12(.peloton.api.v0.maintenance.ForceRequest\x1a).peloton.api.v0.maintenance.ForceResponse\x12\\\n\x05Query\x12(.peloton.api.v0.maintenance.QueryRequest\x1a).peloton.api.v0.maintenance.QueryResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,peloton/api/v0/maintenance/maintenance.proto\x12\x1apeloton.api.v0.maintenance\x1a\x1epeloton/api/v0/host/host.proto\"<\n\x07\x42locker\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tpod_count\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\xc9\x03\n\x0fHostMaintenance\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12-\n\x05state\x18\x02 \x01(\x0e\x32\x1e.peloton.api.v0.host.HostState\x12\x32\n\ngoal_state\x18\x03 \x01(\x0e\x32\x1e.peloton.api.v0.host.HostState\x12\n\n\x02ip\x18\x04 \x01(\t\x12\x0f\n\x07\x61t_most\x18\x05 \x01(\r\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x06 \x01(\r\x12\x0e\n\x06\x66orced\x18\x07 \x01(\x08\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x16\n\x0erequested_time\x18\t \x01(\t\x12\x12\n\ndrain_time\x18\n \x01(\t\x12\x14\n\x0c\x63hanged_time\x18\x0b \x01(\t\x12\x10\n\x08\x64\x65\x61\x64line\x18\x0c \x01(\t\x12\x11\n\tpod_count\x18\r \x01(\r\x12\x15\n\rleaving_count\x18\x0e \x01(\r\x12\x35\n\x08\x62lockers\x18\x0f \x03(\x0b\x32#.peloton.api.v0.maintenance.Blocker\x12\x13\n\x0bwaiting_for\x18\x10 \x01(\t\x12\x0f\n\x07\x63luster\x18\x11 \x01(\t\x12\x0f\n\x07to_pool\x18\x12 \x01(\t\" \n\x0bPlanRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\"H\n\x0cPlanResponse\x12\x38\n\x05hosts\x18\x01 \x03(\x0b\x32).peloton.api.v0.maintenance.HostDeparture\"\x9a\x01\n\rHostDeparture\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\x36\n\x04jobs\x18\x03 \x03(\x0b\x32(.peloton.api.v0.maintenance.JobDeparture\x12\x15\n\rleaving_count\x18\x04 \x01(\r\x12\x17\n\x0funchecked_count\x18\x05 \x01(\r\"\x9a\x01\n\x0cJobDeparture\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x38\n\tdeparture\x18\x02 \x01(\x0e\x32%.peloton.api.v0.maintenance.Departure\x12\x11\n\tpod_count\x18\x03 \x01(\r\x12\x15\n\rallowed_count\x18\x04 \x01(\r\x12\x16\n\x0ehomeless_count\x18\x05 \x01(\r\"v\n\x0cStartRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\x12\x1d\n\x10\x64\x65\x61\x64line_seconds\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x04 \x01(\tB\x13\n\x11_deadline_seconds\"K\n\rStartResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\"D\n\x0bMoveRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x11\n\thost_pool\x18\x02 \x01(\t\x12\x0f\n\x07\x61t_most\x18\x03 \x01(\r\"J\n\x0cMoveResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\"$\n\x0f\x43ompleteRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\"N\n\x10\x43ompleteResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\"\"\n\rCancelRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\"L\n\x0e\x43\x61ncelResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\"!\n\x0c\x46orceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\"K\n\rForceResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\"!\n\x0cQueryRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\"\x8a\x01\n\rQueryResponse\x12:\n\x05hosts\x18\x01 \x03(\x0b\x32+.peloton.api.v0.maintenance.HostMaintenance\x12\x10\n\x08\x61way_max\x18\x02 \x01(\r\x12\x12\n\nhost_count\x18\x03 \x01(\r\x12\x17\n\x0fsilent_clusters\x18\x04 \x03(\t*x\n\tDeparture\x12\x15\n\x11\x44\x45PARTURE_INVALID\x10\x00\x12\x16\n\x12\x44\x45PARTURE_REQUEUED\x10\x01\x12\x11\n\rDEPARTURE_SLA\x10\x02\x12\x15\n\x11\x44\x45PARTURE_STOPPED\x10\x03\x12\x12\n\x0e\x44\x45PARTURE_LAST\x10\x04\x32\xac\x05\n\x12MaintenanceService\x12Y\n\x04Plan\x12\'.peloton.api.v0.maintenance.PlanRequest\x1a(.peloton.api.v0.maintenance.PlanResponse\x12\\\n\x05Start\x12(.peloton.api.v0.maintenance.StartRequest\x1a).peloton.api.v0.maintenance.StartResponse\x12\x65\n\x08\x43omplete\x12+.peloton.api.v0.maintenance.CompleteRequest\x1a,.peloton.api.v0.maintenance.CompleteResponse\x12Y\n\x04Move\x12\'.peloton.api.v0.maintenance.MoveRequest\x1a(.peloton.api.v0.maintenance.MoveResponse\x12_\n\x06\x43\x61ncel\x12).peloton.api.v0.maintenance.CancelRequest\x1a*.peloton.api.v0.maintenance.CancelResponse\x12\\\n\x05\x46orce\x12(.peloton.api.v0.maintenance.ForceRequest\x1a).peloton.api.v0.maintenance.ForceResponse\x12\\\n\x05Query\x12(.peloton.api.v0.maintenance.QueryRequest\x1a).peloton.api.v0.maintenance.QueryResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.maintenance.maintenance_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_DEPARTURE']._serialized_start=1915
+  _globals['_DEPARTURE']._serialized_end=2035
   _globals['_BLOCKER']._serialized_start=108
   _globals['_BLOCKER']._serialized_end=168
   _globals['_HOSTMAINTENANCE']._serialized_start=171
-  _globals['_HOSTMAINTENANCE']._serialized_end=611
-  _globals['_STARTREQUEST']._serialized_start=613
-  _globals['_STARTREQUEST']._serialized_end=731
-  _globals['_STARTRESPONSE']._serialized_start=733
-  _globals['_STARTRESPONSE']._serialized_end=808
-  _globals['_COMPLETEREQUEST']._serialized_start=810
-  _globals['_COMPLETEREQUEST']._serialized_end=846
-  _globals['_COMPLETERESPONSE']._serialized_start=848
-  _globals['_COMPLETERESPONSE']._serialized_end=926
-  _globals['_CANCELREQUEST']._serialized_start=928
-  _globals['_CANCELREQUEST']._serialized_end=962
-  _globals['_CANCELRESPONSE']._serialized_start=964
-  _globals['_CANCELRESPONSE']._serialized_end=1040
-  _globals['_FORCEREQUEST']._serialized_start=1042
-  _globals['_FORCEREQUEST']._serialized_end=1075
-  _globals['_FORCERESPONSE']._serialized_start=1077
-  _globals['_FORCERESPONSE']._serialized_end=1152
-  _globals['_QUERYREQUEST']._serialized_start=1154
-  _globals['_QUERYREQUEST']._serialized_end=1187
-  _globals['_QUERYRESPONSE']._serialized_start=1190
-  _globals['_QUERYRESPONSE']._serialized_end=1328
-  _globals['_MAINTENANCESERVICE']._serialized_start=1331
-  _globals['_MAINTENANCESERVICE']._serialized_end=1833
+  _globals['_HOSTMAINTENANCE']._serialized_end=628
+  _globals['_PLANREQUEST']._serialized_start=630
+  _globals['_PLANREQUEST']._serialized_end=662
+  _globals['_PLANRESPONSE']._serialized_start=664
+  _globals['_PLANRESPONSE']._serialized_end=736
+  _globals['_HOSTDEPARTURE']._serialized_start=739
+  _globals['_HOSTDEPARTURE']._serialized_end=893
+  _globals['_JOBDEPARTURE']._serialized_start=896
+  _globals['_JOBDEPARTURE']._serialized_end=1050
+  _globals['_STARTREQUEST']._serialized_start=1052
+  _globals['_STARTREQUEST']._serialized_end=1170
+  _globals['_STARTRESPONSE']._serialized_start=1172
+  _globals['_STARTRESPONSE']._serialized_end=1247
+  _globals['_MOVEREQUEST']._serialized_start=1249
+  _globals['_MOVEREQUEST']._serialized_end=1317
+  _globals['_MOVERESPONSE']._serialized_start=1319
+  _globals['_MOVERESPONSE']._serialized_end=1393
+  _globals['_COMPLETEREQUEST']._serialized_start=1395
+  _globals['_COMPLETEREQUEST']._serialized_end=1431
+  _globals['_COMPLETERESPONSE']._serialized_start=1433
+  _globals['_COMPLETERESPONSE']._serialized_end=1511
+  _globals['_CANCELREQUEST']._serialized_start=1513
+  _globals['_CANCELREQUEST']._serialized_end=1547
+  _globals['_CANCELRESPONSE']._serialized_start=1549
+  _globals['_CANCELRESPONSE']._serialized_end=1625
+  _globals['_FORCEREQUEST']._serialized_start=1627
+  _globals['_FORCEREQUEST']._serialized_end=1660
+  _globals['_FORCERESPONSE']._serialized_start=1662
+  _globals['_FORCERESPONSE']._serialized_end=1737
+  _globals['_QUERYREQUEST']._serialized_start=1739
+  _globals['_QUERYREQUEST']._serialized_end=1772
+  _globals['_QUERYRESPONSE']._serialized_start=1775
+  _globals['_QUERYRESPONSE']._serialized_end=1913
+  _globals['_MAINTENANCESERVICE']._serialized_start=2038
+  _globals['_MAINTENANCESERVICE']._serialized_end=2722
 # @@protoc_insertion_point(module_scope)

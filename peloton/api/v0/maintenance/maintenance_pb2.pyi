@@ -4,6 +4,8 @@ isort:skip_file
 Maintenance of many hosts at a time: a bound, deadlines, cancelling, forcing, and what a drain waits for. Ours: the
 original's HostService, which is served too, starts and completes maintenance and tells states.
 
+A move of hosts to another host pool drains them in the same way, and takes none of them down.
+
 Every call is about all of its hosts or none. Hosts are processed in the order in which they were asked for.
 """
 
@@ -11,6 +13,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from peloton.api.v0.host import host_pb2 as _host_pb2
 import builtins as _builtins
 import sys
@@ -22,6 +25,35 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _Departure:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DepartureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Departure.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DEPARTURE_INVALID: _Departure.ValueType  # 0
+    DEPARTURE_REQUEUED: _Departure.ValueType  # 1
+    """Batch pods go back to their queue, gangs whole."""
+    DEPARTURE_SLA: _Departure.ValueType  # 2
+    """Pods of services leave as the SLA of their job allows."""
+    DEPARTURE_STOPPED: _Departure.ValueType  # 3
+    """Their volume is on the host: they stay until somebody stops them, or forces the drain."""
+    DEPARTURE_LAST: _Departure.ValueType  # 4
+    """Pods of daemons leave when all others have."""
+
+class Departure(_Departure, metaclass=_DepartureEnumTypeWrapper): ...
+
+DEPARTURE_INVALID: Departure.ValueType  # 0
+DEPARTURE_REQUEUED: Departure.ValueType  # 1
+"""Batch pods go back to their queue, gangs whole."""
+DEPARTURE_SLA: Departure.ValueType  # 2
+"""Pods of services leave as the SLA of their job allows."""
+DEPARTURE_STOPPED: Departure.ValueType  # 3
+"""Their volume is on the host: they stay until somebody stops them, or forces the drain."""
+DEPARTURE_LAST: Departure.ValueType  # 4
+"""Pods of daemons leave when all others have."""
+Global___Departure: _TypeAlias = Departure  # noqa: Y015
 
 @_typing.final
 class Blocker(_message.Message):
@@ -74,6 +106,7 @@ class HostMaintenance(_message.Message):
     BLOCKERS_FIELD_NUMBER: _builtins.int
     WAITING_FOR_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
+    TO_POOL_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     state: _host_pb2.HostState.ValueType
     """UP: it waits for its turn. Then DRAINING, DRAINED, DOWN."""
@@ -98,6 +131,8 @@ class HostMaintenance(_message.Message):
     leaving_count: _builtins.int
     waiting_for: _builtins.str
     cluster: _builtins.str
+    to_pool: _builtins.str
+    """The host pool to which it moves instead of going down."""
     @_builtins.property
     def blockers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Blocker]:
         """At most 20 of the jobs."""
@@ -122,14 +157,128 @@ class HostMaintenance(_message.Message):
         blockers: _abc.Iterable[Global___Blocker] | None = ...,
         waiting_for: _builtins.str = ...,
         cluster: _builtins.str = ...,
+        to_pool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_most", b"at_most", "blockers", b"blockers", "changed_time", b"changed_time", "cluster", b"cluster", "deadline", b"deadline", "deadline_seconds", b"deadline_seconds", "drain_time", b"drain_time", "forced", b"forced", "goal_state", b"goal_state", "hostname", b"hostname", "ip", b"ip", "leaving_count", b"leaving_count", "pod_count", b"pod_count", "reason", b"reason", "requested_time", b"requested_time", "state", b"state", "waiting_for", b"waiting_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_most", b"at_most", "blockers", b"blockers", "changed_time", b"changed_time", "cluster", b"cluster", "deadline", b"deadline", "deadline_seconds", b"deadline_seconds", "drain_time", b"drain_time", "forced", b"forced", "goal_state", b"goal_state", "hostname", b"hostname", "ip", b"ip", "leaving_count", b"leaving_count", "pod_count", b"pod_count", "reason", b"reason", "requested_time", b"requested_time", "state", b"state", "to_pool", b"to_pool", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HostMaintenance: _TypeAlias = HostMaintenance  # noqa: Y015
+
+@_typing.final
+class PlanRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTNAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hostnames(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        hostnames: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hostnames", b"hostnames"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanRequest: _TypeAlias = PlanRequest  # noqa: Y015
+
+@_typing.final
+class PlanResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostDeparture]: ...
+    def __init__(
+        self,
+        *,
+        hosts: _abc.Iterable[Global___HostDeparture] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanResponse: _TypeAlias = PlanResponse  # noqa: Y015
+
+@_typing.final
+class HostDeparture(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTNAME_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    LEAVING_COUNT_FIELD_NUMBER: _builtins.int
+    UNCHECKED_COUNT_FIELD_NUMBER: _builtins.int
+    hostname: _builtins.str
+    cluster: _builtins.str
+    leaving_count: _builtins.int
+    """Pods that are on their way already; they are in no job."""
+    unchecked_count: _builtins.int
+    """Pods of services for which no other host was looked for: this is done for 1,000 pods of a call."""
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobDeparture]:
+        """By job."""
+
+    def __init__(
+        self,
+        *,
+        hostname: _builtins.str = ...,
+        cluster: _builtins.str = ...,
+        jobs: _abc.Iterable[Global___JobDeparture] | None = ...,
+        leaving_count: _builtins.int = ...,
+        unchecked_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "hostname", b"hostname", "jobs", b"jobs", "leaving_count", b"leaving_count", "unchecked_count", b"unchecked_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostDeparture: _TypeAlias = HostDeparture  # noqa: Y015
+
+@_typing.final
+class JobDeparture(_message.Message):
+    """Pods of one job on one host."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    DEPARTURE_FIELD_NUMBER: _builtins.int
+    POD_COUNT_FIELD_NUMBER: _builtins.int
+    ALLOWED_COUNT_FIELD_NUMBER: _builtins.int
+    HOMELESS_COUNT_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    departure: Global___Departure.ValueType
+    pod_count: _builtins.int
+    allowed_count: _builtins.int
+    """Of services: pods of the job, on whatever host, that its SLA lets go now."""
+    homeless_count: _builtins.int
+    """Of services: pods that no other host takes as things are. They wait for room."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        departure: Global___Departure.ValueType = ...,
+        pod_count: _builtins.int = ...,
+        allowed_count: _builtins.int = ...,
+        homeless_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_count", b"allowed_count", "departure", b"departure", "homeless_count", b"homeless_count", "job_id", b"job_id", "pod_count", b"pod_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobDeparture: _TypeAlias = JobDeparture  # noqa: Y015
 
 @_typing.final
 class StartRequest(_message.Message):
@@ -186,6 +335,57 @@ class StartResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StartResponse: _TypeAlias = StartResponse  # noqa: Y015
+
+@_typing.final
+class MoveRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTNAMES_FIELD_NUMBER: _builtins.int
+    HOST_POOL_FIELD_NUMBER: _builtins.int
+    AT_MOST_FIELD_NUMBER: _builtins.int
+    host_pool: _builtins.str
+    at_most: _builtins.int
+    """Hosts that may be draining or down for one of these to begin; 0: the installation's bound holds. A host that waits
+    for its turn takes that of the last call which has one.
+    """
+    @_builtins.property
+    def hostnames(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        hostnames: _abc.Iterable[_builtins.str] | None = ...,
+        host_pool: _builtins.str = ...,
+        at_most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_most", b"at_most", "host_pool", b"host_pool", "hostnames", b"hostnames"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveRequest: _TypeAlias = MoveRequest  # noqa: Y015
+
+@_typing.final
+class MoveResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostMaintenance]: ...
+    def __init__(
+        self,
+        *,
+        hosts: _abc.Iterable[Global___HostMaintenance] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveResponse: _TypeAlias = MoveResponse  # noqa: Y015
 
 @_typing.final
 class CompleteRequest(_message.Message):

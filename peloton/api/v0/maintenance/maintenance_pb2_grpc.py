@@ -34,6 +34,11 @@ class MaintenanceServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.Plan = channel.unary_unary(
+                '/peloton.api.v0.maintenance.MaintenanceService/Plan',
+                request_serializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.PlanRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.PlanResponse.FromString,
+                _registered_method=True)
         self.Start = channel.unary_unary(
                 '/peloton.api.v0.maintenance.MaintenanceService/Start',
                 request_serializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.StartRequest.SerializeToString,
@@ -43,6 +48,11 @@ class MaintenanceServiceStub:
                 '/peloton.api.v0.maintenance.MaintenanceService/Complete',
                 request_serializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.CompleteRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.CompleteResponse.FromString,
+                _registered_method=True)
+        self.Move = channel.unary_unary(
+                '/peloton.api.v0.maintenance.MaintenanceService/Move',
+                request_serializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.MoveRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.MoveResponse.FromString,
                 _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/peloton.api.v0.maintenance.MaintenanceService/Cancel',
@@ -64,6 +74,14 @@ class MaintenanceServiceStub:
 class MaintenanceServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
+    def Plan(self, request, context):
+        """What the drains of these hosts would do to the pods there, were all of them drained now; changes nothing. ABORTED:
+        `host is not a Peloton agent`. INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Start(self, request, context):
         """Drain hosts and take them down. A host that is asked for already stays as it was asked for first, so repeating the
         call is safe; one that waits for its turn takes the bound of the call, if that names one. The answer says of each
@@ -80,8 +98,18 @@ class MaintenanceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Move(self, request, context):
+        """Drain hosts and put each into another host pool once it is empty; then it takes pods again. A host that is in
+        maintenance moves when that has emptied it. Repeating the call is safe: a host goes where the last call said, and one
+        that is there or on its way has nothing more to do. The answer has the hosts whose moves are under way or wait for
+        their turn. UNIMPLEMENTED `host pools not enabled`. NOT_FOUND `host not found`. INVALID_ARGUMENT `invalid dest pool`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
-        """Hosts that are not DOWN yet stay. Repeating it is safe while the host is on its way back up. NOT_FOUND: a host that is
+        """Hosts that are not DOWN yet stay, those that move in the host pool where they are. Repeating it is safe while the host is on its way back up. NOT_FOUND: a host that is
         not in maintenance. ABORTED: a host that is DOWN.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -106,6 +134,11 @@ class MaintenanceServiceServicer:
 
 def add_MaintenanceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'Plan': grpc.unary_unary_rpc_method_handler(
+                    servicer.Plan,
+                    request_deserializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.PlanRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.PlanResponse.SerializeToString,
+            ),
             'Start': grpc.unary_unary_rpc_method_handler(
                     servicer.Start,
                     request_deserializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.StartRequest.FromString,
@@ -115,6 +148,11 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.Complete,
                     request_deserializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.CompleteRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.CompleteResponse.SerializeToString,
+            ),
+            'Move': grpc.unary_unary_rpc_method_handler(
+                    servicer.Move,
+                    request_deserializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.MoveRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.MoveResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -141,6 +179,33 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class MaintenanceService:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def Plan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v0.maintenance.MaintenanceService/Plan',
+            peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.PlanRequest.SerializeToString,
+            peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.PlanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def Start(request,
@@ -186,6 +251,33 @@ class MaintenanceService:
             '/peloton.api.v0.maintenance.MaintenanceService/Complete',
             peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.CompleteRequest.SerializeToString,
             peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.CompleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Move(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v0.maintenance.MaintenanceService/Move',
+            peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.MoveRequest.SerializeToString,
+            peloton_dot_api_dot_v0_dot_maintenance_dot_maintenance__pb2.MoveResponse.FromString,
             options,
             channel_credentials,
             insecure,

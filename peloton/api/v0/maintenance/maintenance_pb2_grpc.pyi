@@ -4,6 +4,8 @@ isort:skip_file
 Maintenance of many hosts at a time: a bound, deadlines, cancelling, forcing, and what a drain waits for. Ours: the
 original's HostService, which is served too, starts and completes maintenance and tells states.
 
+A move of hosts to another host pool drains them in the same way, and takes none of them down.
+
 Every call is about all of its hosts or none. Hosts are processed in the order in which they were asked for.
 """
 
@@ -35,6 +37,10 @@ class MaintenanceServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> MaintenanceServiceAsyncStub: ...
+    Plan: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.PlanRequest, _maintenance_pb2.PlanResponse]
+    """What the drains of these hosts would do to the pods there, were all of them drained now; changes nothing. ABORTED:
+    `host is not a Peloton agent`. INVALID_ARGUMENT.
+    """
     Start: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.StartRequest, _maintenance_pb2.StartResponse]
     """Drain hosts and take them down. A host that is asked for already stays as it was asked for first, so repeating the
     call is safe; one that waits for its turn takes the bound of the call, if that names one. The answer says of each
@@ -42,8 +48,14 @@ class MaintenanceServiceStub:
     """
     Complete: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.CompleteRequest, _maintenance_pb2.CompleteResponse]
     """Hosts that are DOWN may come back. NOT_FOUND `Host is not DOWN`, also when it is UP already."""
+    Move: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.MoveRequest, _maintenance_pb2.MoveResponse]
+    """Drain hosts and put each into another host pool once it is empty; then it takes pods again. A host that is in
+    maintenance moves when that has emptied it. Repeating the call is safe: a host goes where the last call said, and one
+    that is there or on its way has nothing more to do. The answer has the hosts whose moves are under way or wait for
+    their turn. UNIMPLEMENTED `host pools not enabled`. NOT_FOUND `host not found`. INVALID_ARGUMENT `invalid dest pool`.
+    """
     Cancel: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.CancelRequest, _maintenance_pb2.CancelResponse]
-    """Hosts that are not DOWN yet stay. Repeating it is safe while the host is on its way back up. NOT_FOUND: a host that is
+    """Hosts that are not DOWN yet stay, those that move in the host pool where they are. Repeating it is safe while the host is on its way back up. NOT_FOUND: a host that is
     not in maintenance. ABORTED: a host that is DOWN.
     """
     Force: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ForceRequest, _maintenance_pb2.ForceResponse]
@@ -56,6 +68,10 @@ class MaintenanceServiceStub:
 @_typing.type_check_only
 class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
+    Plan: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.PlanRequest, _maintenance_pb2.PlanResponse]  # type: ignore[assignment]
+    """What the drains of these hosts would do to the pods there, were all of them drained now; changes nothing. ABORTED:
+    `host is not a Peloton agent`. INVALID_ARGUMENT.
+    """
     Start: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.StartRequest, _maintenance_pb2.StartResponse]  # type: ignore[assignment]
     """Drain hosts and take them down. A host that is asked for already stays as it was asked for first, so repeating the
     call is safe; one that waits for its turn takes the bound of the call, if that names one. The answer says of each
@@ -63,8 +79,14 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     """
     Complete: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.CompleteRequest, _maintenance_pb2.CompleteResponse]  # type: ignore[assignment]
     """Hosts that are DOWN may come back. NOT_FOUND `Host is not DOWN`, also when it is UP already."""
+    Move: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.MoveRequest, _maintenance_pb2.MoveResponse]  # type: ignore[assignment]
+    """Drain hosts and put each into another host pool once it is empty; then it takes pods again. A host that is in
+    maintenance moves when that has emptied it. Repeating the call is safe: a host goes where the last call said, and one
+    that is there or on its way has nothing more to do. The answer has the hosts whose moves are under way or wait for
+    their turn. UNIMPLEMENTED `host pools not enabled`. NOT_FOUND `host not found`. INVALID_ARGUMENT `invalid dest pool`.
+    """
     Cancel: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.CancelRequest, _maintenance_pb2.CancelResponse]  # type: ignore[assignment]
-    """Hosts that are not DOWN yet stay. Repeating it is safe while the host is on its way back up. NOT_FOUND: a host that is
+    """Hosts that are not DOWN yet stay, those that move in the host pool where they are. Repeating it is safe while the host is on its way back up. NOT_FOUND: a host that is
     not in maintenance. ABORTED: a host that is DOWN.
     """
     Force: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ForceRequest, _maintenance_pb2.ForceResponse]  # type: ignore[assignment]
@@ -75,6 +97,16 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     """Hosts in maintenance, in the order in which they were asked for. Changes nothing."""
 
 class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
+    @_abc_1.abstractmethod
+    def Plan(
+        self,
+        request: _maintenance_pb2.PlanRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_pb2.PlanResponse, _abc.Awaitable[_maintenance_pb2.PlanResponse]]:
+        """What the drains of these hosts would do to the pods there, were all of them drained now; changes nothing. ABORTED:
+        `host is not a Peloton agent`. INVALID_ARGUMENT.
+        """
+
     @_abc_1.abstractmethod
     def Start(
         self,
@@ -95,12 +127,24 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         """Hosts that are DOWN may come back. NOT_FOUND `Host is not DOWN`, also when it is UP already."""
 
     @_abc_1.abstractmethod
+    def Move(
+        self,
+        request: _maintenance_pb2.MoveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_pb2.MoveResponse, _abc.Awaitable[_maintenance_pb2.MoveResponse]]:
+        """Drain hosts and put each into another host pool once it is empty; then it takes pods again. A host that is in
+        maintenance moves when that has emptied it. Repeating the call is safe: a host goes where the last call said, and one
+        that is there or on its way has nothing more to do. The answer has the hosts whose moves are under way or wait for
+        their turn. UNIMPLEMENTED `host pools not enabled`. NOT_FOUND `host not found`. INVALID_ARGUMENT `invalid dest pool`.
+        """
+
+    @_abc_1.abstractmethod
     def Cancel(
         self,
         request: _maintenance_pb2.CancelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.CancelResponse, _abc.Awaitable[_maintenance_pb2.CancelResponse]]:
-        """Hosts that are not DOWN yet stay. Repeating it is safe while the host is on its way back up. NOT_FOUND: a host that is
+        """Hosts that are not DOWN yet stay, those that move in the host pool where they are. Repeating it is safe while the host is on its way back up. NOT_FOUND: a host that is
         not in maintenance. ABORTED: a host that is DOWN.
         """
 

@@ -276,17 +276,20 @@ class Constraint(_message.Message):
         LABEL_CONSTRAINT: Constraint._Type.ValueType  # 1
         AND_CONSTRAINT: Constraint._Type.ValueType  # 2
         OR_CONSTRAINT: Constraint._Type.ValueType  # 3
+        NOT_CONSTRAINT: Constraint._Type.ValueType  # 100
 
     class Type(_Type, metaclass=_TypeEnumTypeWrapper): ...
     UNKNOWN_CONSTRAINT: Constraint.Type.ValueType  # 0
     LABEL_CONSTRAINT: Constraint.Type.ValueType  # 1
     AND_CONSTRAINT: Constraint.Type.ValueType  # 2
     OR_CONSTRAINT: Constraint.Type.ValueType  # 3
+    NOT_CONSTRAINT: Constraint.Type.ValueType  # 100
 
     TYPE_FIELD_NUMBER: _builtins.int
     LABELCONSTRAINT_FIELD_NUMBER: _builtins.int
     ANDCONSTRAINT_FIELD_NUMBER: _builtins.int
     ORCONSTRAINT_FIELD_NUMBER: _builtins.int
+    NOTCONSTRAINT_FIELD_NUMBER: _builtins.int
     type: Global___Constraint.Type.ValueType
     @_builtins.property
     def labelConstraint(self) -> Global___LabelConstraint: ...
@@ -294,6 +297,8 @@ class Constraint(_message.Message):
     def andConstraint(self) -> Global___AndConstraint: ...
     @_builtins.property
     def orConstraint(self) -> Global___OrConstraint: ...
+    @_builtins.property
+    def notConstraint(self) -> Global___NotConstraint: ...
     def __init__(
         self,
         *,
@@ -301,10 +306,11 @@ class Constraint(_message.Message):
         labelConstraint: Global___LabelConstraint | None = ...,
         andConstraint: Global___AndConstraint | None = ...,
         orConstraint: Global___OrConstraint | None = ...,
+        notConstraint: Global___NotConstraint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["andConstraint", b"andConstraint", "labelConstraint", b"labelConstraint", "orConstraint", b"orConstraint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["andConstraint", b"andConstraint", "labelConstraint", b"labelConstraint", "notConstraint", b"notConstraint", "orConstraint", b"orConstraint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["andConstraint", b"andConstraint", "labelConstraint", b"labelConstraint", "orConstraint", b"orConstraint", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["andConstraint", b"andConstraint", "labelConstraint", b"labelConstraint", "notConstraint", b"notConstraint", "orConstraint", b"orConstraint", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -349,6 +355,28 @@ class OrConstraint(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OrConstraint: _TypeAlias = OrConstraint  # noqa: Y015
+
+@_typing.final
+class NotConstraint(_message.Message):
+    """Ours: takes the hosts that the other one refuses."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSTRAINT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def constraint(self) -> Global___Constraint: ...
+    def __init__(
+        self,
+        *,
+        constraint: Global___Constraint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NotConstraint: _TypeAlias = NotConstraint  # noqa: Y015
 
 @_typing.final
 class LabelConstraint(_message.Message):

@@ -28,6 +28,8 @@ class _VolumeStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VolumeSta
     INITIALIZED: _VolumeState.ValueType  # 1
     CREATED: _VolumeState.ValueType  # 2
     DELETED: _VolumeState.ValueType  # 3
+    LOST: _VolumeState.ValueType  # 100
+    """Ours: its host is gone, or has it no more. It may come back."""
 
 class VolumeState(_VolumeState, metaclass=_VolumeStateEnumTypeWrapper): ...
 
@@ -35,6 +37,8 @@ UNKNOWN: VolumeState.ValueType  # 0
 INITIALIZED: VolumeState.ValueType  # 1
 CREATED: VolumeState.ValueType  # 2
 DELETED: VolumeState.ValueType  # 3
+LOST: VolumeState.ValueType  # 100
+"""Ours: its host is gone, or has it no more. It may come back."""
 Global___VolumeState: _TypeAlias = VolumeState  # noqa: Y015
 
 @_typing.final
@@ -51,6 +55,11 @@ class PersistentVolumeInfo(_message.Message):
     CONTAINERPATH_FIELD_NUMBER: _builtins.int
     CREATETIME_FIELD_NUMBER: _builtins.int
     UPDATETIME_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    PODNAME_FIELD_NUMBER: _builtins.int
+    PODSTATE_FIELD_NUMBER: _builtins.int
+    RESPOOLID_FIELD_NUMBER: _builtins.int
     instanceId: _builtins.int
     hostname: _builtins.str
     state: Global___VolumeState.ValueType
@@ -59,6 +68,14 @@ class PersistentVolumeInfo(_message.Message):
     containerPath: _builtins.str
     createTime: _builtins.str
     updateTime: _builtins.str
+    cluster: _builtins.str
+    """Ours."""
+    message: _builtins.str
+    """Why it is LOST, or waits to be destroyed."""
+    podName: _builtins.str
+    """The pod that has it, empty when no pod will: then it is an orphan, which operators delete."""
+    podState: _builtins.str
+    respoolID: _builtins.str
     @_builtins.property
     def id(self) -> _peloton_pb2.VolumeID: ...
     @_builtins.property
@@ -76,10 +93,15 @@ class PersistentVolumeInfo(_message.Message):
         containerPath: _builtins.str = ...,
         createTime: _builtins.str = ...,
         updateTime: _builtins.str = ...,
+        cluster: _builtins.str = ...,
+        message: _builtins.str = ...,
+        podName: _builtins.str = ...,
+        podState: _builtins.str = ...,
+        respoolID: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "jobId", b"jobId"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["containerPath", b"containerPath", "createTime", b"createTime", "goalState", b"goalState", "hostname", b"hostname", "id", b"id", "instanceId", b"instanceId", "jobId", b"jobId", "sizeMB", b"sizeMB", "state", b"state", "updateTime", b"updateTime"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "containerPath", b"containerPath", "createTime", b"createTime", "goalState", b"goalState", "hostname", b"hostname", "id", b"id", "instanceId", b"instanceId", "jobId", b"jobId", "message", b"message", "podName", b"podName", "podState", b"podState", "respoolID", b"respoolID", "sizeMB", b"sizeMB", "state", b"state", "updateTime", b"updateTime"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

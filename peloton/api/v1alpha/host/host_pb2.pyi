@@ -53,6 +53,8 @@ class HostInfo(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     GOAL_STATE_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    CURRENT_POOL_FIELD_NUMBER: _builtins.int
+    DESIRED_POOL_FIELD_NUMBER: _builtins.int
     CAPACITY_FIELD_NUMBER: _builtins.int
     FREE_FIELD_NUMBER: _builtins.int
     SLACK_CPU_FIELD_NUMBER: _builtins.int
@@ -62,6 +64,9 @@ class HostInfo(_message.Message):
     ip: _builtins.str
     state: Global___HostState.ValueType
     goal_state: Global___HostState.ValueType
+    current_pool: _builtins.str
+    """Ours, with the numbers of v0: the host pool of the host, and the one in which it is to be."""
+    desired_pool: _builtins.str
     slack_cpu: _builtins.float
     """Ours: revocable cpus that the host offers, allocated by others and unused, and how many of them pods hold."""
     slack_held_cpu: _builtins.float
@@ -85,6 +90,8 @@ class HostInfo(_message.Message):
         state: Global___HostState.ValueType = ...,
         goal_state: Global___HostState.ValueType = ...,
         labels: _abc.Iterable[_peloton_pb2.Label] | None = ...,
+        current_pool: _builtins.str = ...,
+        desired_pool: _builtins.str = ...,
         capacity: Global___HostAmounts | None = ...,
         free: Global___HostAmounts | None = ...,
         slack_cpu: _builtins.float = ...,
@@ -93,7 +100,7 @@ class HostInfo(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "used", b"used"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "goal_state", b"goal_state", "hostname", b"hostname", "ip", b"ip", "labels", b"labels", "slack_cpu", b"slack_cpu", "slack_held_cpu", b"slack_held_cpu", "state", b"state", "used", b"used"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "current_pool", b"current_pool", "desired_pool", b"desired_pool", "free", b"free", "goal_state", b"goal_state", "hostname", b"hostname", "ip", b"ip", "labels", b"labels", "slack_cpu", b"slack_cpu", "slack_held_cpu", b"slack_held_cpu", "state", b"state", "used", b"used"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -213,19 +220,75 @@ class HostPoolInfo(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     HOSTS_FIELD_NUMBER: _builtins.int
+    SERVES_FIELD_NUMBER: _builtins.int
+    FACTORS_FIELD_NUMBER: _builtins.int
+    MINIMUM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    minimum: _builtins.int
+    """Ours: hosts that the mover leaves it."""
     @_builtins.property
     def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def serves(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ours: the workloads whose pods go to its hosts: batch (not preemptible), shared (preemptible batch), stateless,
+        stateful, gpu. The default host pool also serves what no other does.
+        """
+
+    @_builtins.property
+    def factors(self) -> Global___HostPoolFactors:
+        """Ours."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         hosts: _abc.Iterable[_builtins.str] | None = ...,
+        serves: _abc.Iterable[_builtins.str] | None = ...,
+        factors: Global___HostPoolFactors | None = ...,
+        minimum: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["factors", b"factors"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["factors", b"factors", "hosts", b"hosts", "minimum", b"minimum", "name", b"name", "serves", b"serves"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HostPoolInfo: _TypeAlias = HostPoolInfo  # noqa: Y015
+
+@_typing.final
+class HostPoolFactors(_message.Message):
+    """Ours: how much room a host pool announces of each host, 1.6 for 16 cpus of 10. What is not set is 1, or stays."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CPU_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    DISK_FIELD_NUMBER: _builtins.int
+    cpu: _builtins.float
+    memory: _builtins.float
+    disk: _builtins.float
+    def __init__(
+        self,
+        *,
+        cpu: _builtins.float | None = ...,
+        memory: _builtins.float | None = ...,
+        disk: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu", b"_cpu", "_disk", b"_disk", "_memory", b"_memory", "cpu", b"cpu", "disk", b"disk", "memory", b"memory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu", b"_cpu", "_disk", b"_disk", "_memory", b"_memory", "cpu", b"cpu", "disk", b"disk", "memory", b"memory"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cpu: _TypeAlias = _typing.Literal["cpu"]  # noqa: Y015
+    _WhichOneofArgType__cpu: _TypeAlias = _typing.Literal["_cpu", b"_cpu"]  # noqa: Y015
+    _WhichOneofReturnType__disk: _TypeAlias = _typing.Literal["disk"]  # noqa: Y015
+    _WhichOneofArgType__disk: _TypeAlias = _typing.Literal["_disk", b"_disk"]  # noqa: Y015
+    _WhichOneofReturnType__memory: _TypeAlias = _typing.Literal["memory"]  # noqa: Y015
+    _WhichOneofArgType__memory: _TypeAlias = _typing.Literal["_memory", b"_memory"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cpu) -> _WhichOneofReturnType__cpu | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__disk) -> _WhichOneofReturnType__disk | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory) -> _WhichOneofReturnType__memory | None: ...
+
+Global___HostPoolFactors: _TypeAlias = HostPoolFactors  # noqa: Y015

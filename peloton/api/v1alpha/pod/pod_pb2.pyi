@@ -404,17 +404,20 @@ class Constraint(_message.Message):
         CONSTRAINT_TYPE_LABEL: Constraint._Type.ValueType  # 1
         CONSTRAINT_TYPE_AND: Constraint._Type.ValueType  # 2
         CONSTRAINT_TYPE_OR: Constraint._Type.ValueType  # 3
+        CONSTRAINT_TYPE_NOT: Constraint._Type.ValueType  # 100
 
     class Type(_Type, metaclass=_TypeEnumTypeWrapper): ...
     CONSTRAINT_TYPE_INVALID: Constraint.Type.ValueType  # 0
     CONSTRAINT_TYPE_LABEL: Constraint.Type.ValueType  # 1
     CONSTRAINT_TYPE_AND: Constraint.Type.ValueType  # 2
     CONSTRAINT_TYPE_OR: Constraint.Type.ValueType  # 3
+    CONSTRAINT_TYPE_NOT: Constraint.Type.ValueType  # 100
 
     TYPE_FIELD_NUMBER: _builtins.int
     LABEL_CONSTRAINT_FIELD_NUMBER: _builtins.int
     AND_CONSTRAINT_FIELD_NUMBER: _builtins.int
     OR_CONSTRAINT_FIELD_NUMBER: _builtins.int
+    NOT_CONSTRAINT_FIELD_NUMBER: _builtins.int
     type: Global___Constraint.Type.ValueType
     @_builtins.property
     def label_constraint(self) -> Global___LabelConstraint: ...
@@ -422,6 +425,8 @@ class Constraint(_message.Message):
     def and_constraint(self) -> Global___AndConstraint: ...
     @_builtins.property
     def or_constraint(self) -> Global___OrConstraint: ...
+    @_builtins.property
+    def not_constraint(self) -> Global___NotConstraint: ...
     def __init__(
         self,
         *,
@@ -429,10 +434,11 @@ class Constraint(_message.Message):
         label_constraint: Global___LabelConstraint | None = ...,
         and_constraint: Global___AndConstraint | None = ...,
         or_constraint: Global___OrConstraint | None = ...,
+        not_constraint: Global___NotConstraint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["and_constraint", b"and_constraint", "label_constraint", b"label_constraint", "or_constraint", b"or_constraint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["and_constraint", b"and_constraint", "label_constraint", b"label_constraint", "not_constraint", b"not_constraint", "or_constraint", b"or_constraint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["and_constraint", b"and_constraint", "label_constraint", b"label_constraint", "or_constraint", b"or_constraint", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["and_constraint", b"and_constraint", "label_constraint", b"label_constraint", "not_constraint", b"not_constraint", "or_constraint", b"or_constraint", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -477,6 +483,28 @@ class OrConstraint(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OrConstraint: _TypeAlias = OrConstraint  # noqa: Y015
+
+@_typing.final
+class NotConstraint(_message.Message):
+    """Ours: takes the hosts that the other one refuses."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSTRAINT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def constraint(self) -> Global___Constraint: ...
+    def __init__(
+        self,
+        *,
+        constraint: Global___Constraint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NotConstraint: _TypeAlias = NotConstraint  # noqa: Y015
 
 @_typing.final
 class LabelConstraint(_message.Message):

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v1alpha import peloton_pb2 as peloton_dot_api_dot_v1alpha_dot_peloton__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'peloton/api/v1alpha/volume/volume.proto\x12\x1apeloton.api.v1alpha.volume\x1a!peloton/api/v1alpha/peloton.proto\"\xba\x03\n\nVolumeSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12?\n\x04type\x18\x02 \x01(\x0e\x32\x31.peloton.api.v1alpha.volume.VolumeSpec.VolumeType\x12N\n\tempty_dir\x18\x03 \x01(\x0b\x32;.peloton.api.v1alpha.volume.VolumeSpec.EmptyDirVolumeSource\x12N\n\thost_path\x18\x04 \x01(\x0b\x32;.peloton.api.v1alpha.volume.VolumeSpec.HostPathVolumeSource\x1a:\n\x14\x45mptyDirVolumeSource\x12\x0e\n\x06medium\x18\x01 \x01(\t\x12\x12\n\nsize_in_mb\x18\x02 \x01(\r\x1a$\n\x14HostPathVolumeSource\x12\x0c\n\x04path\x18\x01 \x01(\t\"[\n\nVolumeType\x12\x17\n\x13VOLUME_TYPE_INVALID\x10\x00\x12\x19\n\x15VOLUME_TYPE_EMPTY_DIR\x10\x01\x12\x19\n\x15VOLUME_TYPE_HOST_PATH\x10\x02\"\xe5\x02\n\x14PersistentVolumeInfo\x12\x38\n\tvolume_id\x18\x01 \x01(\x0b\x32%.peloton.api.v1alpha.peloton.VolumeID\x12\x36\n\x08pod_name\x18\x02 \x01(\x0b\x32$.peloton.api.v1alpha.peloton.PodName\x12\x10\n\x08hostname\x18\x03 \x01(\t\x12\x36\n\x05state\x18\x04 \x01(\x0e\x32\'.peloton.api.v1alpha.volume.VolumeState\x12>\n\rdesired_state\x18\x05 \x01(\x0e\x32\'.peloton.api.v1alpha.volume.VolumeState\x12\x0f\n\x07size_mb\x18\x06 \x01(\r\x12\x16\n\x0e\x63ontainer_path\x18\x07 \x01(\t\x12\x13\n\x0b\x63reate_time\x18\x08 \x01(\t\x12\x13\n\x0bupdate_time\x18\t \x01(\t*y\n\x0bVolumeState\x12\x18\n\x14VOLUME_STATE_INVALID\x10\x00\x12\x1c\n\x18VOLUME_STATE_INITIALIZED\x10\x01\x12\x18\n\x14VOLUME_STATE_CREATED\x10\x02\x12\x18\n\x14VOLUME_STATE_DELETED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'peloton/api/v1alpha/volume/volume.proto\x12\x1apeloton.api.v1alpha.volume\x1a!peloton/api/v1alpha/peloton.proto\"\xba\x03\n\nVolumeSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12?\n\x04type\x18\x02 \x01(\x0e\x32\x31.peloton.api.v1alpha.volume.VolumeSpec.VolumeType\x12N\n\tempty_dir\x18\x03 \x01(\x0b\x32;.peloton.api.v1alpha.volume.VolumeSpec.EmptyDirVolumeSource\x12N\n\thost_path\x18\x04 \x01(\x0b\x32;.peloton.api.v1alpha.volume.VolumeSpec.HostPathVolumeSource\x1a:\n\x14\x45mptyDirVolumeSource\x12\x0e\n\x06medium\x18\x01 \x01(\t\x12\x12\n\nsize_in_mb\x18\x02 \x01(\r\x1a$\n\x14HostPathVolumeSource\x12\x0c\n\x04path\x18\x01 \x01(\t\"[\n\nVolumeType\x12\x17\n\x13VOLUME_TYPE_INVALID\x10\x00\x12\x19\n\x15VOLUME_TYPE_EMPTY_DIR\x10\x01\x12\x19\n\x15VOLUME_TYPE_HOST_PATH\x10\x02\"\x9c\x03\n\x14PersistentVolumeInfo\x12\x38\n\tvolume_id\x18\x01 \x01(\x0b\x32%.peloton.api.v1alpha.peloton.VolumeID\x12\x36\n\x08pod_name\x18\x02 \x01(\x0b\x32$.peloton.api.v1alpha.peloton.PodName\x12\x10\n\x08hostname\x18\x03 \x01(\t\x12\x36\n\x05state\x18\x04 \x01(\x0e\x32\'.peloton.api.v1alpha.volume.VolumeState\x12>\n\rdesired_state\x18\x05 \x01(\x0e\x32\'.peloton.api.v1alpha.volume.VolumeState\x12\x0f\n\x07size_mb\x18\x06 \x01(\r\x12\x16\n\x0e\x63ontainer_path\x18\x07 \x01(\t\x12\x13\n\x0b\x63reate_time\x18\x08 \x01(\t\x12\x13\n\x0bupdate_time\x18\t \x01(\t\x12\x0f\n\x07\x63luster\x18\x64 \x01(\t\x12\x0f\n\x07message\x18\x65 \x01(\t\x12\x13\n\x0bis_orphaned\x18\x66 \x01(\x08*\x90\x01\n\x0bVolumeState\x12\x18\n\x14VOLUME_STATE_INVALID\x10\x00\x12\x1c\n\x18VOLUME_STATE_INITIALIZED\x10\x01\x12\x18\n\x14VOLUME_STATE_CREATED\x10\x02\x12\x18\n\x14VOLUME_STATE_DELETED\x10\x03\x12\x15\n\x11VOLUME_STATE_LOST\x10\x64\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v1alpha.volume.volume_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VOLUMESTATE']._serialized_start=911
-  _globals['_VOLUMESTATE']._serialized_end=1032
+  _globals['_VOLUMESTATE']._serialized_start=967
+  _globals['_VOLUMESTATE']._serialized_end=1111
   _globals['_VOLUMESPEC']._serialized_start=107
   _globals['_VOLUMESPEC']._serialized_end=549
   _globals['_VOLUMESPEC_EMPTYDIRVOLUMESOURCE']._serialized_start=360
@@ -43,5 +43,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_VOLUMESPEC_VOLUMETYPE']._serialized_start=458
   _globals['_VOLUMESPEC_VOLUMETYPE']._serialized_end=549
   _globals['_PERSISTENTVOLUMEINFO']._serialized_start=552
-  _globals['_PERSISTENTVOLUMEINFO']._serialized_end=909
+  _globals['_PERSISTENTVOLUMEINFO']._serialized_end=964
 # @@protoc_insertion_point(module_scope)

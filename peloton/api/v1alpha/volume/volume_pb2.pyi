@@ -28,6 +28,8 @@ class _VolumeStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VolumeSta
     VOLUME_STATE_INITIALIZED: _VolumeState.ValueType  # 1
     VOLUME_STATE_CREATED: _VolumeState.ValueType  # 2
     VOLUME_STATE_DELETED: _VolumeState.ValueType  # 3
+    VOLUME_STATE_LOST: _VolumeState.ValueType  # 100
+    """Ours: its host is gone, or has it no more. It may come back."""
 
 class VolumeState(_VolumeState, metaclass=_VolumeStateEnumTypeWrapper): ...
 
@@ -35,6 +37,8 @@ VOLUME_STATE_INVALID: VolumeState.ValueType  # 0
 VOLUME_STATE_INITIALIZED: VolumeState.ValueType  # 1
 VOLUME_STATE_CREATED: VolumeState.ValueType  # 2
 VOLUME_STATE_DELETED: VolumeState.ValueType  # 3
+VOLUME_STATE_LOST: VolumeState.ValueType  # 100
+"""Ours: its host is gone, or has it no more. It may come back."""
 Global___VolumeState: _TypeAlias = VolumeState  # noqa: Y015
 
 @_typing.final
@@ -132,6 +136,9 @@ class PersistentVolumeInfo(_message.Message):
     CONTAINER_PATH_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    IS_ORPHANED_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     state: Global___VolumeState.ValueType
     desired_state: Global___VolumeState.ValueType
@@ -139,6 +146,12 @@ class PersistentVolumeInfo(_message.Message):
     container_path: _builtins.str
     create_time: _builtins.str
     update_time: _builtins.str
+    cluster: _builtins.str
+    """Ours."""
+    message: _builtins.str
+    """Why it is LOST, or waits to be destroyed."""
+    is_orphaned: _builtins.bool
+    """Whether no pod will ever have it again: operators delete such volumes."""
     @_builtins.property
     def volume_id(self) -> _peloton_pb2.VolumeID: ...
     @_builtins.property
@@ -155,10 +168,13 @@ class PersistentVolumeInfo(_message.Message):
         container_path: _builtins.str = ...,
         create_time: _builtins.str = ...,
         update_time: _builtins.str = ...,
+        cluster: _builtins.str = ...,
+        message: _builtins.str = ...,
+        is_orphaned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pod_name", b"pod_name", "volume_id", b"volume_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["container_path", b"container_path", "create_time", b"create_time", "desired_state", b"desired_state", "hostname", b"hostname", "pod_name", b"pod_name", "size_mb", b"size_mb", "state", b"state", "update_time", b"update_time", "volume_id", b"volume_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "container_path", b"container_path", "create_time", b"create_time", "desired_state", b"desired_state", "hostname", b"hostname", "is_orphaned", b"is_orphaned", "message", b"message", "pod_name", b"pod_name", "size_mb", b"size_mb", "state", b"state", "update_time", b"update_time", "volume_id", b"volume_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

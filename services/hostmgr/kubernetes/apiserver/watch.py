@@ -12,17 +12,16 @@ import threading
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Protocol
-from urllib.parse import urlencode
 
 import orjson
 
 from services.hostmgr.kubernetes.apiserver.connection import Stream
+from services.hostmgr.kubernetes.apiserver.lists import pages, with_query
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
 
 log = logging.getLogger(__name__)
 
 PAGE_OBJECTS = 500
-PAGES_MAX = 10_000
 PAGED_LISTS_MAX = 2
 """After so many lists whose continue token expired between two pages everything is read in one answer."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 10.0
@@ -53,7 +52,7 @@ class Reflector:
     def __init__(self, api: ApiServer, path: str, handler: Watched) -> None:
         """``path``: of a collection, with selectors as its query."""
         self._api = api
-        self._path = path + ("&" if "?" in path else "?")
+        self._path = path
         self._name = path.partition("?")[0]
         self._handler = handler
         self._version = ""  # up to which the handler has seen all; empty: the objects must be listed
@@ -140,26 +139,16 @@ class Reflector:
     def _pages(self, is_paged: bool) -> tuple[list[Json], str]:
         """All objects and their version, which is that of the first page."""
         objects: list[Json] = []
-        version = token = ""
-        for _ in range(PAGES_MAX):
-            query = {"limit": PAGE_OBJECTS} if is_paged else {}
-            page = self._get(self._path + urlencode({**query, **({"continue": token} if token else {})}))
-            if page.status == HTTPStatus.GONE:
-                raise Expired(page.message)
-            metadata, items = _list_of(page)
-            objects += items
-            version = version or metadata["resourceVersion"]
-            token = metadata.get("continue") or ""
-            if not token or self._stopping.is_set():
-                return objects, version
-        raise OSError(f"the list of {self._name} has more than {PAGES_MAX} pages")
-
-    def _get(self, path: str) -> Answer:
-        """Raises OSError; an answer 410 is returned."""
-        answer = self._api.ask(Request("GET", path))
-        if answer.is_ok or answer.status == HTTPStatus.GONE:
-            return answer
-        raise Refused(answer)
+        version = ""
+        try:
+            for metadata, items in pages(self._api, self._path, PAGE_OBJECTS if is_paged else 0):
+                objects += items
+                version = version or metadata["resourceVersion"]
+                if self._stopping.is_set():
+                    break
+        except Refused as error:
+            raise _expired_or(error) from None
+        return objects, version
 
     def _identity(self) -> str:
         """Empty when we may not see it. Raises OSError, ValueError."""
@@ -176,7 +165,7 @@ class Reflector:
         store = self._identity()
         if store != self._store:
             raise Expired(f"the apiserver has another store: cluster {store or 'unknown'}")
-        metadata, _ = _list_of(self._get(f"{self._path}limit=1"))
+        metadata, _ = next(pages(self._api, self._path, 1))
         if int(metadata["resourceVersion"]) < int(self._version):
             raise Expired(f"the store was put back to version {metadata['resourceVersion']} from {self._version}")
 
@@ -186,11 +175,9 @@ class Reflector:
         """Until the apiserver ends it. Raises Expired, OSError, ValueError, and what the handler does."""
         query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version}
         try:
-            stream = self._api.stream(self._path + urlencode(query))
+            stream = self._api.stream(with_query(self._path, query))
         except Refused as error:
-            if error.answer.status == HTTPStatus.GONE:
-                raise Expired(error.answer.message) from None
-            raise
+            raise _expired_or(error) from None
         with stream:
             with self._lock:
                 self._stream = stream
@@ -212,17 +199,12 @@ class Reflector:
         kind, object = event["type"], event["object"]
         if kind == "ERROR":
             answer = Answer(int(object.get("code") or 500), orjson.dumps(object))
-            raise Expired(answer.message) if answer.status == HTTPStatus.GONE else Refused(answer)
+            raise _expired_or(Refused(answer))
         if kind in ("ADDED", "MODIFIED", "DELETED"):
             self._handler.changed(kind, object)
         self._version = object["metadata"]["resourceVersion"]
         self._has_heard = True
 
 
-def _list_of(answer: Answer) -> tuple[Json, list[Json]]:
-    """Its metadata and its objects. Raises ValueError."""
-    page = answer.json()
-    metadata = page.get("metadata")
-    if not isinstance(metadata, dict) or not metadata.get("resourceVersion"):
-        raise ValueError(f"a list expected: {answer.body[:200].decode(errors='replace')}")
-    return metadata, page.get("items") or []
+def _expired_or(error: Refused) -> Expired | Refused:
+    return Expired(error.answer.message) if error.answer.status == HTTPStatus.GONE else error

@@ -22,6 +22,7 @@ from services.hostmgr.kubernetes.apiserver.connection import Connection, Stream
 
 Json = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 
 CONNECTIONS_MAX = 50
 """Of one call. More make an apiserver no faster, and an ordinary user is put off with 429 then."""
@@ -70,6 +71,11 @@ class Answer(NamedTuple):
         return value
 
     @property
+    def may_pass(self) -> bool:
+        """The apiserver may answer the same request otherwise later."""
+        return self.status >= 500 or self.status == HTTPStatus.TOO_MANY_REQUESTS
+
+    @property
     def reason(self) -> str:
         """Of a Status, such as AlreadyExists; else empty."""
         return str(self._said().get("reason") or "")
@@ -96,11 +102,19 @@ class Refused(ConnectionError):
         self.answer = answer
 
 
+def fault_of(answer: Answer | OSError, *fine: HTTPStatus) -> str:
+    """Why a request was not done; empty: it was, or needed not to be, as a status of ``fine`` says."""
+    if isinstance(answer, OSError):
+        return str(answer) or type(answer).__name__
+    return "" if answer.is_ok or answer.status in fine else answer.message
+
+
 def pause_before_repeat_s(answer: Answer, tries: int) -> float | None:
     """None: the answer stands. An eviction that a PodDisruptionBudget forbids is such an answer, though it is a 429."""
     if tries >= TRIES_MAX:
         return None
-    if answer.status < 500 and (answer.status != HTTPStatus.TOO_MANY_REQUESTS or b'"DisruptionBudget"' in answer.body):
+    is_of_budget = answer.status == HTTPStatus.TOO_MANY_REQUESTS and b'"DisruptionBudget"' in answer.body
+    if is_of_budget or not answer.may_pass:
         return None
     return min(max(answer.retry_after_s, BACKOFF_S * 2.0 ** (tries - 1)), BACKOFF_MAX_S)
 

@@ -20,7 +20,7 @@ from peloton.model.external import Sighting
 from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import PodReport
 from services.hostmgr.external_port import FoundPod, Remark
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, fault_of
 from services.hostmgr.kubernetes.external.external_requests import (
     MESSAGE_MAX,
     RUN,
@@ -208,7 +208,7 @@ class ExternalPods:
         if owner.uid not in self._controllers:
             path = f"/apis/{quote(owner.api_version)}/namespaces/{owner.namespace}/replicasets"
             answer = self._api.ask(Request("GET", f"{path}/{quote(owner.name, safe='')}"))
-            if _may_pass(answer):
+            if answer.may_pass:
                 raise OSError(f"ReplicaSet {owner.namespace}/{owner.name} cannot be read: {answer.message}")
             above = controller_of(answer.json()) if answer.is_ok else None
             if len(self._controllers) >= OWNERS_MAX:
@@ -221,7 +221,7 @@ class ExternalPods:
         now_s = time.monotonic()
         if namespace not in self._namespaces or now_s - read_s > NAMESPACE_AGE_S:
             answer = self._api.ask(Request("GET", f"/api/v1/namespaces/{namespace}"))
-            if _may_pass(answer):
+            if answer.may_pass:
                 raise OSError(f"namespace {namespace} cannot be read: {answer.message}")
             pool = pool_named(answer.json()) if answer.is_ok else ""
             self._namespaces[namespace] = (now_s, pool)
@@ -241,7 +241,7 @@ class ExternalPods:
         answers = self._api.ask_all([condition_request(pod, one.reason, one.message) for _, pod, one in sent])
         events = []
         for (seen, pod, one), answer in zip(sent, answers, strict=True):
-            if isinstance(answer, OSError) or answer.status == HTTPStatus.CONFLICT or _may_pass(answer):
+            if isinstance(answer, OSError) or answer.status == HTTPStatus.CONFLICT or answer.may_pass:
                 seen.said = None  # it has changed meanwhile, or cannot be written now: the next time
             elif answer.is_ok and said_of(pod)[0] != one.reason:
                 events.append(event_request(pod, "Warning", one.reason, one.message))
@@ -292,7 +292,7 @@ class ExternalPods:
             raise answer
         if answer.is_ok:
             return ""
-        if _may_pass(answer):
+        if answer.may_pass:
             raise OSError(answer.message)
         if answer.status == HTTPStatus.CONFLICT:
             [now] = self._api.ask_all([look_request(pod)])
@@ -311,8 +311,8 @@ class ExternalPods:
         some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
         for start in range(0, len(some), EVENTS_AT_ONCE):
             for answer in self._api.ask_all(some[start : start + EVENTS_AT_ONCE]):
-                if isinstance(answer, OSError) or not answer.is_ok:
-                    log.info("an event was not written: %s", answer)
+                if why := fault_of(answer):
+                    log.info("an event was not written: %s", why)
                     return
 
     def has(self, run: str) -> bool:
@@ -331,18 +331,17 @@ class ExternalPods:
                 self._book.kill_asked(run)
         answers = self._api.ask_all([eviction_request(pod) for _, pod in pods])
         again_s = time.monotonic() + EVICT_AGAIN_S
-        failed: list[Answer | OSError] = []
+        others: list[Answer | OSError] = []
         with self._lock:
             for (run, _), answer in zip(pods, answers, strict=True):
                 if not isinstance(answer, OSError) and answer.status == HTTPStatus.TOO_MANY_REQUESTS:
                     self._hindered[run] = (answer.message, again_s)
                     continue
                 self._hindered.pop(run, None)
-                if isinstance(answer, OSError) or answer.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-                    failed.append(answer)
+                others.append(answer)
         if any(run in self._hindered for run, _ in pods):
             self._changed()
-        _first_error(failed)
+        _first_error(others)
 
     def evict_again(self) -> None:
         """Raises OSError."""
@@ -372,11 +371,6 @@ class ExternalPods:
     def unacknowledged(self) -> list[PodReport]:
         with self._lock:
             return self._book.unacknowledged()
-
-
-def _may_pass(answer: Answer) -> bool:
-    """Whether the apiserver may answer the same request otherwise later."""
-    return answer.status >= 500 or answer.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 def _run_of(pod: Json) -> str:

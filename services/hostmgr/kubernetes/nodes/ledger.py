@@ -9,77 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from peloton.model.resources import Resources
-from services.hostmgr.driver import NOTHING, Claim, Ports, RegisteredHost, Room
+from peloton.model.volume import VolumeRecord
+from services.hostmgr.driver import Claim, Ports, RegisteredHost, Room
+from services.hostmgr.kubernetes.nodes import node_volumes
+from services.hostmgr.kubernetes.nodes.node_line import Demand, Line, host_of
+from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume
 from services.hostmgr.kubernetes.nodes.nodes import DOWN, Node
 
+NO_VOLUMES: Mapping[str, VolumeRecord] = MappingProxyType({})
 FORMER_MAX = 8
 """Rooms of a node that a launch may still name after others have replaced them."""
-
-
-class Demand(NamedTuple):
-    """What a pod takes of its node."""
-
-    held: Resources
-    slack_milli: int = 0  # of revocable cpu
-    ports: tuple[int, ...] = ()
-    is_foreign: bool = False  # the pod belongs to others
-
-
-def _less(have: Resources, held: Resources) -> Resources:
-    """Others may have put more on a node than it has."""
-    return Resources(*(max(amount - taken, 0) for amount, taken in zip(have, held, strict=True)))
-
-
-@dataclass(slots=True)
-class _Line:
-    """A node with the pods on it."""
-
-    node: Node | None = None  # None: pods are there, and the node is not known, or not selected
-    demands: dict[str, Demand] = field(default_factory=dict)
-    held: Resources = NOTHING
-    foreign: Resources = NOTHING  # of held
-    slack_held_milli: int = 0
-    slack_milli: int | None = None  # measured; None: not yet, or not any more
-    room: Room | None = None  # announced, and neither used nor withdrawn
-    former: list[str] = field(default_factory=list)  # rooms before it, since when only pods have changed
-    goes_ns: int = 0
-    host: RegisteredHost | None = None  # as it was listed last, until something changes
-    is_lost: bool = False
-
-    def count(self, demand: Demand, sign: int) -> None:
-        self.host = None
-        self.held += demand.held * sign
-        self.slack_held_milli += demand.slack_milli * sign
-        if demand.is_foreign:
-            self.foreign += demand.held * sign
-
-    @property
-    def free(self) -> Resources:
-        assert self.node is not None
-        return _less(self.node.capacity, self.held)
-
-    @property
-    def slack_total_milli(self) -> int:
-        """Revocable pods stay while it is unknown, and no more come."""
-        return self.slack_held_milli if self.slack_milli is None else self.slack_milli
-
-    @property
-    def slack_free_milli(self) -> int:
-        return max(self.slack_total_milli - self.slack_held_milli, 0)
-
-    @property
-    def slots(self) -> int:
-        """Pods that the node still takes."""
-        return max(self.node.pods_max - len(self.demands), 0) if self.node is not None else 0
-
-    @property
-    def is_open(self) -> bool:
-        node = self.node
-        return node is not None and node.is_ready and node.maintenance != DOWN and not node.withdrawn
 
 
 class RoomChanges(NamedTuple):
@@ -92,7 +36,7 @@ class Ledger:
 
     def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._clock_ns = clock_ns
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, Line] = {}
         self._node_of: dict[str, str] = {}  # pod -> node
         self._expected: set[str] = set()  # pods that are launched, and not seen yet
         self._by_room: dict[str, str] = {}  # room that a launch may use -> node
@@ -104,13 +48,16 @@ class Ledger:
     # What the watches show.
 
     def put_node(self, node: Node) -> None:
-        line = self._lines.setdefault(node.name, _Line())
+        line = self._lines.setdefault(node.name, Line())
         if line.node == node:
             return
         if line.node is None or line.node.uid != node.uid:
             line.slack_milli, line.is_lost = None, False
+        if line.node is None or replace(line.node, volumes=node.volumes) != node:
+            self._end_former(line)
         line.node, line.host = node, None
-        self._end_former(line)
+        for volume_id in line.being_made.keys() & node.volumes.keys():
+            del line.being_made[volume_id]
         self.nodes_version += 1
         if node.is_ready:
             line.is_lost = False
@@ -122,6 +69,7 @@ class Ledger:
             self.nodes_version += 1
             line.node, line.host, line.slack_milli, line.goes_ns, line.is_lost = None, None, None, 0, False
             self._end_former(line)
+            line.being_made.clear()
             self._changed(name)
 
     def lose_node(self, name: str) -> None:
@@ -157,7 +105,7 @@ class Ledger:
         self._changed(name)
 
     def _add(self, pod: str, node: str, demand: Demand) -> None:
-        line = self._lines.setdefault(node, _Line())
+        line = self._lines.setdefault(node, Line())
         line.demands[pod] = demand
         line.count(demand, 1)
         self._node_of[pod] = node
@@ -218,6 +166,27 @@ class Ledger:
         """It is launched, and not seen yet."""
         return pod in self._expected
 
+    def volume(self, node: str, volume_id: str) -> NodeVolume | None:
+        """As the node shows it."""
+        line = self._lines.get(node)
+        return line.volumes.get(volume_id) if line is not None else None
+
+    def is_being_made(self, node: str, volume_id: str) -> bool:
+        """A launch has it made, and the node does not show it yet."""
+        line = self._lines.get(node)
+        return line is not None and volume_id in line.being_made
+
+    def unmake(self, node: str, volume_id: str) -> None:
+        """It was certainly not made."""
+        if (line := self._lines.get(node)) is not None and line.being_made.pop(volume_id, None) is not None:
+            line.host = None
+            self._dirty.add(node)
+
+    def user_of(self, node: str, volume_id: str) -> str:
+        """The live pod that has the volume, or ""."""
+        line = self._lines.get(node)
+        return line.user_of(volume_id) if line is not None else ""
+
     @property
     def is_dirty(self) -> bool:
         return bool(self._dirty)
@@ -227,7 +196,7 @@ class Ledger:
     def hosts(self) -> list[RegisteredHost]:
         """All nodes that are hosts; those that have not changed are the same objects."""
         return [
-            _host(line)
+            host_of(line)
             for line in self._lines.values()
             if line.node is not None and line.node.maintenance != DOWN and not line.is_lost
         ]
@@ -266,7 +235,7 @@ class Ledger:
         self._dirty.clear()
         return RoomChanges(withdrawn, announced)
 
-    def _room(self, line: _Line) -> Room | None:
+    def _room(self, line: Line) -> Room | None:
         node = line.node
         if node is None or not line.is_open:
             return None
@@ -278,14 +247,17 @@ class Ledger:
         taken = {port for demand in line.demands.values() for port in demand.ports}
         ports = tuple(_without(node.ports, sorted(taken)))
         slack = Resources(cpu_milli=slack_milli)
-        return Room(room_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns, line.slots)
+        volumes = node_volumes.there(node.volumes)
+        if volumes:
+            volumes -= {demand.volume for demand in line.demands.values()}
+        return Room(room_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns, line.slots, volumes)
 
     def give_back(self, room_ids: Sequence[str]) -> None:
         """Room that was claimed and not used is announced anew."""
         for room_id in room_ids:
             self._take(room_id)
 
-    def _take(self, room_id: str) -> _Line | None:
+    def _take(self, room_id: str) -> Line | None:
         name = self._by_room.pop(room_id, None)
         if name is None:
             return None
@@ -295,14 +267,16 @@ class Ledger:
         self._dirty.add(name)
         return line
 
-    def _end_former(self, line: _Line) -> None:
+    def _end_former(self, line: Line) -> None:
         for room_id in line.former:
             self._by_room.pop(room_id, None)
         line.former.clear()
 
-    def use(self, claim: Claim, pods: Sequence[tuple[str, Demand]]) -> Mapping[str, str]:
-        """Uses the claimed room up; the pods that fit are expected on the node from now on. Returns the others, and
-        why."""
+    def use(
+        self, claim: Claim, pods: Sequence[tuple[str, Demand]], volumes: Mapping[str, VolumeRecord] = NO_VOLUMES
+    ) -> Mapping[str, str]:
+        """Uses the claimed room up; the pods that fit are expected on the node from now on, with their ``volumes``.
+        Returns the others, and why."""
         lines = [line for room_id in claim.room_ids if (line := self._take(room_id)) is not None]
         line = next((line for line in lines if line.node is not None and line.node.uid == claim.host_id), None)
         if line is None or not line.is_open or line.is_lost:
@@ -310,15 +284,18 @@ class Ledger:
             return {pod: why for pod, _ in pods}
         refused = {}
         for pod, demand in pods:
-            if why := self._misfit(line, demand):
+            volume = volumes.get(pod)
+            if why := self._misfit(line, pod, demand, volume):
                 refused[pod] = why
             else:
                 self.drop_pod(pod)  # of an earlier attempt, perhaps on another node
                 self._add(pod, claim.hostname, demand)
+                if volume is not None and volume.volume_id not in line.volumes:
+                    line.being_made[volume.volume_id] = volume.size_mib
                 self._expected.add(pod)
         return refused
 
-    def _misfit(self, line: _Line, demand: Demand) -> str:
+    def _misfit(self, line: Line, pod: str, demand: Demand, volume: VolumeRecord | None) -> str:
         assert line.node is not None
         name = line.node.name
         if not line.slots:
@@ -330,24 +307,12 @@ class Ledger:
         taken = {port for other in line.demands.values() for port in other.ports}
         if busy := sorted(taken.intersection(demand.ports)):
             return f"ports {busy} of node {name} are taken"
-        return ""
-
-
-def _host(line: _Line) -> RegisteredHost:
-    node = line.node
-    assert node is not None
-    if line.host is None:
-        slack, slack_held = Resources(cpu_milli=line.slack_total_milli), Resources(cpu_milli=line.slack_held_milli)
-        capacity = _less(node.capacity, line.foreign)  # pools share out what others leave
-        ours = line.held - line.foreign
-        amounts = capacity, slack, node.labels, slack_held
-        line.host = RegisteredHost(
-            *(node.uid, node.name, node.ip, *amounts),
-            withdrawn=node.withdrawn,
-            held=ours,
-            beside=node.capacity - capacity,
-        )
-    return line.host
+        if volume is None:
+            return ""
+        own, user = volume.volume_id, line.user_of(volume.volume_id)
+        left_mib = line.free.disk_mib - demand.held.disk_mib
+        user = "" if user == pod else user
+        return node_volumes.refusal(volume, line.volumes.get(own), own in line.being_made, user, left_mib)
 
 
 def _is_same(old: Room, new: Room) -> bool:

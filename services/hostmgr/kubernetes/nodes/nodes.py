@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from peloton.errors import InvalidArgument
-from peloton.lifecycle.constraints import HOSTNAME_LABEL
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, HostLabels
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import Ports
 from services.hostmgr.kubernetes.apiserver.wire import Json
+from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, volumes_of
 from services.hostmgr.kubernetes.pods.quantities import amount, mib, milli
 from services.hostmgr.kubernetes.pods.statuses import GPU
 from services.hostmgr.kubernetes.settings import KubernetesSettings, read_ports
@@ -37,18 +38,19 @@ class Node:
     ip: str
     capacity: Resources  # allocatable
     pods_max: int
-    labels: dict[str, str]  # with those of the system
+    labels: HostLabels  # with those of the system; it has each once
     is_ready: bool = True
     maintenance: str = ""  # ours: DRAINING, DOWN
     is_cordoned: bool = False
     ports: Ports = ()
     withdrawn: str = ""  # why it takes no pods, if others keep them away
+    volumes: dict[str, NodeVolume] = field(default_factory=dict)  # by id
 
 
 def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
     """None for a node that is not selected. Raises ValueError for amounts that cannot be read."""
     meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
-    labels: dict[str, str] = meta.get("labels") or {}
+    labels: HostLabels = meta.get("labels") or {}
     if any(labels.get(key) != value for key, value in settings.node_selector):
         return None
     name = Hostname(meta["name"])
@@ -67,6 +69,7 @@ def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
         bool(spec.get("unschedulable")),
         _ports(annotations, settings),
         _withdrawn(spec, settings.taint, is_cordoned_by_us=CORDONED in annotations),
+        volumes_of(annotations),
     )
 
 

@@ -16,7 +16,7 @@ from peloton.model.ids import Hostname
 from peloton.scheduling.slack import estimate, smoothed
 from services.hostmgr.driver import UseSample
 from services.hostmgr.kubernetes.cluster_view import ClusterView
-from services.hostmgr.kubernetes.nodes.ledger import Demand
+from services.hostmgr.kubernetes.nodes.node_line import Demand
 
 log = logging.getLogger(__name__)
 

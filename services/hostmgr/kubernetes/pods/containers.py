@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import orjson
 
 from peloton.api import convert
 from peloton.api.mesos.v1 import mesos_pb2
-from peloton.api.pod_parts import Part, resources
+from peloton.api.pod_parts import Part, check_times, resources
 from peloton.api.v0.task import task_pb2
+from peloton.lifecycle.host_pools import taken
+from peloton.model.host_pool import AT_PAR, Factors
 from peloton.model.resources import Resources, needed
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.statuses import GPU
@@ -27,19 +30,24 @@ _REFERENCE = re.compile(r"\$(?=[$(])")
 _BAD_LETTERS = re.compile(r"[^a-z0-9]+")
 
 
+class Asked(NamedTuple):
+    """How the containers of a pod ask for resources."""
+
+    is_revocable: bool = False
+    takes_least: bool = False  # the container stands for a pod that asks for nothing
+    factors: Factors = AT_PAR  # with which the room of the node was announced
+
+
 class ContainerManifest:
-    def __init__(
-        self, name: str, part: Part, volumes: PodVolumes, default_image: str, is_revocable: bool, takes_least: bool
-    ) -> None:
-        """``volumes``: of the pod, to which those of the container are added. ``takes_least``: it stands for a pod that
-        asks for nothing."""
+    def __init__(self, name: str, part: Part, volumes: PodVolumes, default_image: str, asked: Asked) -> None:
+        """``volumes``: of the pod, to which those of the container are added."""
         self._ports = [(port.name, port.envName, port.value) for port in part.ports]
         self._variables = [orjson.Fragment(orjson.dumps(variable)) for variable in _variables(part.command)]
         rest: Json = {
             "name": name,
             "image": convert.image_of(part) or default_image,
             **_command(part),
-            "resources": {"requests": _amounts(needed(Resources()))} if takes_least else _requests(part, is_revocable),
+            "resources": _resources(part, asked),
             **_security(part),
         }
         if _is_pulled_anew(part.container):
@@ -111,12 +119,17 @@ def _variables(command: mesos_pb2.CommandInfo) -> Iterator[Json]:
             yield {"name": variable.name, "value": _literal(variable.value)}
 
 
-def _requests(part: Part, is_revocable: bool) -> Json:
-    """Requests equal limits, so that a pod which names cpu and memory is Guaranteed. A revocable one requests no cpu:
-    it gets what others leave. An amount that is not requested is not limited."""
-    asked = resources(part.resource)
-    amounts = _amounts(asked - Resources(asked.cpu_milli) if is_revocable else asked)
-    return {"requests": amounts, "limits": amounts} if amounts else {}
+def _resources(part: Part, asked: Asked) -> Json:
+    """Requests equal limits, so that a pod which names cpu and memory is Guaranteed, unless the room of the node is
+    announced with a factor: then the requests are that much less. A revocable pod requests no cpu: it gets what others
+    leave. What is not asked for is not limited."""
+    if asked.takes_least:
+        return {"requests": _amounts(taken(needed(Resources()), asked.factors))}
+    wanted = resources(part.resource)
+    own = wanted - Resources(wanted.cpu_milli) if asked.is_revocable else wanted
+    if not any(own):
+        return {}
+    return {"requests": _amounts(taken(own, asked.factors)), "limits": _amounts(own)}
 
 
 def _amounts(asked: Resources) -> Json:
@@ -142,12 +155,12 @@ def _security(part: Part) -> Json:
 
 
 def _probe(check: task_pb2.HealthCheckConfig) -> Json:
-    """With the numbers that Mesos takes for those that are not given."""
+    times = check_times(check)
     probe: Json = {
-        "initialDelaySeconds": check.initialIntervalSecs or 15,
-        "periodSeconds": check.intervalSecs or 10,
-        "timeoutSeconds": check.timeoutSecs or 20,
-        "failureThreshold": check.maxConsecutiveFailures or 3,
+        "initialDelaySeconds": times.delay_s,
+        "periodSeconds": times.interval_s,
+        "timeoutSeconds": times.timeout_s,
+        "failureThreshold": times.failures_max,
     }
     if check.type == task_pb2.HealthCheckConfig.HTTP:
         http = check.httpCheck

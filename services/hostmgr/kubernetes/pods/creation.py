@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from peloton.errors import InvalidArgument
 from peloton.model.ids import PodId
 from services.hostmgr.driver import HostLaunch, PodLaunch, PodReport
-from services.hostmgr.kubernetes.apiserver.wire import Answer
 from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.pods.deletions import Deletions
-from services.hostmgr.kubernetes.pods.launches import Manifests, Outcome, verdict_of
+from services.hostmgr.kubernetes.pods.launches import Manifests, Outcome, Verdict, verdict_of
+from services.hostmgr.kubernetes.pods.volume_folders import NOT_KEPT, VolumeFolders
 from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
@@ -27,10 +27,12 @@ class Creation:
         view: ClusterView,
         deletions: Deletions,
         preparation: Preparation,
+        folders: VolumeFolders,
         tell: Callable[[Sequence[PodReport]], None],
     ) -> None:
         self._view, self._deletions, self._preparation, self._tell = view, deletions, preparation, tell
-        self._namespace = settings.namespace
+        self._namespace, self._folders = settings.namespace, folders
+        self._keeps_volumes = bool(settings.volumes)
         self._manifests = Manifests(settings)
 
     def launch(self, launches: Sequence[HostLaunch]) -> Failed:
@@ -43,11 +45,13 @@ class Creation:
                 sent += [(pod, each) for pod in taken]
                 failed += refused
             self._view.posting.update(str(pod.pod_id) for pod, _ in sent)
-            requests = [self._manifests.request(pod, each.claim.hostname) for pod, each in sent]
         unknown = ""
         try:
-            for (pod, each), answer in zip(sent, self._preparation.create_all(requests), strict=True):
-                outcome, why = self._settle(pod, each, answer)
+            reserved, unmade = self._folders.reserve([pod for pod, _ in sent])
+            for pod, each, verdict in self._create(sent, unmade):
+                outcome, why = self._settle(pod, each, verdict)
+                if outcome is Outcome.REFUSED and pod.volume is not None and pod.pod_id in reserved:
+                    outcome = Outcome.UNKNOWN if self._folders.give_back(pod.volume) else outcome
                 if outcome is Outcome.REFUSED:
                     failed.append((pod.pod_id, why))
                 elif outcome is Outcome.UNKNOWN:
@@ -58,22 +62,41 @@ class Creation:
             raise OSError(unknown)
         return failed
 
+    def _create(
+        self, sent: Sequence[tuple[PodLaunch, HostLaunch]], unmade: Mapping[PodId, Verdict]
+    ) -> Iterator[tuple[PodLaunch, HostLaunch, Verdict]]:
+        """What became of each: those without their volume are not sent."""
+        ready = [(pod, each) for pod, each in sent if pod.pod_id not in unmade]
+        with self._view.lock:
+            requests = [
+                self._manifests.request(pod, each.claim.hostname, self._folders.is_new(pod.volume))
+                for pod, each in ready
+            ]
+        for (pod, each), answer in zip(ready, self._preparation.create_all(requests), strict=True):
+            yield pod, each, verdict_of(answer)
+        yield from ((pod, each, unmade[pod.pod_id]) for pod, each in sent if pod.pod_id in unmade)
+
     def _use(self, launch: HostLaunch) -> tuple[list[PodLaunch], Failed]:
         """Pods that the claimed room has room for, and the others. The lock is held."""
         demands = {}
+        failed: Failed = []
         for pod in launch.pods:
+            if pod.template.volume is not None and (pod.volume is None or not self._keeps_volumes):
+                failed.append((pod.pod_id, NOT_KEPT))
+                continue
             try:
                 demands[pod] = self._manifests.demand(pod)
             except InvalidArgument as error:
                 self._refuse(pod, launch, str(error))
         keys = {pod: self._view.key(str(pod.pod_id)) for pod in demands}
-        refused = self._view.ledger.use(launch.claim, [(keys[pod], demand) for pod, demand in demands.items()])
+        volumes = {key: pod.volume for pod, key in keys.items() if pod.volume is not None}
+        refused = self._view.ledger.use(launch.claim, [(keys[pod], demand) for pod, demand in demands.items()], volumes)
         taken = [pod for pod, key in keys.items() if key not in refused]
-        return taken, [(pod.pod_id, refused[key]) for pod, key in keys.items() if key in refused]
+        return taken, [*failed, *((pod.pod_id, refused[key]) for pod, key in keys.items() if key in refused)]
 
-    def _settle(self, pod: PodLaunch, launch: HostLaunch, answer: Answer | OSError) -> tuple[Outcome, str]:
+    def _settle(self, pod: PodLaunch, launch: HostLaunch, verdict: Verdict) -> Verdict:
         name, view = str(pod.pod_id), self._view
-        outcome, why = verdict_of(answer)
+        outcome, why = verdict
         if outcome is Outcome.EXISTS:
             outcome, why = self._whose(name)
         if outcome in (Outcome.REFUSED, Outcome.INVALID):
@@ -85,7 +108,7 @@ class Creation:
             with view.lock:
                 if view.own(name) is None:
                     view.unconfirmed.add(name)
-        return outcome, why
+        return Verdict(outcome, why)
 
     def _refuse(self, pod: PodLaunch, launch: HostLaunch, why: str) -> None:
         """Kubernetes does not take the pod, and never will."""

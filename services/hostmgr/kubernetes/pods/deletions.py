@@ -9,7 +9,7 @@ from http import HTTPStatus
 from peloton.model.ids import PodId
 from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import PodOnHost, PodReport, Token
-from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json, Request
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, fault_of
 from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.pods.pod_book import Stored
 from services.hostmgr.kubernetes.pods.removals import Removal, Removals, delete_request
@@ -18,6 +18,8 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 DELETED_BY_NODE_S = 5.0
 """In which a kubelet deletes a pod that it has ended on request."""
 REMOVAL_RETRY_S = 5.0
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+"""Answers to a deletion: the pod is gone, or its name is that of a later one."""
 
 
 class Deletions:
@@ -71,12 +73,10 @@ class Deletions:
         failed: list[str] = []
         absent: list[str] = []
         for (name, uid), answer in zip(pods, answers, strict=True):
-            if isinstance(answer, OSError):
-                failed.append(str(answer))
-            elif answer.status == HTTPStatus.NOT_FOUND:
+            if why := fault_of(answer, *_GONE):
+                failed.append(why)
+            elif isinstance(answer, Answer) and answer.status == HTTPStatus.NOT_FOUND:
                 absent += [] if uid else [name]  # the watch shows the end of one that was there
-            elif not answer.is_ok and answer.status != HTTPStatus.CONFLICT:
-                failed.append(answer.message)
         self._say_absent(absent)
         if failed:
             raise OSError(f"{len(failed)} of {len(pods)} pods not deleted: {failed[0]}")
@@ -180,12 +180,7 @@ class Deletions:
             there = [each for each in due if (own := self._view.own(each.name)) is not None and own.uid == each.uid]
         requests = [delete_request(self._namespace, each.name, each.uid, each.is_forced) for each in there]
         answers = self._api.ask_all(requests)
-        again = [
-            each
-            for each, answer in zip(there, answers, strict=True)
-            if isinstance(answer, OSError)
-            or not (answer.is_ok or answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
-        ]
+        again = [each for each, answer in zip(there, answers, strict=True) if fault_of(answer, *_GONE)]
         with self._view.lock:
             for each in again:
                 self._removals.add(each._replace(due_s=time.time() + REMOVAL_RETRY_S))

@@ -15,7 +15,8 @@ from urllib.parse import quote
 import orjson
 
 from peloton.model.ids import JobId
-from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, ApiServer, Json, Refused, Request
+from services.hostmgr.kubernetes.apiserver.lists import pages
+from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, ApiServer, Json, Refused, Request, fault_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings, own_name
 
 CHANGES_MAX = 500
@@ -89,18 +90,16 @@ class DisruptionBudgets:
 
     def _note(self, job_id: str, number: int | None, answer: Answer | OSError) -> str:
         """Why the change was not made; empty: it was."""
-        if not isinstance(answer, OSError) and (
-            answer.is_ok or (number is None and answer.status == HTTPStatus.NOT_FOUND)
-        ):
-            self._known.pop(job_id, None)
-            if number is not None:
-                self._known[job_id] = number
-            return ""
-        self._list_at_s = float("-inf")  # it may have been made, or others have made or deleted it
-        if isinstance(answer, OSError):
-            return str(answer)
-        self._rest_if_forbidden(answer)
-        return answer.message
+        fine = () if number is not None else (HTTPStatus.NOT_FOUND,)
+        if why := fault_of(answer, *fine):
+            self._list_at_s = float("-inf")  # it may have been made, or others have made or deleted it
+            if isinstance(answer, Answer):
+                self._rest_if_forbidden(answer)
+            return why
+        self._known.pop(job_id, None)
+        if number is not None:
+            self._known[job_id] = number
+        return ""
 
     def _rest_if_forbidden(self, answer: Answer) -> None:
         if answer.status == HTTPStatus.FORBIDDEN:
@@ -110,16 +109,12 @@ class DisruptionBudgets:
         """Our budgets as they are in the cluster, by job. Without a number in ``minAvailable`` it counts as -1."""
         selector = quote(f"peloton.io/cluster={self._cluster},{_JOB}", safe="")
         found: dict[str, int] = {}
-        path = first = f"{self._path}?labelSelector={selector}&limit={PAGE}"
-        while path:
-            answer = self._api.ask(Request("GET", path))
-            if not answer.is_ok:
-                self._rest_if_forbidden(answer)
-                raise Refused(answer)
-            page = answer.json()
-            for item in page.get("items") or ():
-                number = item["spec"].get("minAvailable")
-                found[item["metadata"]["labels"][_JOB]] = number if isinstance(number, int) else -1
-            more = page["metadata"].get("continue")
-            path = f"{first}&continue={quote(more, safe='')}" if more else ""
+        try:
+            for _, items in pages(self._api, f"{self._path}?labelSelector={selector}", PAGE):
+                for item in items:
+                    number = item["spec"].get("minAvailable")
+                    found[item["metadata"]["labels"][_JOB]] = number if isinstance(number, int) else -1
+        except Refused as refused:
+            self._rest_if_forbidden(refused.answer)
+            raise
         return found

@@ -20,7 +20,7 @@ import orjson
 from peloton.errors import Unavailable
 from peloton.model.host import Prefetched
 from peloton.model.ids import Hostname
-from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json, Request
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json, Request, fault_of
 from services.hostmgr.kubernetes.pods.statuses import is_over
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
@@ -53,11 +53,7 @@ class ImagePods:
             self._count += len(wanted)
             requests = [Request("POST", self._path, self._body(image, node)) for image, node in wanted]
             answers = self._api.ask_all(requests)
-        refusals = [
-            str(answer) if isinstance(answer, OSError) else answer.message
-            for answer in answers
-            if isinstance(answer, OSError) or not (answer.is_ok or answer.status == HTTPStatus.CONFLICT)
-        ]
+        refusals = [why for answer in answers if (why := fault_of(answer, HTTPStatus.CONFLICT))]
         if refusals:
             log.info("%d of %d images are not fetched ahead: %s", len(refusals), len(wanted), refusals[0])
         if wanted and len(refusals) == len(wanted):

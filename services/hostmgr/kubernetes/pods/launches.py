@@ -9,13 +9,15 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
+from peloton.model.host_pool import Factors
 from peloton.model.pod import Cause
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.kubernetes.apiserver.wire import Answer, Json, Request
-from services.hostmgr.kubernetes.nodes.ledger import Demand
+from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.pods.manifests import PodManifest
 from services.hostmgr.kubernetes.pods.reasons import refusal_cause
 from services.hostmgr.kubernetes.pods.statuses import occupied, ports, revocable_cpu_milli
+from services.hostmgr.kubernetes.pods.volumes import volume_id_of
 from services.hostmgr.kubernetes.preparation import is_unprepared
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
@@ -54,12 +56,13 @@ def verdict_of(answer: Answer | OSError) -> Verdict:
 def demand_of(pod: Json) -> Demand:
     """Of any pod on a node."""
     is_foreign = pod.get("spec", {}).get("schedulerName") != OURS
-    return Demand(occupied(pod), revocable_cpu_milli(pod), tuple(sorted(ports(pod))), is_foreign)
+    volume = "" if is_foreign else volume_id_of(pod)
+    return Demand(occupied(pod), revocable_cpu_milli(pod), tuple(sorted(ports(pod))), is_foreign, volume)
 
 
 class _Rendered:
-    def __init__(self, template: PodTemplate, settings: KubernetesSettings) -> None:
-        self.manifest = PodManifest(template, settings)
+    def __init__(self, template: PodTemplate, settings: KubernetesSettings, factors: Factors) -> None:
+        self.manifest = PodManifest(template, settings, factors)
         self._demand: Demand | None = None
 
     def demand(self, pod: PodLaunch) -> Demand:
@@ -67,7 +70,10 @@ class _Rendered:
         if self._demand is None:
             found = demand_of(orjson.loads(self.manifest.body(pod, "")))
             self._demand = found._replace(ports=tuple(port for port in found.ports if port not in pod.ports))
-        return self._demand._replace(ports=(*self._demand.ports, *pod.ports)) if pod.ports else self._demand
+        found = self._demand
+        if pod.volume is not None:
+            found = found._replace(volume=pod.volume.volume_id)
+        return found._replace(ports=(*found.ports, *pod.ports)) if pod.ports else found
 
 
 class Manifests:
@@ -76,17 +82,18 @@ class Manifests:
     def __init__(self, settings: KubernetesSettings) -> None:
         self._settings = settings
         self._path = f"/api/v1/namespaces/{settings.namespace}/pods"
-        self._rendered: WeakKeyDictionary[PodTemplate, _Rendered] = WeakKeyDictionary()
+        self._rendered: WeakKeyDictionary[PodTemplate, dict[Factors, _Rendered]] = WeakKeyDictionary()
 
-    def _of(self, template: PodTemplate) -> _Rendered:
-        found = self._rendered.get(template)
+    def _of(self, pod: PodLaunch) -> _Rendered:
+        known = self._rendered.setdefault(pod.template, {})
+        found = known.get(pod.factors)
         if found is None:
-            found = self._rendered[template] = _Rendered(template, self._settings)
+            found = known[pod.factors] = _Rendered(pod.template, self._settings, pod.factors)
         return found
 
     def demand(self, pod: PodLaunch) -> Demand:
         """Raises InvalidArgument for a pod that Kubernetes cannot run."""
-        return self._of(pod.template).demand(pod)
+        return self._of(pod).demand(pod)
 
-    def request(self, pod: PodLaunch, node: str) -> Request:
-        return Request("POST", self._path, self._of(pod.template).manifest.body(pod, node))
+    def request(self, pod: PodLaunch, node: str, is_volume_new: bool) -> Request:
+        return Request("POST", self._path, self._of(pod).manifest.body(pod, node, is_volume_new))

@@ -10,11 +10,12 @@ from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts, containers, pod_resources
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
+from peloton.model.host_pool import AT_PAR, Factors
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.kubernetes.apiserver.wire import Json
-from services.hostmgr.kubernetes.pods.containers import ContainerManifest, slug
+from services.hostmgr.kubernetes.pods.containers import Asked, ContainerManifest, slug
 from services.hostmgr.kubernetes.pods.statuses import REVOCABLE_CPU
-from services.hostmgr.kubernetes.pods.volumes import PodVolumes
+from services.hostmgr.kubernetes.pods.volumes import VOLUME, PodVolumes, folder_volume
 from services.hostmgr.kubernetes.settings import LABEL_KEY, LABEL_VALUE, KubernetesSettings
 
 LABEL = "peloton.io/"
@@ -29,7 +30,7 @@ _LOST_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreach
 class PodManifest:
     """Raises InvalidArgument for a configuration that Kubernetes cannot run."""
 
-    def __init__(self, template: PodTemplate, settings: KubernetesSettings) -> None:
+    def __init__(self, template: PodTemplate, settings: KubernetesSettings, factors: Factors = AT_PAR) -> None:
         self._job_id = template.job.job_id
         self._env_names = [env_name for _, env_name in template.dynamic_ports]
         config = template.config
@@ -37,26 +38,27 @@ class PodManifest:
             raise InvalidArgument(f"the pod asks for what Kubernetes does not have: {', '.join(asked)}")
         self._labels, annotations = _labels_of(template, settings.cluster)
         self._annotations = orjson.Fragment(orjson.dumps(annotations))
-        volumes = PodVolumes(settings.cluster, template.secrets)
+        volumes = PodVolumes(settings.cluster, template.secrets, template.volume)
         takes_least = not any(pod_resources(config)) and not template.revocable
 
         def container(name: str, part: Part, takes_least: bool = False) -> ContainerManifest:
-            return ContainerManifest(name, part, volumes, settings.default_image, template.revocable, takes_least)
+            asked = Asked(template.revocable, takes_least, factors)
+            return ContainerManifest(name, part, volumes, settings.default_image, asked)
 
         parts = list(containers(config))
         self._containers = [container(name, part, takes_least and part is config) for name, part in parts]
         self._init_containers = [container(each.name, each) for each in config.initContainers]
         spec = _pod_spec(config, settings)
-        if volumes.all:
-            spec["volumes"] = volumes.all
+        self._volumes = [orjson.Fragment(orjson.dumps(volume)) for volume in volumes.all]
+        self._volumes_root = settings.volumes
         self._spec = {key: orjson.Fragment(orjson.dumps(value)) for key, value in spec.items()}
         # All containers share one address: each may need the ports of the others.
         self._static_ports = {
             port.envName: str(port.value) for _, part in parts for port in part.ports if port.value and port.envName
         }
 
-    def body(self, pod: PodLaunch, node: str) -> bytes:
-        """Of the request that creates the pod, bound to the node."""
+    def body(self, pod: PodLaunch, node: str, is_volume_new: bool = False) -> bytes:
+        """Of the request that creates the pod, bound to the node. ``is_volume_new``: no pod has had its volume."""
         instance, run = str(pod.pod_id.instance_id), str(pod.pod_id.run_id)
         variables = {
             "PELOTON_JOB_ID": self._job_id,
@@ -75,7 +77,14 @@ class PodManifest:
         }
         if self._init_containers:
             spec["initContainers"] = [container.body(variables, dealt) for container in self._init_containers]
+        volumes = list[orjson.Fragment | Json](self._volumes)
+        if pod.volume is not None:
+            volumes.append(folder_volume(self._volumes_root, pod.volume.volume_id, is_volume_new))
+        if volumes:
+            spec["volumes"] = volumes
         labels = {**self._labels, f"{LABEL}instance": instance, f"{LABEL}run": run}
+        if pod.volume is not None:
+            labels[VOLUME] = pod.volume.volume_id
         metadata = {"name": str(pod.pod_id), "labels": labels, "annotations": self._annotations}
         return orjson.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 

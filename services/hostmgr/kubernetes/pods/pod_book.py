@@ -125,6 +125,11 @@ class PodBook:
                 found.append(first)
         return found
 
+    def waiting(self, since_s: float) -> list[OwnPod]:
+        """Those that have waited for their containers since then, or for longer."""
+        own = (self.pods[name] for name in self._waiting)
+        return [one for one in own if not one.has_ended and not one.is_leaving and 0 < _taken_on_s(one.pod) <= since_s]
+
     def kill_asked(self, name: str) -> None:
         """It is remembered for a pod that has not been seen yet, until ``forget_kill``."""
         if (own := self.pods.get(name)) is not None:
@@ -203,6 +208,12 @@ class PodBook:
         names.discard(own.name)
         if not names:
             del self._on_node[own.node]
+
+
+def _taken_on_s(pod: Json) -> float:
+    """By its kubelet, since the epoch; 0: not yet."""
+    text = pod.get("status", {}).get("startTime")
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _began_ns(pod: Json) -> int:

@@ -21,7 +21,7 @@ from peloton.errors import Unavailable
 from peloton.model.ids import PodId
 from peloton.model.secret import Secret
 from services.hostmgr.driver import HostLaunch
-from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request, fault_of
 from services.hostmgr.kubernetes.cluster_view import SecretUse
 from services.hostmgr.kubernetes.pods.volumes import SECRET_KEY, secret_name
 from services.hostmgr.kubernetes.preparation import Preparation
@@ -92,12 +92,10 @@ class PodSecrets:
         for (name, (job_id, secret)), answer in zip(
             wanted.items(), self._preparation.create_all(requests), strict=True
         ):
-            if isinstance(answer, OSError):
-                refusals[name] = f"the secret at {secret.path} was not made: {answer}"
-            elif answer.is_ok or answer.status == HTTPStatus.CONFLICT:
-                self._known[name] = _Known(job_id, now_s)
+            if why := fault_of(answer, HTTPStatus.CONFLICT):
+                refusals[name] = f"the secret at {secret.path} was not made: {why}"
             else:
-                refusals[name] = f"the secret at {secret.path} was not made: {answer.message}"
+                self._known[name] = _Known(job_id, now_s)
         return refusals
 
     def _body(self, name: str, job_id: str, secret: Secret) -> bytes:

@@ -9,6 +9,7 @@ from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part
 from peloton.api.v0.task import task_pb2
 from peloton.model.secret import Secret
+from peloton.model.volume import VolumeSpec
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.settings import own_name
 
@@ -23,12 +24,37 @@ def secret_name(cluster: str, secret: Secret) -> str:
     return f"{own_name(cluster)}-{secret.secret_id}-{secret.revision}"
 
 
+VOLUME = "peloton.io/volume"
+"""Label of a pod of ours: the id of the volume that it has."""
+OWN_VOLUME = "peloton-volume"
+"""Name of the volume that outlives the pod, among those of the pod."""
+
+
+def folder_volume(root: str, volume_id: str, is_new: bool) -> Json:
+    """A folder of the node. It is only made while no pod has had it: nothing takes the place of one that is gone."""
+    kind = "DirectoryOrCreate" if is_new else "Directory"
+    return {"name": OWN_VOLUME, "hostPath": {"path": f"{root}/{volume_id}", "type": kind}}
+
+
+def volume_id_of(pod: Json) -> str:
+    """Empty: it has none."""
+    return str((pod["metadata"].get("labels") or {}).get(VOLUME, ""))
+
+
+def has_started(pod: Json) -> bool:
+    """A container has run, so all that the pod mounts was there."""
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    states = [state for one in statuses for state in (one.get("state") or {}, one.get("lastState") or {})]
+    return any("running" in state or (state.get("terminated") or {}).get("startedAt") for state in states)
+
+
 class PodVolumes:
     """Of the kinds that Kubernetes has, see ``mesos_only``. Containers share what is the same."""
 
-    def __init__(self, cluster: str, secrets: Sequence[Secret]) -> None:
-        """``secrets``: all containers have them."""
-        self._cluster, self._secrets = cluster, secrets
+    def __init__(self, cluster: str, secrets: Sequence[Secret], own: VolumeSpec | None = None) -> None:
+        """``secrets``, and the volume that outlives the pod: all containers have them. The latter is not among
+        ``all``: each pod has one of its own."""
+        self._cluster, self._secrets, self._own = cluster, secrets, own
         self.all: list[Json] = []
         self._names: dict[str, str] = {}  # by what the volume is
 
@@ -46,6 +72,8 @@ class PodVolumes:
             own = secret_name(self._cluster, secret)
             name = self._name(f"secret {own}", {"secret": {"secretName": own}})
             mounts.append(_mount(name, secret.path, is_read_only=True) | {"subPath": SECRET_KEY})
+        if self._own is not None:
+            mounts.append(_mount(OWN_VOLUME, f"/{self._own.container_path}", is_read_only=False))
         return mounts
 
     def _name(self, key: str, source: Json) -> str:

@@ -43,7 +43,10 @@ class Cluster:
             start = int(query.partition("&continue=")[2] or 0)
             page = sorted(self.there)[start : start + 2]
             more = str(start + 2) if start + 2 < len(self.there) else ""
-            return answer(200, {"items": [self.there[name] for name in page], "metadata": {"continue": more}})
+            return answer(
+                200,
+                {"items": [self.there[name] for name in page], "metadata": {"resourceVersion": "1", "continue": more}},
+            )
         name = path.rpartition("/")[2] if asked.method != "POST" else orjson.loads(asked.body)["metadata"]["name"]
         if asked.method == "POST":
             if name in self.there:

@@ -9,7 +9,8 @@ import pytest
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import Claim, Room
-from services.hostmgr.kubernetes.nodes.ledger import FORMER_MAX, Demand, Ledger
+from services.hostmgr.kubernetes.nodes.ledger import FORMER_MAX, Ledger
+from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.nodes.nodes import DOWN, DRAINING, Node
 
 ONE = Demand(Resources.of(1, 100))

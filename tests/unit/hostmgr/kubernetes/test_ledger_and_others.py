@@ -16,8 +16,9 @@ from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import place
 from services.hostmgr.driver import Claim, Room
-from services.hostmgr.hosts.pool import HostPool
-from services.hostmgr.kubernetes.nodes.ledger import Demand, Ledger
+from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.kubernetes.nodes.ledger import Ledger
+from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.nodes.nodes import Node
 
 CAPACITY = Resources.of(4, 1_000, 100, 2)
@@ -174,7 +175,7 @@ class TwoSchedulers(RuleBasedStateMachine):
     def we_place(self, cpu_milli: int, port_count: int, pod_count: int) -> None:
         """Nothing is refused of what is placed by the last news."""
         self.room_is_announced()
-        hosts = HostPool(1.0)
+        hosts = HostBook(1.0)
         hosts.add_room(list(self.rooms.values()))
         shape = PodShape(Resources(cpu_milli), port_count)
         lease = hosts.acquire(JOB, [(shape, pod_count)], 0.0)

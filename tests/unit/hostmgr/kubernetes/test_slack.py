@@ -13,7 +13,7 @@ from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import UseSample
 from services.hostmgr.kubernetes.cluster_view import ClusterView
-from services.hostmgr.kubernetes.nodes.ledger import Demand
+from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.nodes.nodes import Node
 from services.hostmgr.kubernetes.nodes.slack import NODES_PER_ROUND_MAX, SILENCES_MAX, SlackEstimator
 from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings

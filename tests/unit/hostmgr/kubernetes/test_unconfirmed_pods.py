@@ -11,7 +11,7 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import Claim, PodReport
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.cluster_view import ClusterView
-from services.hostmgr.kubernetes.nodes.ledger import Demand
+from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.nodes.nodes import Node
 from services.hostmgr.kubernetes.pods.deletions import Deletions
 from services.hostmgr.kubernetes.settings import KubernetesSettings

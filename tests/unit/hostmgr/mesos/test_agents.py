@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from peloton.errors import Unavailable
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.mesos.agents import REST_PER_LOOK, AgentLooks, AgentReader
 from tests.unit.hostmgr.test_hosts import LEASE_S, agent
 
@@ -63,7 +63,7 @@ def test_an_agent_that_is_there_stands_for_its_host() -> None:
     """A host whose agent lost its disk while the master was replaced has a new one; the master waits for the old one
     for minutes."""
     old = {**entry("a")["agent_info"], "id": {"value": "old"}}
-    pool = HostPool(LEASE_S)
+    pool = HostBook(LEASE_S)
 
     pool.set_hosts(agent.host for agent in AgentReader().read([answer(entry("a"), recovered=[old])]))
 
@@ -118,7 +118,7 @@ def test_a_look_that_fails_is_wanted_again() -> None:
 
 def test_the_capacity_is_not_told_before_the_agents_are_known() -> None:
     """A new host manager must not look like a cluster that is gone."""
-    pool = HostPool(LEASE_S)
+    pool = HostBook(LEASE_S)
     with pytest.raises(Unavailable, match="not known yet"):
         pool.capacity()
 
@@ -129,7 +129,7 @@ def test_the_capacity_is_not_told_before_the_agents_are_known() -> None:
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.tuples(st.integers(0, 3), st.integers(0, 3))), max_size=5))
 def test_sums_are_those_of_the_agents(looks: list[dict[str, tuple[int, int]]]) -> None:
     """Kept from look to look, they are what adding up all agents gives."""
-    pool = HostPool(LEASE_S)
+    pool = HostBook(LEASE_S)
     pool.set_hosts([])
     for look in looks:
         pool.set_hosts([agent(name, slack, held) for name, (slack, held) in look.items()])

@@ -11,6 +11,7 @@ from google.protobuf.json_format import ParseDict
 from peloton.api.convert import new_job_record
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.host_pool import Factors
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
@@ -355,3 +356,15 @@ def test_secrets_of_the_job_are_volumes() -> None:
     value = {"type": "SECRET", "secret": {"type": "VALUE", "value": {"data": "AHg="}}}
     secret = {"mode": "RO", "container_path": "/run/key", "source": value}
     assert [{"type": "MESOS", "volumes": [secret]}, {"type": "MESOS", "volumes": [host, secret]}] == found
+
+
+def test_a_task_that_takes_less_than_its_pod_asks_for_has_limits() -> None:
+    """So that it may use what the pod asks for; else Mesos limits it to what it takes, and nothing is to be said."""
+    made = template({"resource": {"cpuLimit": 1.5, "memLimitMb": 100}})
+    task = TaskTemplate(made, "west")
+
+    less = task.task_info(PodLaunch(PodId(JOB, 3, 2), made, (), factors=Factors(160)), "a", RESOURCES)
+    same = task.task_info(PodLaunch(PodId(JOB, 3, 2), made, ()), "a", RESOURCES)
+
+    assert {"cpus": {"value": 1.5}, "mem": {"value": 100.0}} == less["limits"]
+    assert "limits" not in same

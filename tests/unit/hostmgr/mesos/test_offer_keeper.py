@@ -14,7 +14,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import Claim, ClusterDriver, RegisteredHost
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.manager import lease_hosts
 from services.hostmgr.mesos import offer_keeper
 from services.hostmgr.mesos.framework import MesosSettings
@@ -40,7 +40,7 @@ class Mesos:
         self.fails: Exception | None = None
         self.answers = True
         self.subscribes = False  # during a call to Mesos
-        self.pool = HostPool(30.0, clock=lambda: self.now_s)
+        self.pool = HostBook(30.0, clock=lambda: self.now_s)
         self.book = OfferBook()
         self.keeper = OfferKeeper(self.take_idle, self.send_all, HOLD_S, clock=lambda: self.now_s)
         self.want_room, self.room_sufficed = self.keeper.want, self.keeper.sufficed

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from peloton.model.resources import Resources
-from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.mesos.agents import AgentReader
 from services.hostmgr.mesos.offer_book import OfferBook
 from services.hostmgr.mesos.resources import OfferedReader, is_for_pods, roles_above
@@ -139,7 +139,7 @@ def test_whose_a_resource_is(resource: Json, is_ours: bool) -> None:
 def test_a_reserved_cluster_takes_pods() -> None:
     """Capacity, what is free and what a launch takes are the same amounts, and keep their reservation."""
     recorded = lines("20")
-    pool = HostPool(30.0)
+    pool = HostBook(30.0)
     (host,) = [one for one in offers(recorded[12]) if one["hostname"] == "peloton-mesos-agent0"]
     agents = AgentReader(role="peloton").read([orjson.dumps(recorded[6]["response"])])
     pool.set_hosts(agent.host for agent in agents if agent.host.hostname == host["hostname"])

@@ -195,15 +195,29 @@ class CreateHostPoolRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    SERVES_FIELD_NUMBER: _builtins.int
+    FACTORS_FIELD_NUMBER: _builtins.int
+    MINIMUM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    minimum: _builtins.int
+    """Hosts that the mover leaves it."""
+    @_builtins.property
+    def serves(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ours. Without workloads the host pool serves the one that its name names, if it does; batch_reserved names batch."""
+
+    @_builtins.property
+    def factors(self) -> _host_pb2.HostPoolFactors: ...
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        serves: _abc.Iterable[_builtins.str] | None = ...,
+        factors: _host_pb2.HostPoolFactors | None = ...,
+        minimum: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["factors", b"factors"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["factors", b"factors", "minimum", b"minimum", "name", b"name", "serves", b"serves"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -223,6 +237,68 @@ class CreateHostPoolResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreateHostPoolResponse: _TypeAlias = CreateHostPoolResponse  # noqa: Y015
+
+@_typing.final
+class UpdateHostPoolRequest(_message.Message):
+    """Ours."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SETS_SERVES_FIELD_NUMBER: _builtins.int
+    SERVES_FIELD_NUMBER: _builtins.int
+    FACTORS_FIELD_NUMBER: _builtins.int
+    MINIMUM_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    sets_serves: _builtins.bool
+    """Whether serves replaces what the host pool serves."""
+    minimum: _builtins.int
+    @_builtins.property
+    def serves(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def factors(self) -> _host_pb2.HostPoolFactors:
+        """Those that are set."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        sets_serves: _builtins.bool = ...,
+        serves: _abc.Iterable[_builtins.str] | None = ...,
+        factors: _host_pb2.HostPoolFactors | None = ...,
+        minimum: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_minimum", b"_minimum", "factors", b"factors", "minimum", b"minimum"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_minimum", b"_minimum", "factors", b"factors", "minimum", b"minimum", "name", b"name", "serves", b"serves", "sets_serves", b"sets_serves"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__minimum: _TypeAlias = _typing.Literal["minimum"]  # noqa: Y015
+    _WhichOneofArgType__minimum: _TypeAlias = _typing.Literal["_minimum", b"_minimum"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__minimum) -> _WhichOneofReturnType__minimum | None: ...
+
+Global___UpdateHostPoolRequest: _TypeAlias = UpdateHostPoolRequest  # noqa: Y015
+
+@_typing.final
+class UpdateHostPoolResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pool(self) -> _host_pb2.HostPoolInfo:
+        """As it is now, without its hosts."""
+
+    def __init__(
+        self,
+        *,
+        pool: _host_pb2.HostPoolInfo | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateHostPoolResponse: _TypeAlias = UpdateHostPoolResponse  # noqa: Y015
 
 @_typing.final
 class DeleteHostPoolRequest(_message.Message):

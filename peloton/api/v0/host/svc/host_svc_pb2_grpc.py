@@ -69,6 +69,11 @@ class HostServiceStub:
                 request_serializer=peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.ChangeHostPoolRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.ChangeHostPoolResponse.FromString,
                 _registered_method=True)
+        self.UpdateHostPool = channel.unary_unary(
+                '/peloton.api.v0.host.svc.HostService/UpdateHostPool',
+                request_serializer=peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.UpdateHostPoolRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.UpdateHostPoolResponse.FromString,
+                _registered_method=True)
         self.MoveHosts = channel.unary_unary(
                 '/peloton.api.v0.host.svc.HostService/MoveHosts',
                 request_serializer=peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.MoveHostsRequest.SerializeToString,
@@ -121,6 +126,13 @@ class HostServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateHostPool(self, request, context):
+        """Ours: changes what a host pool serves, and its factors. Repeating it changes nothing more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def MoveHosts(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -164,6 +176,11 @@ def add_HostServiceServicer_to_server(servicer, server):
                     servicer.ChangeHostPool,
                     request_deserializer=peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.ChangeHostPoolRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.ChangeHostPoolResponse.SerializeToString,
+            ),
+            'UpdateHostPool': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateHostPool,
+                    request_deserializer=peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.UpdateHostPoolRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.UpdateHostPoolResponse.SerializeToString,
             ),
             'MoveHosts': grpc.unary_unary_rpc_method_handler(
                     servicer.MoveHosts,
@@ -360,6 +377,33 @@ class HostService:
             '/peloton.api.v0.host.svc.HostService/ChangeHostPool',
             peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.ChangeHostPoolRequest.SerializeToString,
             peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.ChangeHostPoolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateHostPool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v0.host.svc.HostService/UpdateHostPool',
+            peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.UpdateHostPoolRequest.SerializeToString,
+            peloton_dot_api_dot_v0_dot_host_dot_svc_dot_host__svc__pb2.UpdateHostPoolResponse.FromString,
             options,
             channel_credentials,
             insecure,

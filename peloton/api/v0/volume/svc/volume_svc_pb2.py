@@ -26,7 +26,7 @@ from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb
 from peloton.api.v0.volume import volume_pb2 as peloton_dot_api_dot_v0_dot_volume_dot_volume__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*peloton/api/v0/volume/svc/volume_svc.proto\x12\x19peloton.api.v0.volume.svc\x1a\x1cpeloton/api/v0/peloton.proto\x1a\"peloton/api/v0/volume/volume.proto\"B\n\x12ListVolumesRequest\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\"\xc0\x01\n\x13ListVolumesResponse\x12L\n\x07volumes\x18\x01 \x03(\x0b\x32;.peloton.api.v0.volume.svc.ListVolumesResponse.VolumesEntry\x1a[\n\x0cVolumesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12:\n\x05value\x18\x02 \x01(\x0b\x32+.peloton.api.v0.volume.PersistentVolumeInfo:\x02\x38\x01\"@\n\x10GetVolumeRequest\x12,\n\x02id\x18\x01 \x01(\x0b\x32 .peloton.api.v0.peloton.VolumeID\"P\n\x11GetVolumeResponse\x12;\n\x06result\x18\x01 \x01(\x0b\x32+.peloton.api.v0.volume.PersistentVolumeInfo\"C\n\x13\x44\x65leteVolumeRequest\x12,\n\x02id\x18\x01 \x01(\x0b\x32 .peloton.api.v0.peloton.VolumeID\"\x16\n\x14\x44\x65leteVolumeResponse2\xd6\x02\n\rVolumeService\x12l\n\x0bListVolumes\x12-.peloton.api.v0.volume.svc.ListVolumesRequest\x1a..peloton.api.v0.volume.svc.ListVolumesResponse\x12\x66\n\tGetVolume\x12+.peloton.api.v0.volume.svc.GetVolumeRequest\x1a,.peloton.api.v0.volume.svc.GetVolumeResponse\x12o\n\x0c\x44\x65leteVolume\x12..peloton.api.v0.volume.svc.DeleteVolumeRequest\x1a/.peloton.api.v0.volume.svc.DeleteVolumeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*peloton/api/v0/volume/svc/volume_svc.proto\x12\x19peloton.api.v0.volume.svc\x1a\x1cpeloton/api/v0/peloton.proto\x1a\"peloton/api/v0/volume/volume.proto\"c\n\x12ListVolumesRequest\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x10\n\x08orphaned\x18\x64 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x65 \x01(\t\"\xce\x01\n\x13ListVolumesResponse\x12L\n\x07volumes\x18\x01 \x03(\x0b\x32;.peloton.api.v0.volume.svc.ListVolumesResponse.VolumesEntry\x12\x0c\n\x04next\x18\x64 \x01(\t\x1a[\n\x0cVolumesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12:\n\x05value\x18\x02 \x01(\x0b\x32+.peloton.api.v0.volume.PersistentVolumeInfo:\x02\x38\x01\"@\n\x10GetVolumeRequest\x12,\n\x02id\x18\x01 \x01(\x0b\x32 .peloton.api.v0.peloton.VolumeID\"P\n\x11GetVolumeResponse\x12;\n\x06result\x18\x01 \x01(\x0b\x32+.peloton.api.v0.volume.PersistentVolumeInfo\"S\n\x13\x44\x65leteVolumeRequest\x12,\n\x02id\x18\x01 \x01(\x0b\x32 .peloton.api.v0.peloton.VolumeID\x12\x0e\n\x06giveUp\x18\x64 \x01(\x08\"\x16\n\x14\x44\x65leteVolumeResponse2\xd6\x02\n\rVolumeService\x12l\n\x0bListVolumes\x12-.peloton.api.v0.volume.svc.ListVolumesRequest\x1a..peloton.api.v0.volume.svc.ListVolumesResponse\x12\x66\n\tGetVolume\x12+.peloton.api.v0.volume.svc.GetVolumeRequest\x1a,.peloton.api.v0.volume.svc.GetVolumeResponse\x12o\n\x0c\x44\x65leteVolume\x12..peloton.api.v0.volume.svc.DeleteVolumeRequest\x1a/.peloton.api.v0.volume.svc.DeleteVolumeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,19 +36,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._loaded_options = None
   _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_options = b'8\001'
   _globals['_LISTVOLUMESREQUEST']._serialized_start=139
-  _globals['_LISTVOLUMESREQUEST']._serialized_end=205
-  _globals['_LISTVOLUMESRESPONSE']._serialized_start=208
-  _globals['_LISTVOLUMESRESPONSE']._serialized_end=400
-  _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_start=309
-  _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_end=400
-  _globals['_GETVOLUMEREQUEST']._serialized_start=402
-  _globals['_GETVOLUMEREQUEST']._serialized_end=466
-  _globals['_GETVOLUMERESPONSE']._serialized_start=468
-  _globals['_GETVOLUMERESPONSE']._serialized_end=548
-  _globals['_DELETEVOLUMEREQUEST']._serialized_start=550
-  _globals['_DELETEVOLUMEREQUEST']._serialized_end=617
-  _globals['_DELETEVOLUMERESPONSE']._serialized_start=619
-  _globals['_DELETEVOLUMERESPONSE']._serialized_end=641
-  _globals['_VOLUMESERVICE']._serialized_start=644
-  _globals['_VOLUMESERVICE']._serialized_end=986
+  _globals['_LISTVOLUMESREQUEST']._serialized_end=238
+  _globals['_LISTVOLUMESRESPONSE']._serialized_start=241
+  _globals['_LISTVOLUMESRESPONSE']._serialized_end=447
+  _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_start=356
+  _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_end=447
+  _globals['_GETVOLUMEREQUEST']._serialized_start=449
+  _globals['_GETVOLUMEREQUEST']._serialized_end=513
+  _globals['_GETVOLUMERESPONSE']._serialized_start=515
+  _globals['_GETVOLUMERESPONSE']._serialized_end=595
+  _globals['_DELETEVOLUMEREQUEST']._serialized_start=597
+  _globals['_DELETEVOLUMEREQUEST']._serialized_end=680
+  _globals['_DELETEVOLUMERESPONSE']._serialized_start=682
+  _globals['_DELETEVOLUMERESPONSE']._serialized_end=704
+  _globals['_VOLUMESERVICE']._serialized_start=707
+  _globals['_VOLUMESERVICE']._serialized_end=1049
 # @@protoc_insertion_point(module_scope)

@@ -22,19 +22,29 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ListVolumesRequest(_message.Message):
+    """Volumes of a job, or of all jobs, the next 1,000 by id."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOBID_FIELD_NUMBER: _builtins.int
+    ORPHANED_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    orphaned: _builtins.bool
+    """Ours: only volumes that no pod will have again."""
+    after: _builtins.str
+    """Ours: only those whose ids come after this one."""
     @_builtins.property
     def jobId(self) -> _peloton_pb2.JobID: ...
     def __init__(
         self,
         *,
         jobId: _peloton_pb2.JobID | None = ...,
+        orphaned: _builtins.bool = ...,
+        after: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["jobId", b"jobId"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobId", b"jobId"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "jobId", b"jobId", "orphaned", b"orphaned"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -66,16 +76,20 @@ class ListVolumesResponse(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     VOLUMES_FIELD_NUMBER: _builtins.int
+    NEXT_FIELD_NUMBER: _builtins.int
+    next: _builtins.str
+    """Ours: `after` of the next call; empty at the end."""
     @_builtins.property
     def volumes(self) -> _containers.MessageMap[_builtins.str, _volume_pb2.PersistentVolumeInfo]: ...
     def __init__(
         self,
         *,
         volumes: _abc.Mapping[_builtins.str, _volume_pb2.PersistentVolumeInfo] | None = ...,
+        next: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["volumes", b"volumes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next", b"next", "volumes", b"volumes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -123,19 +137,27 @@ Global___GetVolumeResponse: _TypeAlias = GetVolumeResponse  # noqa: Y015
 
 @_typing.final
 class DeleteVolumeRequest(_message.Message):
+    """Refused with ABORTED while a pod has the volume or comes back to it. A repetition is answered alike until the host
+    has destroyed the volume, and then with NOT_FOUND.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
+    GIVEUP_FIELD_NUMBER: _builtins.int
+    giveUp: _builtins.bool
+    """Ours: a pod that waits for the volume gets a new, empty one."""
     @_builtins.property
     def id(self) -> _peloton_pb2.VolumeID: ...
     def __init__(
         self,
         *,
         id: _peloton_pb2.VolumeID | None = ...,
+        giveUp: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["giveUp", b"giveUp", "id", b"id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

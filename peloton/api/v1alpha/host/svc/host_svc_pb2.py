@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v1alpha.host import host_pb2 as peloton_dot_api_dot_v1alpha_dot_host_dot_host__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+peloton/api/v1alpha/host/svc/host_svc.proto\x12\x1cpeloton.api.v1alpha.host.svc\x1a#peloton/api/v1alpha/host/host.proto\"M\n\x11QueryHostsRequest\x12\x38\n\x0bhost_states\x18\x01 \x03(\x0e\x32#.peloton.api.v1alpha.host.HostState\"L\n\x12QueryHostsResponse\x12\x36\n\nhost_infos\x18\x01 \x03(\x0b\x32\".peloton.api.v1alpha.host.HostInfo\">\n\x17StartMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"A\n\x18StartMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x13\n\x0bwaiting_for\x18\x64 \x01(\t\"A\n\x1a\x43ompleteMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"/\n\x1b\x43ompleteMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\"\x16\n\x14ListHostPoolsRequest\"N\n\x15ListHostPoolsResponse\x12\x35\n\x05pools\x18\x01 \x03(\x0b\x32&.peloton.api.v1alpha.host.HostPoolInfo\"%\n\x15\x43reateHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x43reateHostPoolResponse\"%\n\x15\x44\x65leteHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteHostPoolResponse\"V\n\x15\x43hangeHostPoolRequest\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x12\n\nsourcePool\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\"\x18\n\x16\x43hangeHostPoolResponse2\x80\x07\n\x0bHostService\x12o\n\nQueryHosts\x12/.peloton.api.v1alpha.host.svc.QueryHostsRequest\x1a\x30.peloton.api.v1alpha.host.svc.QueryHostsResponse\x12\x81\x01\n\x10StartMaintenance\x12\x35.peloton.api.v1alpha.host.svc.StartMaintenanceRequest\x1a\x36.peloton.api.v1alpha.host.svc.StartMaintenanceResponse\x12\x8a\x01\n\x13\x43ompleteMaintenance\x12\x38.peloton.api.v1alpha.host.svc.CompleteMaintenanceRequest\x1a\x39.peloton.api.v1alpha.host.svc.CompleteMaintenanceResponse\x12x\n\rListHostPools\x12\x32.peloton.api.v1alpha.host.svc.ListHostPoolsRequest\x1a\x33.peloton.api.v1alpha.host.svc.ListHostPoolsResponse\x12{\n\x0e\x43reateHostPool\x12\x33.peloton.api.v1alpha.host.svc.CreateHostPoolRequest\x1a\x34.peloton.api.v1alpha.host.svc.CreateHostPoolResponse\x12{\n\x0e\x44\x65leteHostPool\x12\x33.peloton.api.v1alpha.host.svc.DeleteHostPoolRequest\x1a\x34.peloton.api.v1alpha.host.svc.DeleteHostPoolResponse\x12{\n\x0e\x43hangeHostPool\x12\x33.peloton.api.v1alpha.host.svc.ChangeHostPoolRequest\x1a\x34.peloton.api.v1alpha.host.svc.ChangeHostPoolResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+peloton/api/v1alpha/host/svc/host_svc.proto\x12\x1cpeloton.api.v1alpha.host.svc\x1a#peloton/api/v1alpha/host/host.proto\"M\n\x11QueryHostsRequest\x12\x38\n\x0bhost_states\x18\x01 \x03(\x0e\x32#.peloton.api.v1alpha.host.HostState\"L\n\x12QueryHostsResponse\x12\x36\n\nhost_infos\x18\x01 \x03(\x0b\x32\".peloton.api.v1alpha.host.HostInfo\">\n\x17StartMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"A\n\x18StartMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x13\n\x0bwaiting_for\x18\x64 \x01(\t\"A\n\x1a\x43ompleteMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"/\n\x1b\x43ompleteMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\"\x16\n\x14ListHostPoolsRequest\"N\n\x15ListHostPoolsResponse\x12\x35\n\x05pools\x18\x01 \x03(\x0b\x32&.peloton.api.v1alpha.host.HostPoolInfo\"\x82\x01\n\x15\x43reateHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06serves\x18\x64 \x03(\t\x12:\n\x07\x66\x61\x63tors\x18\x65 \x01(\x0b\x32).peloton.api.v1alpha.host.HostPoolFactors\x12\x0f\n\x07minimum\x18\x66 \x01(\r\"\x18\n\x16\x43reateHostPoolResponse\"\xa8\x01\n\x15UpdateHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bsets_serves\x18\x02 \x01(\x08\x12\x0e\n\x06serves\x18\x03 \x03(\t\x12:\n\x07\x66\x61\x63tors\x18\x04 \x01(\x0b\x32).peloton.api.v1alpha.host.HostPoolFactors\x12\x14\n\x07minimum\x18\x05 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_minimum\"N\n\x16UpdateHostPoolResponse\x12\x34\n\x04pool\x18\x01 \x01(\x0b\x32&.peloton.api.v1alpha.host.HostPoolInfo\"%\n\x15\x44\x65leteHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteHostPoolResponse\"V\n\x15\x43hangeHostPoolRequest\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x12\n\nsourcePool\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\"\x18\n\x16\x43hangeHostPoolResponse2\xfd\x07\n\x0bHostService\x12o\n\nQueryHosts\x12/.peloton.api.v1alpha.host.svc.QueryHostsRequest\x1a\x30.peloton.api.v1alpha.host.svc.QueryHostsResponse\x12\x81\x01\n\x10StartMaintenance\x12\x35.peloton.api.v1alpha.host.svc.StartMaintenanceRequest\x1a\x36.peloton.api.v1alpha.host.svc.StartMaintenanceResponse\x12\x8a\x01\n\x13\x43ompleteMaintenance\x12\x38.peloton.api.v1alpha.host.svc.CompleteMaintenanceRequest\x1a\x39.peloton.api.v1alpha.host.svc.CompleteMaintenanceResponse\x12x\n\rListHostPools\x12\x32.peloton.api.v1alpha.host.svc.ListHostPoolsRequest\x1a\x33.peloton.api.v1alpha.host.svc.ListHostPoolsResponse\x12{\n\x0e\x43reateHostPool\x12\x33.peloton.api.v1alpha.host.svc.CreateHostPoolRequest\x1a\x34.peloton.api.v1alpha.host.svc.CreateHostPoolResponse\x12{\n\x0e\x44\x65leteHostPool\x12\x33.peloton.api.v1alpha.host.svc.DeleteHostPoolRequest\x1a\x34.peloton.api.v1alpha.host.svc.DeleteHostPoolResponse\x12{\n\x0e\x43hangeHostPool\x12\x33.peloton.api.v1alpha.host.svc.ChangeHostPoolRequest\x1a\x34.peloton.api.v1alpha.host.svc.ChangeHostPoolResponse\x12{\n\x0eUpdateHostPool\x12\x33.peloton.api.v1alpha.host.svc.UpdateHostPoolRequest\x1a\x34.peloton.api.v1alpha.host.svc.UpdateHostPoolResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,18 +48,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTHOSTPOOLSREQUEST']._serialized_end=540
   _globals['_LISTHOSTPOOLSRESPONSE']._serialized_start=542
   _globals['_LISTHOSTPOOLSRESPONSE']._serialized_end=620
-  _globals['_CREATEHOSTPOOLREQUEST']._serialized_start=622
-  _globals['_CREATEHOSTPOOLREQUEST']._serialized_end=659
-  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_start=661
-  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_end=685
-  _globals['_DELETEHOSTPOOLREQUEST']._serialized_start=687
-  _globals['_DELETEHOSTPOOLREQUEST']._serialized_end=724
-  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_start=726
-  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_end=750
-  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_start=752
-  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_end=838
-  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_start=840
-  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_end=864
-  _globals['_HOSTSERVICE']._serialized_start=867
-  _globals['_HOSTSERVICE']._serialized_end=1763
+  _globals['_CREATEHOSTPOOLREQUEST']._serialized_start=623
+  _globals['_CREATEHOSTPOOLREQUEST']._serialized_end=753
+  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_start=755
+  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_end=779
+  _globals['_UPDATEHOSTPOOLREQUEST']._serialized_start=782
+  _globals['_UPDATEHOSTPOOLREQUEST']._serialized_end=950
+  _globals['_UPDATEHOSTPOOLRESPONSE']._serialized_start=952
+  _globals['_UPDATEHOSTPOOLRESPONSE']._serialized_end=1030
+  _globals['_DELETEHOSTPOOLREQUEST']._serialized_start=1032
+  _globals['_DELETEHOSTPOOLREQUEST']._serialized_end=1069
+  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_start=1071
+  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_end=1095
+  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_start=1097
+  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_end=1183
+  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_start=1185
+  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_end=1209
+  _globals['_HOSTSERVICE']._serialized_start=1212
+  _globals['_HOSTSERVICE']._serialized_end=2233
 # @@protoc_insertion_point(module_scope)

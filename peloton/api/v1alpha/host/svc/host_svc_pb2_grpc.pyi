@@ -38,6 +38,8 @@ class HostServiceStub:
     CreateHostPool: _grpc.UnaryUnaryMultiCallable[_host_svc_pb2.CreateHostPoolRequest, _host_svc_pb2.CreateHostPoolResponse]
     DeleteHostPool: _grpc.UnaryUnaryMultiCallable[_host_svc_pb2.DeleteHostPoolRequest, _host_svc_pb2.DeleteHostPoolResponse]
     ChangeHostPool: _grpc.UnaryUnaryMultiCallable[_host_svc_pb2.ChangeHostPoolRequest, _host_svc_pb2.ChangeHostPoolResponse]
+    UpdateHostPool: _grpc.UnaryUnaryMultiCallable[_host_svc_pb2.UpdateHostPoolRequest, _host_svc_pb2.UpdateHostPoolResponse]
+    """Ours: changes what a host pool serves, and its factors. Repeating it changes nothing more."""
 
 @_typing.type_check_only
 class HostServiceAsyncStub(HostServiceStub):
@@ -49,6 +51,8 @@ class HostServiceAsyncStub(HostServiceStub):
     CreateHostPool: _aio.UnaryUnaryMultiCallable[_host_svc_pb2.CreateHostPoolRequest, _host_svc_pb2.CreateHostPoolResponse]  # type: ignore[assignment]
     DeleteHostPool: _aio.UnaryUnaryMultiCallable[_host_svc_pb2.DeleteHostPoolRequest, _host_svc_pb2.DeleteHostPoolResponse]  # type: ignore[assignment]
     ChangeHostPool: _aio.UnaryUnaryMultiCallable[_host_svc_pb2.ChangeHostPoolRequest, _host_svc_pb2.ChangeHostPoolResponse]  # type: ignore[assignment]
+    UpdateHostPool: _aio.UnaryUnaryMultiCallable[_host_svc_pb2.UpdateHostPoolRequest, _host_svc_pb2.UpdateHostPoolResponse]  # type: ignore[assignment]
+    """Ours: changes what a host pool serves, and its factors. Repeating it changes nothing more."""
 
 class HostServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -99,5 +103,13 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _host_svc_pb2.ChangeHostPoolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_host_svc_pb2.ChangeHostPoolResponse, _abc.Awaitable[_host_svc_pb2.ChangeHostPoolResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateHostPool(
+        self,
+        request: _host_svc_pb2.UpdateHostPoolRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_host_svc_pb2.UpdateHostPoolResponse, _abc.Awaitable[_host_svc_pb2.UpdateHostPoolResponse]]:
+        """Ours: changes what a host pool serves, and its factors. Repeating it changes nothing more."""
 
 def add_HostServiceServicer_to_server(servicer: HostServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -23,6 +23,32 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _PlacementStrategy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PlacementStrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PlacementStrategy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PLACEMENT_STRATEGY_INVALID: _PlacementStrategy.ValueType  # 0
+    """EMPTIEST_HOST."""
+    PLACEMENT_STRATEGY_PACK_HOST: _PlacementStrategy.ValueType  # 1
+    PLACEMENT_STRATEGY_SPREAD_JOB: _PlacementStrategy.ValueType  # 2
+    PLACEMENT_STRATEGY_EMPTIEST_HOST: _PlacementStrategy.ValueType  # 100
+    PLACEMENT_STRATEGY_DEFRAGMENT: _PlacementStrategy.ValueType  # 101
+    PLACEMENT_STRATEGY_LEAST_LOADED: _PlacementStrategy.ValueType  # 102
+
+class PlacementStrategy(_PlacementStrategy, metaclass=_PlacementStrategyEnumTypeWrapper):
+    """Ours: which of the hosts that take a pod it goes to. As in v0."""
+
+PLACEMENT_STRATEGY_INVALID: PlacementStrategy.ValueType  # 0
+"""EMPTIEST_HOST."""
+PLACEMENT_STRATEGY_PACK_HOST: PlacementStrategy.ValueType  # 1
+PLACEMENT_STRATEGY_SPREAD_JOB: PlacementStrategy.ValueType  # 2
+PLACEMENT_STRATEGY_EMPTIEST_HOST: PlacementStrategy.ValueType  # 100
+PLACEMENT_STRATEGY_DEFRAGMENT: PlacementStrategy.ValueType  # 101
+PLACEMENT_STRATEGY_LEAST_LOADED: PlacementStrategy.ValueType  # 102
+Global___PlacementStrategy: _TypeAlias = PlacementStrategy  # noqa: Y015
+
 class _JobState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -171,11 +197,15 @@ class JobSpec(_message.Message):
     DEFAULT_SPEC_FIELD_NUMBER: _builtins.int
     INSTANCE_SPEC_FIELD_NUMBER: _builtins.int
     RESPOOL_ID_FIELD_NUMBER: _builtins.int
+    PLACEMENT_STRATEGY_FIELD_NUMBER: _builtins.int
+    PLACEMENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     owner: _builtins.str
     owning_team: _builtins.str
     description: _builtins.str
     instance_count: _builtins.int
+    placement_strategy: Global___PlacementStrategy.ValueType
+    """Ours."""
     @_builtins.property
     def revision(self) -> _peloton_pb2.Revision: ...
     @_builtins.property
@@ -192,6 +222,8 @@ class JobSpec(_message.Message):
 
     @_builtins.property
     def respool_id(self) -> _peloton_pb2.ResourcePoolID: ...
+    @_builtins.property
+    def placement(self) -> Global___Placement: ...
     def __init__(
         self,
         *,
@@ -207,14 +239,66 @@ class JobSpec(_message.Message):
         default_spec: _pod_pb2.PodSpec | None = ...,
         instance_spec: _abc.Mapping[_builtins.int, _pod_pb2.PodSpec] | None = ...,
         respool_id: _peloton_pb2.ResourcePoolID | None = ...,
+        placement_strategy: Global___PlacementStrategy.ValueType = ...,
+        placement: Global___Placement | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["default_spec", b"default_spec", "respool_id", b"respool_id", "revision", b"revision", "sla", b"sla"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["default_spec", b"default_spec", "placement", b"placement", "respool_id", b"respool_id", "revision", b"revision", "sla", b"sla"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_spec", b"default_spec", "description", b"description", "instance_count", b"instance_count", "instance_spec", b"instance_spec", "labels", b"labels", "ldap_groups", b"ldap_groups", "name", b"name", "owner", b"owner", "owning_team", b"owning_team", "respool_id", b"respool_id", "revision", b"revision", "sla", b"sla"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_spec", b"default_spec", "description", b"description", "instance_count", b"instance_count", "instance_spec", b"instance_spec", "labels", b"labels", "ldap_groups", b"ldap_groups", "name", b"name", "owner", b"owner", "owning_team", b"owning_team", "placement", b"placement", "placement_strategy", b"placement_strategy", "respool_id", b"respool_id", "revision", b"revision", "sla", b"sla"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class Placement(_message.Message):
+    """Ours: how the pods of a job lie to each other. As in v0."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPREAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spread(self) -> _containers.RepeatedCompositeFieldContainer[Global___Spread]: ...
+    def __init__(
+        self,
+        *,
+        spread: _abc.Iterable[Global___Spread] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["spread", b"spread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Placement: _TypeAlias = Placement  # noqa: Y015
+
+@_typing.final
+class Spread(_message.Message):
+    """Ours: over the values of a host label."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    MAX_SKEW_FIELD_NUMBER: _builtins.int
+    SOFT_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    max_skew: _builtins.int
+    """0 counts as 1."""
+    soft: _builtins.bool
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        max_skew: _builtins.int = ...,
+        soft: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "max_skew", b"max_skew", "soft", b"soft"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Spread: _TypeAlias = Spread  # noqa: Y015
 
 @_typing.final
 class WorkflowStatus(_message.Message):

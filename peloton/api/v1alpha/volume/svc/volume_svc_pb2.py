@@ -26,7 +26,7 @@ from peloton.api.v1alpha import peloton_pb2 as peloton_dot_api_dot_v1alpha_dot_p
 from peloton.api.v1alpha.volume import volume_pb2 as peloton_dot_api_dot_v1alpha_dot_volume_dot_volume__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/peloton/api/v1alpha/volume/svc/volume_svc.proto\x12\x1epeloton.api.v1alpha.volume.svc\x1a!peloton/api/v1alpha/peloton.proto\x1a\'peloton/api/v1alpha/volume/volume.proto\"H\n\x12ListVolumesRequest\x12\x32\n\x06job_id\x18\x01 \x01(\x0b\x32\".peloton.api.v1alpha.peloton.JobID\"\xca\x01\n\x13ListVolumesResponse\x12Q\n\x07volumes\x18\x01 \x03(\x0b\x32@.peloton.api.v1alpha.volume.svc.ListVolumesResponse.VolumesEntry\x1a`\n\x0cVolumesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12?\n\x05value\x18\x02 \x01(\x0b\x32\x30.peloton.api.v1alpha.volume.PersistentVolumeInfo:\x02\x38\x01\"L\n\x10GetVolumeRequest\x12\x38\n\tvolume_id\x18\x01 \x01(\x0b\x32%.peloton.api.v1alpha.peloton.VolumeID\"U\n\x11GetVolumeResponse\x12@\n\x06result\x18\x01 \x01(\x0b\x32\x30.peloton.api.v1alpha.volume.PersistentVolumeInfo\"O\n\x13\x44\x65leteVolumeRequest\x12\x38\n\tvolume_id\x18\x01 \x01(\x0b\x32%.peloton.api.v1alpha.peloton.VolumeID\"\x16\n\x14\x44\x65leteVolumeResponse2\xf4\x02\n\rVolumeService\x12v\n\x0bListVolumes\x12\x32.peloton.api.v1alpha.volume.svc.ListVolumesRequest\x1a\x33.peloton.api.v1alpha.volume.svc.ListVolumesResponse\x12p\n\tGetVolume\x12\x30.peloton.api.v1alpha.volume.svc.GetVolumeRequest\x1a\x31.peloton.api.v1alpha.volume.svc.GetVolumeResponse\x12y\n\x0c\x44\x65leteVolume\x12\x33.peloton.api.v1alpha.volume.svc.DeleteVolumeRequest\x1a\x34.peloton.api.v1alpha.volume.svc.DeleteVolumeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/peloton/api/v1alpha/volume/svc/volume_svc.proto\x12\x1epeloton.api.v1alpha.volume.svc\x1a!peloton/api/v1alpha/peloton.proto\x1a\'peloton/api/v1alpha/volume/volume.proto\"i\n\x12ListVolumesRequest\x12\x32\n\x06job_id\x18\x01 \x01(\x0b\x32\".peloton.api.v1alpha.peloton.JobID\x12\x10\n\x08orphaned\x18\x64 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x65 \x01(\t\"\xd8\x01\n\x13ListVolumesResponse\x12Q\n\x07volumes\x18\x01 \x03(\x0b\x32@.peloton.api.v1alpha.volume.svc.ListVolumesResponse.VolumesEntry\x12\x0c\n\x04next\x18\x64 \x01(\t\x1a`\n\x0cVolumesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12?\n\x05value\x18\x02 \x01(\x0b\x32\x30.peloton.api.v1alpha.volume.PersistentVolumeInfo:\x02\x38\x01\"L\n\x10GetVolumeRequest\x12\x38\n\tvolume_id\x18\x01 \x01(\x0b\x32%.peloton.api.v1alpha.peloton.VolumeID\"U\n\x11GetVolumeResponse\x12@\n\x06result\x18\x01 \x01(\x0b\x32\x30.peloton.api.v1alpha.volume.PersistentVolumeInfo\"`\n\x13\x44\x65leteVolumeRequest\x12\x38\n\tvolume_id\x18\x01 \x01(\x0b\x32%.peloton.api.v1alpha.peloton.VolumeID\x12\x0f\n\x07give_up\x18\x64 \x01(\x08\"\x16\n\x14\x44\x65leteVolumeResponse2\xf4\x02\n\rVolumeService\x12v\n\x0bListVolumes\x12\x32.peloton.api.v1alpha.volume.svc.ListVolumesRequest\x1a\x33.peloton.api.v1alpha.volume.svc.ListVolumesResponse\x12p\n\tGetVolume\x12\x30.peloton.api.v1alpha.volume.svc.GetVolumeRequest\x1a\x31.peloton.api.v1alpha.volume.svc.GetVolumeResponse\x12y\n\x0c\x44\x65leteVolume\x12\x33.peloton.api.v1alpha.volume.svc.DeleteVolumeRequest\x1a\x34.peloton.api.v1alpha.volume.svc.DeleteVolumeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,19 +36,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._loaded_options = None
   _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_options = b'8\001'
   _globals['_LISTVOLUMESREQUEST']._serialized_start=159
-  _globals['_LISTVOLUMESREQUEST']._serialized_end=231
-  _globals['_LISTVOLUMESRESPONSE']._serialized_start=234
-  _globals['_LISTVOLUMESRESPONSE']._serialized_end=436
-  _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_start=340
-  _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_end=436
-  _globals['_GETVOLUMEREQUEST']._serialized_start=438
-  _globals['_GETVOLUMEREQUEST']._serialized_end=514
-  _globals['_GETVOLUMERESPONSE']._serialized_start=516
-  _globals['_GETVOLUMERESPONSE']._serialized_end=601
-  _globals['_DELETEVOLUMEREQUEST']._serialized_start=603
-  _globals['_DELETEVOLUMEREQUEST']._serialized_end=682
-  _globals['_DELETEVOLUMERESPONSE']._serialized_start=684
-  _globals['_DELETEVOLUMERESPONSE']._serialized_end=706
-  _globals['_VOLUMESERVICE']._serialized_start=709
-  _globals['_VOLUMESERVICE']._serialized_end=1081
+  _globals['_LISTVOLUMESREQUEST']._serialized_end=264
+  _globals['_LISTVOLUMESRESPONSE']._serialized_start=267
+  _globals['_LISTVOLUMESRESPONSE']._serialized_end=483
+  _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_start=387
+  _globals['_LISTVOLUMESRESPONSE_VOLUMESENTRY']._serialized_end=483
+  _globals['_GETVOLUMEREQUEST']._serialized_start=485
+  _globals['_GETVOLUMEREQUEST']._serialized_end=561
+  _globals['_GETVOLUMERESPONSE']._serialized_start=563
+  _globals['_GETVOLUMERESPONSE']._serialized_end=648
+  _globals['_DELETEVOLUMEREQUEST']._serialized_start=650
+  _globals['_DELETEVOLUMEREQUEST']._serialized_end=746
+  _globals['_DELETEVOLUMERESPONSE']._serialized_start=748
+  _globals['_DELETEVOLUMERESPONSE']._serialized_end=770
+  _globals['_VOLUMESERVICE']._serialized_start=773
+  _globals['_VOLUMESERVICE']._serialized_end=1145
 # @@protoc_insertion_point(module_scope)

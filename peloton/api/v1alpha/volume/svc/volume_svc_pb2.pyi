@@ -22,19 +22,29 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ListVolumesRequest(_message.Message):
+    """Volumes of a job, or of all jobs, the next 1,000 by id."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
+    ORPHANED_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    orphaned: _builtins.bool
+    """Ours: only volumes that no pod will have again."""
+    after: _builtins.str
+    """Ours: only those whose ids come after this one."""
     @_builtins.property
     def job_id(self) -> _peloton_pb2.JobID: ...
     def __init__(
         self,
         *,
         job_id: _peloton_pb2.JobID | None = ...,
+        orphaned: _builtins.bool = ...,
+        after: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "job_id", b"job_id", "orphaned", b"orphaned"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -66,16 +76,20 @@ class ListVolumesResponse(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     VOLUMES_FIELD_NUMBER: _builtins.int
+    NEXT_FIELD_NUMBER: _builtins.int
+    next: _builtins.str
+    """Ours: `after` of the next call; empty at the end."""
     @_builtins.property
     def volumes(self) -> _containers.MessageMap[_builtins.str, _volume_pb2.PersistentVolumeInfo]: ...
     def __init__(
         self,
         *,
         volumes: _abc.Mapping[_builtins.str, _volume_pb2.PersistentVolumeInfo] | None = ...,
+        next: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["volumes", b"volumes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next", b"next", "volumes", b"volumes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -123,19 +137,27 @@ Global___GetVolumeResponse: _TypeAlias = GetVolumeResponse  # noqa: Y015
 
 @_typing.final
 class DeleteVolumeRequest(_message.Message):
+    """Refused with ABORTED while a pod has the volume or comes back to it. A repetition is answered alike until the host
+    has destroyed the volume, and then with NOT_FOUND.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     VOLUME_ID_FIELD_NUMBER: _builtins.int
+    GIVE_UP_FIELD_NUMBER: _builtins.int
+    give_up: _builtins.bool
+    """Ours: a pod that waits for the volume gets a new, empty one."""
     @_builtins.property
     def volume_id(self) -> _peloton_pb2.VolumeID: ...
     def __init__(
         self,
         *,
         volume_id: _peloton_pb2.VolumeID | None = ...,
+        give_up: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["volume_id", b"volume_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["volume_id", b"volume_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["give_up", b"give_up", "volume_id", b"volume_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

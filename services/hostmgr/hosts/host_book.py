@@ -8,26 +8,38 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from peloton.errors import Unavailable
-from peloton.lifecycle.constraints import pod_labels_named
+from peloton.lifecycle.constraints import hosts_named
+from peloton.lifecycle.volumes import HostSight
 from peloton.model.host import ComingBack, Desired, Host, HostLease
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Label, PodShape
-from peloton.model.reason import HostRule, Infeasible, RefusingHosts
+from peloton.model.reason import HostRule, Infeasible
+from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import infeasible
+from peloton.scheduling.relocation import HostNow
 from services.hostmgr.driver import Claim, Holder, RegisteredHost, Room
+from services.hostmgr.hosts.asked_amounts import PodAmounts
 from services.hostmgr.hosts.aversions import Aversions
+from services.hostmgr.hosts.daemon_hosts import DaemonHosts
+from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, DomainCounts, near
 from services.hostmgr.hosts.feasibility_cache import FeasibilityCache
-from services.hostmgr.hosts.host_chooser import HostChooser, hosts_named
+from services.hostmgr.hosts.host_census import hosts_now
+from services.hostmgr.hosts.host_chooser import HostChooser
 from services.hostmgr.hosts.host_listing import list_hosts
+from services.hostmgr.hosts.host_pool_book import HostPoolBook
 from services.hostmgr.hosts.host_room import HostRoom, leased_host
 from services.hostmgr.hosts.host_rooms import HostRooms
 from services.hostmgr.hosts.host_table import HostTable
+from services.hostmgr.hosts.load_book import LoadBook
+from services.hostmgr.hosts.pooled_hosts import PooledHosts
+from services.hostmgr.hosts.registered_hosts import RegisteredHosts
+from services.hostmgr.hosts.reservation_book import ReservationBook
 from services.hostmgr.hosts.room_holds import ComingBackOf
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 from services.hostmgr.in_flight import InFlight
@@ -35,7 +47,7 @@ from services.hostmgr.in_flight import InFlight
 HOSTS_UNKNOWN = "the hosts of the cluster are not known yet"
 
 
-class HostPool:
+class HostBook:
     """Any thread calls; times are those of the monotonic clock."""
 
     def __init__(
@@ -51,13 +63,19 @@ class HostPool:
         self._wall_ns = wall_ns
         self._lock = threading.RLock()
         self._cluster_labels = cluster_labels or {}
-        self._table = HostTable(HostRooms(cluster_labels))
+        pooled, registered = PooledHosts(), RegisteredHosts()
+        self._table = HostTable(HostRooms(cluster_labels, pooled, registered.capacity_of), pooled, registered)
         self._chooser = HostChooser(self._table, wall_ns)
-        self._are_hosts_known = False
+        self.are_hosts_known = False
         self._feasibility = FeasibilityCache()
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
         self._lease_of_job: dict[Holder, str] = {}
         self._waiting = WaitingJobs()
+        self.daemons = DaemonHosts(self._table, self._lock)
+        self.domains = DomainCounts(self._table, self._lock)
+        self.loads = LoadBook(self._lock, self._table)
+        self.reservations = ReservationBook(self._lock, self._table, self._chooser, self._waiting, wall_ns)
+        self.host_pools = HostPoolBook(self._lock, self._table, self._waiting, self.daemons)
         self.pod_labels = self._table.pod_labels
         self.launches = InFlight[str]()  # by host, from a launch's claim to its commit
         self.aversions = Aversions(lambda: len(self._table.registered.by_name))
@@ -77,38 +95,52 @@ class HostPool:
 
     # Events of the cluster.
 
-    def set_hosts(self, hosts: Iterable[RegisteredHost], name_taken: Mapping[str, str] | None = None) -> None:
-        """All registered hosts. ``name_taken``: hosts whose name another cluster has -> that cluster."""
+    def set_hosts(self, hosts: Iterable[RegisteredHost], name_taken: Mapping[str, str] | None = None) -> set[JobId]:
+        """All registered hosts. ``name_taken``: hosts whose name another cluster has -> that cluster. Returns the jobs
+        that may find hosts now."""
         taken = {Hostname(name): cluster for name, cluster in (name_taken or {}).items()}
         ours = [host for host in hosts if host.hostname not in taken]  # outside the lock: it takes a while
         for host in ours:
             host.labels.update(self._cluster_labels)
-        now = [host for host in ours if not host.withdrawn]
-        withdrawn = {host.hostname: host for host in ours if host.withdrawn}
         with self._lock:
-            self._table.withdrawn, self._table.name_taken = withdrawn, taken
-            self._table.registered.replace(now)
-            self._are_hosts_known = True
+            self.aversions.saw({host.hostname for host in ours}, self._table.maintained, self._clock())
+            self._table.name_taken, self.are_hosts_known = taken, True
+            seen, changed = self._table.pooled.take_in(ours)
+            self._table.set_hosts(seen)
             self._table.rooms.keep(self._table.registered.by_name.keys())
+            self.daemons.hosts_changed()
+            return self._waiting.pop_all() if self._table.rooms.recount(changed) else set()
+
+    def sights(self, hostnames: Collection[str]) -> dict[str, HostSight]:
+        """What the cluster lists of these hosts, for the volumes on them."""
+        with self._lock:
+            return {hostname: self._table.sight(Hostname(hostname)) for hostname in hostnames}
 
     def add_room(self, rooms: Sequence[Room]) -> set[JobId]:
         """Take new room in; returns the jobs that waited for hosts."""
         with self._lock:
             self._table.rooms.add(rooms, self._clock())
+            self.daemons.keep_room(room.hostname for room in rooms)
             return self._waiting.pop_all()
 
     def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
         """``(instance, run, host, labels)`` that a launch committed; their room holds end."""
         self.pod_labels.add((PodId(job_id, instance, run), host, labels) for instance, run, host, labels in pods)
+        self.daemons.launched((PodId(job_id, instance, run), Hostname(host)) for instance, run, host, _ in pods)
         with self._lock:
+            self._table.pooled.asked.confirm((job_id, instance) for instance, *_ in pods)
             self._table.holds.drop((job_id, instance) for instance, *_ in pods)
+            self._table.reservations.launched((job_id, instance) for instance, *_ in pods)
 
     def pods_ended(self, pod_ids: Sequence[PodId]) -> set[JobId]:
         """Returns the jobs that may find hosts now that labelled pods are gone."""
-        if not self.pod_labels.remove(pod_ids):
+        self.daemons.ended(pod_ids)
+        has_labelled = self.pod_labels.remove(pod_ids)
+        if not has_labelled and not self._table.pooled.are_used:
             return set()
         with self._lock:
-            return self._waiting.pop_all()
+            has_room = self._table.rooms.recount(self._table.pooled.asked.remove(pod_ids))
+            return self._waiting.pop_all() if has_labelled or has_room else set()
 
     def hold(self, pods: Sequence[ComingBack], now_s: float) -> None:
         """Hold room for pods that will come back, before they are asked to leave their hosts."""
@@ -135,7 +167,7 @@ class HostPool:
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int) -> list[str]:
         """Take idle rooms that came until then, except ``kept`` of them, to give them back to the cluster."""
         with self._lock:
-            return self._table.rooms.take_idle(until_s, now_s, kept, limit, set(self._table.holds.hostnames()))
+            return self._table.rooms.take_idle(until_s, now_s, kept, limit, self._table.kept_on())
 
     def may_fit(self, shapes: Iterable[PodShape]) -> bool:
         """Whether a host has room for one of these, by the last news of the cluster, announced or not."""
@@ -163,12 +195,14 @@ class HostPool:
             return len(registered) + sum(name not in registered for name in self._table.maintained)
 
     def capacity(self) -> tuple[Resources, Resources, int]:
-        """Capacity and revocable capacity of the registered hosts that take pods, and their number. Raises Unavailable
-        before hosts are known: 0 would look like a cluster that is gone."""
+        """Capacity, without what daemons ask for, and revocable capacity of the registered hosts that take pods, and
+        their number. Raises Unavailable before hosts are known: 0 would look like a cluster that is gone."""
         with self._lock:
-            if not self._are_hosts_known:
+            if not self.are_hosts_known:
                 raise Unavailable(HOSTS_UNKNOWN)
-            return self._table.registered.capacity(self._table.away(), self._table.closed)
+            away = self._table.away()
+            total, revocable, count = self._table.registered.capacity(away, self._table.closed)
+            return total - self.daemons.overhead(away), revocable, count
 
     def registered_capacity(self) -> Resources:
         """Capacity of all hosts, also of those that are draining, or down and gone from the cluster."""
@@ -180,16 +214,17 @@ class HostPool:
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Pods that no registered host could take even if it were empty, and why. Raises Unavailable."""
         with self._lock:
-            if not self._are_hosts_known:
+            if not self.are_hosts_known:
                 raise Unavailable(HOSTS_UNKNOWN)
         return self._infeasible_of(shapes)
 
     def _infeasible_of(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Judges without the lock, so that leases go on meanwhile."""
         with self._lock:
-            version, kinds_of = self._table.registered.kinds_version, self._table.registered.kinds
-            unknown = self._feasibility.unknown(shapes, version)
-            kinds = {names: kinds_of(names) for names in {tuple(hosts_named(shape.constraint)) for shape in unknown}}
+            version = self._table.registered.kinds_version + self.daemons.version
+            unknown, kinds_of = self._feasibility.unknown(shapes, version), self._table.registered.kinds
+            named = {tuple(hosts_named(shape.constraint)) for shape in unknown}
+            kinds = {names: self.daemons.less_overhead(kinds_of(names)) for names in named}
         found = {shape: infeasible(shape, kinds[tuple(hosts_named(shape.constraint))]) for shape in unknown}
         with self._lock:
             return self._feasibility.learn(shapes, found, version)
@@ -199,7 +234,7 @@ class HostPool:
         with self._lock:
             away = self._table.away() | self._table.name_taken.keys()
             unannounced = (free for name, free in self._table.unannounced().items() if name not in away)
-            return sum(unannounced, self._table.rooms.ready.free_without(away))
+            return sum(unannounced, self._table.rooms.fleet.free_sum(away))
 
     @property
     def room_count(self) -> int:
@@ -211,11 +246,11 @@ class HostPool:
             held = sum(host.revocable_held.cpu_milli for host in self._table.registered.holders.values())
             return self._table.registered.revocable_cpu_milli, held
 
-    def revocable_holders(self) -> list[RegisteredHost]:
-        """Hosts on which revocable pods run, by name."""
+    def revocable_holders(self, with_others: bool = False) -> list[RegisteredHost]:
+        """Hosts on which revocable pods run, or all, by name."""
         with self._lock:
-            holders = self._table.registered.holders
-            return [holders[name] for name in sorted(holders)]
+            found = dict(self._table.registered.by_name if with_others else self._table.registered.holders)
+        return [found[name] for name in sorted(found)]
 
     def close_to_revocable(self, hosts: Mapping[Hostname, int]) -> set[JobId]:
         """Exactly these hosts take no more revocable pods; the value is the cpu of those that stay there. Returns the
@@ -232,7 +267,16 @@ class HostPool:
             table = self._table
             registered, withdrawn, maintained = table.registered.by_name, table.withdrawn, table.maintained
             free = {name: host.free for name, host in table.rooms.hosts.items()} | table.unannounced()
-        return list_hosts(registered, withdrawn, maintained, free, avoided, self._cluster_labels, self._wall_ns())
+        found = list_hosts(registered, withdrawn, maintained, free, avoided, self._cluster_labels, self._wall_ns())
+        found = self.reservations.shown(found)
+        if not self.host_pools.are_used:
+            return found
+        return [replace(host, pool=self.host_pools.place_of(host.hostname)) for host in found]
+
+    def census(self, others: Mapping[Hostname, int]) -> list[HostNow]:
+        """The hosts that pods may leave or go to. ``others``: pods on them that stay."""
+        with self._lock:
+            return hosts_now(self._table, self._wall_ns(), self.aversions.avoided_by_all(self._clock()), others)
 
     # Leases.
 
@@ -243,12 +287,20 @@ class HostPool:
         now_s: float,
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
+        counts: Counts = NO_COUNTS,
+        waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
         """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, first those to which pods come
-        back. When they are too few, the job is woken once more room comes, and the lease says which shapes fit no host
-        even if it were empty."""
-        lease = self._acquire(job_id, wanted, now_s, for_gang, desired)
-        return replace(lease, infeasible=self._infeasible_of([*lease.refused])) if lease.refused else lease
+        back, or that are reserved for one of them. When they are too few, the job is woken once more room comes, and
+        the lease says which shapes fit no host even if it were empty."""
+        lease = self._acquire(job_id, wanted, now_s, for_gang, desired, counts, waiting)
+        if lease.refused:
+            lease = replace(lease, infeasible=self._infeasible_of([*lease.refused]))
+        hopeful = lease.refused.keys() - lease.infeasible.keys()
+        with self._lock:
+            waits = any(shape.resources.gpu_milli for shape in hopeful)
+            self._table.gpu_waits.note((job_id, for_gang), waits, now_s)
+        return lease
 
     def _acquire(
         self,
@@ -257,45 +309,54 @@ class HostPool:
         now_s: float,
         for_gang: bool,
         desired: Sequence[Desired],
+        counts: Counts,
+        waiting: Sequence[WaitingPod],
     ) -> HostLease:
         with self._lock:
             self._expire(now_s)
             # A job, and its gang, has one placement at a time: the answer of an older lease got lost.
             self._free(self._lease_of_job.pop((job_id, for_gang), ""))
-            picked: dict[Hostname, HostRoom] = {}
             self._table.holds.expire(now_s)
             aversion = self.aversions.of_job(job_id, now_s)
-            mine = frozenset((job_id, pod.instance_id) for pod in desired)
-            settled, awaited, is_leased = self._chooser.pick_desired(job_id, desired, mine, picked)
-            refused: dict[PodShape, tuple[RefusingHosts, ...]] = {}
-            for shape, count in wanted:
-                is_enough, refusing = self._chooser.pick(shape, count - settled[shape], mine, picked, aversion)
-                if not is_enough:
-                    refused[shape] = refusing
-            named = frozenset().union(*(pod_labels_named(shape.constraint) for shape, _ in wanted))
-            table, pods_on = self._table, self.pod_labels.on_host
-            leased = tuple(
-                leased_host(
-                    host, name in table.closed, pods_on(name, named), table.capacity_of(name), aversion.is_last(name)
-                )
-                for name, host in picked.items()
-            )
-            waiting = {instance for instance, _ in awaited}
-            short = frozenset(refused) | {pod.shape for pod in desired if pod.instance_id in waiting}
-            lease = HostLease(str(uuid.uuid4()), leased, refused, awaited, short=short)
-            for hostname in picked:
-                table.rooms.lease(table.rooms.hosts[hostname], lease.lease_id)
-            if picked:
-                self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
-                self._lease_of_job[job_id, for_gang] = lease.lease_id
-            if short:
-                rules = {each.misfit.rule for refusing in refused.values() for each in refusing}
-                self._waiting.add((job_id, for_gang), for_leases=is_leased or HostRule.LEASED in rules)
-            return lease
+            are_gpus_kept = self._table.gpu_waits.keep_from((job_id, for_gang), now_s)
+            own = None if for_gang else self._table.reservations.asked(job_id, waiting, now_s)
+            choice = self._chooser.choose(job_id, wanted, desired, aversion, are_gpus_kept, counts, own)
+            leased = self._chooser.leased(choice, [shape for shape, _ in wanted], aversion)
+            lease = choice.lease(leased, near(counts, leased), desired)
+            if lease.short:
+                rules = {each.misfit.rule for refusing in lease.refused.values() for each in refusing}
+                self._waiting.add((job_id, for_gang), for_leases=choice.is_leased or HostRule.LEASED in rules)
+            return self._lease(lease, (job_id, for_gang), now_s)
 
-    def claim(self, lease_id: str, hostnames: Iterable[Hostname]) -> dict[Hostname, Claim]:
+    def lease_for_daemon(self, job_id: JobId, rooms: Mapping[Hostname, HostRoom], now_s: float) -> HostLease:
+        """Lease these hosts, seen as ``rooms``, as far as they are READY."""
+        with self._lock:
+            self._expire(now_s)
+            self._free(self._lease_of_job.pop((job_id, False), ""))
+            hosts = self._table.rooms.hosts
+            ready = {name: room for name, room in rooms.items() if name in hosts and not hosts[name].lease_id}
+            capacity_of, closed, ports_on = self._table.capacity_of, self._table.closed, self.pod_labels.ports_on
+            leased = [
+                leased_host(room, name in closed, (), capacity_of(name), ports_in_use=ports_on(name))
+                for name, room in ready.items()
+            ]
+            return self._lease(HostLease(str(uuid.uuid4()), tuple(leased)), (job_id, False), now_s)
+
+    def _lease(self, lease: HostLease, holder: Holder, now_s: float) -> HostLease:
+        hostnames = [host.hostname for host in lease.hosts]
+        for hostname in hostnames:
+            self._table.rooms.lease(self._table.rooms.hosts[hostname], lease.lease_id)
+        if hostnames:
+            self._leases[lease.lease_id] = (now_s + self._lease_s, hostnames)
+            self._lease_of_job[holder] = lease.lease_id
+        return lease
+
+    def claim(
+        self, lease_id: str, hostnames: Iterable[Hostname], pods: Sequence[PodAmounts] = ()
+    ) -> dict[Hostname, Claim]:
         """Take the room of these hosts as far as they are still under the lease, and not in maintenance. The caller
-        releases the lease, which keeps its other hosts until then."""
+        releases the lease, which keeps its other hosts until then. ``pods``: for which the room is, so that they count
+        before the cluster knows them; ``host_pools`` has to hear of those that are not launched."""
         with self._lock:
             deadline_s, leased = self._leases.pop(lease_id, (0.0, []))
             wanted = set(hostnames)
@@ -311,6 +372,8 @@ class HostPool:
                     left.append(hostname)
             if left:
                 self._leases[lease_id] = (deadline_s, left)
+            if self._table.pooled.are_used:
+                self._table.pooled.asked.claim(pod for pod in pods if pod[1] in claims)
             return claims
 
     def release(self, lease_id: str) -> set[JobId]:

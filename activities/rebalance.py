@@ -1,0 +1,32 @@
+"""Steps of rebalancing: the host manager of the cluster takes them, and storage says what came of it."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from activities.errors import translated
+from peloton.errors import Aborted, NotFound
+from peloton.model.rebalance import RebalanceAct, RebalanceProgress
+from peloton.ports import ClusterRebalancers, RebalanceRecords
+
+
+class RebalanceActivities:
+    def __init__(self, rebalancers: ClusterRebalancers, records: RebalanceRecords) -> None:
+        self._rebalancers = rebalancers
+        self._records = records
+
+    @activity.defn(name="advance_rebalance")
+    @translated
+    def advance(self, cluster: str) -> RebalanceProgress:
+        """A cluster whose rows are gone is not rebalanced any more."""
+        self._rebalancers.keeper(cluster).advance_rebalance()
+        found = self._records.get(cluster)
+        return found.progress if found is not None else RebalanceProgress()
+
+    @activity.defn(name="stop_rebalance")
+    @translated
+    def stop(self, cluster: str) -> None:
+        try:
+            self._records.steer([cluster], RebalanceAct.STOP)
+        except (Aborted, NotFound) as refusal:
+            activity.logger.info("nothing to stop: %s", refusal)

@@ -1,0 +1,84 @@
+"""``peloton host drain``: what a drain would do to the pods of hosts, and the drain itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from cli.command import Command
+from cli.host.maintenance import HOSTS, StartOptions, begin, start_options
+from cli.host.unknown_hosts import explained
+from cli.output import Table, print_list
+from cli.settings import Settings, pass_settings
+from cli.wire import v0
+
+TABLE = Table(
+    ("Hostname", "Job", "Pods", "Leave", "Without room", "Cluster"),
+    whole=("Hostname", "Pods", "Leave", "Without room"),
+    spare=("Cluster",),
+    nothing="No pods are on these hosts",
+)
+WAYS = {
+    "DEPARTURE_REQUEUED": "at once, back to their queue",
+    "DEPARTURE_STOPPED": "when somebody stops them: their volume is on the host",
+    "DEPARTURE_LAST": "when all others have",
+}
+
+
+@click.command(cls=Command)
+@HOSTS
+@click.option("--plan", "is_plan", is_flag=True, help="Only show what would leave, and how.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@start_options
+@pass_settings
+def drain(settings: Settings, hosts: Sequence[str], is_plan: bool, yes: bool, options: StartOptions) -> None:
+    """Show what leaves hosts when they are drained, ask, and drain them as `host maintenance start --watch` does.
+
+    The plan is about all of the hosts drained at once. Pods without room are those of services that no other host
+    takes as things are: they would wait until there is room.
+
+    \b
+    Examples:
+      peloton host drain host1 --plan
+      peloton host drain host1 host2 --yes --reason "new kernel"
+    """
+    if is_plan or not yes:
+        with explained(settings, hosts):
+            answer = settings.client.maintenance.Plan(v0.maintenance.PlanRequest(hostnames=hosts))
+        show(settings, answer, is_plan)
+        if is_plan:
+            return
+        click.confirm(f"Drain {', '.join(hosts)} for maintenance?", err=True, abort=True)
+    begin(settings, hosts, options, watch=True)
+
+
+def show(settings: Settings, answer: v0.maintenance.PlanResponse, is_plan: bool) -> None:
+    """As the output of the command, or only for the reader to decide."""
+    if settings.is_for_programs and not is_plan:
+        return
+    rows = [
+        (host.hostname, job.job_id, str(job.pod_count), way(job), homeless(job), host.cluster)
+        for host in answer.hosts
+        for job in host.jobs
+    ]
+    print_list(settings, answer, TABLE, rows, (host.hostname for host in answer.hosts))
+    if not settings.is_for_programs:
+        for line in notes(answer):
+            click.echo(line)
+
+
+def way(job: v0.maintenance.JobDeparture) -> str:
+    name = v0.maintenance.Departure.Name(job.departure)
+    return WAYS.get(name) or f"as the SLA allows: {job.allowed_count} of the job now"
+
+
+def homeless(job: v0.maintenance.JobDeparture) -> str:
+    return str(job.homeless_count) if job.departure == v0.maintenance.DEPARTURE_SLA else ""
+
+
+def notes(answer: v0.maintenance.PlanResponse) -> Iterator[str]:
+    if leaving := sum(host.leaving_count for host in answer.hosts):
+        yield f"Pods that are leaving already: {leaving}"
+    if unchecked := sum(host.unchecked_count for host in answer.hosts):
+        yield f"Pods of services for which no other host was looked for, because there are too many: {unchecked}"

@@ -1,0 +1,146 @@
+"""``peloton host pool mover``: hosts that follow demand between host pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from cli.command import Group
+from cli.output import Table, print_list, print_outcome
+from cli.settings import Settings, pass_settings
+from cli.times import seconds_text
+from cli.wire import v0
+
+POOLS = Table(
+    (
+        "Host pool",
+        "Does",
+        "Hosts",
+        "Minimum",
+        "In use",
+        "Marked",
+        "Red",
+        "Slow",
+        "Lacks",
+        "Moving",
+        "Has from",
+        "State",
+    ),
+    whole=("Host pool", "Does", "Hosts"),
+    spare=("Slow", "Red", "Marked", "Moving", "Minimum"),
+    nothing="No host pool takes hosts (serves stateless, and no batch jobs), and none gives them (serves batch, shared "
+    "or both, and nothing else): see peloton host pool create",
+)
+SHIFTS = Table(
+    ("From", "To", "Hosts", "Why"),
+    whole=("From", "To", "Hosts"),
+    nothing="Nothing to move",
+)
+MADE_SHOWN = 10
+
+
+@click.group("mover", cls=Group)
+def mover() -> None:
+    """Let hosts follow demand between host pools.
+
+    A host pool for services (it serves stateless, and no batch jobs) takes hosts while it lacks some: its pods wait for
+    hosts, its hosts are loaded, or the host advisor marks too many of them or some services. Host pools that serve
+    batch jobs alone give them, down to their --minimum, and get them back once the need has been over for a while. Any
+    of them fetches hosts while it has fewer than its minimum. Each host is drained first, as the SLA of the services on
+    it allows; one that is not empty after an hour stays where it is.
+    """
+
+
+@mover.command()
+@pass_settings
+def on(settings: Settings) -> None:
+    """Switch the mover on.
+
+    \b
+    Example:
+      peloton host pool mover on
+    """
+    _switch(settings, True)
+
+
+@mover.command()
+@pass_settings
+def off(settings: Settings) -> None:
+    """Switch the mover off. Moves under way go on; hosts that it has taken stay where they are.
+
+    \b
+    Example:
+      peloton host pool mover off
+    """
+    _switch(settings, False)
+
+
+@mover.command()
+@pass_settings
+def plan(settings: Settings) -> None:
+    """Show what would be moved now, if what asks for it had lasted for long enough; nothing is moved.
+
+    \b
+    Example:
+      peloton host pool mover plan
+    """
+    answer = settings.client.mover.Query(v0.mover.QueryRequest())
+    rows = [(shift.source, shift.destination, str(shift.host_count), shift.reason) for shift in answer.planned]
+    print_list(settings, answer, SHIFTS, rows, (f"{one.source} {one.destination}" for one in answer.planned))
+    if not settings.is_for_programs and not answer.on:
+        click.echo("The mover is off")
+
+
+@mover.command()
+@pass_settings
+def show(settings: Settings) -> None:
+    """Show what the mover sees of each host pool, what it waits for, and what it has moved.
+
+    \b
+    Example:
+      peloton host pool mover show
+    """
+    answer = settings.client.mover.Query(v0.mover.QueryRequest())
+    rows = [
+        (
+            one.name,
+            "takes" if one.takes else "gives",
+            str(one.host_count),
+            str(one.minimum),
+            f"{one.used_percent} %",
+            str(one.marked_count),
+            str(one.red_count),
+            str(one.slow_count) if one.takes else "",
+            str(_lacks(one)),
+            str(one.moving_count),
+            ", ".join(f"{name} {count}" for name, count in sorted(one.lent.items())),
+            one.state,
+        )
+        for one in answer.pools
+    ]
+    if not settings.is_for_programs:
+        click.echo(f"The mover is {'on' if answer.on else 'off'}")
+    print_list(settings, answer, POOLS, rows, (one.name for one in answer.pools))
+    if not settings.is_for_programs:
+        for line in _made_lines(answer):
+            click.echo(line)
+
+
+def _lacks(pool: v0.mover.Pool) -> int:
+    """Hosts: those that its waiting pods would fill, or as many as its minimum is above what it has."""
+    return max(pool.waiting_count, pool.minimum - pool.host_count, 0)
+
+
+def _switch(settings: Settings, is_on: bool) -> None:
+    response = settings.client.mover.Switch(v0.mover.SwitchRequest(on=is_on))
+    print_outcome(settings, response, f"The mover of host pools is {'on' if is_on else 'off'}.", ["mover"])
+
+
+def _made_lines(answer: v0.mover.QueryResponse) -> Iterator[str]:
+    """The latest first."""
+    for one in answer.made[:MADE_SHOWN]:
+        hosts = ", ".join(one.hostnames)
+        yield f"{seconds_text(one.time)}  {hosts} from {one.source} to {one.destination}: {one.reason}"
+    if len(answer.made) > MADE_SHOWN:
+        yield f"and {len(answer.made) - MADE_SHOWN} more"

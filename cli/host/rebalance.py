@@ -1,0 +1,235 @@
+"""``peloton host rebalance``: which pods would move to other hosts and why, to have them moved, and how far that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from cli.command import Command, Group
+from cli.output import Table, print_for_programs, print_list, silent_clusters_text
+from cli.settings import Settings, pass_settings
+from cli.wire import v0
+from peloton.model.rebalance import Goal
+
+MOVES_MAX = 1_000
+PER_HOUR_MAX = 10_000
+STUCK_NAMED_MAX = 10
+GOAL_PREFIX = "GOAL_"
+TABLE = Table(
+    ("Job", "Instance", "From", "To", "Goal", "Cluster", "Why"),
+    whole=("Job", "Instance", "From", "To"),
+    spare=("Cluster", "Goal"),
+    nothing="No moves: nothing would be gained now, or what could move may not",
+)
+PAST = Table(
+    ("Job", "Instance", "From", "To", "State", "Begun", "Cluster", "Why"),
+    whole=("Job", "Instance", "From", "To", "State"),
+    spare=("Cluster", "Begun"),
+    nothing="No moves yet",
+)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def goals_option(function: F) -> F:
+    option = click.option(
+        "--goal",
+        "goals",
+        type=click.Choice([goal.lower() for goal in Goal]),
+        multiple=True,
+        help="free: let a pod in that fits nowhere; the goal if none is named. spread: fill hosts that are far emptier "
+        "than the mean. empty: empty hosts with few pods. May be repeated; spread and empty exclude each other.",
+    )
+    return option(function)
+
+
+CLUSTER = click.option("--cluster", default="", help="Of this cluster only; of all if absent.")
+
+
+class VerbsAndCommand(Group, Command):
+    """A noun with its verbs that does something without one, too."""
+
+
+@click.group(cls=VerbsAndCommand, invoke_without_command=True)
+@click.option("--plan", "shows_plan", is_flag=True, help="Show what would be moved; nothing is.")
+@goals_option
+@click.option("--moves", "moves_max", type=click.IntRange(1, MOVES_MAX), help="At most so many in each cluster.")
+@pass_settings
+@click.pass_context
+def rebalance(
+    context: click.Context, settings: Settings, shows_plan: bool, goals: Sequence[str], moves_max: int | None
+) -> None:
+    """Move pods of services to other hosts of their cluster, or show which would, and why.
+
+    No pod moves that its SLA or its volume keeps, none of a batch job, and none to where its constraint or that of
+    another pod does not want it.
+
+    \b
+    Examples:
+      peloton host rebalance --plan
+      peloton host rebalance --plan --goal free --goal empty --moves 20
+    """
+    if context.invoked_subcommand is None:
+        if not shows_plan:
+            raise click.UsageError("say --plan, or what to do: start, pause, resume, stop or status")
+        show_plan(settings, goals, moves_max)
+    elif shows_plan or goals or moves_max:
+        raise click.UsageError(f"--plan, and what it takes, stands alone: {context.invoked_subcommand} has its own")
+
+
+def show_plan(settings: Settings, goals: Sequence[str], moves_max: int | None) -> None:
+    answer = settings.client.rebalances.PlanRebalance(
+        v0.rebalance.PlanRebalanceRequest(goals=numbers(goals), moves_max=moves_max or 0)
+    )
+    rows = [
+        (
+            move.job_id,
+            str(move.instance_id),
+            move.source,
+            move.target,
+            v0.rebalance.Goal.Name(move.goal).removeprefix(GOAL_PREFIX),
+            move.cluster,
+            move.reason,
+        )
+        for move in answer.moves
+    ]
+    print_list(settings, answer, TABLE, rows, (f"{move.job_id}-{move.instance_id}" for move in answer.moves))
+    if not settings.is_for_programs:
+        for line in notes(answer.stuck_job_ids, answer.staying):
+            click.echo(line)
+    if answer.silent_clusters:
+        click.echo(silent_clusters_text(answer.silent_clusters), err=True)
+
+
+def numbers(goals: Sequence[str]) -> list[v0.rebalance.Goal.ValueType]:
+    return [v0.rebalance.Goal.Value(f"{GOAL_PREFIX}{goal.upper()}") for goal in goals]
+
+
+def notes(stuck: Sequence[str], staying: Iterable[v0.rebalance.Staying]) -> Iterator[str]:
+    """What a plan leaves, and why."""
+    if stuck:
+        more = f" and {len(stuck) - STUCK_NAMED_MAX} more" if len(stuck) > STUCK_NAMED_MAX else ""
+        yield f"Pods that fit nowhere, and that no moves let in: of job {', '.join(stuck[:STUCK_NAMED_MAX])}{more}"
+    counts: Counter[str] = Counter()
+    for one in staying:
+        counts[one.reason] += one.pod_count
+    if counts:
+        yield f"Pods that stay: {', '.join(f'{count} {why}' for why, count in sorted(counts.items()))}"
+
+
+@rebalance.command()
+@goals_option
+@click.option(
+    "--per-hour",
+    type=click.IntRange(1, PER_HOUR_MAX),
+    help="At most so many moves within any hour, in each cluster; 60 if absent.",
+)
+@CLUSTER
+@pass_settings
+def start(settings: Settings, goals: Sequence[str], per_hour: int | None, cluster: str) -> None:
+    """Begin to move pods as --plan shows, until it is stopped. Where it is under way it goes on with these goals and
+    this budget.
+
+    \b
+    Examples:
+      peloton host rebalance start
+      peloton host rebalance start --goal free --goal empty --per-hour 20 --cluster east
+    """
+    request = v0.rebalance.StartRebalanceRequest(cluster=cluster, goals=numbers(goals), moves_per_hour=per_hour or 0)
+    say(settings, settings.client.rebalances.StartRebalance(request))
+
+
+@rebalance.command()
+@CLUSTER
+@pass_settings
+def pause(settings: Settings, cluster: str) -> None:
+    """Begin no further moves until it is resumed.
+
+    \b
+    Example:
+      peloton host rebalance pause
+    """
+    say(settings, settings.client.rebalances.PauseRebalance(v0.rebalance.PauseRebalanceRequest(cluster=cluster)))
+
+
+@rebalance.command()
+@CLUSTER
+@pass_settings
+def resume(settings: Settings, cluster: str) -> None:
+    """Go on with what is paused.
+
+    \b
+    Example:
+      peloton host rebalance resume
+    """
+    say(settings, settings.client.rebalances.ResumeRebalance(v0.rebalance.ResumeRebalanceRequest(cluster=cluster)))
+
+
+@rebalance.command()
+@CLUSTER
+@pass_settings
+def stop(settings: Settings, cluster: str) -> None:
+    """Begin no further moves. Pods on their way get to their new hosts.
+
+    \b
+    Example:
+      peloton host rebalance stop
+    """
+    say(settings, settings.client.rebalances.StopRebalance(v0.rebalance.StopRebalanceRequest(cluster=cluster)))
+
+
+@rebalance.command()
+@CLUSTER
+@click.option("--moves", "moves_max", type=click.IntRange(1, MOVES_MAX), help="Latest moves to show; 20 if absent.")
+@pass_settings
+def status(settings: Settings, cluster: str, moves_max: int | None) -> None:
+    """Show how far it is, what blocks it, and the latest moves with their reasons.
+
+    \b
+    Example:
+      peloton host rebalance status
+    """
+    request = v0.rebalance.QueryRebalanceRequest(cluster=cluster, moves_limit=moves_max or 0)
+    answer = settings.client.rebalances.QueryRebalance(request)
+    if not settings.is_for_programs:
+        for one in answer.rebalances:
+            for line in state_lines(one):
+                click.echo(line)
+    rows = [
+        (
+            move.job_id,
+            str(move.instance_id),
+            move.source,
+            move.target,
+            move.state,
+            move.begun_time[:19],
+            one.cluster,
+            move.reason,
+        )
+        for one in answer.rebalances
+        for move in one.moves
+    ]
+    if answer.rebalances:
+        print_list(settings, answer, PAST, rows, (one.cluster for one in answer.rebalances))
+    elif not print_for_programs(settings, answer):
+        which = f"cluster {cluster} has never" if cluster else "no cluster has ever"
+        click.echo(f"Rebalancing is off: {which} been rebalanced")
+
+
+def state_lines(one: v0.rebalance.Rebalance) -> Iterator[str]:
+    goals = ", ".join(v0.rebalance.Goal.Name(goal).removeprefix(GOAL_PREFIX).lower() for goal in one.goals)
+    yield (
+        f"Cluster {one.cluster} is {one.state}: {goals}; {one.move_count} moves, {one.moving_count} of them under way; "
+        f"{one.hour_count} of {one.moves_per_hour} within the hour"
+    )
+    if one.waiting_for:
+        yield f"It waits for {one.waiting_for}"
+    yield from notes(one.stuck_job_ids, one.staying)
+
+
+def say(settings: Settings, answer: Any) -> None:
+    if not print_for_programs(settings, answer, (one.cluster for one in answer.rebalances)):
+        for one in answer.rebalances:
+            click.echo(f"The rebalancing of cluster {one.cluster} is {one.state}")

@@ -1,0 +1,62 @@
+"""``peloton host why``: whether a host takes pods, and what keeps it from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from cli.command import Command
+from cli.errors import Failed
+from cli.host.drains import blocker_lines, state_name, waiting_text
+from cli.output import print_for_programs, silent_clusters_text
+from cli.params import HOSTNAME
+from cli.settings import Settings, pass_settings
+from cli.wire import v0
+
+
+@click.command(cls=Command)
+@click.argument("host", type=HOSTNAME)
+@pass_settings
+def why(settings: Settings, host: str) -> None:
+    """Say whether a host takes pods, and if not, why: its maintenance and what that waits for, why pods avoid it and
+    until when, or for which pod it is reserved.
+
+    \b
+    Examples:
+      peloton host why host1
+    """
+    answer = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())
+    found = [info for info in answer.host_infos if info.hostname == host]
+    if not found:
+        silent = f"; {silent_clusters_text(answer.silent_clusters)}" if answer.silent_clusters else ""
+        raise Failed(f"host {host} is not known{silent}")
+    info = found[0]
+    if print_for_programs(settings, info, [host]):
+        return
+    drains = settings.client.maintenance.Query(v0.maintenance.QueryRequest(hostnames=[host])).hosts
+    for line in reasons(info, list(drains)):
+        click.echo(line)
+
+
+def reasons(info: v0.host.HostInfo, drains: list[v0.maintenance.HostMaintenance]) -> Iterator[str]:
+    """The state first."""
+    name, state = info.hostname, v0.host.HostState.Name(info.state).removeprefix("HOST_STATE_")
+    where = f", in host pool {info.current_pool}" if info.current_pool else ""
+    takes = "takes pods" if state == "UP" else "takes no pods"
+    yield f"{name} is {state}{where}: it {takes}"
+    if info.HasField("capacity"):
+        free, total = info.free, info.capacity
+        amounts = f"cpu {free.cpu:g} of {total.cpu:g}, memory {free.memory_mib:g} of {total.memory_mib:g} MiB"
+        yield f"Free: {amounts}, disk {free.disk_mib:g} of {total.disk_mib:g} MiB, gpu {free.gpu:g} of {total.gpu:g}"
+    if info.avoided:
+        yield f"Pods go elsewhere while others could take them: it is avoided {info.avoided}"
+    if info.reserved:
+        yield f"It is reserved {info.reserved}. Others get what is free beyond that"
+    if info.marked:
+        yield f"It is marked {info.marked}; that keeps no pod from it"
+    for drain in drains:
+        goal = state_name(drain.goal_state)
+        waits = waiting_text(drain, state, goal)
+        yield f"It is on its way {goal}" + (f", and waits for {waits}" if waits else "")
+        yield from blocker_lines(drain)

@@ -1,0 +1,46 @@
+"""How pods of a job lie to each other, from the messages of v0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peloton.api.v0.job import job_pb2
+from peloton.model.layout import GangClose, Layout, Spread
+
+SPREADS_MAX = 8
+LABEL_MAX = 4_000
+
+
+def layout(placement: job_pb2.Placement) -> Layout | None:
+    spread = tuple(Spread(rule.label, rule.maxSkew or 1, not rule.soft) for rule in placement.spread)
+    close = placement.gangClose
+    gang = GangClose(close.label, close.required) if placement.HasField("gangClose") else None
+    return Layout(spread, gang) if spread or gang else None
+
+
+def layout_faults(config: job_pb2.JobConfig) -> Iterator[str]:
+    placement = config.placement
+    if config.type == job_pb2.DAEMON and placement.spread:
+        yield "placement is given: a daemon has one instance on each host that matches, leave it out"
+    if len(placement.spread) > SPREADS_MAX:
+        yield f"placement has {len(placement.spread)} rules to spread, at most {SPREADS_MAX} are allowed"
+        return
+    if placement.HasField("gangClose"):
+        yield from _close_faults(placement.gangClose, config.sla.minimumRunningInstances)
+    labels = [rule.label for rule in placement.spread]
+    for order, label in enumerate(labels):
+        if not label:
+            yield f"placement.spread[{order}] names no label of hosts"
+        elif len(label) > LABEL_MAX:
+            yield f"placement.spread[{order}]: the label has {len(label)} characters, at most {LABEL_MAX} are allowed"
+        elif label in labels[:order]:
+            yield f"placement.spread[{order}]: the label {label} is there already"
+
+
+def _close_faults(close: job_pb2.GangClose, gang_size: int) -> Iterator[str]:
+    if not close.label:
+        yield "placement.gangClose names no label of hosts"
+    elif len(close.label) > LABEL_MAX:
+        yield f"placement.gangClose: the label has {len(close.label)} characters, at most {LABEL_MAX} are allowed"
+    if gang_size < 2:
+        yield f"placement.gangClose is given: the job has no gang, its minimumRunningInstances is {gang_size}"

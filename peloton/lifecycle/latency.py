@@ -1,0 +1,30 @@
+"""Latencies that pods report: the bounds that a job sets by its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from peloton.model.advice import LatencyBounds
+
+BOUND_MAX_MS = 3_600_000
+LABELS = {f"peloton/{one.name.replace('_', '-')}": one.name for one in fields(LatencyBounds)}
+"""peloton/p95-orange-ms, peloton/p95-red-ms, peloton/p99-orange-ms, peloton/p99-red-ms."""
+
+
+def latency_bounds(labels: Mapping[str, str], default: LatencyBounds) -> LatencyBounds:
+    """Those of a job; a label that says none counts as absent."""
+    found = {name: int(labels[key]) for key, name in LABELS.items() if not _refusal(labels.get(key, ""))}
+    return LatencyBounds(**{one.name: found.get(one.name, getattr(default, one.name)) for one in fields(LatencyBounds)})
+
+
+def bounds_refusal(labels: Mapping[str, str]) -> str:
+    """Why the labels of a job cannot be meant; empty when they can."""
+    return next((f"label {key}: {fault}" for key in LABELS if key in labels and (fault := _refusal(labels[key]))), "")
+
+
+def _refusal(text: str) -> str:
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(BOUND_MAX_MS))
+    if is_number and int(text) <= BOUND_MAX_MS:
+        return ""
+    return f"{text!r} is no number of milliseconds, want 0 to {BOUND_MAX_MS}"

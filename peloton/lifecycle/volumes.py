@@ -1,0 +1,111 @@
+"""Volumes of stateful services: where their pods may go, what became of a volume, and when it may be deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from peloton.lifecycle.constraints import HOSTNAME_LABEL
+from peloton.model.host import CLUSTER_LABEL
+from peloton.model.pod import ENDING_GOALS, ON_HOST, AllOf, Constraint, HostLabel, PodRecord, PodShape, ShapeRange
+from peloton.model.resources import Resources
+from peloton.model.times import NS_PER_S
+from peloton.model.volume import HERE, VOLUME_LABEL, VolumeRecord, VolumeState
+
+LISTING_LAG_S = 30.0
+"""What a cluster lists of a host may be this old: a volume is missed only when it is older."""
+
+
+def volume_label(volume_id: str) -> str:
+    """Key of the label of a host that has the volume."""
+    return VOLUME_LABEL + volume_id
+
+
+def at_its_volume(shape: PodShape, volume: VolumeRecord | None) -> PodShape:
+    """The shape as placement sees it. A pod whose volume is made with its launch needs the disk for it; one that has a
+    volume goes to it and to no other host, for as long as the volume is wanted."""
+    if not shape.volume_mib:
+        return shape
+    needs_disk = volume is None or volume.state is VolumeState.INITIALIZED
+    made_mib = shape.volume_mib if needs_disk else 0
+    placed = replace(shape, resources=shape.resources + Resources(disk_mib=made_mib), volume_mib=made_mib)
+    if volume is None:
+        return placed
+    place = [HostLabel(CLUSTER_LABEL, volume.cluster), HostLabel(HOSTNAME_LABEL, volume.host)]
+    if not needs_disk:
+        place.append(HostLabel(volume_label(volume.volume_id), HERE))
+    own = shape.constraint
+    rest: tuple[Constraint, ...] = () if own is None else own.constraints if isinstance(own, AllOf) else (own,)
+    return replace(placed, constraint=AllOf((*place, *rest)))
+
+
+def beside_volumes(shapes: Sequence[ShapeRange], standing: Collection[int]) -> list[ShapeRange]:
+    """The shapes that admission judges: ``standing`` instances have volumes that count already, and ask for none."""
+    found: list[ShapeRange] = []
+    for each in shapes:
+        if not each.shape.volume_mib:
+            found.append(each)
+            continue
+        has_volume = [instance in standing for instance in range(each.start, each.start + each.count)]
+        start = each.start
+        for is_standing, group in groupby(has_volume):
+            count = len(list(group))
+            found.append(ShapeRange(start, count, replace(each.shape, volume_mib=0) if is_standing else each.shape))
+            start += count
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class HostSight:
+    """What a cluster lists of a host. ``volumes``: of ours that it has, None when it has not said yet."""
+
+    volumes: Collection[str] | None
+    begun: Collection[str] = ()  # of ours that are half made or half destroyed
+    is_registered: bool = True
+    is_in_maintenance: bool = False
+
+
+def observed(volume: VolumeRecord, host: HostSight, now_ns: int) -> tuple[VolumeState, str]:
+    """The state of the volume by what its cluster lists, with the note of a LOST one."""
+    if host.volumes is not None and volume.volume_id in host.volumes:
+        return VolumeState.CREATED, ""
+    is_settled = now_ns - volume.changed_ns >= LISTING_LAG_S * NS_PER_S or volume.state is VolumeState.LOST
+    if not is_settled or (host.is_in_maintenance and volume.state is not VolumeState.LOST):
+        return volume.state, volume.note
+    if not host.is_registered:
+        return VolumeState.LOST, f"host {volume.host} is not in cluster {volume.cluster}"
+    if host.volumes is None or volume.state is VolumeState.INITIALIZED:
+        return volume.state, volume.note  # it may be about to be made
+    return VolumeState.LOST, f"host {volume.host} is there, and has it no more"
+
+
+def is_destroyed(volume: VolumeRecord, host: HostSight, now_ns: int, was_listed: bool = False) -> bool:
+    """Whether a volume that is to be deleted, and that its host does not list, is gone for good. ``was_listed``: by an
+    earlier list, so that this one is not from before the volume was made."""
+    is_news = was_listed or now_ns - volume.changed_ns >= LISTING_LAG_S * NS_PER_S
+    return host.is_registered and host.volumes is not None and is_news
+
+
+def deletion_refusal(volume: VolumeRecord, pod: PodRecord | None, is_job_over: bool, gives_up: bool) -> str:
+    """Why the volume may not be deleted, or "". ``pod``: of its instance, None when there is none any more;
+    ``gives_up``: what is on it is no longer wanted by a pod that waits for it."""
+    if not volume.is_wanted or pod is None:
+        return ""
+    who = f"volume {volume.volume_id} of {volume.size_mib} MB on host {volume.host}"
+    if pod.state in ON_HOST:
+        return f"{who} is in use: pod {pod.pod_id} is {pod.state.value} on host {pod.host}; stop it first"
+    if gives_up or is_job_over or pod.goal in ENDING_GOALS:
+        return ""
+    return (
+        f"{who} is in use: pod {pod.pod_id} is {pod.state.value} and comes back to it; stop it first, or give the "
+        "volume up, and the pod begins with an empty one"
+    )
+
+
+def waiting_text(volume: VolumeRecord, since: str) -> str:
+    """For people: why a pod whose volume is lost does not run."""
+    return (
+        f"volume {volume.volume_id} of {volume.size_mib} MB is LOST since {since}: {volume.note}; the pod waits until "
+        "it is back or given up"
+    )

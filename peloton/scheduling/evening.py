@@ -1,0 +1,49 @@
+"""Making a job that spreads more even than it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from peloton.model.ids import JobId
+from peloton.model.rebalance import Evening, PodNow
+from peloton.model.resources import UNLIMITED
+from peloton.scheduling.relocation import Relocation, TargetOrder
+from peloton.scheduling.spreading import Rule
+from peloton.scheduling.tree import Flags
+
+
+def more_even(
+    hosts: Relocation, job_id: JobId, sources: Mapping[int, Sequence[PodNow]], tries_max: int
+) -> tuple[PodNow, int, Evening] | None:
+    """A pod of a domain that has more than ``max_skew`` pods above another, and a host there: the fullest domain that
+    has a pod for it gives, the lowest with room takes. ``sources``: hosts with pods of the job that may leave."""
+    loads = hosts.loads()
+    for most, least in hosts.spread.jobs[job_id].rules():
+        lowest = int(most.counts[most.is_open].min(initial=UNLIMITED))
+        counts = {at: int(least.counts[most.at[at]]) for at in sources if most.at[at] >= 0}
+        uneven = [at for at, count in counts.items() if count > lowest + most.spread.max_skew]
+        for source in sorted(uneven, key=lambda at: (-counts[at], -loads[at], at))[:tries_max]:
+            for pod in sources[source]:
+                order = _lowest_first(hosts, most, counts[source] - most.spread.max_skew)
+                if hosts.may_leave(source, [pod]) and (homes := hosts.homes([pod], order)):
+                    return pod, homes[0], _evening(hosts, most, source, homes[0], counts[source])
+    return None
+
+
+def _lowest_first(hosts: Relocation, rule: Rule, below: int) -> TargetOrder:
+    """Hosts of domains with fewer pods than that, in each the emptiest first."""
+    on_rows, loads = rule.on_rows(), hosts.loads()
+
+    def order(_: PodNow, open_to: Flags) -> list[int]:
+        found = np.flatnonzero(open_to & (rule.at >= 0) & (on_rows < below))
+        return [int(at) for at in found[np.lexsort((found, loads[found], on_rows[found]))]]
+
+    return order
+
+
+def _evening(hosts: Relocation, rule: Rule, source: int, target: int, source_count: int) -> Evening:
+    at, values = hosts.values_of(rule.spread.label)
+    counts = source_count, int(rule.counts[rule.at[target]])
+    return Evening(rule.spread.label, values[at[source]], values[at[target]], *counts, rule.spread.max_skew)

@@ -1,0 +1,119 @@
+"""A second look at a small placement: whether fewer unused hosts would do.
+
+Largest first needs about one host in twenty too many where a host holds only a few pods. For a handful of shapes other
+orders are tried, and hosts are filled one after the other with what suits what is left of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, permutations
+
+import numpy as np
+
+from peloton.scheduling.tree import Flags, Ints
+
+SHAPES_MAX = 8
+PODS_MAX = 200
+HOSTS_MAX = 50
+"""A second look costs more with each, and gains less. Larger placements are close to the best as they are."""
+ORDERS_MAX = 120
+SCALE = 2**14
+Laid = Ints
+"""[S,H] pods of each shape on each host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """S shapes, H hosts, K amounts: of resources, ports and pods."""
+
+    free: Ints  # [H,K]
+    used: Flags  # [H] has pods already
+    needs: Ints  # [S,K]
+    counts: Ints  # [S] pods
+    may: Flags  # [S,H]
+
+    def opened(self, laid: Laid) -> int:
+        """Unused hosts that get pods."""
+        return int(((laid.sum(axis=0) > 0) & ~self.used).sum())
+
+    def fewest(self) -> int:
+        """No placement opens fewer."""
+        rest = (self.needs * self.counts[:, None]).sum(axis=0) - self.free[self.used].sum(axis=0)
+        sorted_free = -np.sort(-self.free[~self.used], axis=0)
+        enough = np.cumsum(sorted_free, axis=0)
+        return max((int((enough[:, kind] < lack).sum()) + 1 for kind, lack in enumerate(rest) if lack > 0), default=0)
+
+
+def fewer(small: Small, laid: Laid) -> Laid | None:
+    """Another placement of the same pods that opens fewer hosts, or None."""
+    best, least, bound = None, small.opened(laid), small.fewest()
+    tries = _tries(small) if least > 1 else iter(())
+    while least > bound and (other := next(tries, None)) is not None:
+        if (count := small.opened(other)) < least and (other.sum(axis=1) == small.counts).all():
+            best, least = other, count
+    return best
+
+
+def _tries(small: Small) -> Iterator[Laid]:
+    mean = np.maximum(small.free.sum(axis=0) // len(small.free), 1)
+    for is_balanced in (True, False):
+        yield _host_by_host(small, mean, is_balanced)
+    shapes = len(small.counts)
+    largest = sorted(range(shapes), key=lambda shape: -int((small.needs[shape] * SCALE // mean).max()))
+    total = int(np.prod(np.arange(1, shapes + 1)))
+    step = max(total // ORDERS_MAX, 1) | 1  # odd: orders that differ early
+    for order in islice(permutations(largest), 0, total, step):
+        yield _shape_by_shape(small, order, mean)
+
+
+def _room(free: Ints, need: Ints) -> Ints:
+    wanted = need > 0
+    return np.asarray((free[..., wanted] // need[wanted]).min(axis=-1))
+
+
+def _shape_by_shape(small: Small, shapes: Sequence[int], mean: Ints) -> Laid:
+    free, used = small.free.copy(), small.used.copy()
+    laid = np.zeros(small.may.shape, np.int64)
+    for shape in shapes:
+        left, need = int(small.counts[shape]), small.needs[shape]
+        while left:
+            room = np.where(small.may[shape], _room(free, need), 0)
+            if not room.any():
+                break
+            tight = (free * SCALE // mean).sum(axis=1)
+            order = np.lexsort((np.where(used, tight, -room), ~used, room == 0))
+            at = int(order[0])
+            taken = min(left, int(room[at]))
+            laid[shape, at] += taken
+            free[at] -= taken * need
+            used[at] = True
+            left -= taken
+    return laid
+
+
+def _host_by_host(small: Small, mean: Ints, is_balanced: bool) -> Laid:
+    """Used hosts first; each takes the pod whose needs point most where it has room and demand is, or leaves least."""
+    laid, counts = np.zeros(small.may.shape, np.int64), small.counts.copy()
+    waiting = list(range(len(small.used)))
+    while counts.any() and waiting:
+        rest = np.maximum((small.needs * counts[:, None]).sum(axis=0), 1)
+        fullest = (small.free * SCALE // rest).min(axis=1)
+        at = min(waiting, key=lambda host: (not small.used[host], -int(fullest[host])))
+        waiting.remove(at)
+        free = small.free[at].copy()
+        while True:
+            fits = (counts > 0) & small.may[:, at] & (small.needs <= free).all(axis=1)
+            if not fits.any():
+                break
+            demand = (small.needs * counts[:, None]).sum(axis=0) * SCALE // mean
+            if is_balanced:
+                score = -((small.needs * SCALE // mean) * (free * SCALE // mean) * demand).sum(axis=1)
+            else:
+                score = (((free - small.needs) * SCALE // mean) ** 2 * demand).sum(axis=1)
+            shape = int(np.argmin(np.where(fits, score, np.iinfo(np.int64).max)))
+            laid[shape, at] += 1
+            counts[shape] -= 1
+            free -= small.needs[shape]
+    return laid

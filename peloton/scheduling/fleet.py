@@ -1,0 +1,391 @@
+"""Hosts as arrays: the judge of ``fit`` for all hosts at once, and what pods that were put leave.
+
+H rows of hosts, R kinds of resources, one contiguous column for each amount. Hosts that carry the same labels, their
+name aside, are of one kind: a constraint is evaluated once for each kind, and for hosts that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import mul
+from typing import NamedTuple
+
+import numpy as np
+
+from peloton.lifecycle.constraints import (
+    HOSTNAME_LABEL,
+    Labels,
+    hosts_named,
+    only_value,
+    pod_labels_named,
+)
+from peloton.model.ids import Hostname
+from peloton.model.pod import Constraint, Label, PodShape
+from peloton.model.reason import HostRule, Misfit
+from peloton.model.resources import Resources, needed
+from peloton.scheduling.fit import by_key, label_misfit, pods_misfit, room_beside
+from peloton.scheduling.host_kinds import HostKinds
+from peloton.scheduling.loads import MeasuredLoads
+from peloton.scheduling.rows import (
+    COLUMNS,
+    DISK,
+    EMPTY,
+    FREE,
+    GPU,
+    KIND,
+    LEASED,
+    LEFT,
+    PORTS,
+    PUT,
+    RANK,
+    READY,
+    SLACK,
+    SLOTS,
+    STATE,
+    TOTAL,
+    USED,
+    HostRow,
+)
+from peloton.scheduling.shortage import short_of
+from peloton.scheduling.tree import CPU, KIND_COUNT, Flags, Ints
+
+ROWS_MIN = 64
+SCALE = 2**30
+Barred = Mapping[int, Misfit]
+"""Rows that take none of the pods, and why."""
+
+
+class _Before(NamedTuple):
+    """Columns of rows before a change, and which pods it added."""
+
+    rows: Ints
+    columns: Ints
+    counts: Ints | None
+    labels: Collection[Label]
+
+
+class Fleet:
+    def __init__(self, hosts: Iterable[HostRow] = ()) -> None:
+        hosts = list(hosts)
+        self._m = np.zeros((COLUMNS, max(len(hosts), ROWS_MIN)), np.int64)
+        self.names: list[Hostname] = [host.hostname for host in hosts]
+        self.row_of: dict[Hostname, int] = {name: row for row, name in enumerate(self.names)}
+        self._kinds = HostKinds()
+        self._unused: list[int] = []
+        self._undo: list[_Before] = []
+        self._pods: dict[Label, Ints] = {}  # [H] pods with the label
+        self._weights: Ints | None = None
+        self._weights_known: tuple[int, ...] = (0,) * KIND_COUNT  # the same for single hosts
+        self._put_count = 0  # since they were taken
+        self._by_name: Ints | None = None
+        self.loads = MeasuredLoads()
+        if hosts:
+            self._m[:, : len(hosts)] = np.array([self._values(host) for host in hosts], np.int64).T
+
+    # Hosts.
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    def _values(self, host: HostRow) -> tuple[int, ...]:
+        amounts = (*host.free, *host.total, host.slack_milli, host.port_count, host.pod_slots)
+        is_used = not host.total.fits_in(host.free)
+        left = sum(map(mul, host.free, self._weights_known))
+        return (*amounts, host.order, self._kinds.number(host.kind), host.state, host.rank, int(is_used), 0, left)
+
+    def put_host(self, host: HostRow) -> None:
+        row = self.row_of.get(host.hostname)
+        if row is None:
+            row = self._unused.pop() if self._unused else self._grown()
+            self.names[row] = host.hostname
+            self.row_of[host.hostname] = row
+            self._by_name = None
+        self._m[:, row] = self._values(host)
+        self._put_count += 1
+        if len(self._kinds.labels) > 2 * len(self.row_of) + ROWS_MIN:
+            self._forget_kinds()
+
+    def _grown(self) -> int:
+        row = len(self.names)
+        self.names.append(Hostname(""))
+        if row == self._m.shape[1]:
+            self._m = np.concatenate([self._m, np.zeros_like(self._m)], axis=1)
+        return row
+
+    def drop_host(self, hostname: Hostname) -> None:
+        row = self.row_of.pop(hostname, None)
+        if row is not None:
+            self._m[:, row] = 0
+            self.names[row] = Hostname("")
+            self._unused.append(row)
+            self.loads.forget(row)
+            self._by_name = None
+
+    def _forget_kinds(self) -> None:
+        rows = np.fromiter(self.row_of.values(), np.int64, len(self.row_of))
+        self._m[KIND, rows] = self._kinds.keep(self._m[KIND, rows].tolist())
+
+    @property
+    def _all(self) -> Ints:
+        """The columns of all rows that are in use, and of those between them."""
+        return self._m[:, : len(self.names)]
+
+    def rows(self, names: Iterable[Hostname]) -> Ints:
+        return np.array([self.row_of[name] for name in names if name in self.row_of], np.int64)
+
+    def column(self, column: int, rows: Ints) -> Ints:
+        return np.asarray(self._m[column, rows])
+
+    def amounts(self, columns: slice | list[int], rows: Ints) -> Ints:
+        """A copy, ``[.,H]``."""
+        return np.asarray(self._m[columns][:, rows])
+
+    def by_name(self, rows: Ints) -> Ints:
+        """Their places in the order of host names."""
+        if self._by_name is None:
+            in_order = sorted(range(len(self.names)), key=self.names.__getitem__)
+            self._by_name = np.zeros(len(in_order), np.int64)
+            self._by_name[in_order] = np.arange(len(in_order))
+        return np.asarray(self._by_name[rows])
+
+    def free_sum(self, without: Iterable[Hostname]) -> Resources:
+        """What is free on READY hosts that take another pod."""
+        counts = (self._all[STATE] == READY) & (self._all[SLOTS] > 0)
+        counts[self.rows(without)] = False
+        return Resources(*(int(amounts[counts].sum()) for amounts in self._all[FREE]))
+
+    def values_of(self, label: str) -> tuple[Ints, list[str]]:
+        """[H] the number of the label's value on each row, -1 where it has none or several; and the values."""
+        if label == HOSTNAME_LABEL:
+            return np.where(self._all[STATE] == EMPTY, -1, np.arange(len(self.names))), [*self.names]
+        numbers: dict[str, int] = {}
+        of_kind = [
+            -1 if value is None else numbers.setdefault(value, len(numbers))
+            for value in (only_value(labels, label) for labels in self._kinds.labels)
+        ]
+        of_rows = np.array([*of_kind, -1], np.int64)[self._all[KIND]]
+        return np.where(self._all[STATE] == EMPTY, -1, of_rows), [*numbers]
+
+    # What is changed for one lease.
+
+    def set_pods(self, label: Label, hosts: Mapping[Hostname, int]) -> None:
+        """How many pods with the label are on each host."""
+        counts = self._pods[label] = np.zeros(len(self.names), np.int64)
+        for name, count in hosts.items():
+            if name in self.row_of:
+                counts[self.row_of[name]] = count
+
+    def set_rank(self, rows: Ints, rank: int) -> None:
+        """Hosts of a lower rank come first."""
+        self._keep(rows)
+        self._m[RANK, rows] = rank
+
+    def set_aside(self, row: int, amounts: Resources, pod_count: int) -> None:
+        """Room that others keep."""
+        self._keep(np.array([row]))
+        self._m[FREE, row] = np.maximum(self._m[FREE, row] - np.array(tuple(amounts)), 0)
+        self._m[LEFT, row] = (self._m[FREE, row] * np.array(self._weights_known)).sum()
+        self._m[USED, row] = 1
+        self._m[SLOTS, row] = max(int(self._m[SLOTS, row]) - pod_count, 0)
+
+    def _keep(self, rows: Ints, counts: Ints | None = None, labels: Collection[Label] = ()) -> None:
+        assert self.weights is not None  # they fill a column, which must not be undone
+        self._undo.append(_Before(rows, self._m[:, rows].copy(), counts, labels))
+
+    @property
+    def mark(self) -> int:
+        """For ``back_to``."""
+        return len(self._undo)
+
+    def back_to(self, mark: int) -> None:
+        for rows, columns, counts, labels in reversed(self._undo[mark:]):
+            self._m[:, rows] = columns
+            if counts is not None:
+                for label in labels:
+                    self._pods[label][rows] -= counts
+        del self._undo[mark:]
+
+    def restore(self) -> None:
+        """As the hosts were put."""
+        self.back_to(0)
+        self._pods.clear()
+        if self._put_count > len(self.row_of):
+            self._weights = None
+
+    def take(self, shape: PodShape, labels: Collection[Label], chosen: Ints) -> None:
+        """A pod was put on each of these rows, of which some may be equal."""
+        rows, counts = np.unique(chosen, return_counts=True)
+        self._keep(rows, counts, labels)
+        need = np.array(tuple(needed(shape.resources)), np.int64)
+        if shape.revocable:
+            self._m[SLACK, rows] -= need[CPU] * counts
+            need[CPU] = 0
+        if self._weights is not None:
+            self._m[LEFT, rows] -= counts * int((need * self._weights).sum())
+        for kind, amount in enumerate(need.tolist()):
+            self._m[kind, rows] -= amount * counts
+        if shape.volume_mib:
+            beyond = (self._kinds.disk_of(shape, self._m[KIND, rows]) - need[DISK]) * counts
+            self._m[DISK, rows] -= beyond
+            self._m[LEFT, rows] -= beyond * self._weights_known[DISK]
+        self._m[PORTS, rows] -= shape.port_count * counts
+        self._m[SLOTS, rows] -= counts
+        self._m[PUT, rows] += counts
+        self._m[USED, rows] = 1
+        for label in labels:
+            if label not in self._pods:
+                self._pods[label] = np.zeros(len(self.names), np.int64)
+            self._pods[label][rows] += counts
+
+    # Questions.
+
+    def fitting(self, shape: PodShape, barred: Barred) -> Flags:
+        """[H] takes one more such pod, apart from what its constraint says of pods there."""
+        hosts, need = self._all, tuple(needed(shape.resources))
+        fits = hosts[STATE] == READY
+        fits &= hosts[SLOTS] > 0
+        for kind, amount in enumerate(need):
+            if amount:
+                fits &= hosts[SLACK if shape.revocable and kind == CPU else kind] >= amount
+        if shape.volume_mib:
+            fits &= hosts[DISK] >= self._kinds.disk_of(shape, hosts[KIND])
+        if shape.port_count:
+            fits &= hosts[PORTS] >= shape.port_count
+        if barred:
+            fits[list(barred)] = False
+        takes = self._kinds.takes(shape)
+        if not takes.all():
+            fits &= takes[hosts[KIND]]
+        for row in self._named(shape.constraint):
+            has_room = hosts[STATE, row] == READY and row not in barred and self.room(shape, np.array([row])).any()
+            fits[row] = has_room and self._label_misfit(shape, row) is None
+        return np.asarray(fits)
+
+    def nearest(self, shape: PodShape, count: int) -> Ints:
+        """Rows of hosts that would take the pod if no pod were there: those that lack least, by name among equals."""
+        hosts, need = self._all, np.array(tuple(needed(shape.resources)), np.int64)[:, None]
+        meets = self._kinds.takes(shape)[hosts[KIND]]
+        for row in self._named(shape.constraint):
+            meets[row] = self._label_misfit(shape, row) is None
+        meets &= (hosts[TOTAL] >= need).all(axis=0)
+        if shape.volume_mib:
+            meets &= hosts[TOTAL][DISK] >= self._kinds.disk_of(shape, hosts[KIND])
+        rows = np.flatnonzero(meets)
+        lacking = (np.maximum(need - self.amounts(FREE, rows), 0) * self.weights[:, None]).sum(axis=0)
+        return np.asarray(rows[np.lexsort((self.by_name(rows), lacking))][:count])
+
+    def room(self, shape: PodShape, rows: Ints) -> Ints:
+        """How many more such pods each takes, by the amounts alone."""
+        room = self._m[SLOTS, rows]
+        for kind, amount in enumerate(needed(shape.resources)):
+            if amount:
+                room = np.minimum(room, self._m[SLACK if shape.revocable and kind == CPU else kind, rows] // amount)
+        if shape.volume_mib:
+            room = np.minimum(room, self._m[DISK, rows] // self._kinds.disk_of(shape, self._m[KIND, rows]))
+        if shape.port_count:
+            room = np.minimum(room, self._m[PORTS, rows] // shape.port_count)
+        found: Ints = np.maximum(room, 0)
+        return found
+
+    def room_beside_pods(self, shape: PodShape, labels: Collection[Label], rows: Ints, room: Ints) -> Ints:
+        """As many of them as the constraint lets be on the host beside the pods there."""
+        named = sorted(pod_labels_named(shape.constraint))
+        if not named or not len(rows):
+            return room
+        assert shape.constraint is not None
+        at_most = int(room.max(initial=0))
+        known: dict[tuple[int, ...], int] = {}
+        names = {self.row_of[name] for name in hosts_named(shape.constraint) if name in self.row_of}
+        counts = [self._pods_with(label)[rows].tolist() for label in named]
+        found = []
+        for row, kind, *there in zip(rows.tolist(), self._m[KIND, rows].tolist(), *counts, strict=True):
+            key = (-1 - row if row in names else kind, *there)
+            if key not in known:
+                pods = dict(zip(named, there, strict=True))
+                known[key] = room_beside(shape.constraint, self._labels_of(row), pods, labels, at_most)
+            found.append(known[key])
+        return np.minimum(room, np.array(found, np.int64))
+
+    @property
+    def weights(self) -> Ints:
+        """[R] what a unit of each kind counts: kinds of which hosts have little count more. They are taken anew now and
+        then."""
+        if self._weights is None:
+            hosts = self._all
+            mean = np.maximum(hosts[TOTAL].sum(axis=1), hosts[FREE].sum(axis=1)) // max(len(self.row_of), 1)
+            self._weights = SCALE // np.maximum(mean, 1)
+            self._weights_known, self._put_count = tuple(self._weights.tolist()), 0
+            hosts[LEFT] = (hosts[FREE] * self._weights[:, None]).sum(axis=0)
+        return self._weights
+
+    def leftover(self, rows: Ints) -> Ints:
+        """What is free, each kind in proportion to what hosts have of it on average."""
+        assert self.weights is not None  # they fill the column
+        return self.column(LEFT, rows)
+
+    def dominant_share(self, amounts: Resources) -> int:
+        """Of an average host."""
+        return int((np.array(tuple(amounts), np.int64) * self.weights).max())
+
+    @property
+    def is_used(self) -> Flags:
+        """[H] has pods."""
+        return np.asarray(self._all[USED] > 0)
+
+    @property
+    def has_gpus(self) -> Flags:
+        """[H]"""
+        return np.asarray(self._all[TOTAL.start + GPU] > 0)
+
+    @property
+    def ranks(self) -> Ints:
+        """[H]"""
+        return np.asarray(self._all[RANK])
+
+    def refusing(self, shape: PodShape, barred: Barred, without: Collection[int] = ()) -> Iterator[tuple[Misfit, int]]:
+        """Hosts by the first rule that they fail. Those that fail none are left out, and so are rows ``without``."""
+        hosts = self._all
+        left = hosts[STATE] != EMPTY
+        left[list(without)] = False
+        leased = left & (hosts[STATE] == LEASED)
+        yield Misfit(HostRule.LEASED), int(leased.sum())
+        left &= ~leased
+        for row, why in barred.items():
+            if left[row]:
+                left[row] = False
+                yield why, 1
+        verdicts = self._kinds.verdicts(shape)
+        for row in self._named(shape.constraint):
+            if left[row] and (misfit := self._label_misfit(shape, row)):
+                left[row] = False
+                yield misfit, 1
+        named = np.zeros(len(left), np.bool_)
+        named[self._named(shape.constraint)] = True
+        if any(verdicts):
+            counts = np.bincount(hosts[KIND, left & ~named], minlength=len(verdicts)).tolist()
+            yield from ((why, count) for why, count in zip(verdicts, counts, strict=True) if why and count)
+            left &= named | self._kinds.takes(shape)[hosts[KIND]]
+        yield from short_of(shape, hosts, self._kinds, left)
+        yield from self._pods_refusing(shape, np.flatnonzero(left))
+
+    def _pods_refusing(self, shape: PodShape, rows: Ints) -> Iterator[tuple[Misfit, int]]:
+        named = sorted(pod_labels_named(shape.constraint))
+        if not named:
+            return
+        assert shape.constraint is not None
+        for row, *there in zip(rows.tolist(), *(self._pods_with(one)[rows].tolist() for one in named), strict=True):
+            pods = by_key(zip(named, there, strict=True))
+            if why := pods_misfit(shape.constraint, self._labels_of(row), pods):
+                yield why, 1
+
+    def _pods_with(self, label: Label) -> Ints:
+        return self._pods.get(label, np.zeros(len(self.names), np.int64))
+
+    def _named(self, constraint: Constraint | None) -> list[int]:
+        return [self.row_of[name] for name in dict.fromkeys(hosts_named(constraint)) if name in self.row_of]
+
+    def _label_misfit(self, shape: PodShape, row: int) -> Misfit | None:
+        return label_misfit(shape.constraint, self._labels_of(row), shape.workload)
+
+    def _labels_of(self, row: int) -> Labels:
+        return {**self._kinds.labels[int(self._m[KIND, row])], HOSTNAME_LABEL: self.names[row]}

@@ -1,0 +1,109 @@
+"""Sets of labels that hosts carry, and what constraints say of each: evaluated once, however many hosts carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, Labels, labels_from, leaves
+from peloton.lifecycle.host_pools import disk_percent
+from peloton.model.host_pool import HOST_POOL_LABEL, SERVED_LABEL, Workload
+from peloton.model.pod import Constraint, HostLabel, Label, PodShape
+from peloton.model.reason import Misfit
+from peloton.model.resources import needed
+from peloton.scheduling.fit import disk_misfit, label_misfit
+from peloton.scheduling.tree import Flags, Ints
+
+CONSTRAINTS_KEPT_MAX = 1_000
+KindLabels = tuple[Label, ...]
+"""Labels of a host without its name."""
+_Rule = tuple[Constraint | None, Workload]
+
+
+class HostKinds:
+    def __init__(self) -> None:
+        self._numbers: dict[KindLabels, int] = {}
+        self.labels: list[Labels] = []  # by number
+        self._verdicts: dict[_Rule, list[Misfit | None]] = {}  # by number
+        self._takes: dict[_Rule, Flags] = {}  # the same as flags
+        self._disk_percents = np.zeros(0, np.int64)  # by number
+
+    def number(self, kind: KindLabels) -> int:
+        number = self._numbers.get(kind)
+        if number is None:
+            number = self._numbers[kind] = len(self.labels)
+            self.labels.append(labels_from(kind))
+        return number
+
+    def keep(self, numbers: Sequence[int]) -> list[int]:
+        """Forget all others. Returns the new numbers of these."""
+        kinds = list(self._numbers)
+        known = [kinds[number] for number in sorted(set(numbers))]
+        self._numbers = {kind: number for number, kind in enumerate(known)}
+        self.labels = [labels_from(kind) for kind in known]
+        self._verdicts.clear()
+        self._takes.clear()
+        self._disk_percents = self._disk_percents[:0]
+        return [self._numbers[kinds[number]] for number in numbers]
+
+    def verdicts(self, shape: PodShape) -> list[Misfit | None]:
+        """By number."""
+        rule = shape.constraint, shape.workload
+        found = self._verdicts.get(rule)
+        if found is None:
+            if len(self._verdicts) >= CONSTRAINTS_KEPT_MAX:
+                self._verdicts.clear()
+                self._takes.clear()
+            found = self._verdicts[rule] = []
+        if len(found) < len(self.labels):
+            named: dict[str, set[str]] = {}
+            for leaf in leaves(shape.constraint):
+                if isinstance(leaf, HostLabel):
+                    named.setdefault(leaf.key, set()).add(leaf.value)
+            known: dict[tuple[object, ...], Misfit | None] = {}
+            for labels in self.labels[len(found) :]:
+                alike = _as_judged(labels, named)
+                if alike not in known:
+                    known[alike] = label_misfit(shape.constraint, labels, shape.workload)
+                found.append(known[alike])
+        return found
+
+    def takes(self, shape: PodShape) -> Flags:
+        """By number."""
+        rule = shape.constraint, shape.workload
+        verdicts = self.verdicts(shape)
+        takes = self._takes.get(rule)
+        if takes is None or len(takes) < len(verdicts):
+            takes = self._takes[rule] = np.array([why is None for why in verdicts], np.bool_)
+        return takes
+
+    def disk_of(self, shape: PodShape, numbers: Ints) -> Ints:
+        """What a pod with a volume that is to be made takes of disk on hosts of these kinds, as ``need_on`` has it."""
+        own = needed(shape.resources).disk_mib - shape.volume_mib
+        return np.asarray((own + -(-shape.volume_mib * self._percents() // 100))[numbers])
+
+    def short_of_disk(self, shape: PodShape, numbers: Ints, left: Ints) -> Iterator[tuple[Misfit, int]]:
+        """Why hosts of these kinds with so much ``left`` do not take such a pod, and how many."""
+        for number in np.unique(numbers).tolist():
+            most = left[numbers == number]
+            yield disk_misfit(shape, self.labels[number], int(most.max())), len(most)
+
+    def _percents(self) -> Ints:
+        """By number: with which disk is announced."""
+        if len(self._disk_percents) < len(self.labels):
+            more = [disk_percent(labels) for labels in self.labels[len(self._disk_percents) :]]
+            self._disk_percents = np.concatenate([self._disk_percents, np.array(more, np.int64)])
+        return self._disk_percents
+
+
+def _as_judged(labels: Labels, named: Mapping[str, Collection[str]]) -> tuple[object, ...]:
+    """All of the labels that decides: values that the constraint does not name are alike."""
+    found: list[object] = [
+        EXCLUSIVE_LABEL in labels,
+        *(str(labels.get(key)) for key in (SERVED_LABEL, HOST_POOL_LABEL)),
+    ]
+    for key, values in named.items():
+        value = labels.get(key)
+        found.append((value if value in values else None) if isinstance(value, str) else str(value))
+    return tuple(found)

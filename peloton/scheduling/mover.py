@@ -1,0 +1,217 @@
+"""How many hosts move between host pools, as a host pool gets hot and cools down again.
+
+A host pool that takes hosts gets them when it has been hot for a while: its hosts are loaded above a bound, too many of
+them are marked, or its pods wait for hosts. It gives them back when it would stay below its target without them, and
+that for longer; each time it turns out that it gave them back too early, twice as long. At a constant load it comes to
+rest: it takes until it is at its target, which is below the bound from which it takes, and gives back no further.
+
+Any host pool also takes hosts while it has fewer than its minimum; those that only give them do so for no other reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from peloton.model.mover import Made, MoverRule
+from peloton.model.times import NS_PER_S
+
+HOUR_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class MoverPolicy:
+    high_percent: int = 80  # of what its hosts have in use, above which a host pool is hot
+    target_percent: int = 65  # to which hosts are added, and from which they are given back
+    hot_share_percent: int = 30  # of its hosts marked orange or red, above which it is hot
+    take_after_s: float = 60.0  # hot for so long
+    take_after_red_s: float = 15.0  # while a host is red, or pods wait
+    return_after_s: float = 900.0  # spare for so long, at first
+    return_after_max_s: float = 14_400.0
+    settle_s: float = 120.0  # after a move, before the next one is decided
+    hosts_at_a_time: int = 5
+    hosts_per_hour: int = 30
+
+
+@dataclass(frozen=True, slots=True)
+class PoolNow:
+    """``used`` and ``host_size`` in one unit, of the scarcer kind of resource."""
+
+    name: str
+    host_count: int  # that are to be in it
+    minimum: int  # hosts that it keeps
+    used: int = 0
+    host_size: int = 1  # of one of its hosts
+    marked_count: int = 0  # hosts marked orange or red
+    red_count: int = 0
+    waiting_count: int = 0  # hosts that its waiting pods would fill
+    slow_count: int = 0  # services marked red
+    takes: bool = True  # not only while it has fewer hosts than its minimum
+
+    @property
+    def used_percent(self) -> int:
+        return self.used * 100 // (max(self.host_count, 1) * self.host_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Hosts to be moved, and why: ``have`` against ``bound``."""
+
+    source: str
+    destination: str
+    count: int
+    rule: MoverRule
+    have: int
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoverWatch:
+    """Of one host pool, between looks. Times are monotonic."""
+
+    hot_since_s: float | None = None
+    spare_since_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Hosts that a host pool has taken or given back."""
+
+    at_s: float  # monotonic
+    count: int
+    is_return: bool
+
+
+def past_of(pool: str, made: Iterable[Made], now_ns: int, now_s: float) -> tuple[Past, ...]:
+    """What was decided for one host pool, the oldest first. ``made``: of all of them, the newest first."""
+    found = []
+    for one in made:
+        is_return = one.rule is MoverRule.SPARE
+        if pool == (one.source if is_return else one.destination) and one.rule is not MoverRule.STUCK:
+            found.append(Past(now_s - max(now_ns - one.at_ns, 0) / NS_PER_S, len(one.hostnames), is_return))
+    return tuple(reversed(found))
+
+
+def shift_text(shift: Shift, policy: MoverPolicy) -> str:
+    """The reason of a shift."""
+    match shift.rule:
+        case MoverRule.WAITING:
+            return f"pods of {shift.destination} wait for {shift.have} host{'s' * (shift.have > 1)}"
+        case MoverRule.LOAD:
+            percent = -(-shift.have * 100 // max(shift.bound, 1))
+            return f"{percent} % of {shift.destination} is in use, more than {policy.high_percent} %"
+        case MoverRule.MARKS:
+            return f"{shift.have} of {shift.bound} hosts of {shift.destination} are marked orange or red"
+        case MoverRule.LATENCY:
+            percent = policy.target_percent
+            return f"{shift.have} services are marked red, and more than {percent} % of {shift.destination} is in use"
+        case MoverRule.MINIMUM:
+            hosts = f"{shift.have} host{'s' * (shift.have != 1)}"
+            return f"{shift.destination} has {hosts}, fewer than its minimum of {shift.bound}"
+        case MoverRule.SPARE:
+            return f"{shift.source} has {shift.have} hosts and needs {shift.bound}"
+        case MoverRule.STUCK:
+            return f"not empty {shift.have} s after the decision, the limit is {shift.bound} s: stays in {shift.source}"
+
+
+def plan(
+    watch: MoverWatch,
+    past: Sequence[Past],
+    taker: PoolNow,
+    givers: Sequence[PoolNow],
+    lent: Mapping[str, int],
+    moving_count: int,
+    now_s: float,
+    policy: MoverPolicy,
+) -> tuple[MoverWatch, tuple[Shift, ...]]:
+    """``past``: what was decided for the taker, the oldest first; ``givers`` in the order in which they are asked;
+    ``lent``: hosts of each that the taker has; ``moving_count``: hosts on their way between any of them. Nothing is
+    decided while there are some."""
+    lacking, rule, have, bound = _lack(taker, policy)
+    spare = 0 if lacking else min(_spare(taker, policy), sum(lent.values()))
+    watch = MoverWatch(
+        (now_s if watch.hot_since_s is None else watch.hot_since_s) if lacking else None,
+        (now_s if watch.spare_since_s is None else watch.spare_since_s) if spare else None,
+    )
+    in_an_hour = sum(one.count for one in past if now_s - one.at_s < HOUR_S)
+    budget = min(policy.hosts_at_a_time, policy.hosts_per_hour - in_an_hour)
+    is_settled = not past or now_s - past[-1].at_s >= policy.settle_s
+    if budget <= 0 or moving_count or not is_settled:
+        return watch, ()
+    if watch.hot_since_s is not None:
+        is_urgent = taker.red_count or taker.waiting_count or taker.slow_count
+        if now_s - watch.hot_since_s < (policy.take_after_red_s if is_urgent else policy.take_after_s):
+            return watch, ()
+        return watch, _taken(taker.name, givers, min(lacking, budget), rule, have, bound)
+    if watch.spare_since_s is None or now_s - watch.spare_since_s < patience_s(past, policy):
+        return watch, ()
+    return watch, _returned(taker, givers, lent, min(spare, budget))
+
+
+def patience_s(past: Sequence[Past], policy: MoverPolicy) -> float:
+    """How long a host pool has hosts to spare before it gives them back. Each time that it took again within it, it had
+    given back too early."""
+    patience, returned_s = policy.return_after_s, None
+    for one in past:
+        if one.is_return:
+            returned_s = one.at_s
+        elif returned_s is not None:
+            is_early = one.at_s - returned_s < patience
+            patience = min(patience * 2, policy.return_after_max_s) if is_early else policy.return_after_s
+            returned_s = None
+    return patience
+
+
+def _lack(taker: PoolNow, policy: MoverPolicy) -> tuple[int, MoverRule, int, int]:
+    """How many hosts it lacks, by which rule with which numbers."""
+    below = taker.minimum - taker.host_count
+    if taker.takes and taker.waiting_count > max(below, 0):
+        return taker.waiting_count, MoverRule.WAITING, taker.waiting_count, 0
+    if below > 0:
+        return below, MoverRule.MINIMUM, taker.host_count, taker.minimum
+    if not taker.takes:
+        return 0, MoverRule.SPARE, 0, 0
+    have = taker.host_count * taker.host_size
+    if taker.used * 100 > have * policy.high_percent:
+        return max(_wanted(taker, policy) - taker.host_count, 1), MoverRule.LOAD, taker.used, have
+    if taker.red_count or taker.marked_count * 100 > taker.host_count * policy.hot_share_percent:
+        return 1, MoverRule.MARKS, taker.marked_count, taker.host_count
+    if taker.slow_count and taker.used * 100 > have * policy.target_percent:
+        return 1, MoverRule.LATENCY, taker.slow_count, 0
+    return 0, MoverRule.SPARE, 0, 0
+
+
+def _wanted(taker: PoolNow, policy: MoverPolicy) -> int:
+    """Hosts with which it is at its target."""
+    return -(-taker.used * 100 // (taker.host_size * policy.target_percent))
+
+
+def _spare(taker: PoolNow, policy: MoverPolicy) -> int:
+    if not taker.takes:
+        return max(taker.host_count - taker.minimum, 0)
+    if taker.marked_count:
+        return 0
+    return max(taker.host_count - max(_wanted(taker, policy), taker.minimum), 0)
+
+
+def _taken(
+    taker: str, givers: Sequence[PoolNow], count: int, rule: MoverRule, have: int, bound: int
+) -> tuple[Shift, ...]:
+    shifts: list[Shift] = []
+    for giver in givers:
+        part = min(max(giver.host_count - giver.minimum, 0), count)
+        if part:
+            shifts.append(Shift(giver.name, taker, part, rule, have, bound))
+            count -= part
+    return tuple(shifts)
+
+
+def _returned(taker: PoolNow, givers: Sequence[PoolNow], lent: Mapping[str, int], count: int) -> tuple[Shift, ...]:
+    """In the opposite order: who was asked last has its hosts back first."""
+    have, shifts = taker.host_count, list[Shift]()
+    for giver in reversed(givers):
+        part = min(lent.get(giver.name, 0), count)
+        if part:
+            shifts.append(Shift(taker.name, giver.name, part, MoverRule.SPARE, have, have - count))
+            count -= part
+    return tuple(shifts)

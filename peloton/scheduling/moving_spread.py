@@ -1,0 +1,103 @@
+"""The spread of jobs whose pods move.
+
+Each move of a plan may be made or not. So a pod goes to another domain only if that has fewer pods, even with all that
+are to come, than its own has without all that are to leave: the fullest domain then gets no fuller and the lowest no
+lower, whichever of the moves are made. Of a job with pods in other clusters, whose hosts are not known here, pods stay
+in their domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from peloton.model.ids import JobId
+from peloton.model.pod import PodShape
+from peloton.model.rebalance import JobSpread, PodNow
+from peloton.scheduling.spreading import Rows, Rule, Spreading
+from peloton.scheduling.tree import Flags
+
+
+class MovingSpread:
+    """Of all jobs of a plan that spread. Rows are those of the hosts."""
+
+    def __init__(self, rows: Rows, jobs: Mapping[JobId, JobSpread]) -> None:
+        self.jobs = {job_id: _Job(rows, spread) for job_id, spread in sorted(jobs.items())}
+
+    def put(self, pod: PodNow, source: int | None, target: int) -> None:
+        """A pod is to go there; without ``source`` one that waits."""
+        if job := self.jobs.get(pod.pod_id.job_id):
+            job.put(source, target)
+
+    def take_back(self, pod: PodNow, source: int | None, target: int) -> None:
+        if job := self.jobs.get(pod.pod_id.job_id):
+            job.take_back(source, target)
+
+    def may_move(self, pod: PodNow, source: int) -> Flags | bool:
+        """[H] hosts to which the pod may go without more skew of its job."""
+        job = self.jobs.get(pod.pod_id.job_id)
+        return True if job is None else job.may_move(source)
+
+    def may_come(self, pod: PodNow) -> Flags | bool:
+        """[H] hosts that take a pod which waits, by the bounds of its job."""
+        job = self.jobs.get(pod.pod_id.job_id)
+        return True if job is None else job.may_come(pod.shape)
+
+
+class _Job:
+    def __init__(self, rows: Rows, spread: JobSpread) -> None:
+        self._rows, self._spread = rows, spread
+        self._now, self._most, self._least = (Spreading(rows, spread.domains) for _ in range(3))
+        self._shapes = sorted(spread.domains, key=repr)  # in whatever order they are given
+        self._known: list[tuple[Rule, Rule]] | None = None
+
+    def put(self, source: int | None, target: int) -> None:
+        self._known = None
+        for each in (self._now, self._most):
+            each.add(np.array([target]))
+        if source is not None:
+            self._now.remove(source)
+            self._least.remove(source)
+
+    def take_back(self, source: int | None, target: int) -> None:
+        self._known = None
+        for each in (self._now, self._most):
+            each.remove(target)
+        if source is not None:
+            self._now.add(np.array([source]))
+            self._least.add(np.array([source]))
+
+    def rules(self) -> list[tuple[Rule, Rule]]:
+        """Of all shapes of the job, with the most pods that there may be and with the least."""
+        if self._known is None:
+            pairs = (zip(self._most.rules(one), self._least.rules(one), strict=True) for one in self._shapes)
+            self._known = [pair for of_shape in pairs for pair in of_shape]
+        return self._known
+
+    def may_move(self, source: int) -> Flags | bool:
+        found: Flags | bool = True
+        for most, least in self.rules():
+            found = found & _without_more_skew(most, least, source, self._spread.is_whole)
+        return found
+
+    def may_come(self, shape: PodShape) -> Flags | bool:
+        found: Flags | bool = True
+        for rule in self._now.rules(shape):
+            found = found & (rule.allowed() if self._spread.is_whole else not rule.spread.is_hard)
+        return found
+
+
+def _without_more_skew(most: Rule, least: Rule, source: int, is_whole: bool) -> Flags:
+    """[H] hosts of the domain of the row, and of those with fewer pods, as far as the bound lets pods go there."""
+    domain = int(most.at[source])
+    found: Flags = np.asarray(most.at == domain)
+    if domain < 0:
+        return np.asarray(found & (not most.spread.is_hard))
+    if is_whole:
+        left = most.counts.copy()
+        left[domain] -= 1
+        has_fewer = (most.at >= 0) & (most.on_rows() < least.counts[domain])
+        found = found | (has_fewer & replace(most, counts=left).allowed())
+    return found

@@ -1,0 +1,140 @@
+"""Laying pods of several shapes over a fleet: gangs first, then the largest pods, each by the recipe of its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from peloton.lifecycle.constraints import pod_labels_named
+from peloton.model.pod import Label, PodShape, Strategy
+from peloton.model.reason import HostRule, Misfit
+from peloton.model.resources import needed
+from peloton.scheduling.fewest import HOSTS_MAX, PODS_MAX, SHAPES_MAX, Small, fewer
+from peloton.scheduling.fleet import Fleet
+from peloton.scheduling.recipes import NONE, choose
+from peloton.scheduling.rows import PORTS, SLACK, SLOTS
+from peloton.scheduling.spreading import Spreading
+from peloton.scheduling.tree import KIND_COUNT, Flags, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Like pods, or one gang: it is put whole or not at all."""
+
+    shape: PodShape
+    labels: tuple[Label, ...]
+    count: int
+    is_gang: bool = False
+
+
+BarredFor = Mapping[PodShape, Mapping[int, Misfit]]
+"""Rows that take no pod of a shape, and why."""
+
+
+def put_all(
+    fleet: Fleet, wants: Sequence[Want], barred: BarredFor | None = None, spreading: Spreading | None = None
+) -> list[Ints]:
+    """The rows of each want's pods, fewer than it asks for where there is no room. They are taken."""
+    barred = barred or {}
+    start = fleet.mark
+    chosen = [NONE] * len(wants)
+    for at in _largest_first(fleet, wants):
+        want = wants[at]
+        rows = choose(fleet, want.shape, want.labels, want.count, barred.get(want.shape), spreading)
+        if want.is_gang and len(rows) < want.count:
+            continue
+        fleet.take(want.shape, want.labels, rows)
+        if spreading is not None:
+            spreading.add(rows)
+        chosen[at] = rows
+    if fleet.mark > start and _is_small(fleet, wants, chosen):
+        chosen = _repacked(*_small(fleet, start, wants, chosen, barred), chosen)
+        for want, rows in zip(wants, chosen, strict=True):
+            fleet.take(want.shape, want.labels, rows)
+    return chosen
+
+
+def gang_room(shape: PodShape, size: int, room: int) -> Misfit:
+    """Hosts that take the pod have room for fewer members than the gang has; in one domain, if it has to be one."""
+    close = shape.layout.close if shape.layout else None
+    return Misfit(HostRule.GANG_ROOM, wanted=size, left=room, name=close.label if close and close.is_required else "")
+
+
+def left_out(
+    fleet: Fleet, want: Want, room: int, barred: Mapping[int, Misfit], spreading: Spreading | None
+) -> dict[int, Misfit]:
+    """Rows that take the pod, but for where others of its job are, or its gang together."""
+    fits = fleet.fitting(want.shape, barred)
+    found = dict(spreading.refusing(want.shape, fits)) if spreading is not None else {}
+    too_small = gang_room(want.shape, want.count, room)
+    return dict.fromkeys(np.flatnonzero(fits).tolist(), too_small) | found if too_small.name else found
+
+
+def _is_small(fleet: Fleet, wants: Sequence[Want], chosen: Sequence[Ints]) -> bool:
+    """A second look is worth it, and hosts and pods are plain enough."""
+    if not 1 < len(wants) <= SHAPES_MAX:  # of one shape the first placement is the best
+        return False
+    rows = np.unique(np.concatenate(chosen))
+    return (
+        1 < len(rows) <= HOSTS_MAX
+        and sum(map(len, chosen)) <= PODS_MAX
+        and all(map(_is_plain, wants))
+        and not fleet.ranks[rows].any()
+    )
+
+
+def _is_plain(want: Want) -> bool:
+    shape = want.shape
+    is_packed = shape.strategy is Strategy.PACK_HOST and shape.layout is None and not shape.volume_mib
+    return is_packed and not pod_labels_named(shape.constraint)
+
+
+def _small(
+    fleet: Fleet, start: int, wants: Sequence[Want], chosen: Sequence[Ints], barred: BarredFor
+) -> tuple[Ints, Small]:
+    """The rows that were chosen, with some unused ones beside them, and what led there."""
+    rows = np.unique(np.concatenate(chosen))
+    fleet.back_to(start)
+    fits = [fleet.fitting(want.shape, barred.get(want.shape, {})) for want in wants]
+    rows = np.unique(np.concatenate([rows, _some(~fleet.is_used & (fleet.ranks == 0) & np.all(fits, axis=0))]))
+    may = []
+    for want, own, of_shape in zip(wants, chosen, fits, strict=True):
+        is_kept = fleet.has_gpus[rows] & (want.shape.resources.gpu_milli == 0)
+        may.append(of_shape[rows] & (np.isin(rows, own) | ~is_kept))
+    needs = np.array([_need(want.shape) for want in wants], np.int64)
+    counts = np.array([len(own) for own in chosen], np.int64)
+    free = fleet.amounts([*range(KIND_COUNT), SLACK, PORTS, SLOTS], rows).T
+    return rows, Small(free, fleet.is_used[rows], needs, counts, np.array(may))
+
+
+def _some(flags: Flags) -> Ints:
+    """Of those that are set, from all over the fleet: hosts of each size."""
+    rows = np.flatnonzero(flags)
+    return rows[:: max(len(rows) // (HOSTS_MAX // 2), 1)]
+
+
+def _need(shape: PodShape) -> tuple[int, ...]:
+    cpu, *rest = needed(shape.resources)
+    return (0 if shape.revocable else cpu, *rest, cpu if shape.revocable else 0, shape.port_count, 1)
+
+
+def _repacked(rows: Ints, small: Small, chosen: list[Ints]) -> list[Ints]:
+    laid = fewer(small, np.array([np.bincount(np.searchsorted(rows, own), minlength=len(rows)) for own in chosen]))
+    return chosen if laid is None else [np.repeat(rows, counts) for counts in laid]
+
+
+def _largest_first(fleet: Fleet, wants: Sequence[Want]) -> list[int]:
+    """Gangs, then pods; packed ones by their dominant share, so that small ones fill the gaps between the others."""
+
+    if len(wants) < 2:
+        return [*range(len(wants))]
+
+    def key(at: int) -> tuple[bool, int]:
+        want = wants[at]
+        if want.is_gang or want.shape.strategy is not Strategy.PACK_HOST:
+            return not want.is_gang, 0
+        return True, -fleet.dominant_share(want.shape.resources)
+
+    return sorted(range(len(wants)), key=key)

@@ -1,0 +1,231 @@
+"""Recipes: which of the hosts that take a pod it goes to. ``RECIPES`` has them by the name that a job may give.
+
+A recipe lays ``count`` like pods over candidates, and names the row of each pod in the order of the pods; fewer when
+there is no more room. It decides by what the pods before have left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from peloton.model.layout import GangClose
+from peloton.model.pod import Label, PodShape, Strategy
+from peloton.model.resources import UNLIMITED, needed
+from peloton.scheduling.fleet import Barred, Fleet
+from peloton.scheduling.loads import LOAD_KINDS
+from peloton.scheduling.packing import emptiest, pack, spread
+from peloton.scheduling.rows import FREE, GPU, ORDER, PUT, SLACK, TOTAL
+from peloton.scheduling.spreading import Spreading, lay
+from peloton.scheduling.tree import CPU, Flags, Ints
+
+NONE = np.array([], np.int64)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Hosts of one rank that take the pod."""
+
+    fleet: Fleet
+    shape: PodShape
+    labels: Collection[Label]
+    flags: Flags  # [H] it is one of them
+    at_most: int = UNLIMITED  # pods on each
+
+    @cached_property
+    def rows(self) -> Ints:
+        return np.flatnonzero(self.flags)
+
+    def only(self, flags: Flags) -> Candidates:
+        return replace(self, flags=self.flags & flags)
+
+    def room(self, rows: Ints) -> Ints:
+        fleet = self.fleet
+        room = np.minimum(fleet.room(self.shape, rows), self.at_most)
+        return fleet.room_beside_pods(self.shape, self.labels, rows, room)
+
+    def first(self, count: int, *keys: Ints, by_name: bool = False) -> Ints:
+        """``count`` rows with the lowest keys, the first key before the second; ``keys`` are by candidate. Among equals
+        those that came earlier go first, or those with the lower name."""
+        at = np.arange(len(self.rows))
+        if count < len(at):  # sorting all of 50,000 hosts takes longer than finding the lowest
+            bound = np.partition(keys[0], count - 1)[count - 1]
+            at = np.flatnonzero(keys[0] <= bound)
+        rows = self.rows[at]
+        last = self.fleet.by_name(rows) if by_name else self.fleet.column(ORDER, rows)
+        return rows[np.lexsort((last, *(key[at] for key in reversed(keys))))[:count]]
+
+    def filled(self, ordered: Callable[[int], Ints], count: int) -> Ints:
+        """Host after host to its last place. ``ordered`` names the first so many."""
+        wanted = count
+        while True:
+            rows = ordered(wanted)
+            room = self.room(rows)
+            if int(room.sum()) >= count or len(rows) < wanted:
+                return rows[pack(room, count)]
+            wanted *= 8  # some had no room beside other pods
+
+
+GPU_LAST = 1_000
+"""Above any rank: hosts with gpus take pods without after all others."""
+Recipe = Callable[[Candidates, int], Ints]
+
+
+def pack_tightly(hosts: Candidates, count: int) -> Ints:
+    """Best fit: of the hosts in use the one that has least left; where none has room, the unused one whose amounts
+    take most of the pods."""
+    is_used = hosts.fleet.is_used
+    chosen = _least_left(hosts.only(is_used), count)
+    if len(chosen) < count:
+        chosen = np.concatenate([chosen, _largest(hosts.only(~is_used), count - len(chosen))])
+    return chosen
+
+
+def _least_left(hosts: Candidates, count: int) -> Ints:
+    left = hosts.fleet.leftover(hosts.rows)
+    return hosts.filled(lambda wanted: hosts.first(wanted, left), count)
+
+
+def _largest(hosts: Candidates, count: int) -> Ints:
+    most = np.minimum(hosts.fleet.room(hosts.shape, hosts.rows), min(hosts.at_most, count))
+    left = hosts.fleet.leftover(hosts.rows)
+    return hosts.filled(lambda wanted: hosts.first(wanted, -most, left), count)
+
+
+def spread_evenly(hosts: Candidates, count: int) -> Ints:
+    """To the host that has got fewest pods of this placement."""
+    fleet = hosts.fleet
+    rows, room = _one_each(hosts, count, fleet.column(PUT, hosts.rows))
+    in_order = np.argsort(fleet.column(ORDER, rows), kind="stable")
+    rows, room = rows[in_order], room[in_order]
+    return rows[spread(room, fleet.column(PUT, rows), count)]
+
+
+def emptiest_first(hosts: Candidates, count: int) -> Ints:
+    """To the host with the largest free share of what the pod needs, hosts by name among equals."""
+    need = np.array(tuple(needed(hosts.shape.resources)), np.int64)
+    return _by_share(hosts, count, need, need, _free_and_total)
+
+
+def least_loaded_first(hosts: Candidates, count: int) -> Ints:
+    """To the host of whose cpu or memory, whichever is scarcer there, least is in use, by name among equals."""
+    need = np.array(tuple(needed(hosts.shape.resources))[LOAD_KINDS], np.int64)
+    return _by_share(hosts, count, need, np.ones_like(need), _unused_and_total)
+
+
+def _by_share(
+    hosts: Candidates, count: int, need: Ints, weighed: Ints, amounts: Callable[[Candidates, Ints], tuple[Ints, Ints]]
+) -> Ints:
+    """To the host with the largest share of the kinds that are ``weighed``, of the two ``amounts`` ``[R,H]``."""
+    free, total = amounts(hosts, hosts.rows)
+    counts = (weighed[:, None] > 0) & (total > 0)
+    shares = np.where(counts, free * 10**6 // np.maximum(total, 1), UNLIMITED).min(axis=0)
+    shares[~counts.any(axis=0)] = 10**6  # as ``free_share`` has it
+    rows, room = _one_each(hosts, count, -shares, by_name=True)
+    in_order = np.argsort(hosts.fleet.by_name(rows), kind="stable")
+    rows, room = rows[in_order], room[in_order]
+    free, total = amounts(hosts, rows)
+    return rows[emptiest(room, free.T, need, total.T, count, weighed)]
+
+
+def _free_and_total(hosts: Candidates, rows: Ints) -> tuple[Ints, Ints]:
+    free, total = hosts.fleet.amounts(FREE, rows), hosts.fleet.amounts(TOTAL, rows)
+    if hosts.shape.revocable:
+        free[CPU] = hosts.fleet.column(SLACK, rows)
+    return free, total
+
+
+def _unused_and_total(hosts: Candidates, rows: Ints) -> tuple[Ints, Ints]:
+    free, total = hosts.fleet.amounts(FREE, rows), hosts.fleet.amounts(TOTAL, rows)
+    return hosts.fleet.loads.unused(rows, free, total), total[LOAD_KINDS]
+
+
+def _one_each(hosts: Candidates, count: int, key: Ints, by_name: bool = False) -> tuple[Ints, Ints]:
+    """All hosts that ``count`` pods may go to when each takes the first one, and the room there."""
+    rows = hosts.first(count, key, by_name=by_name)
+    room = hosts.room(rows)
+    if len(rows) < len(hosts.rows) and np.count_nonzero(room) < len(rows):  # some have no room beside other pods
+        rows, room = hosts.rows, hosts.room(hosts.rows)
+    return rows, room
+
+
+def least_free_first(hosts: Candidates, count: int) -> Ints:
+    """Against fragmentation: to the host with the least free gpu, then cpu, memory and disk, whatever the pod needs,
+    so that what is left of the others stays in large pieces."""
+    kinds = (GPU, *(kind for kind in range(FREE.start, FREE.stop) if kind != GPU))
+    keys = [hosts.fleet.column(kind, hosts.rows) for kind in kinds]
+    return hosts.filled(lambda wanted: hosts.first(wanted, *keys), count)
+
+
+RECIPES: Mapping[Strategy, Recipe] = {
+    Strategy.PACK_HOST: pack_tightly,
+    Strategy.SPREAD_JOB: spread_evenly,
+    Strategy.EMPTIEST_HOST: emptiest_first,
+    Strategy.DEFRAGMENT: least_free_first,
+    Strategy.LEAST_LOADED: least_loaded_first,
+}
+
+
+def choose(
+    fleet: Fleet,
+    shape: PodShape,
+    labels: Collection[Label],
+    count: int,
+    barred: Barred | None = None,
+    spreading: Spreading | None = None,
+) -> Ints:
+    """[count] the row of each pod's host, by the recipe of the shape; hosts of a lower rank come first."""
+    fits = fleet.fitting(shape, barred or {})
+    by_rank = partial(_by_rank, fleet, shape, labels)
+    layout = shape.layout
+    if layout is None:
+        return by_rank(fits, count)
+    mark = fleet.mark
+    rules = (spreading or Spreading(fleet, {})).rules(shape)
+
+    def put(flags: Flags) -> Ints:
+        if not rules:
+            return by_rank(flags, count)
+        rows = lay(rules, flags, count, by_rank, partial(fleet.take, shape, labels))
+        fleet.back_to(mark)
+        return rows
+
+    return put(fits) if layout.close is None else _close(fleet, shape, layout.close, fits, count, put)
+
+
+def _close(
+    fleet: Fleet, shape: PodShape, close: GangClose, fits: Flags, count: int, put: Callable[[Flags], Ints]
+) -> Ints:
+    """In the smallest domain that has room for all. Where none has: in the one with most room if it has to be one, else
+    anywhere."""
+    numbers, values = fleet.values_of(close.label)
+    inside = fits & (numbers >= 0)
+    rooms = np.bincount(numbers[inside], fleet.room(shape, np.flatnonzero(inside)), len(values))
+    domains = [int(domain) for domain in np.argsort(rooms, kind="stable") if rooms[domain]]
+    most = NONE
+    for domain in [each for each in domains if rooms[each] >= count] or domains[-1:]:
+        rows = put(fits & (numbers == domain))
+        if len(rows) == count:
+            return rows
+        most = max(most, rows, key=len)
+    return most if close.is_required else put(fits)
+
+
+def _by_rank(
+    fleet: Fleet, shape: PodShape, labels: Collection[Label], fits: Flags, count: int, at_most: int = UNLIMITED
+) -> Ints:
+    ranks = fleet.ranks
+    if shape.resources.gpu_milli == 0:
+        ranks = ranks + GPU_LAST * fleet.has_gpus
+    recipe, chosen, is_next = RECIPES[shape.strategy], NONE, fits & (ranks == 0)
+    left = fits.copy()
+    while True:
+        hosts = Candidates(fleet, shape, labels, is_next, at_most)
+        chosen = np.concatenate([chosen, recipe(hosts, count - len(chosen))])
+        left &= ~is_next
+        if len(chosen) == count or not left.any():
+            return chosen
+        is_next = left & (ranks == ranks[left].min())

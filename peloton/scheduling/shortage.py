@@ -1,0 +1,38 @@
+"""Of what hosts are short, by the amounts alone: the rules of ``fit.room_misfit`` for all hosts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peloton.model.pod import PodShape
+from peloton.model.reason import HostRule, Misfit
+from peloton.model.resources import RESOURCE_KINDS, needed
+from peloton.scheduling.host_kinds import HostKinds
+from peloton.scheduling.rows import DISK, IDLE, KIND, PORTS, SLACK, SLOTS, STATE
+from peloton.scheduling.tree import CPU, Flags, Ints
+
+
+def short_of(shape: PodShape, hosts: Ints, kinds: HostKinds, left: Flags) -> Iterator[tuple[Misfit, int]]:
+    """``hosts``: the columns of a fleet. Takes the hosts that are short of something out of ``left``."""
+    for kind, amount in enumerate(needed(shape.resources)):
+        if kind == DISK and shape.volume_mib:
+            short = left & (hosts[DISK] < kinds.disk_of(shape, hosts[KIND]))
+            yield from kinds.short_of_disk(shape, hosts[KIND, short], hosts[DISK, short])
+            left &= ~short
+            continue
+        is_revocable = shape.revocable and kind == CPU
+        have = hosts[SLACK if is_revocable else kind]
+        if (short := left & (have < amount)).any():
+            rule = HostRule.REVOCABLE_ROOM if is_revocable else HostRule.ROOM
+            yield Misfit(rule, RESOURCE_KINDS[kind], amount, int(have[short].max())), int(short.sum())
+            left &= ~short
+    for rule, short in (
+        (HostRule.NOT_OFFERED, hosts[STATE] == IDLE),
+        (HostRule.POD_SLOTS, hosts[SLOTS] <= 0),
+    ):
+        if (short := left & short).any():
+            yield Misfit(rule), int(short.sum())
+            left &= ~short
+    if (short := left & (hosts[PORTS] < shape.port_count)).any():
+        yield Misfit(HostRule.PORTS, wanted=shape.port_count, left=int(hosts[PORTS, short].max())), int(short.sum())
+        left &= ~short

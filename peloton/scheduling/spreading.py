@@ -1,0 +1,230 @@
+"""Spreading the pods of a job over the domains of host labels, and the bound on skew.
+
+H rows of hosts, D domains of a label that these hosts carry. The recipe decides as long as it keeps all bounds by
+itself. Otherwise pods go to the domains that have fewest, and in each to the hosts that the recipe takes there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from peloton.model.layout import Domains, Spread
+from peloton.model.pod import PodShape
+from peloton.model.reason import HostRule, Misfit
+from peloton.model.resources import UNLIMITED
+from peloton.scheduling.tree import Flags, Ints
+
+DomainsOf = Mapping[PodShape, Sequence[Domains]]
+"""In the order of the rules of the shape."""
+NONE = np.array([], np.int64)
+
+
+class Rows(Protocol):
+    def values_of(self, label: str) -> tuple[Ints, list[str]]:
+        """[H] the number of the label's value on each row, -1 where it has none or several; and the values."""
+
+
+class Recipe(Protocol):
+    def __call__(self, flags: Flags, count: int, at_most: int = UNLIMITED) -> Ints:
+        """The rows of pods on hosts with a flag, at most so many on each."""
+
+
+@dataclass(slots=True)
+class Rule:
+    """One rule for pods of one shape, as the pods lie now."""
+
+    spread: Spread
+    at: Ints  # [H] the domain, -1: the host has none that is open
+    counts: Ints  # [D] pods
+    is_open: Flags  # [D]
+    outside: int  # the fewest pods in an open domain without rows
+    lowest_name: str  # of that domain, or of the one with fewest
+
+    @property
+    def lowest(self) -> int:
+        return int(min(self.counts[self.is_open].min(initial=UNLIMITED), self.outside))
+
+    def allowed(self) -> Flags:
+        """[H] takes one more without breaking the bound."""
+        if not self.spread.is_hard:
+            return np.ones(len(self.at), np.bool_)
+        return np.asarray((self.at >= 0) & (self.on_rows() < self.lowest + self.spread.max_skew))
+
+    def on_rows(self) -> Ints:
+        """[H] pods in the domain of the row; rows without one come last."""
+        return np.append(self.counts, UNLIMITED)[self.at]
+
+    def room_above(self, domains: Ints, flags: Flags) -> int:
+        """By how much these domains, which have equally few pods, may rise together: to the next that has room, and not
+        above the bound."""
+        level = int(self.counts[domains[0]])
+        others = self.is_open.copy()
+        others[domains] = False
+        bound = UNLIMITED
+        if self.spread.is_hard:
+            floor = min(int(self.counts[others].min(initial=UNLIMITED)), self.outside)
+            bound = floor + self.spread.max_skew - level
+        with_room = np.unique(self.at[flags & (self.at >= 0)])
+        above = self.counts[with_room]
+        return min(bound, int(above[above > level].min(initial=UNLIMITED)) - level)
+
+    def put(self, rows: Ints) -> None:
+        at = self.at[rows]
+        self.counts = self.counts + np.bincount(at[at >= 0], minlength=len(self.counts))
+
+    def keeps(self, rows: Ints, fits: Flags) -> bool:
+        """The bound would hold with pods on these rows; a soft one looks only at domains with room."""
+        at = self.at[rows]
+        if (at < 0).any():
+            return False
+        after = self.counts + np.bincount(at, minlength=len(self.counts))
+        others = after[self.is_open] if self.spread.is_hard else after[np.unique(self.at[fits & (self.at >= 0)])]
+        lowest = min(int(others.min(initial=UNLIMITED)), self.outside if self.spread.is_hard else UNLIMITED)
+        return int(after[at].max(initial=0)) <= lowest + self.spread.max_skew
+
+
+class Spreading:
+    """Where the pods of one job are, with those that are being placed."""
+
+    def __init__(self, fleet: Rows, domains: DomainsOf) -> None:
+        self._fleet = fleet
+        self._domains = domains
+        self._rows: dict[str, tuple[Ints, list[str]]] = {}  # by label: [H] number of the value, and the values
+        self._put: dict[str, Counter[str]] = {}
+
+    def add(self, rows: Ints) -> None:
+        """Pods of the job were put there."""
+        for label in {rule.label for shape in self._domains for rule in _spread(shape)}:
+            at, values = self._of_rows(label)
+            own = self._put.setdefault(label, Counter())
+            own.update(values[number] for number in at[rows].tolist() if number >= 0)
+
+    def remove(self, row: int) -> None:
+        """A pod of the job left it."""
+        for label in {rule.label for shape in self._domains for rule in _spread(shape)}:
+            at, values = self._of_rows(label)
+            if at[row] >= 0:
+                self._put.setdefault(label, Counter()).subtract([values[at[row]]])
+
+    def rules(self, shape: PodShape) -> list[Rule]:
+        known = self._domains.get(shape, ())
+        found = []
+        for order, spread in enumerate(_spread(shape)):
+            domains = known[order] if order < len(known) else Domains()
+            numbers, values = self._of_rows(spread.label)
+            put = self._put.get(spread.label, Counter())
+            counts = np.array([domains.counts.get(each, 0) + put.get(each, 0) for each in values], np.int64)
+            is_open = np.array([each in domains.counts for each in values], np.bool_)
+            at = np.where(np.append(is_open, False)[numbers], numbers, -1)
+            near = set(values)
+            beyond = [(count, each) for each, count in domains.counts.items() if each not in near]
+            if domains.lowest is not None:
+                beyond.append((domains.lowest, domains.lowest_name))
+            outside, name = min(beyond, default=(UNLIMITED, ""))
+            inside = min(zip(counts[is_open].tolist(), np.array(values, object)[is_open], strict=True), default=None)
+            lowest_name = name if inside is None or outside < inside[0] else inside[1]
+            found.append(Rule(spread, at, counts, is_open, outside, lowest_name))
+        return found
+
+    def refusing(self, shape: PodShape, fits: Flags) -> Iterator[tuple[int, Misfit]]:
+        """Rows that would take the pod but for a bound on skew."""
+        left = fits.copy()
+        for rule in self.rules(shape):
+            refused = left & ~rule.allowed()
+            label, bound, lowest = rule.spread.label, rule.spread.max_skew, rule.lowest
+            for row in np.flatnonzero(refused & (rule.at < 0)).tolist():
+                yield row, Misfit(HostRule.SKEW, name=label)
+            for row in np.flatnonzero(refused & (rule.at >= 0)).tolist():
+                yield row, Misfit(HostRule.SKEW, rule.lowest_name, lowest + bound, lowest, bound, label)
+            left &= ~refused
+
+    def _of_rows(self, label: str) -> tuple[Ints, list[str]]:
+        if label not in self._rows:
+            self._rows[label] = self._fleet.values_of(label)
+        return self._rows[label]
+
+
+def _spread(shape: PodShape) -> tuple[Spread, ...]:
+    return shape.layout.spread if shape.layout else ()
+
+
+def lay(rules: Sequence[Rule], fits: Flags, count: int, recipe: Recipe, take: Callable[[Ints], None]) -> Ints:
+    """The rows of pods, fewer than ``count`` where bounds or room do not let more be. ``take``: pods were put there,
+    which the recipe sees from then on."""
+    rows = recipe(_with_domains(rules, fits), count)
+    if all(rule.keeps(rows, fits) for rule in rules):
+        return rows
+    flags, chosen = fits.copy(), []
+    while count:
+        lowest = _lowest(rules, flags)
+        if not lowest.any():
+            break
+        rows, full = (_level if len(rules) == 1 else _single)(rules[0], lowest, flags, count, recipe)
+        flags &= ~full
+        take(rows)
+        for rule in rules:
+            rule.put(rows)
+        chosen.append(rows)
+        count -= len(rows)
+    return np.concatenate([NONE, *chosen])
+
+
+def _with_domains(rules: Sequence[Rule], fits: Flags) -> Flags:
+    for rule in rules:
+        if rule.spread.is_hard:
+            fits = fits & (rule.at >= 0)
+    return fits
+
+
+def _lowest(rules: Sequence[Rule], flags: Flags) -> Flags:
+    """Rows in domains that have fewest pods, by the first rule, then by the next, without breaking a bound."""
+    for rule in rules:
+        flags = flags & rule.allowed()
+    for rule in rules:
+        on_rows = rule.on_rows()
+        flags = flags & (on_rows == on_rows[flags].min(initial=UNLIMITED))
+    return flags
+
+
+def _single(rule: Rule, lowest: Flags, flags: Flags, count: int, recipe: Recipe) -> tuple[Ints, Flags]:
+    """The row of one pod, or those that have no room after all."""
+    rows = recipe(lowest, 1)
+    return rows, lowest & (len(rows) == 0)
+
+
+def _level(rule: Rule, lowest: Flags, flags: Flags, count: int, recipe: Recipe) -> tuple[Ints, Flags]:
+    """The rows of pods that fill up the lowest domains together, up to the next; and those that turn out to be full."""
+    domains = np.unique(rule.at[lowest])
+    if domains[0] < 0:  # of a soft rule: only hosts without the label are left
+        return recipe(lowest, count), lowest
+    is_row = len(domains) == np.count_nonzero(lowest)  # one row in each
+    step = min(count // len(domains), rule.room_above(domains, flags))
+    if not step and not is_row:
+        return _single(rule, lowest, flags, count, recipe)
+    if not step:
+        rows = recipe(lowest, count, 1)
+        return rows, lowest & ~np.isin(np.arange(len(lowest)), rows)
+    if is_row:
+        rows = recipe(lowest, step * len(domains), step)
+    else:
+        rows = np.concatenate([recipe(lowest & (rule.at == domain), step) for domain in domains])
+    got = np.bincount(rule.at[rows], minlength=len(rule.counts))[domains]
+    if rule.spread.is_hard:  # the others may not rise far above one that is full
+        rows = rows[_nth(rule.at[rows]) < got.min() + rule.spread.max_skew]
+    return rows, lowest & np.isin(rule.at, domains[got < step])
+
+
+def _nth(numbers: Ints) -> Ints:
+    """How often each has come before."""
+    order = np.argsort(numbers, kind="stable")
+    in_order = numbers[order]
+    is_first = np.append(True, in_order[1:] != in_order[:-1]) if len(in_order) else np.array([], np.bool_)
+    starts = np.maximum.accumulate(np.where(is_first, np.arange(len(in_order)), 0))
+    nth = np.empty(len(numbers), np.int64)
+    nth[order] = np.arange(len(in_order)) - starts
+    return nth

@@ -1,0 +1,49 @@
+"""Who judges the hosts of a host manager: its QoS controller and its host advisor, by the same samples."""
+
+from __future__ import annotations
+
+import time
+
+from peloton.model.advice import LatencyBounds
+from peloton.scheduling.advice import AdvicePolicy
+from peloton.scheduling.qos import QosPolicy
+from services.hostmgr.advisor import AdvisorSettings, HostAdvisor
+from services.hostmgr.host_loads import HostLoads
+from services.hostmgr.host_samples import HostSamples, SampleReader
+from services.hostmgr.latency_endpoint import LatencyEndpoint
+from services.hostmgr.latency_reports import LatencyReports
+from services.hostmgr.manager import HostManagerCore
+from services.hostmgr.qos import QosController, QosSettings
+from services.settings import Settings
+from services.storage.jobs.jobs import Jobs
+
+
+def settings_for_judges(settings: Settings) -> tuple[QosSettings, AdvisorSettings]:
+    """Raises InvalidArgument for numbers that cannot be meant."""
+    qos = QosPolicy(
+        settings.qos_hot_percent, settings.qos_target_percent, settings.qos_samples, closed_s=settings.qos_closed_s
+    )
+    bounds = LatencyBounds(settings.p95_orange_ms, settings.p95_red_ms, settings.p99_orange_ms, settings.p99_red_ms)
+    advice = AdvicePolicy(
+        settings.advisor_orange_percent,
+        settings.advisor_red_percent,
+        bounds,
+        settings.advisor_samples,
+        settings.advisor_margin_percent,
+        settings.advisor_hold_s,
+    )
+    return QosSettings(settings.qos, settings.qos_period_s, qos), AdvisorSettings(advice)
+
+
+def advising(
+    settings: Settings, advisor_settings: AdvisorSettings, jobs: Jobs, core: HostManagerCore, qos: QosController
+) -> tuple[HostAdvisor, HostSamples, LatencyEndpoint | None]:
+    """Raises InvalidArgument when the port for latencies cannot be had."""
+    reports = LatencyReports(time.monotonic)
+    advisor = HostAdvisor(advisor_settings, jobs, reports)
+    readers: list[SampleReader] = [qos, advisor]
+    if settings.advisor:
+        readers.append(HostLoads(core.book.loads))
+    samples = HostSamples(core, readers, settings.qos_period_s, settings.advisor)
+    port = settings.latency_port
+    return advisor, samples, LatencyEndpoint(settings.host, port, reports) if port else None

@@ -1,0 +1,103 @@
+"""Preemptible pods leave hosts on which a daemon has found no room for a while."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+
+from peloton.errors import Unavailable
+from peloton.lifecycle.daemon import make_room
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.pod import PodShape
+from peloton.model.reason import QosReason, QosRule
+from peloton.model.resources import needed
+from peloton.ports import Evictor
+from services.hostmgr.hosts.host_book import HostBook
+from services.storage.daemons.daemons import Daemons
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 10.0
+"""Room that others give back is announced within this; then they are made to."""
+HOSTS_AT_ONCE_MAX = 100
+PODS_AT_ONCE_MAX = 1_000
+
+
+class DaemonEvictions:
+    """Of one cluster. Any thread calls; steps of one daemon do not overlap."""
+
+    def __init__(
+        self,
+        cluster: str,
+        records: Daemons,
+        book: HostBook,
+        evictor: Evictor,
+        kill: Callable[[JobId], int],
+    ) -> None:
+        self._cluster = cluster
+        self._records = records
+        self._book = book
+        self._evictor = evictor
+        self._kill = kill
+        self._since: dict[JobId, dict[Hostname, float]] = {}  # daemon -> hosts without room for it, since when
+        self._tried: dict[JobId, set[Hostname]] = {}  # of these, those from which pods were made to leave, if any could
+        self._due_s: dict[JobId, float] = {}  # daemon -> when the next host is to be tried for the first time
+
+    def note(
+        self, job_id: JobId, looked_at: Collection[Hostname], short: Mapping[Hostname, PodShape], now_s: float
+    ) -> int:
+        """Of the hosts that were looked at those in ``short`` have no room for the daemon. Returns how many pods begin
+        to leave."""
+        before, looked = self._since.get(job_id, {}), set(looked_at)
+        since = {hostname: before.get(hostname, now_s) for hostname in short}
+        since |= {hostname: at_s for hostname, at_s in before.items() if hostname not in looked}
+        due = sorted(hostname for hostname, at_s in since.items() if hostname in short and now_s - at_s >= PATIENCE_S)
+        due = due[:HOSTS_AT_ONCE_MAX]
+        self._since[job_id] = {hostname: now_s if hostname in due else at_s for hostname, at_s in since.items()}
+        tried = self._tried[job_id] = self._tried.get(job_id, set()).intersection(since).union(due)
+        self._due_s.pop(job_id, None)
+        if fresh := [at_s for hostname, at_s in since.items() if hostname not in tried]:
+            self._due_s[job_id] = min(fresh) + PATIENCE_S
+        return self._evict(due, short) if due else 0
+
+    def keep(self, wanted: set[JobId]) -> None:
+        """Forget daemons that are not wanted any more."""
+        for known in (self._since, self._tried, self._due_s):
+            for job_id in known.keys() - wanted:
+                known.pop(job_id, None)
+
+    def take_due(self, now_s: float) -> set[JobId]:
+        """Daemons that are to be looked at again, because hosts have had no room for them for long enough. Each host is
+        a reason once."""
+        due = {job_id for job_id, due_s in list(self._due_s.items()) if due_s <= now_s}
+        for job_id in due:
+            self._due_s.pop(job_id, None)
+        return due
+
+    @property
+    def due_at_s(self) -> float:
+        """When there will be some."""
+        return min(list(self._due_s.values()), default=math.inf)
+
+    def _evict(self, due: list[Hostname], short: Mapping[Hostname, PodShape]) -> int:
+        chosen: list[tuple[PodId, QosReason]] = []
+        for hostname, neighbours in self._records.neighbours(self._cluster, due).items():
+            host = self._book.host(hostname)
+            if host is not None and len(chosen) < PODS_AT_ONCE_MAX:
+                leaving = make_room(needed(short[hostname].resources), host.capacity, neighbours)
+                why = QosReason(QosRule.DAEMON, hostname, 0, 0)
+                chosen += [(pod_id, why) for pod_id in leaving]
+        if not chosen:
+            return 0
+        try:
+            evicted = self._evictor.evict(chosen[:PODS_AT_ONCE_MAX])
+        except Unavailable as error:
+            log.info("pods not evicted for a daemon yet: %s", error)
+            return 0
+        log.info("%d of %d pods evicted: hosts make room for a daemon", evicted, len(chosen))
+        with suppress(Unavailable):  # else their jobs' workflows do it a little later
+            for job_id in dict.fromkeys(pod_id.job_id for pod_id, _ in chosen):
+                self._kill(job_id)
+        return evicted

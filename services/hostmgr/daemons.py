@@ -1,0 +1,180 @@
+"""Daemons on the hosts of one cluster: instances that come and go with hosts, and launches in the room kept for them.
+
+A step does the next bounded part of both, and may be repeated and interrupted anywhere: what is due is read from
+storage and from the host book each time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from peloton.errors import Unavailable
+from peloton.lifecycle.daemon import FollowPlan
+from peloton.model.daemon import DaemonReach, DaemonStep, WaitingDaemonPod
+from peloton.model.host import HostLease, LaunchResult, PlacedPod, Placement
+from peloton.model.ids import JobId
+from peloton.model.pod import PodShape
+from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, PlacementReason, merged
+from peloton.ports import Lifecycles
+from services.hostmgr.daemon_evictions import DaemonEvictions
+from services.hostmgr.driver import ClusterDriver, RoomWish
+from services.hostmgr.hosts.daemon_hosts import DaemonRooms
+from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN, HostBook
+from services.storage.daemons.daemons import Daemons
+
+PODS_PER_STEP_MAX = 1_000
+FOLLOW_AGAIN_S = 300.0
+NEWS = "hosts of the daemon joined or left, or have room for it"
+Launch = Callable[[JobId, str, Sequence[Placement]], LaunchResult]
+
+
+class DaemonKeeper:
+    """Any thread calls."""
+
+    def __init__(
+        self,
+        cluster: str,
+        records: Daemons,
+        book: HostBook,
+        driver: ClusterDriver,
+        lifecycles: Lifecycles,
+        launch: Launch,
+        evictions: DaemonEvictions | None = None,
+    ) -> None:
+        """``lifecycles`` of daemons. Without ``evictions`` they wait until others give room back."""
+        self._cluster = cluster
+        self._records = records
+        self._book = book
+        self._driver = driver
+        self._lifecycles = lifecycles
+        self._launch = launch
+        self._evictions = evictions
+        self._followed: dict[JobId, tuple[tuple[int, int], float]] = {}  # -> the hosts and daemons then, and when
+
+    def start(self) -> None:
+        """Before the first room is announced: it is kept from then on."""
+        self._book.daemons.want(self._records.wanted())
+        self._book.daemons.launched(self._records.on_hosts(self._cluster))
+
+    def refresh(self) -> None:
+        """Daemons may have come, changed or ended, and hosts may have other labels."""
+        self._look()
+        self.tell()
+
+    def _look(self) -> None:
+        self._book.daemons.hosts_changed()
+        self._book.daemons.want(self._records.wanted())
+        wanted = set(self._book.daemons.wanted())
+        self._followed = {job: followed for job, followed in self._followed.items() if job in wanted}
+        if self._evictions is not None:
+            self._evictions.keep(wanted)
+
+    def hosts_changed(self) -> None:
+        """Hosts may have joined, changed or left."""
+        self._book.daemons.hosts_changed()
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake the daemons that have something to do: each once, until they have looked."""
+        news = self._book.daemons.take_news()
+        if self._evictions is not None:
+            news |= self._evictions.take_due(time.monotonic())
+        if news:
+            self._lifecycles.jobs_changed(sorted(news), NEWS)
+
+    @property
+    def tell_in_s(self) -> float:
+        return self._evictions.due_at_s - time.monotonic() if self._evictions is not None else math.inf
+
+    def step(self, job_id: JobId, after: int) -> DaemonStep:
+        """Make the instances of the daemon those of the hosts, and launch those above ``after`` that fit on theirs.
+        Raises Unavailable while the hosts are not known."""
+        self._look()
+        if not self._book.are_hosts_known:
+            raise Unavailable(HOSTS_UNKNOWN)
+        followed = self._follow(job_id)
+        if followed.more:
+            return DaemonStep(followed.count, more=True, after=after)
+        pods = self._records.waiting(job_id, self._cluster, after, PODS_PER_STEP_MAX)
+        launched, refused = self._launch_some(job_id, pods)
+        return DaemonStep(
+            changed_count=followed.count,
+            launched_count=launched,
+            waiting_count=len(pods) - launched,
+            more=len(pods) == PODS_PER_STEP_MAX,
+            after=pods[-1].instance_id if pods else after,
+            why=_why(refused),
+        )
+
+    def reach(self, shape: PodShape) -> DaemonReach:
+        """Raises Unavailable while the hosts are not known."""
+        if not self._book.are_hosts_known:
+            raise Unavailable(HOSTS_UNKNOWN)
+        return self._book.daemons.reach(shape)
+
+    def _follow(self, job_id: JobId) -> FollowPlan:
+        """All instances are looked at when the hosts have changed, or the daemon, or now and then: that costs in
+        proportion to the hosts."""
+        seen, now_s = self._book.daemons.seen(), time.monotonic()
+        followed, at_s = self._followed.get(job_id, ((-1, -1), 0.0))
+        if followed == seen and now_s - at_s < FOLLOW_AGAIN_S:
+            return FollowPlan()
+        hosts = self._book.daemons.hosts_of(job_id)
+        plan = self._records.follow(job_id, self._cluster, hosts, time.time_ns())
+        if not plan.more:
+            self._followed[job_id] = (seen, now_s)
+        return plan
+
+    def _launch_some(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> tuple[int, Sequence[Misfit]]:
+        """How many were launched, and why others were not."""
+        rooms = self._rooms_for(job_id, pods)
+        self._make_room(job_id, pods, rooms)
+        chosen = [pod for pod in pods if pod.hostname in rooms.fit]
+        if not chosen:
+            return 0, list(rooms.refused.values())
+        lease = self._book.lease_for_daemon(job_id, rooms.fit, time.monotonic())
+        leased = {host.hostname for host in lease.hosts}
+        chosen = [pod for pod in chosen if pod.hostname in leased]
+        self._records.skip_queue(job_id, [pod.instance_id for pod in chosen], time.time_ns())
+        placements = _placements(chosen, lease)
+        with self._book.launches.launching([placement.hostname for placement in placements]):
+            launch = self._launch(job_id, lease.lease_id, placements)
+        return launch.launched_count, list(rooms.refused.values())
+
+    def _make_room(self, job_id: JobId, pods: Sequence[WaitingDaemonPod], rooms: DaemonRooms) -> None:
+        if self._evictions is not None:
+            short = {pod.hostname: pod.shape for pod in pods if _lacks_room(rooms.refused.get(pod.hostname))}
+            self._evictions.note(job_id, [pod.hostname for pod in pods], short, time.monotonic())
+
+    def _rooms_for(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonRooms:
+        """Room that is not announced is asked for."""
+        rooms = self._book.daemons.rooms_for(job_id, pods)
+        short = frozenset(pod.shape for pod in pods if _lacks_room(rooms.refused.get(pod.hostname)))
+        holder, shapes = (job_id, False), list(dict.fromkeys(pod.shape for pod in pods))
+        if self._driver.want_room(RoomWish(holder, shapes, short, False, self._book.may_fit)):
+            rooms = self._book.daemons.rooms_for(job_id, pods)
+        self._driver.room_sufficed(holder, [shape for shape in shapes if shape not in short])
+        return rooms
+
+
+def _lacks_room(misfit: Misfit | None) -> bool:
+    """By what is announced: there may be more."""
+    return misfit is not None and misfit.rule not in (HostRule.LEASED, HostRule.MAINTENANCE)
+
+
+def _placements(pods: Sequence[WaitingDaemonPod], lease: HostLease) -> list[Placement]:
+    """Each on its host, with the lowest of its free ports."""
+    free = {
+        host.hostname: (port for begin, end in host.ports for port in range(begin, end + 1)) for host in lease.hosts
+    }
+    placed = [(pod, tuple(islice(free[pod.hostname], pod.shape.port_count))) for pod in pods]
+    return [Placement(pod.hostname, (PlacedPod(pod.instance_id, pod.run_id, ports),)) for pod, ports in placed]
+
+
+def _why(refused: Sequence[Misfit]) -> PlacementReason:
+    if not refused:
+        return ()
+    return (ClusterReason(pods=(NoHost(len(refused), hosts=merged((misfit, 1) for misfit in refused)),)),)

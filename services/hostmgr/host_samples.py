@@ -1,0 +1,137 @@
+"""What hosts have in use: one thread measures them, a bounded number at a time, for all who decide by it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from peloton.errors import Unavailable
+from peloton.model.ids import Hostname
+from peloton.scheduling.qos import HostLoad, Use
+from services.hostmgr.driver import RegisteredHost
+from services.hostmgr.host_use import HostUse, next_use
+from services.hostmgr.manager import HostManagerCore
+
+log = logging.getLogger(__name__)
+
+MEASURED_AT_ONCE = 8
+HOSTS_PER_ROUND_MAX = 400
+"""The others follow in the next rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    host: RegisteredHost
+    use: HostUse
+
+    @property
+    def load(self) -> HostLoad:
+        return load_of(self.host, self.use)
+
+    @property
+    def has_revocable(self) -> bool:
+        return self.host.revocable_held.cpu_milli > 0
+
+
+def load_of(host: RegisteredHost, use: HostUse) -> HostLoad:
+    """Pods of others count on both sides: with what they use, and with what they hold."""
+    machine = host.capacity + host.beside
+    total, held = Use(machine.cpu_milli, machine.memory_mib), host.revocable_held.cpu_milli
+    return HostLoad(host.hostname, total, use.total(), host.revocable.cpu_milli, held)
+
+
+class SampleReader(Protocol):
+    def take_samples(self, looks: Sequence[Look], known: Collection[Hostname], now_s: float) -> None:
+        """The hosts that were measured in this round, and all that have been measured and are still there. Raises
+        Unavailable, OSError, and what storage raises."""
+        ...
+
+
+class HostSamples:
+    """One thread, beside a running host manager. Measures hosts on which revocable pods run, and with ``has_all``
+    all others as well."""
+
+    def __init__(
+        self, core: HostManagerCore, readers: Sequence[SampleReader], period_s: float, has_all: bool = False
+    ) -> None:
+        self._core, self._readers, self._period_s, self._has_all = core, readers, period_s, has_all
+        self._is_possible = core.driver.capabilities.measures_use
+        self._uses: dict[Hostname, HostUse] = {}
+        self._last = {True: Hostname(""), False: Hostname("")}  # with revocable pods, and without
+        self._threads = ThreadPoolExecutor(MEASURED_AT_ONCE, thread_name_prefix="host statistics")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="host samples", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._threads.shutdown(cancel_futures=True)
+
+    def uses(self) -> dict[Hostname, Use]:
+        """The use of the hosts that are measured at present."""
+        return {hostname: use.total() for hostname, use in self._uses.items()}
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._period_s):
+            self.run_round()
+
+    def run_round(self) -> None:
+        looks = self.measure()
+        for reader in self._readers:
+            try:
+                reader.take_samples(looks, self._uses.keys(), time.monotonic())
+            except Unavailable as error:
+                log.info("%s; hosts are measured again soon", error)
+            except Exception:
+                if not self._stopping.is_set():
+                    log.exception("judging the hosts failed; it is repeated")
+
+    def measure(self) -> list[Look]:
+        """The next hosts. Those that do not answer are left out."""
+        if not self._is_possible:
+            return []
+
+        def ask(host: RegisteredHost) -> Look | None:
+            try:
+                samples = self._core.driver.samples_of(host.hostname)
+                return Look(host, next_use(self._uses.get(host.hostname, HostUse()), samples))
+            except (OSError, ValueError) as error:
+                log.info("no statistics of host %s: %r", host.hostname, error)
+                return None
+
+        looks = [found for found in self._threads.map(ask, self._next_hosts()) if found is not None]
+        self._uses = self._uses | {found.host.hostname: found.use for found in looks}  # others read it meanwhile
+        return looks
+
+    def _next_hosts(self) -> list[RegisteredHost]:
+        """A bounded number, round robin. Of hosts with revocable pods and of others half each, if there are many."""
+        found = self._core.book.revocable_holders(with_others=self._has_all)
+        names = {host.hostname for host in found}
+        self._uses = {name: use for name, use in self._uses.items() if name in names}
+        holders = [host for host in found if host.revocable_held.cpu_milli]
+        others = [host for host in found if not host.revocable_held.cpu_milli]
+        spared = min(len(others), HOSTS_PER_ROUND_MAX // 2)
+        chosen = self._in_turn(holders, True, HOSTS_PER_ROUND_MAX - spared)
+        return chosen + self._in_turn(others, False, HOSTS_PER_ROUND_MAX - len(chosen))
+
+    def _in_turn(self, hosts: Sequence[RegisteredHost], holds: bool, limit: int) -> list[RegisteredHost]:
+        chosen = in_turn(hosts, self._last[holds], limit)
+        if chosen:
+            self._last[holds] = chosen[-1].hostname
+        return chosen
+
+
+def in_turn(hosts: Sequence[RegisteredHost], last: Hostname, limit: int) -> list[RegisteredHost]:
+    """The next hosts by name after ``last``, round robin."""
+    begin = bisect_right(hosts, last, key=lambda host: host.hostname)
+    return [*hosts[begin:], *hosts[:begin]][:limit]

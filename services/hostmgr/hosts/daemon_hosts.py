@@ -1,0 +1,289 @@
+"""Daemons on hosts: which are to run where, which do, and the room that is kept for the others.
+
+Room that is kept is announced to no other pod, from the moment in which a host is known or a daemon is wanted. All of
+it counts as overhead: what the others have in all is the capacity less what daemons ask for, whether they run yet or
+not, so that a daemon that ends and comes back changes nothing for them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, mentions
+from peloton.model.daemon import Daemon, DaemonReach, WaitingDaemonPod
+from peloton.model.host_pool import HOST_POOL_LABEL
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.pod import PodShape
+from peloton.model.reason import HostRule, Misfit
+from peloton.model.resources import Resources, needed
+from peloton.scheduling.fit import HostKind, HostView, misfit, reach, room_misfit
+from services.hostmgr.driver import NOTHING, RegisteredHost
+from services.hostmgr.hosts.daemon_waits import DaemonWaits
+from services.hostmgr.hosts.host_chooser import LEASED
+from services.hostmgr.hosts.host_room import HostRoom
+from services.hostmgr.hosts.host_table import HostTable
+
+NO_ROOM = HostView({}, NOTHING)
+_Traits = tuple[Resources, tuple[tuple[str, str], ...]]
+"""Capacity, and labels without the host's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonRooms:
+    """Where pods of a daemon may be launched now, and why not elsewhere."""
+
+    fit: Mapping[Hostname, HostRoom]
+    refused: Mapping[Hostname, Misfit]
+
+
+class DaemonHosts:
+    """Any thread calls. ``lock`` is that of the host book, around ``table``."""
+
+    def __init__(self, table: HostTable, lock: threading.RLock) -> None:
+        self._table, self._lock = table, lock
+        self._wanted: dict[JobId, Daemon] = {}
+        self._shapes: dict[JobId, PodShape] = {}  # of those that are wanted
+        self._ended: dict[JobId, Resources] = {}  # daemons that are wanted no more, with pods left -> what each holds
+        self._pods: dict[tuple[JobId, int], tuple[int, Hostname]] = {}  # -> run, host; from launch to end
+        self._pod_counts = Counter[JobId]()
+        self._on_host: dict[Hostname, dict[JobId, int]] = {}  # -> pods of each daemon there
+        self._matching: dict[_Traits, tuple[JobId, ...]] = {}  # without those that name hosts
+        self._naming: tuple[JobId, ...] = ()  # daemons whose constraint names hosts
+        self._hosts_of: dict[JobId, frozenset[Hostname]] = {}  # on which each is to run, once asked for
+        self._waits = DaemonWaits(table.rooms)
+        self._news: set[JobId] = set()  # daemons that changed, or whose hosts did
+        self._kinds_version = 0  # of the hosts, as seen here
+        self.version = 0  # changes with what is wanted
+
+    # -- news
+
+    def want(self, daemons: Iterable[Daemon]) -> None:
+        """Exactly these are to run."""
+        wanted = {daemon.job_id: daemon for daemon in daemons}
+        with self._lock:
+            if wanted == self._wanted:
+                return
+            jobs = wanted.keys() | self._wanted.keys()
+            self._news |= {job for job in jobs if wanted.get(job) != self._wanted.get(job)}
+            self._waits.keep(wanted)
+            self._wanted = wanted
+            held = self._ended | {job: needed(shape.resources) for job, shape in self._shapes.items()}
+            self._ended = {job: held[job] for job in sorted(held.keys() - wanted) if self._pod_counts[job]}
+            self._shapes = {job: daemon.shape for job, daemon in sorted(wanted.items())}
+            self._naming = tuple(job for job, shape in self._shapes.items() if _names_hosts(shape))
+            self._matching, self._hosts_of = {}, {}
+            self.version += 1
+            self.keep_room(self._table.rooms.hosts)
+
+    def hosts_changed(self) -> None:
+        """Hosts were registered, or went."""
+        with self._lock:
+            registered = self._table.registered
+            news, self._kinds_version = registered.take_news(), registered.kinds_version
+            if not self._shapes or not news:
+                return
+            self.keep_room(news)
+            self._waits.forget(name for name in news if name not in registered.by_name)
+            for job_id in self._shapes:
+                before, among = self._hosts_of.get(job_id), self._among(job_id, news)
+                if before is None:
+                    self._news.add(job_id)
+                elif before.intersection(news) != among:
+                    self._news.add(job_id)
+                    self._hosts_of[job_id] = before.difference(news) | among
+
+    def take_news(self) -> set[JobId]:
+        """Daemons that have begun, changed or ended since the last such question, whose hosts have joined or left, or
+        match now or no more, or of which a pod that found no room would fit now."""
+        with self._lock:
+            found, self._news = self._news, set()
+            return found | self._waits.take_fitting(self._fits, self._table.is_away)
+
+    def _fits(self, job_id: JobId, pod: WaitingDaemonPod) -> bool:
+        return isinstance(self._as_seen(job_id, pod), HostRoom)
+
+    def launched(self, pods: Iterable[tuple[PodId, Hostname]]) -> None:
+        """Pods of any jobs."""
+        with self._lock:
+            hosts = {host: None for pod_id, host in pods if self._add(pod_id, host)}
+            self.keep_room(hosts)
+
+    def ended(self, pod_ids: Iterable[PodId]) -> None:
+        with self._lock:
+            self.keep_room([host for pod_id in pod_ids if (host := self._drop(pod_id))])
+
+    def _add(self, pod_id: PodId, host: Hostname) -> bool:
+        if pod_id.job_id not in self._shapes:
+            return False
+        key = (pod_id.job_id, pod_id.instance_id)
+        if key in self._pods:
+            self._drop(PodId(*key, self._pods[key][0]))
+        self._pods[key] = (pod_id.run_id, host)
+        self._pod_counts[pod_id.job_id] += 1
+        on_host = self._on_host.setdefault(host, {})
+        on_host[pod_id.job_id] = on_host.get(pod_id.job_id, 0) + 1
+        return True
+
+    def _drop(self, pod_id: PodId) -> Hostname | None:
+        """The host of the run, if it was there."""
+        run_id, host = self._pods.get((pod_id.job_id, pod_id.instance_id), (0, None))
+        if host is None or run_id != pod_id.run_id:
+            return None
+        del self._pods[pod_id.job_id, pod_id.instance_id]
+        self._pod_counts[pod_id.job_id] -= 1
+        if not self._pod_counts[pod_id.job_id]:
+            del self._pod_counts[pod_id.job_id]
+            self._ended.pop(pod_id.job_id, None)
+        on_host = self._on_host[host]
+        on_host[pod_id.job_id] -= 1
+        if not on_host[pod_id.job_id]:
+            del on_host[pod_id.job_id]
+        if not on_host:
+            del self._on_host[host]
+        return host
+
+    # -- room
+
+    def keep_room(self, hostnames: Iterable[Hostname]) -> None:
+        """Keep on these hosts what the daemons want that do not run there yet."""
+        with self._lock:
+            for hostname in hostnames:
+                host = self._table.rooms.hosts.get(hostname)
+                if host is not None:
+                    self._table.rooms.keep_room(host, *self._missing(host))
+
+    def _missing(self, host: HostRoom, before: JobId | None = None) -> tuple[Resources, int]:
+        """``before``: of those alone that come before this daemon, lest two of them wait for each other."""
+        if not self._shapes:
+            return NOTHING, 0
+        there = self._on_host.get(host.hostname, {})
+        missing = [job for job in self._matching_on(host) if job not in there and (before is None or job < before)]
+        return sum((needed(self._shapes[job].resources) for job in missing), NOTHING), len(missing)
+
+    def _matching_on(self, host: HostRoom) -> tuple[JobId, ...]:
+        registered = self._table.registered.by_name.get(host.hostname)
+        if registered is not None:
+            return self._matching_kind(HostKind(registered.capacity, registered.labels))
+        return self._matching_kind(HostKind(host.announced, host.labels))  # its room has come first
+
+    def _matching_kind(self, kind: HostKind) -> tuple[JobId, ...]:
+        """Daemons that are to run on such a host: those that it could take if it were empty."""
+        labels = tuple(sorted((key, str(value)) for key, value in kind.labels.items() if key != HOSTNAME_LABEL))
+        traits = (kind.capacity, labels)
+        found = self._matching.get(traits)
+        if found is None:
+            others = ((job, shape) for job, shape in self._shapes.items() if job not in self._naming)
+            found = self._matching[traits] = tuple(job for job, shape in others if _suits(shape, kind))
+        return found + tuple(job for job in self._naming if _suits(self._shapes[job], kind))
+
+    def hosts_of(self, job_id: JobId) -> frozenset[Hostname]:
+        """Registered hosts on which a daemon is to run; none when it is not wanted. Who asks needs no news of them."""
+        with self._lock:
+            if job_id not in self._shapes:
+                return frozenset()
+            self.hosts_changed()
+            self._news.discard(job_id)
+            found = self._hosts_of.get(job_id)
+            if found is None:
+                found = self._hosts_of[job_id] = self._among(job_id, self._table.registered.by_name)
+            return found
+
+    def _among(self, job_id: JobId, names: Iterable[Hostname]) -> frozenset[Hostname]:
+        """Those of these hosts that are registered and match."""
+        registered = self._table.registered.by_name
+        hosts = [host for name in names if (host := registered.get(name)) is not None]
+        kinds = ((host.hostname, HostKind(host.capacity, host.labels)) for host in hosts)
+        return frozenset(name for name, kind in kinds if job_id in self._matching_kind(kind))
+
+    def reach(self, shape: PodShape) -> DaemonReach:
+        """On which registered hosts such a daemon is to run. Judges without the lock."""
+        with self._lock:
+            registered = self._table.registered
+            kinds = registered.kinds(registered.by_name if _names_hosts(shape) else ())
+        return DaemonReach(*reach(shape, kinds))
+
+    def wanted(self) -> list[JobId]:
+        with self._lock:
+            return list(self._shapes)
+
+    def seen(self) -> tuple[int, int]:
+        """Changes with the hosts, and with the daemons that are wanted."""
+        with self._lock:
+            return self._kinds_version, self.version
+
+    # -- overhead
+
+    def overhead(self, away: Collection[Hostname]) -> Resources:
+        """What daemons ask for on all registered hosts but these, and what those that have ended still hold there."""
+        return sum(self.overheads(away).values(), NOTHING)
+
+    def overheads(self, away: Collection[Hostname]) -> dict[str, Resources]:
+        """The same by host pool, with an empty name while host pools are not in use."""
+        found: dict[str, Resources] = {}
+        with self._lock:
+            if not self._shapes and not self._ended:
+                return found
+            registered = self._table.registered
+            for there, held in self._held_by_ended(away):
+                pool = str(there.labels.get(HOST_POOL_LABEL, ""))
+                found[pool] = found.get(pool, NOTHING) + held
+            gone = [HostKind(host.capacity, host.labels, -1) for n in away if (host := registered.by_name.get(n))]
+            kinds = registered.kinds(registered.by_name if self._naming else ())
+            for kind in [*kinds, *gone]:
+                pool = str(kind.labels.get(HOST_POOL_LABEL, ""))
+                found[pool] = found.get(pool, NOTHING) + self._of_kind(kind) * kind.count
+        return found
+
+    def _held_by_ended(self, away: Collection[Hostname]) -> Iterator[tuple[RegisteredHost, Resources]]:
+        for (job, _), (_, name) in self._pods.items() if self._ended else ():
+            host = self._table.registered.by_name.get(name)
+            if job in self._ended and host is not None and name not in away:
+                yield host, self._ended[job]
+
+    def less_overhead(self, kinds: Sequence[HostKind]) -> list[HostKind]:
+        """Such hosts as they are for other pods."""
+        with self._lock:
+            return [replace(kind, capacity=kind.capacity - self._of_kind(kind)) for kind in kinds]
+
+    def _of_kind(self, kind: HostKind) -> Resources:
+        """At most what the host has."""
+        wanted = sum((needed(self._shapes[job].resources) for job in self._matching_kind(kind)), NOTHING)
+        return Resources(*map(min, wanted, kind.capacity))
+
+    # -- launches
+
+    def rooms_for(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonRooms:
+        """Which of these pods fit on their hosts, in the room that is free there and in what is kept for them."""
+        fit: dict[Hostname, HostRoom] = {}
+        refused: dict[Hostname, Misfit] = {}
+        with self._lock:
+            for pod in pods:
+                seen = self._as_seen(job_id, pod)
+                if isinstance(seen, HostRoom):
+                    fit[pod.hostname] = seen
+                else:
+                    refused[pod.hostname] = seen
+                self._waits.note(job_id, pod, refused.get(pod.hostname))
+        return DaemonRooms(fit, refused)
+
+    def _as_seen(self, job_id: JobId, pod: WaitingDaemonPod) -> HostRoom | Misfit:
+        host = self._table.rooms.hosts.get(pod.hostname)
+        if self._table.is_away(pod.hostname):
+            return Misfit(HostRule.MAINTENANCE)
+        if host is not None and host.lease_id:
+            return LEASED
+        if host is None or not host.rooms:
+            return room_misfit(pod.shape, NO_ROOM) or Misfit(HostRule.ROOM)
+        seen = self._table.rooms.keeping(host, *self._missing(host, before=job_id))
+        return misfit(pod.shape, seen.view, None) or seen
+
+
+def _names_hosts(shape: PodShape) -> bool:
+    return mentions(shape.constraint, HOSTNAME_LABEL)
+
+
+def _suits(shape: PodShape, kind: HostKind) -> bool:
+    return misfit(shape, kind.when_empty(), None) is None

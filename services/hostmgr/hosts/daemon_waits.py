@@ -1,0 +1,64 @@
+"""Pods of daemons that found no room on their hosts, until there may be some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from peloton.model.daemon import WaitingDaemonPod
+from peloton.model.ids import Hostname, JobId
+from peloton.model.reason import HostRule, Misfit
+from services.hostmgr.hosts.host_rooms import HostRooms
+
+
+class DaemonWaits:
+    """Under the lock of the host book. At most one pod for each daemon and host."""
+
+    def __init__(self, rooms: HostRooms) -> None:
+        self._rooms = rooms
+        self._pods: dict[Hostname, dict[JobId, WaitingDaemonPod]] = {}
+        self._closed: set[Hostname] = set()  # of these, hosts that were in maintenance
+
+    def note(self, job_id: JobId, pod: WaitingDaemonPod, misfit: Misfit | None) -> None:
+        """The pod was looked at; None: it fits, and is launched now."""
+        if misfit is None:
+            self._drop(pod.hostname, [job_id])
+            return
+        self._pods.setdefault(pod.hostname, {})[job_id] = pod
+        self._rooms.awaited.add(pod.hostname)
+        if misfit.rule is HostRule.MAINTENANCE:
+            self._closed.add(pod.hostname)
+
+    def take_fitting(
+        self, fits: Callable[[JobId, WaitingDaemonPod], bool], is_away: Callable[[Hostname], bool]
+    ) -> set[JobId]:
+        """Daemons of which a pod fits now, on hosts whose room, lease or maintenance has changed since the last such
+        question. Each pod is told of once, until it is looked at again."""
+        opened = {hostname for hostname in self._closed if not is_away(hostname)}
+        self._closed -= opened
+        found: set[JobId] = set()
+        for hostname in opened | self._rooms.take_changed():
+            fitting = [job_id for job_id, pod in self._pods.get(hostname, {}).items() if fits(job_id, pod)]
+            self._drop(hostname, fitting)
+            found.update(fitting)
+        return found
+
+    def keep(self, wanted: Collection[JobId]) -> None:
+        """Forget the pods of other daemons."""
+        for hostname, pods in list(self._pods.items()):
+            self._drop(hostname, [job_id for job_id in pods if job_id not in wanted])
+
+    def forget(self, hostnames: Iterable[Hostname]) -> None:
+        """These hosts are gone."""
+        for hostname in hostnames:
+            self._drop(hostname, list(self._pods.get(hostname, ())))
+
+    def _drop(self, hostname: Hostname, job_ids: Collection[JobId]) -> None:
+        pods = self._pods.get(hostname)
+        if pods is None:
+            return
+        for job_id in job_ids:
+            pods.pop(job_id, None)
+        if not pods:
+            del self._pods[hostname]
+            self._rooms.awaited.discard(hostname)
+            self._closed.discard(hostname)

@@ -1,0 +1,95 @@
+"""Where the pods of a job are by labels of hosts, for the rules by which they spread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+
+from peloton.lifecycle.constraints import host_labels, only_value
+from peloton.model.host import LeasedHost
+from peloton.model.ids import Hostname
+from peloton.model.layout import DomainCount, Domains
+from peloton.model.pod import PodShape
+from peloton.scheduling.fit import PORTS_MAX, HostView, misfit
+from services.hostmgr.hosts.host_table import HostTable
+
+OPEN_KEPT_MAX = 1_000
+"""Pairs of a shape and a label whose open domains are remembered."""
+Counts = Mapping[PodShape, Sequence[DomainCount]]
+"""Of shapes that spread, in the order of their rules."""
+NO_COUNTS: Counts = {}
+
+
+class DomainCounts:
+    """Under the lock of ``HostBook``."""
+
+    def __init__(self, table: HostTable, lock: threading.RLock) -> None:
+        self._table = table
+        self._lock = lock
+        self._open: dict[tuple[PodShape, str], frozenset[str]] = {}
+        self._version: tuple[int, frozenset[Hostname]] = 0, frozenset()
+
+    def count(self, shapes: Iterable[PodShape], homes: Mapping[Hostname, int]) -> Counts:
+        """``homes``: hosts of the job's pods -> how many are there. Pods count wherever they are; hosts in maintenance
+        open no domain."""
+        with self._lock:
+            return {
+                shape: tuple(
+                    DomainCount(self._pods(rule.label, homes), self._open_for(shape, rule.label))
+                    for rule in shape.layout.spread
+                )
+                for shape in shapes
+                if shape.layout
+            }
+
+    def _pods(self, label: str, homes: Mapping[Hostname, int]) -> dict[str, int]:
+        pods: dict[str, int] = {}
+        for name, count in homes.items():
+            host = self._table.registered.by_name.get(name) or self._table.withdrawn.get(name)
+            if host is not None and (value := only_value(host.labels, label)) is not None:
+                pods[value] = pods.get(value, 0) + count
+        return pods
+
+    def _open_for(self, shape: PodShape, label: str) -> frozenset[str]:
+        """Values on hosts that would take the pod if they were empty."""
+        version = self._table.registered.kinds_version, frozenset(self._table.away())
+        if version != self._version or len(self._open) >= OPEN_KEPT_MAX:
+            self._open.clear()
+            self._version = version
+        if (shape, label) not in self._open:
+            found: set[str] = set()
+            for name, host in self._table.registered.by_name.items():
+                value = only_value(host.labels, label)
+                if value is None or value in found or name in version[1]:
+                    continue
+                view = HostView(host.labels, host.capacity, host.revocable.cpu_milli, PORTS_MAX)
+                if misfit(shape, view, None) is None:
+                    found.add(value)
+            self._open[shape, label] = frozenset(found)
+        return self._open[shape, label]
+
+
+def near(counts: Counts, hosts: Iterable[LeasedHost]) -> dict[PodShape, tuple[Domains, ...]]:
+    """What placement on these hosts has to know."""
+    labels = [host_labels(host.hostname, host.labels) for host in hosts] if counts else []
+    found = {}
+    for shape, by_rule in counts.items():
+        assert shape.layout is not None
+        values = ({only_value(each, rule.label) for each in labels} - {None} for rule in shape.layout.spread)
+        found[shape] = tuple(
+            Domains.of(count, [value for value in own if value is not None])
+            for count, own in zip(by_rule, values, strict=True)
+        )
+    return found
+
+
+def everywhere(counts: Counts) -> dict[PodShape, tuple[Domains, ...]]:
+    return {shape: tuple(Domains.of(count, count.open) for count in by_rule) for shape, by_rule in counts.items()}
+
+
+def joined(counts: Counts, others: Counts) -> Counts:
+    """Of one cluster and of the others."""
+    return {
+        shape: tuple(a.plus(b) for a, b in zip(own, others[shape], strict=True)) if shape in others else own
+        for shape, own in counts.items()
+    }

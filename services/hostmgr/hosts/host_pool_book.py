@@ -1,0 +1,121 @@
+"""The part of the ``HostBook`` that is about host pools: which there are, and what pods have asked for of each host."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+
+from peloton.model.host import HostPoolCapacity
+from peloton.model.host_pool import HostInPool, HostPools, PoolRoom
+from peloton.model.ids import Hostname, JobId, PodId
+from services.hostmgr.driver import NOTHING, RegisteredHost
+from services.hostmgr.hosts.asked_amounts import PodAmounts
+from services.hostmgr.hosts.daemon_hosts import DaemonHosts
+from services.hostmgr.hosts.host_table import HostTable
+from services.hostmgr.hosts.waiting_jobs import WaitingJobs
+
+
+class HostPoolBook:
+    """Any thread calls. It shares table and lock with the ``HostBook``."""
+
+    def __init__(self, lock: threading.RLock, table: HostTable, waiting: WaitingJobs, daemons: DaemonHosts) -> None:
+        self._lock, self._table, self._waiting, self._daemons = lock, table, waiting, daemons
+        self._pooled = table.pooled
+        self.is_stale = False  # what pods have asked for is to be read from storage
+
+    @property
+    def are_used(self) -> bool:
+        return self._pooled.are_used
+
+    @property
+    def version(self) -> int:
+        """Of what is known; -1 until host pools are in use."""
+        return self._pooled.version
+
+    def set(self, pools: HostPools) -> set[JobId]:
+        """From now on host pools are in use, and these are they; an older version is ignored. Leases of hosts whose
+        host pool is another one, or has changed, are over. Returns the jobs that may find hosts now."""
+        with self._lock:
+            if pools.version <= self._pooled.version:
+                return set()
+            self._pooled.set_pools(pools)
+            seen, changed = self._pooled.again()
+            self._table.set_hosts(seen)
+            unregistered = self._table.rooms.hosts.keys() - self._table.registered.by_name.keys()
+            for hostname in (*changed, *unregistered):
+                self._table.rooms.change_pool(hostname)
+            return self._waiting.pop_all()
+
+    def capacities(self) -> list[HostPoolCapacity]:
+        """Of the hosts that take pods, without what daemons ask for; none until host pools are in use."""
+        with self._lock:
+            serves = self._pooled.serves()
+            if not serves:
+                return []
+            away = self._table.away()
+            sums = self._table.registered.by_host_pool(away, self._table.closed)
+            overheads = self._daemons.overheads(away)
+            found = ((name, *sums.get(name, (NOTHING, 0))) for name in sorted(serves))
+            return [
+                HostPoolCapacity(name, serves[name], up - overheads.get(name, NOTHING), slack)
+                for name, up, slack in found
+            ]
+
+    def place_of(self, hostname: str) -> HostInPool | None:
+        """The host pool of a host, and the one in which it is to be. None until host pools are in use."""
+        with self._lock:
+            return self._pooled.place_of(hostname)
+
+    def moving(self) -> dict[Hostname, str]:
+        """Hosts of all clusters that are to be in another host pool than they are -> that one."""
+        with self._lock:
+            return self._pooled.moving()
+
+    def move_bounds(self) -> dict[Hostname, int]:
+        """Hosts that may be away for a host to begin to move, where not the installation's bound holds."""
+        with self._lock:
+            return self._pooled.move_bounds()
+
+    def rooms(self) -> dict[str, PoolRoom]:
+        """By host pool, of its hosts that take pods."""
+        found: dict[str, PoolRoom] = {}
+        with self._lock:
+            for name, host in self._up():
+                pool, asked = self._pooled.pool_of(name), self._pooled.asked.on_host(name)
+                room = found.get(pool, PoolRoom())
+                found[pool] = PoolRoom(room.host_count + 1, room.capacity + host.capacity, room.used + asked)
+        return found
+
+    def hosts_of(self, pool: str) -> list[Hostname]:
+        """Those that take pods."""
+        with self._lock:
+            return [name for name, _ in self._up() if self._pooled.pool_of(name) == pool] if pool else []
+
+    def _up(self) -> Iterator[tuple[Hostname, RegisteredHost]]:
+        away = self._table.away()
+        return ((name, host) for name, host in self._table.registered.by_name.items() if name not in away)
+
+    def read_asked(self, read: Callable[[], Iterable[Sequence[PodAmounts]]]) -> None:
+        """Read from storage what the pods on each host have asked for; pods may come and go meanwhile."""
+        with self._lock:
+            self.is_stale = False
+            self._pooled.asked.begin_reading()
+        try:
+            pods = list(chain.from_iterable(read()))
+        except BaseException:
+            self.is_stale = True
+            raise
+        with self._lock:
+            self._table.rooms.recount(self._pooled.asked.end_reading(pods))
+
+    def refused(self, pod_ids: Sequence[PodId]) -> None:
+        """Pods of a claim that storage did not let launch."""
+        with self._lock:
+            self._table.rooms.recount(self._pooled.asked.remove(pod_ids))
+
+    def unknown(self, pod_ids: Sequence[PodId]) -> None:
+        """Pods of a claim of which it is unknown whether storage let them launch: it is to be read again."""
+        with self._lock:
+            self._pooled.asked.confirm((pod.job_id, pod.instance_id) for pod in pod_ids)
+            self.is_stale = self._pooled.are_used

@@ -1,0 +1,128 @@
+"""The part of the ``HostBook`` that is about hosts reserved for pods."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from peloton.lifecycle.avoidance import Aversion
+from peloton.lifecycle.constraints import pod_labels_named
+from peloton.lifecycle.reason_text import reservation_text
+from peloton.lifecycle.reservation import Candidate, reserved_max
+from peloton.model.host import Host
+from peloton.model.ids import JobId
+from peloton.model.pod import PodShape
+from peloton.model.reservation import HostReservation, SoonestHost, WaitingPod
+from peloton.model.times import NS_PER_S
+from peloton.scheduling.fit import by_key, label_misfit, pods_misfit
+from services.hostmgr.hosts.host_chooser import HostChooser
+from services.hostmgr.hosts.host_table import HostTable
+from services.hostmgr.hosts.waiting_jobs import WaitingJobs
+
+log = logging.getLogger(__name__)
+
+COMPARED_MAX = 200
+"""Hosts that are compared: of those that could take the pod if they were empty, the ones that lack least."""
+VAIN_REST_S = 30.0
+"""After a look that found no host to reserve, until the next for the same job."""
+
+
+class ReservationBook:
+    """Any thread calls. It shares table and lock with the ``HostBook``; times are those of the monotonic clock."""
+
+    def __init__(
+        self,
+        lock: threading.RLock,
+        table: HostTable,
+        chooser: HostChooser,
+        waiting: WaitingJobs,
+        wall_ns: Callable[[], int],
+        meter: Meter | None = None,
+    ) -> None:
+        self._lock, self._table, self._chooser, self._waiting = lock, table, chooser, waiting
+        self._wall_ns = wall_ns
+        meter = meter or metrics.get_meter("peloton.hostmgr")
+        meter.create_observable_gauge("peloton.hosts.reserved", [self._read_count])
+
+    def may_reserve(self, job_id: JobId, now_s: float) -> bool:
+        with self._lock:
+            kept = self._table.reservations
+            return len(kept) < reserved_max(len(self._table.registered.by_name)) and kept.may_add(job_id, now_s)
+
+    def candidates(self, shape: PodShape, aversion: Aversion) -> list[Candidate]:
+        """Hosts that would take the pod if enough were given back, without their pods; those that lack least."""
+        with self._lock:
+            return list(self._candidates(shape, aversion))
+
+    def _candidates(self, shape: PodShape, aversion: Aversion) -> Iterator[Candidate]:
+        table, fleet, named = self._table, self._table.rooms.fleet, pod_labels_named(shape.constraint)
+        apart = {*table.kept_on(), *table.maintained, *aversion.avoided, *aversion.shunned}
+        for row in fleet.nearest(shape, COMPARED_MAX + len(apart)).tolist():
+            hostname = fleet.names[row]
+            if hostname in apart or self._chooser.closed_for(hostname, shape):
+                continue
+            host = table.rooms.hosts[hostname]
+            pods = by_key(table.pod_labels.on_host(hostname, named))
+            if shape.constraint is None or pods_misfit(shape.constraint, host.labels, pods) is None:
+                is_last = table.capacity_of(hostname).gpu_milli > 0 and not shape.resources.gpu_milli
+                yield Candidate(hostname, host.free, (), is_last)
+
+    def found_none(self, job_id: JobId, now_s: float) -> None:
+        with self._lock:
+            self._table.reservations.rest(job_id, now_s + VAIN_REST_S)
+
+    def reserve(
+        self, job_id: JobId, pod: WaitingPod, host: SoonestHost, keep_s: float, now_s: float
+    ) -> HostReservation | None:
+        """None when others were faster."""
+        with self._lock:
+            if host.hostname in self._table.kept_on() or not self.may_reserve(job_id, now_s):
+                return None
+            since_ns = self._wall_ns()
+            until_ns = since_ns + round(keep_s * NS_PER_S)
+            made = HostReservation(job_id, pod.instance_id, pod.shape, host, since_ns, until_ns)
+            self._table.reservations.add(made, now_s + keep_s, now_s)
+        log.info("host %s is reserved %s", made.hostname, reservation_text(made))
+        return made
+
+    def review(self, rest_s: float, now_s: float) -> set[JobId]:
+        """End what is over, or for pods that wait no more, or on hosts that take them no more; returns the jobs that
+        may find hosts. A job whose pod found no room in time gets no other reservation for ``rest_s``."""
+        with self._lock:
+            kept = self._table.reservations
+            late, ended = kept.late(now_s), [*kept.forgotten(now_s), *filter(self._is_lost, kept.all())]
+            for one in late:
+                kept.rest(one.job_id, now_s + rest_s)
+            kept.drop(one.job_id for one in (*late, *ended))
+            jobs = self._waiting.pop_all() if late or ended else set()
+        for one in late:
+            log.warning(
+                "host %s is given back, no room came in time: it was reserved %s", one.hostname, reservation_text(one)
+            )
+        for one in dict.fromkeys(ended):
+            log.info("host %s is reserved no more: it was %s", one.hostname, reservation_text(one))
+        return jobs
+
+    def _is_lost(self, kept: HostReservation) -> bool:
+        """The host is gone or takes no such pods."""
+        host, shape = self._table.registered.by_name.get(kept.hostname), kept.shape
+        if host is None or self._chooser.closed_for(kept.hostname, shape):
+            return True
+        room = self._table.rooms.hosts.get(kept.hostname)
+        labels = room.labels if room else host.labels
+        return label_misfit(shape.constraint, labels, shape.workload) is not None
+
+    def shown(self, hosts: list[Host]) -> list[Host]:
+        """With what people are told of reservations."""
+        with self._lock:
+            kept = {one.hostname: one for one in self._table.reservations.all()}
+        texts = {hostname: reservation_text(one) for hostname, one in kept.items()}
+        return [replace(host, reserved=texts.get(host.hostname, "")) for host in hosts] if texts else hosts
+
+    def _read_count(self, _: CallbackOptions) -> list[Observation]:
+        return [Observation(len(self._table.reservations))]

@@ -1,0 +1,114 @@
+"""A node with the pods on it: what they hold, what is left, and what the node is as a host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from peloton.lifecycle.volumes import volume_label
+from peloton.model.resources import Resources
+from peloton.model.volume import HERE
+from services.hostmgr.driver import NOTHING, RegisteredHost, Room
+from services.hostmgr.kubernetes.nodes import node_volumes
+from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume
+from services.hostmgr.kubernetes.nodes.nodes import DOWN, Node
+
+
+class Demand(NamedTuple):
+    """What a pod takes of its node."""
+
+    held: Resources
+    slack_milli: int = 0  # of revocable cpu
+    ports: tuple[int, ...] = ()
+    is_foreign: bool = False  # the pod belongs to others
+    volume: str = ""  # id of the one that it has
+
+
+def less(have: Resources, held: Resources) -> Resources:
+    """Others may have put more on a node than it has."""
+    return Resources(*(max(amount - taken, 0) for amount, taken in zip(have, held, strict=True)))
+
+
+@dataclass(slots=True)
+class Line:
+    """A node with the pods on it."""
+
+    node: Node | None = None  # None: pods are there, and the node is not known, or not selected
+    demands: dict[str, Demand] = field(default_factory=dict)
+    held: Resources = NOTHING
+    foreign: Resources = NOTHING  # of held
+    slack_held_milli: int = 0
+    slack_milli: int | None = None  # measured; None: not yet, or not any more
+    room: Room | None = None  # announced, and neither used nor withdrawn
+    former: list[str] = field(default_factory=list)  # rooms before it, since when only pods have changed
+    goes_ns: int = 0
+    host: RegisteredHost | None = None  # as it was listed last, until something changes
+    is_lost: bool = False
+    being_made: dict[str, int] = field(default_factory=dict)  # volumes that the node is about to show: id -> MiB
+
+    def count(self, demand: Demand, sign: int) -> None:
+        self.host = None
+        self.held += demand.held * sign
+        self.slack_held_milli += demand.slack_milli * sign
+        if demand.is_foreign:
+            self.foreign += demand.held * sign
+
+    @property
+    def free(self) -> Resources:
+        assert self.node is not None
+        return less(self.node.capacity, self.held + self.kept)
+
+    @property
+    def volumes(self) -> Mapping[str, NodeVolume]:
+        return self.node.volumes if self.node is not None else {}
+
+    @property
+    def kept(self) -> Resources:
+        """Disk of volumes."""
+        return node_volumes.disk(self.volumes, self.being_made)
+
+    def user_of(self, volume_id: str) -> str:
+        """The pod that has the volume, or ""."""
+        return next((pod for pod, demand in self.demands.items() if demand.volume == volume_id), "")
+
+    @property
+    def slack_total_milli(self) -> int:
+        """Revocable pods stay while it is unknown, and no more come."""
+        return self.slack_held_milli if self.slack_milli is None else self.slack_milli
+
+    @property
+    def slack_free_milli(self) -> int:
+        return max(self.slack_total_milli - self.slack_held_milli, 0)
+
+    @property
+    def slots(self) -> int:
+        """Pods that the node still takes."""
+        return max(self.node.pods_max - len(self.demands), 0) if self.node is not None else 0
+
+    @property
+    def is_open(self) -> bool:
+        node = self.node
+        return node is not None and node.is_ready and node.maintenance != DOWN and not node.withdrawn
+
+
+def host_of(line: Line) -> RegisteredHost:
+    node = line.node
+    assert node is not None
+    if line.host is None:
+        slack, slack_held = Resources(cpu_milli=line.slack_total_milli), Resources(cpu_milli=line.slack_held_milli)
+        capacity = less(node.capacity, line.foreign)  # pools share out what others leave
+        ours = line.held - line.foreign
+        volumes = node_volumes.there(node.volumes)
+        labels = node.labels | {volume_label(one): HERE for one in sorted(volumes)} if volumes else node.labels
+        amounts = capacity, slack, labels, slack_held
+        line.host = RegisteredHost(
+            *(node.uid, node.name, node.ip, *amounts),
+            withdrawn=node.withdrawn,
+            held=ours + line.kept,
+            beside=node.capacity - capacity,
+            volumes=volumes,
+            volumes_begun=frozenset(node.volumes) - volumes,
+            volumes_mib=line.kept.disk_mib,
+        )
+    return line.host

@@ -1,0 +1,86 @@
+"""Volumes that a node keeps for us: an annotation of the node for each, with its size and how far it is.
+
+A pod has its volume as a folder of the node. Kubernetes knows nothing of it, so the node itself says that it is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from peloton.model.resources import Resources
+from peloton.model.volume import VolumeRecord, VolumeState
+
+ANNOTATION = "peloton.io/volume-"
+"""Begins the key; the id of the volume follows. The value is ``SIZEMi STAGE``."""
+NOTHING = Resources()
+_VALUE = re.compile(r"(\d{1,10})Mi (new|kept|gone|going)", re.ASCII)
+
+
+class Stage(StrEnum):
+    NEW = "new"  # no pod has been seen to run with it: its folder may be missing
+    KEPT = "kept"  # its folder is there, or else what was on it is lost
+    GONE = "gone"  # its folder is missing: it is lost, unless somebody who has restored it says that it is kept
+    GOING = "going"  # it is being destroyed
+
+
+class NodeVolume(NamedTuple):
+    size_mib: int
+    stage: Stage
+
+    def __str__(self) -> str:
+        return f"{self.size_mib}Mi {self.stage}"
+
+
+_REFUSING = {
+    Stage.NEW: "",
+    Stage.KEPT: "",
+    Stage.GONE: "{what} is gone from node {host}",
+    Stage.GOING: "{what} is being destroyed",
+}
+
+
+def annotated(volume_id: str, volume: NodeVolume | None) -> dict[str, str | None]:
+    """What a patch of the annotations has for it; None: it is gone."""
+    return {ANNOTATION + volume_id: None if volume is None else str(volume)}
+
+
+def volumes_of(annotations: Mapping[str, str]) -> dict[str, NodeVolume]:
+    """By id. Raises ValueError for one that cannot be read."""
+    found: dict[str, NodeVolume] = {}
+    for key, text in annotations.items():
+        if key.startswith(ANNOTATION):
+            if (match := _VALUE.fullmatch(text)) is None:
+                raise ValueError(f"annotation {key}={text!r}: want SIZEMi new, kept, gone or going")
+            found[key.removeprefix(ANNOTATION)] = NodeVolume(int(match[1]), Stage(match[2]))
+    return found
+
+
+def there(volumes: Mapping[str, NodeVolume]) -> frozenset[str]:
+    """Those that a pod can have."""
+    return frozenset(volume_id for volume_id, volume in volumes.items() if volume.stage in (Stage.NEW, Stage.KEPT))
+
+
+def disk(volumes: Mapping[str, NodeVolume], being_made: Mapping[str, int]) -> Resources:
+    """That all of them take. ``being_made``: sizes of those that the node is about to show."""
+    if not volumes and not being_made:
+        return NOTHING
+    sizes = {**being_made, **{volume_id: volume.size_mib for volume_id, volume in volumes.items()}}
+    return Resources(disk_mib=sum(sizes.values()))
+
+
+def refusal(volume: VolumeRecord, known: NodeVolume | None, is_being_made: bool, user: str, left_mib: int) -> str:
+    """Why a pod cannot have the volume here, or "". ``user``: the pod that has it. ``left_mib``: of disk, beside
+    what the pod itself takes."""
+    what = f"volume {volume.volume_id} of {volume.size_mib} MB"
+    if user:
+        return f"{what} is in use: pod {user} has it"
+    if known is not None:
+        return _REFUSING[known.stage].format(what=what, host=volume.host)
+    if volume.state is not VolumeState.INITIALIZED:
+        return f"{what} is not on node {volume.host}"
+    if not is_being_made and left_mib < volume.size_mib:
+        return f"node {volume.host} has {left_mib} MiB of disk left for the pod's {what}"
+    return ""

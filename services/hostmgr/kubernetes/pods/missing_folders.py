@@ -1,0 +1,95 @@
+"""Folders of volumes that are gone from nodes that stayed, as after a disk was replaced.
+
+A pod that wants one stays Pending, and nothing of it says why but an event of its kubelet.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from urllib.parse import quote
+
+from peloton.model.pod import Cause, PodState
+from services.hostmgr.driver import PodReport
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request, fault_of
+from services.hostmgr.kubernetes.cluster_view import ClusterView
+from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, Stage
+from services.hostmgr.kubernetes.pods.pod_book import OwnPod
+from services.hostmgr.kubernetes.pods.volume_folders import staged_request
+from services.hostmgr.kubernetes.pods.volumes import volume_id_of
+from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+log = logging.getLogger(__name__)
+
+WAIT_S = 60.0
+"""For which a folder may be missing: a node that was booted may mount the disk later than it starts pods."""
+LOOK_PERIOD_S = 10.0
+LOOKS_MAX = 50
+"""Pods that are looked at in one go."""
+TYPE_CHECK = "hostPath type check failed"
+
+
+class MissingFolders:
+    """One thread calls."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        settings: KubernetesSettings,
+        view: ClusterView,
+        tell: Callable[[Sequence[PodReport]], None],
+    ) -> None:
+        self._api, self._settings, self._view, self._tell = api, settings, view, tell
+        self._events = f"/api/v1/namespaces/{settings.namespace}/events"
+        self._looked_s = float("-inf")
+        self._is_forbidden = False
+
+    def tend(self) -> None:
+        """Marks what is gone, and ends the pods that wait for it. Raises OSError."""
+        if not self._settings.volumes or time.monotonic() - self._looked_s < LOOK_PERIOD_S:
+            return
+        self._looked_s = time.monotonic()
+        for own, volume_id, known in self._waiting(time.time()):
+            if why := self._why_missing(own, volume_id):
+                self._lose(own, volume_id, known, why)
+
+    def _waiting(self, now_s: float) -> list[tuple[OwnPod, str, NodeVolume]]:
+        found = []
+        with self._view.lock:
+            for own in self._view.book.waiting(now_s - WAIT_S):
+                volume_id = volume_id_of(own.pod)
+                known = self._view.ledger.volume(own.node, volume_id) if volume_id else None
+                if known is not None and known.stage is Stage.KEPT:
+                    found.append((own, volume_id, known))
+        return found[:LOOKS_MAX]
+
+    def _why_missing(self, own: OwnPod, volume_id: str) -> str:
+        """What its kubelet says of the folder; empty: nothing."""
+        selector = quote(f"involvedObject.uid={own.uid},reason=FailedMount")
+        answer = self._api.ask(Request("GET", f"{self._events}?fieldSelector={selector}"))
+        if answer.status == HTTPStatus.FORBIDDEN:
+            if not self._is_forbidden:
+                log.warning("volumes whose folders are gone are not noticed: %s", answer.message)
+            self._is_forbidden = True
+            return ""
+        if why := fault_of(answer):
+            raise OSError(f"events of pod {own.name}: {why}")
+        texts = (str(event.get("message", "")) for event in answer.json()["items"])
+        return next((text for text in texts if TYPE_CHECK in text and volume_id in text), "")
+
+    def _lose(self, own: OwnPod, volume_id: str, known: NodeVolume, why: str) -> None:
+        """First the node, so that the next run of the pod is not sent there."""
+        answer = self._api.ask(staged_request(own.node, volume_id, known, Stage.GONE))
+        if fault := fault_of(answer, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY):
+            raise OSError(f"volume {volume_id}: {fault}")
+        if not answer.is_ok:
+            return  # the node, or what it says of the volume, has changed
+        message = f"node {own.node} does not have the folder of volume {volume_id} any more: {why}"
+        log.warning("%s", message)
+        with self._view.lock:
+            lost = PodState.LOST, Cause.HOST_LOST, "VolumeGone"
+            report = self._view.book.end(own.name, *lost, message, time.time_ns())
+        if report is not None:
+            self._tell([report])

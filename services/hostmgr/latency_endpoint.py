@@ -1,0 +1,223 @@
+"""The HTTP endpoint at which pods report latencies: ``POST /v1/latencies``, one JSON object a line.
+
+Anybody who reaches the port may report. So nothing that comes in is trusted: whole requests are taken or refused, with
+bounds on bytes, lines, numbers, connections at a time and the time of each."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import socket
+import threading
+import time
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from peloton.errors import InvalidArgument, ResourceExhausted
+from peloton.lifecycle.latency import BOUND_MAX_MS
+from peloton.model.advice import PodLatency
+from peloton.model.ids import PodId, PodName, parse_job_id
+from services.hostmgr.latency_reports import LatencyReports
+
+log = logging.getLogger(__name__)
+
+PATH = "/v1/latencies"
+BODY_BYTES_MAX = 1 << 20
+LINES_MAX = 10_000
+REQUESTS_MAX = 10**12
+"""That a pod may have answered."""
+REQUEST_S_MAX = 10.0
+CONNECTIONS_MAX = 32
+BUSY_S = 1
+STOP_PERIOD_S = 0.1
+"""Between looks at whether to stop."""
+UNREAD_BYTES_MAX = 16 << 20
+"""Of a refused request, that are read and thrown away: whoever is cut off while sending does not see the answer."""
+RUN_DASHES = 6
+"""In the id of a pod; one fewer in its name."""
+_TIMES = ("p50_ms", "p95_ms", "p99_ms")
+_FIELDS = {"pod", *_TIMES, "requests"}
+
+
+BUSY = (
+    f"HTTP/1.0 429 Too Many Requests\r\nRetry-After: {BUSY_S}\r\n\r\n"
+    f"{CONNECTIONS_MAX} reports come in at this moment, at most so many at a time\n"
+).encode()
+
+
+class TooLarge(Exception):
+    """A request that is refused for its size."""
+
+
+def reports_in(body: bytes) -> dict[PodName, PodLatency]:
+    """Of the last line of each pod. Raises TooLarge, and InvalidArgument naming the line."""
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    if len(lines) > LINES_MAX:
+        raise TooLarge(f"{len(lines)} lines, at most {LINES_MAX} are taken at once")
+    return dict(_report(line, f"line {at}") for at, line in enumerate(lines, 1))
+
+
+def _report(line: bytes, where: str) -> tuple[PodName, PodLatency]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InvalidArgument(f"{where} is no JSON") from None
+    if not isinstance(row, dict) or row.keys() != _FIELDS:
+        raise InvalidArgument(f"{where}: want an object with pod, {', '.join(_TIMES)} and requests, and nothing else")
+    times = [_time(row[name], f"{where}: {name}") for name in _TIMES]
+    if times != sorted(times):
+        raise InvalidArgument(f"{where}: want p50_ms <= p95_ms <= p99_ms, not {', '.join(map(str, times))}")
+    requests = row["requests"]
+    if type(requests) is not int or not 0 <= requests <= REQUESTS_MAX:
+        raise InvalidArgument(f"{where}: requests: want a whole number from 0 to {REQUESTS_MAX}")
+    return _pod(row["pod"], where), PodLatency(times[0], times[1], times[2], requests)
+
+
+def _time(found: Any, where: str) -> float:
+    if type(found) not in (int, float) or not 0 <= found <= BOUND_MAX_MS:
+        raise InvalidArgument(f"{where}: want a number of milliseconds from 0 to {BOUND_MAX_MS}")
+    return float(found)
+
+
+def _pod(found: Any, where: str) -> PodName:
+    """Of which run the report is makes no difference."""
+    text = found if isinstance(found, str) else ""
+    try:
+        pod = PodId.parse(text) if text.count("-") == RUN_DASHES else PodName.parse(text)
+        if parse_job_id(pod.job_id) != pod.job_id or str(pod) != text:
+            raise ValueError
+    except ValueError:
+        raise InvalidArgument(f"{where}: pod: want JOB-INSTANCE or JOB-INSTANCE-RUN") from None
+    return PodName(pod.job_id, pod.instance_id)
+
+
+class _Incoming(io.RawIOBase):
+    """What comes in on a connection, up to a point in time, however slowly."""
+
+    def __init__(self, connection: socket.socket, patience_s: float) -> None:
+        self._connection, self._patience_s = connection, patience_s
+        self._until_s = time.monotonic() + patience_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left_s)
+        return self._connection.recv_into(buffer)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    default_request_version = "HTTP/1.0"  # an answer to what is no request has a status, too
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Incoming(self.connection, self.server.request_s_max))
+
+    def do_POST(self) -> None:
+        if self.path != PATH:
+            self._answer(HTTPStatus.NOT_FOUND, f"there is nothing at this path, reports go to {PATH}")
+            return
+        try:
+            reports = reports_in(self._body())
+            self.server.reports.take(reports)
+        except TimeoutError:
+            late = f"not all of the request came within {self.server.request_s_max:g} s"
+            self._answer(HTTPStatus.REQUEST_TIMEOUT, late)
+        except InvalidArgument as error:
+            self._answer(HTTPStatus.BAD_REQUEST, error.message)
+        except TooLarge as error:
+            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error))
+        except ResourceExhausted as error:
+            self._answer(HTTPStatus.TOO_MANY_REQUESTS, error.message, error.retry_after_s)
+        else:
+            self._answer(HTTPStatus.OK, f"{len(reports)} pods")
+
+    def _body(self) -> bytes:
+        text = self.headers.get("Content-Length", "")
+        if not (text.isascii() and text.isdigit()):
+            raise InvalidArgument("want a Content-Length")
+        if len(text) > len(str(BODY_BYTES_MAX)) or int(text) > BODY_BYTES_MAX:
+            raise TooLarge(f"{text[:20]} bytes, at most {BODY_BYTES_MAX} are taken at once")
+        body = self.rfile.read(int(text))
+        if len(body) < int(text):
+            raise InvalidArgument(f"{len(body)} of {text} bytes came")
+        return body
+
+    def _answer(self, status: HTTPStatus, text: str, retry_after_s: float | None = None) -> None:
+        line = text.encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(line)))
+        if retry_after_s is not None:
+            self.send_header("Retry-After", f"{retry_after_s:.0f}")
+        self.end_headers()
+        self.wfile.write(line)
+        if status is not HTTPStatus.OK:
+            self._throw_rest_away()
+
+    def _throw_rest_away(self) -> None:
+        self.connection.shutdown(socket.SHUT_WR)
+        count = 0
+        while count < UNREAD_BYTES_MAX and (piece := self.rfile.read1(1 << 16)):
+            count += len(piece)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        log.debug(format, *args)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], reports: LatencyReports, request_s_max: float) -> None:
+        self.reports, self.request_s_max = reports, request_s_max
+        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            request.settimeout(BUSY_S)
+            request.sendall(BUSY)
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("a report from %s was broken off", client_address, exc_info=True)
+
+
+class LatencyEndpoint:
+    """Serves from its making on. Port 0 picks one. Raises InvalidArgument when the port cannot be had."""
+
+    def __init__(self, host: str, port: int, reports: LatencyReports, request_s_max: float = REQUEST_S_MAX) -> None:
+        try:
+            self._server = _Server((host, port), reports, request_s_max)
+        except OSError as error:
+            raise InvalidArgument(f"PELOTON_LATENCY_PORT={port}: {error}") from error
+        self.port = self._server.server_address[1]
+        serve = partial(self._server.serve_forever, STOP_PERIOD_S)
+        self._thread = threading.Thread(target=serve, name="latency endpoint", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

@@ -1,0 +1,188 @@
+"""Rebalancing of one cluster, and its public service."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
+from typing import Any, Protocol
+
+import grpc
+
+from peloton.api.convert_rebalance import GOAL_NUMBERS, goals_of
+from peloton.api.service_names import REBALANCE_SERVICE
+from peloton.api.v0.rebalance import rebalance_pb2 as pb
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.lifecycle.rebalance import MOVES_MAX, goals_refusal, move_text
+from peloton.model.ids import JobId
+from peloton.model.layout import Domains
+from peloton.model.pod import PodShape
+from peloton.model.rebalance import (
+    Goal,
+    JobSpread,
+    Move,
+    MoveRecord,
+    PodCensus,
+    Rebalance,
+    RebalancePlan,
+    Stays,
+)
+from peloton.ports import Lifecycles
+from peloton.scheduling.rebalance import plan
+from peloton.scheduling.relocation import HostNow
+from services.grpc_errors import abort_on_error
+from services.hostmgr.hosts.domain_counts import Counts, everywhere
+from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN, HostBook
+from services.hostmgr.hosts.room_holds import ComingBackOf
+
+log = logging.getLogger(__name__)
+
+MOVES_DEFAULT = 100
+CountDomains = Callable[[JobId, Sequence[PodShape]], Counts]
+"""Where the pods of a job are in this cluster, and where others of these shapes might be."""
+
+
+class Records(Protocol):
+    def census(self, cluster: str) -> PodCensus: ...
+
+    def are_elsewhere(self, job_ids: Collection[JobId], cluster: str) -> set[JobId]: ...
+
+    def get(self, cluster: str) -> Rebalance | None: ...
+
+    def settle(self, cluster: str) -> tuple[int, Sequence[MoveRecord]]: ...
+
+    def begin(self, cluster: str, job_id: JobId, moves: Sequence[Move]) -> list[Move]: ...
+
+    def note(self, cluster: str, plan: RebalancePlan | None) -> None: ...
+
+
+class Rebalancer:
+    def __init__(
+        self,
+        book: HostBook,
+        records: Records,
+        cluster: str,
+        coming_back: ComingBackOf,
+        lifecycles: Lifecycles,
+        count_domains: CountDomains,
+    ) -> None:
+        self._book, self._records = book, records
+        self._count_domains = count_domains
+        self._coming_back, self._lifecycles = coming_back, lifecycles
+        self.cluster = cluster
+
+    def plan(self, goals: Collection[Goal], moves_max: int) -> RebalancePlan:
+        """What would be moved now. Raises Unavailable."""
+        return plan(*self.snapshot(), goals, moves_max)
+
+    def snapshot(self) -> tuple[list[HostNow], PodCensus]:
+        """The hosts and pods of the cluster, as plans see them. Raises Unavailable."""
+        if not self._book.are_hosts_known:
+            raise Unavailable(HOSTS_UNKNOWN)
+        pods = self._records.census(self.cluster)
+        pods = replace(pods, spread=self._spread(pods))
+        return self._book.census({name: _in_the_way(kept) for name, kept in pods.others.items()}), pods
+
+    def _spread(self, pods: PodCensus) -> dict[JobId, JobSpread]:
+        """Of jobs with a shape that spreads."""
+        shapes: dict[JobId, dict[PodShape, None]] = {}
+        for job_id, shape in chain(
+            ((pod.pod_id.job_id, pod.shape) for pod in pods.pods), ((one.job_id, one.shape) for one in pods.waiting)
+        ):
+            if shape.layout and shape.layout.spread:
+                shapes.setdefault(job_id, {})[shape] = None
+        elsewhere = self._records.are_elsewhere(shapes, self.cluster) if shapes else ()
+        return {
+            job_id: JobSpread(self._domains(job_id, [*own]), job_id not in elsewhere) for job_id, own in shapes.items()
+        }
+
+    def _domains(self, job_id: JobId, shapes: Sequence[PodShape]) -> Mapping[PodShape, Sequence[Domains]]:
+        """No domain is open to a job under a hard bound whose pods are being placed: they stay until the next plan."""
+        try:
+            return everywhere(self._count_domains(job_id, shapes))
+        except Unavailable:
+            return dict.fromkeys(shapes, ())
+
+    def advance(self) -> None:
+        """One step: see what has become of the moves under way, and begin others when it is time. It may be cut
+        anywhere and repeated. Raises Unavailable."""
+        rebalance = self._records.get(self.cluster)
+        if rebalance is None or not rebalance.is_active:
+            return
+        moves_max, under_way = self._records.settle(self.cluster)
+        found = None
+        if moves_max:
+            found = self.plan(rebalance.spec.goals, moves_max)
+            self._begin(found.moves)
+        self._wake(move.pod_id.job_id for move in under_way)  # whoever asked them to move may have died before it could
+        self._records.note(self.cluster, found)
+
+    def _begin(self, moves: Sequence[Move]) -> None:
+        """Job by job. The room on their new hosts is held before anybody can ask the pods to end."""
+        for job_id, own in groupby(sorted(moves, key=_job_of), key=_job_of):
+            begun = self._records.begin(self.cluster, job_id, list(own))
+            if begun:
+                back = self._coming_back(job_id, [move.pod_id.instance_id for move in begun])
+                self._book.hold(back, time.monotonic())
+                self._wake([job_id])
+                log.info("%d pods of job %s move to other hosts", len(begun), job_id)
+
+    def _wake(self, job_ids: Iterable[JobId]) -> None:
+        self._lifecycles.jobs_changed(set(job_ids), "rebalancing asked pods to move")
+
+
+def _in_the_way(kept: Mapping[Stays, int]) -> int:
+    """Pods that keep a host from being empty. A daemon is on each host as long as it is there."""
+    return sum(count for why, count in kept.items() if why is not Stays.DAEMON)
+
+
+def _job_of(move: Move) -> JobId:
+    return move.pod_id.job_id
+
+
+class RebalanceServicer:
+    """Of RebalanceService what a host manager knows; the api serves it whole."""
+
+    def __init__(self, rebalancer: Rebalancer) -> None:
+        self._rebalancer = rebalancer
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        plan: Any = grpc.unary_unary_rpc_method_handler(
+            self.PlanRebalance, pb.PlanRebalanceRequest.FromString, pb.PlanRebalanceResponse.SerializeToString
+        )
+        return grpc.method_handlers_generic_handler(REBALANCE_SERVICE[0], {"PlanRebalance": plan})
+
+    @abort_on_error
+    def PlanRebalance(
+        self, request: pb.PlanRebalanceRequest, context: grpc.ServicerContext
+    ) -> pb.PlanRebalanceResponse:
+        goals = goals_of(request.goals)
+        if refusal := goals_refusal(goals):
+            raise InvalidArgument(refusal)
+        if request.moves_max > MOVES_MAX:
+            raise InvalidArgument(f"{request.moves_max} moves are asked for, at most {MOVES_MAX} may be planned")
+        found = self._rebalancer.plan(goals, request.moves_max or MOVES_DEFAULT)
+        return _answer(found, self._rebalancer.cluster)
+
+
+def _answer(found: RebalancePlan, cluster: str) -> pb.PlanRebalanceResponse:
+    return pb.PlanRebalanceResponse(
+        moves=[
+            pb.Move(
+                job_id=move.pod_id.job_id,
+                instance_id=move.pod_id.instance_id,
+                source=move.source,
+                target=move.target,
+                goal=GOAL_NUMBERS[move.why.goal],
+                source_load=move.why.source_load,
+                target_load=move.why.target_load,
+                cluster=cluster,
+                reason=move_text(move),
+            )
+            for move in found.moves
+        ],
+        stuck_job_ids=found.stuck,
+        staying=[pb.Staying(reason=why, pod_count=count, cluster=cluster) for why, count in found.staying],
+    )

@@ -1,0 +1,62 @@
+"""Reserves a host for a pod that has waited for long and fits on none now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from peloton.lifecycle.reservation import is_due, soonest
+from peloton.model.daemon import Neighbour
+from peloton.model.host import HostLease
+from peloton.model.ids import Hostname, JobId
+from peloton.model.reservation import WaitingPod
+from peloton.model.resources import needed
+from services.hostmgr.hosts.host_book import HostBook
+
+LOOK_PERIOD_S = 1.0
+"""Between looks at what pods on hosts hold: each reads the pods of many hosts."""
+
+
+class PodsOnHosts(Protocol):
+    def neighbours(self, cluster: str, hostnames: Collection[Hostname]) -> Mapping[Hostname, Sequence[Neighbour]]: ...
+
+
+class Reserver:
+    """Of one cluster. Any thread calls; times are those of the monotonic clock."""
+
+    def __init__(self, cluster: str, pods: PodsOnHosts, book: HostBook, after_s: float, keep_s: float) -> None:
+        """A host is reserved for a pod that has waited ``after_s``, for ``keep_s`` at most; 0: never."""
+        self._cluster, self._pods, self._book = cluster, pods, book
+        self._after_s, self._keep_s = after_s, keep_s
+        self._looked_s = float("-inf")
+
+    def reserve(self, job_id: JobId, lease: HostLease, waiting: Sequence[WaitingPod], now_s: float) -> HostLease:
+        """The lease, with the host that is reserved for the first of these pods which could get one."""
+        pod = self._first_due(lease, waiting)
+        if (
+            pod is None
+            or now_s - self._looked_s < LOOK_PERIOD_S
+            or not self._book.reservations.may_reserve(job_id, now_s)
+        ):
+            return lease
+        self._looked_s = now_s
+        candidates = self._book.reservations.candidates(pod.shape, self._book.aversions.of_job(job_id, now_s))
+        pods = self._pods.neighbours(self._cluster, [one.hostname for one in candidates]) if candidates else {}
+        compared = [replace(one, pods=pods.get(one.hostname, ())) for one in candidates]
+        host = soonest(needed(pod.shape.resources), compared)
+        if host is None:
+            self._book.reservations.found_none(job_id, now_s)
+            return lease
+        made = self._book.reservations.reserve(job_id, pod, host, self._keep_s, now_s)
+        return replace(lease, reserved=((made.instance_id, made.hostname),)) if made else lease
+
+    def _first_due(self, lease: HostLease, waiting: Sequence[WaitingPod]) -> WaitingPod | None:
+        if not self._keep_s or lease.reserved:
+            return None
+        homeless = lease.homeless - lease.infeasible.keys()
+        return next((pod for pod in waiting if pod.shape in homeless and is_due(pod, self._after_s)), None)
+
+    def review(self, now_s: float) -> set[JobId]:
+        """Give back what is over; returns the jobs that may find hosts."""
+        return self._book.reservations.review(self._keep_s, now_s)

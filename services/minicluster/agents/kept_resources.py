@@ -1,0 +1,98 @@
+"""What an agent keeps when it starts anew: reservations that were made at run time, and volumes with their files.
+
+A host's record is a file of its own, so that a minicluster that starts again with the same folder has them, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from services.emulation.hosts import HostSpec
+from services.minicluster.model import Agent
+from services.minicluster.resources import Kind, Resources, add_to, contains, kind_of, parse, take_from, to_json
+
+log = logging.getLogger(__name__)
+
+
+def volume_folder(data_dir: Path, hostname: str, role: str, name: str) -> Path:
+    return data_dir / "volumes" / hostname / role.replace("/", "%") / name
+
+
+def volume_name(kind: Kind) -> str:
+    """Its persistence id; empty for what is no volume."""
+    name: str = (kind.disk or {}).get("persistence", {}).get("id", "")
+    return name
+
+
+def _is_kept(kind: Kind) -> bool:
+    return bool(volume_name(kind)) or (bool(kind.reservations) and kind.reservations[-1]["type"] == "DYNAMIC")
+
+
+def _plain(kind: Kind) -> Kind:
+    """What the host's own settings say of it."""
+    disk = {key: value for key, value in (kind.disk or {}).items() if key == "source"}
+    static = [entry for entry in kind.reservations if entry["type"] == "STATIC"]
+    return kind_of(kind.name, kind.type, static, disk or None, kind.revocable)
+
+
+@dataclass(frozen=True)
+class KeptResources:
+    data_dir: Path
+
+    def save(self, agent: Agent) -> None:
+        """After its resources have changed: the folder of a new volume is made, once, and files of volumes that it has
+        no more are removed."""
+        kept = {kind: value for kind, value in agent.total.items() if _is_kept(kind)}
+        path = self._path(agent.spec)
+        before = self._recorded(agent.spec)
+        for kind in kept.keys() - before.keys():
+            if folder := self._folder(agent.spec, kind):
+                folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = path.with_suffix(".new")
+        written.write_bytes(orjson.dumps(to_json(kept, refined=True)))
+        os.replace(written, path)
+        volumes = {self._folder(agent.spec, kind) for kind in kept}
+        for folder in self._folders(agent.spec.name):
+            if folder not in volumes:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _folder(self, spec: HostSpec, kind: Kind) -> Path | None:
+        """None of what is no volume."""
+        name = volume_name(kind)
+        return volume_folder(self.data_dir, spec.name, kind.role or "*", name) if name else None
+
+    def _folders(self, hostname: str) -> list[Path]:
+        return list((self.data_dir / "volumes" / hostname).glob("*/*"))
+
+    def restored(self, spec: HostSpec, total: Resources) -> Resources:
+        """What the host has, with what is kept of it. A volume whose folder is gone went with its disk. Raises
+        ValueError for a record that is broken."""
+        recorded = self._recorded(spec)
+        if not recorded:
+            return total
+        result = dict(total)
+        for kind, value in recorded.items():
+            if (folder := self._folder(spec, kind)) is not None and not folder.is_dir():
+                log.warning("host %s has lost volume %s: %s is not there", spec.name, volume_name(kind), folder)
+                continue
+            plain = {_plain(kind): value}
+            if not contains(result, plain):
+                log.warning("host %s has no room any more for %r, which it kept", spec.name, kind)
+                continue
+            take_from(result, plain)
+            add_to(result, {kind: value})
+        return result
+
+    def _recorded(self, spec: HostSpec) -> Resources:
+        path = self._path(spec)
+        return parse(orjson.loads(path.read_bytes())) if path.exists() else {}
+
+    def _path(self, spec: HostSpec) -> Path:
+        return self.data_dir / "kept" / f"{spec.name}.json"

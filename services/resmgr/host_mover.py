@@ -1,0 +1,232 @@
+"""The mover of host pools, in the leading resource manager: it looks, decides by ``scheduling.mover``, and writes where
+hosts are to be. The host managers move them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from peloton.errors import PelotonError, Unavailable
+from peloton.lifecycle.reason_text import counted
+from peloton.model.advice import Mark, Marked
+from peloton.model.host_pool import HostPools, PoolRoom, Workload
+from peloton.model.ids import Hostname, JobId
+from peloton.model.mover import Made, MoverRule
+from peloton.model.reason import PlacementReason
+from peloton.model.resources import Resources
+from peloton.model.times import NS_PER_S
+from peloton.scheduling.host_demand import (
+    Demand,
+    giver_now,
+    givers,
+    lacks_hosts,
+    lent_to,
+    moving_count,
+    sources_of,
+    taker_now,
+    takers,
+)
+from peloton.scheduling.host_pools import drain_order
+from peloton.scheduling.mover import MoverPolicy, MoverWatch, PoolNow, Shift, past_of, patience_s, plan, shift_text
+from services.resmgr.rounds import repeat
+from services.resmgr.settings import MoverSettings
+from services.storage.hosts.host_pools import HostPoolRecords
+from services.storage.hosts.mover import MoverRecords
+from services.storage.pods.host_pods import HostPods
+from services.storage.pods.pods import Pods
+
+log = logging.getLogger(__name__)
+
+WAITING_JOBS_MAX = 100
+WAITING_PODS_MAX = 1_000
+"""Of one job; beyond these waiting pods are not counted in one look."""
+
+
+class HostRooms(Protocol):
+    def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
+        """By host pool; and hosts that take pods in one of them. Raises Unavailable, Unimplemented."""
+        ...
+
+    def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
+        """Hosts and services that are marked orange or red. Raises Unavailable."""
+        ...
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the mover sees at one moment. Host pools that take hosts come with those that they would get them from.
+    ``made``: what it has done, the newest first."""
+
+    demand: Demand
+    made: tuple[Made, ...]
+    takers: tuple[PoolNow, ...]
+    givers: tuple[PoolNow, ...]
+    moving_count: int
+
+    @classmethod
+    def of(cls, demand: Demand, made: Iterable[Made]) -> Look:
+        taking, giving = takers(demand.pools), givers(demand.pools)
+        return cls(
+            demand,
+            tuple(made),
+            tuple(taker_now(name, demand) for name in taking),
+            tuple(giver_now(name, demand) for name in giving),
+            moving_count({*taking, *giving}, demand.pools),
+        )
+
+
+class HostMover:
+    """Its methods are called on one event loop."""
+
+    def __init__(
+        self,
+        unplaced: Callable[[], Sequence[tuple[JobId, PlacementReason]]],
+        host_pools: HostPoolRecords,
+        records: MoverRecords,
+        pods: Pods,
+        host_pods: HostPods,
+        hosts: HostRooms,
+        settings: MoverSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
+        queued: Callable[[], Sequence[tuple[Workload, Resources, int]]] = tuple,
+    ) -> None:
+        """``unplaced``: jobs whose last placement left pods without a host, and why; ``queued``: pods that are not
+        admitted because their hosts have no room, what one asks for and how many; called on the event loop."""
+        self._unplaced, self._host_pools, self._records = unplaced, host_pools, records
+        self._pods, self._host_pods, self._hosts, self._queued = pods, host_pods, hosts, queued
+        self.settings, self._clock, self._wall_ns = settings or MoverSettings(), clock, wall_ns
+        self._watches: dict[str, MoverWatch] = {}  # by host pool
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def policy(self) -> MoverPolicy:
+        return self.settings.policy
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(repeat(self._mover_round, self.settings.period_s), name="mover of host pools")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _mover_round(self) -> None:
+        await asyncio.sleep(self.settings.period_s)
+        try:
+            await self.turn()
+        except Unavailable:
+            raise
+        except PelotonError as error:
+            log.warning("no hosts move between host pools: %s", error)
+
+    async def turn(self) -> list[Made]:
+        """Look once, and move what is due; returns that. Raises what storage and host managers raise; then nothing is
+        decided."""
+        pools = await asyncio.to_thread(self._host_pools.all) or HostPools()
+        if not pools.is_mover_on:
+            self._watches.clear()
+            return []
+        if given_up := await asyncio.to_thread(self._give_up, pools):
+            return given_up
+        look = await self.look(pools)
+        for pool in (*look.takers, *look.givers):
+            before = self._watches.get(pool.name, MoverWatch())
+            self._watches[pool.name], shifts = self._planned(before, pool, look, self.policy)
+            made = [one for shift in shifts if (one := await asyncio.to_thread(self._make, shift, look))]
+            if made:
+                return made  # the next one is decided once these have arrived
+        return []
+
+    async def look(self, pools: HostPools | None = None) -> Look:
+        jobs = [job for job, why in self._unplaced() if lacks_hosts(why)][:WAITING_JOBS_MAX]
+        return await asyncio.to_thread(self._look, pools, jobs, self._queued())
+
+    def planned(self, look: Look) -> list[Shift]:
+        """What would be moved if what asks for it had lasted for long enough."""
+        at_once = replace(self.policy, take_after_s=0.0, take_after_red_s=0.0, return_after_s=0.0)
+        pools, idle = (*look.takers, *look.givers), replace(look, made=())
+        return [shift for pool in pools for shift in self._planned(MoverWatch(), pool, idle, at_once)[1]]
+
+    def state_of(self, pool: PoolNow, look: Look) -> str:
+        """What a host pool waits for."""
+        watch, now_s = self._watches.get(pool.name, MoverWatch()), self._clock()
+        if look.moving_count:
+            return f"waits for {counted(look.moving_count, 'host')} on the way"
+        if watch.hot_since_s is not None:
+            return f"has lacked hosts for {now_s - watch.hot_since_s:.0f} s"
+        if watch.spare_since_s is not None:
+            patience = patience_s(past_of(pool.name, look.made, self._wall_ns(), now_s), self.policy)
+            return f"has had hosts to spare for {now_s - watch.spare_since_s:.0f} of {patience:.0f} s"
+        return "has what it needs"
+
+    def _planned(
+        self, watch: MoverWatch, pool: PoolNow, look: Look, policy: MoverPolicy
+    ) -> tuple[MoverWatch, tuple[Shift, ...]]:
+        pools, now_s = look.demand.pools, self._clock()
+        past = past_of(pool.name, look.made, self._wall_ns(), now_s)
+        sources, lent = sources_of(pool, look.takers, look.givers, pools), lent_to(pool.name, pools)
+        return plan(watch, past, pool, sources, lent, look.moving_count, now_s, policy)
+
+    def _look(
+        self, pools: HostPools | None, jobs: Sequence[JobId], queued: Sequence[tuple[Workload, Resources, int]]
+    ) -> Look:
+        rooms, _ = self._hosts.host_pool_rooms()
+        waiting: Counter[tuple[Workload, Resources]] = Counter()
+        for job_id in jobs:
+            for gang in self._pods.ready_gangs(job_id, WAITING_PODS_MAX):
+                waiting[gang.shape.workload, gang.shape.resources] += len(gang.pods)
+        wanted = [*queued, *((workload, resources, count) for (workload, resources), count in waiting.items())]
+        hosts, services = self._hosts.advice()
+        red = [host for host, marked in hosts.items() if marked.mark is Mark.RED]
+        slow_count = sum(marked.mark is Mark.RED for marked in services.values())
+        now = pools or self._host_pools.all() or HostPools()
+        return Look.of(Demand(now, rooms, wanted, list(hosts), red, slow_count), self._records.made())
+
+    def _make(self, shift: Shift, look: Look) -> Made | None:
+        """Those hosts go on which the least is lost, and those last that did not get empty before. None when no host
+        may."""
+        lent = look.demand.pools.lent
+        is_return = shift.rule is MoverRule.SPARE or shift.source in {taker.name for taker in look.takers}
+        lender = shift.destination if is_return else shift.source
+        _, there = self._hosts.host_pool_rooms(hosts_of=shift.source)
+        chosen = [host for host in there if not is_return or lent.get(host) == lender]
+        now_ns = self._wall_ns()
+        order = drain_order(self._host_pods.occupancy(chosen, now_ns))
+        going = sorted(order, key=_stuck_before(look.made).__contains__)[: shift.count]
+        reason = shift_text(shift, self.policy)
+        asked = Made(shift.source, shift.destination, shift.rule, reason, tuple(going), now_ns)
+        return _said(self._records.lend(asked, lender, self.policy.hosts_at_a_time))
+
+    def _give_up(self, pools: HostPools) -> list[Made]:
+        """Hosts that the mover told to go, and that are not empty after all that time, stay where they are."""
+        if not any(place.is_moving for place in pools.hosts.values()):
+            return []
+        now_ns, given_up, later = self._wall_ns(), list[Made](), set[Hostname]()
+        for one in self._records.made():
+            last = [host for host in one.hostnames if host not in later]
+            later.update(last)
+            moving = tuple(host for host in last if pools.of(host) == (one.source, one.destination))
+            after_s, limit_s = (now_ns - one.at_ns) // NS_PER_S, int(self.settings.give_up_s)
+            if moving and after_s >= limit_s and one.rule is not MoverRule.STUCK:
+                shift = Shift(one.source, one.destination, len(moving), MoverRule.STUCK, after_s, limit_s)
+                asked = Made(one.source, one.destination, shift.rule, shift_text(shift, self.policy), moving, now_ns)
+                made = _said(self._records.give_up(asked, one.at_ns))
+                given_up += [made] if made else []
+        return given_up
+
+
+def _said(made: Made | None) -> Made | None:
+    if made is not None:
+        hosts = ", ".join(made.hostnames)
+        log.info("%s from host pool %s to %s: %s", hosts, made.source, made.destination, made.reason)
+    return made
+
+
+def _stuck_before(made: Iterable[Made]) -> Collection[Hostname]:
+    return {host for one in made if one.rule is MoverRule.STUCK for host in one.hostnames}

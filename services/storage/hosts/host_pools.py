@@ -1,0 +1,270 @@
+"""Host pools, and in which of them each host is and is to be.
+
+Every write takes the counter of changes first, so that one happens after the other; host managers compare it with what
+they know, and read the rest only when it has risen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound
+from peloton.model.host_pool import DEFAULT_HOST_POOL, IN_DEFAULT, Factors, HostInPool, HostPool, HostPools, Workload
+from peloton.model.ids import Hostname
+from services.storage.engine import Database, take_numbers
+from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_IN_POOL, HOST_POOL
+
+HOST_POOLS_SEQ = "host pools"
+MOVER_SWITCH = "host pool mover"
+"""A row of ``counter``: 1 while the mover is on."""
+HOSTS_PER_STATEMENT = 500
+HOST_POOLS_MAX = 1_000
+
+
+class HostPoolRecords:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    # -- reading
+
+    def all(self, known: int = -1) -> HostPools | None:
+        """None when nothing has changed since the version that is known."""
+
+        def work(conn: sa.Connection) -> HostPools | None:
+            version = int(conn.execute(_VERSION).scalar_one())
+            if version == known:
+                return None
+            is_on = mover_is_on(conn)
+            return HostPools(version, read_host_pools(conn), read_places(conn), *_lent_and_bounds(conn), is_on)
+
+        return self._db.read(work)
+
+    def known_hosts(self) -> list[Hostname]:
+        """Hosts of all clusters that are registered or in maintenance, by name."""
+        query = sa.union(*(sa.select(table.c.hostname) for table in (CLUSTER_HOST, HOST)))
+        return self._db.read(lambda conn: sorted(Hostname(name) for name in conn.execute(query).scalars()))
+
+    # -- host pools
+
+    def create(self, pool: HostPool) -> None:
+        """Raises AlreadyExists, InvalidArgument."""
+
+        def work(conn: sa.Connection) -> None:
+            take_numbers(conn, HOST_POOLS_SEQ, 1)
+            pools = read_host_pools(conn)
+            if pool.name in pools:
+                raise AlreadyExists(f"host pool {pool.name} exists already")
+            if len(pools) >= HOST_POOLS_MAX:
+                raise InvalidArgument(f"there are {len(pools)} host pools, the limit is {HOST_POOLS_MAX}")
+            conn.execute(HOST_POOL.insert().values(**_row(pool)))
+
+        self._db.write(work)
+
+    def change(
+        self,
+        name: str,
+        serves: frozenset[Workload] | None = None,
+        factors: Mapping[str, int] | None = None,
+        minimum: int | None = None,
+    ) -> HostPool:
+        """What it serves, its factors by field, and how many hosts the mover leaves it, as far as they are given.
+        Returns it as it is now. Raises NotFound."""
+
+        def work(conn: sa.Connection) -> HostPool:
+            take_numbers(conn, HOST_POOLS_SEQ, 1)
+            old = _existing(conn, name)
+            new = HostPool(
+                name,
+                old.serves if serves is None else serves,
+                old.factors._replace(**(factors or {})),
+                old.created_ns,
+                old.minimum if minimum is None else minimum,
+            )
+            conn.execute(sa.delete(HOST_POOL).where(HOST_POOL.c.name == name))
+            conn.execute(HOST_POOL.insert().values(**_row(new)))
+            return new
+
+        return self._db.write(work)
+
+    def delete(self, name: str) -> None:
+        """Its hosts go to the default host pool at once, and hosts on their way to it stay where they are. Raises
+        InvalidArgument, NotFound."""
+
+        def work(conn: sa.Connection) -> None:
+            take_numbers(conn, HOST_POOLS_SEQ, 1)
+            if name == DEFAULT_HOST_POOL:
+                raise InvalidArgument("default pool: it cannot be deleted")
+            _existing(conn, name)
+            conn.execute(sa.delete(HOST_POOL).where(HOST_POOL.c.name == name))
+            conn.execute(sa.update(HOST_IN_POOL).where(HOST_IN_POOL.c.lent_by == name).values(lent_by=""))
+            is_in, is_to_be_in = HOST_IN_POOL.c.pool == name, HOST_IN_POOL.c.desired_pool == name
+            for chosen, values in (
+                (sa.and_(is_to_be_in, sa.not_(is_in)), {"desired_pool": HOST_IN_POOL.c.pool}),
+                (sa.and_(is_to_be_in, is_in), {"desired_pool": DEFAULT_HOST_POOL}),
+                (is_in, {"pool": DEFAULT_HOST_POOL}),
+            ):
+                conn.execute(sa.update(HOST_IN_POOL).where(chosen).values(**values))
+            _forget_settled(conn)
+
+        self._db.write(work)
+
+    # -- hosts
+
+    def relabel(self, hostname: str, source: str, destination: str, now_ns: int) -> bool:
+        """The host changes its host pool at once, whatever runs there, and a move of it ends. Returns whether that
+        changed anything. Raises NotFound, InvalidArgument."""
+
+        def work(conn: sa.Connection) -> bool:
+            take_numbers(conn, HOST_POOLS_SEQ, 1)
+            _check_hosts(conn, [hostname])
+            now = read_places(conn, [hostname]).get(Hostname(hostname), IN_DEFAULT)
+            if now.current != source:
+                raise InvalidArgument(
+                    f"source pool mismatch: host {hostname} is in host pool {now.current}, not in {source or 'none'}"
+                )
+            if source == destination and not now.is_moving:
+                return False
+            _check_destination(conn, destination)
+            put_place(conn, hostname, HostInPool(destination, destination), now_ns)
+            return True
+
+        return self._db.write(work)
+
+    def desire(self, hostnames: Sequence[str], destination: str, now_ns: int, at_most: int = 0) -> list[Hostname]:
+        """These hosts are to go to a host pool; each does with ``arrive``. ``at_most``: hosts that may be away for that
+        to begin, 0: the installation's bound. Returns those that were not to go there already. All or none: raises
+        NotFound, InvalidArgument."""
+
+        def work(conn: sa.Connection) -> list[Hostname]:
+            take_numbers(conn, HOST_POOLS_SEQ, 1)
+            _check_hosts(conn, hostnames)
+            _check_destination(conn, destination)
+            known, changed = read_places(conn, hostnames), list[Hostname]()
+            for hostname in map(Hostname, dict.fromkeys(hostnames)):
+                now = known.get(hostname, IN_DEFAULT)
+                if now.desired != destination:
+                    changed.append(hostname)
+                if now.desired != destination or (at_most and now.is_moving):
+                    put_place(conn, hostname, HostInPool(now.current, destination), now_ns, at_most=at_most)
+            return changed
+
+        return self._db.write(work)
+
+    def arrive(self, hostname: str, desired: str, now_ns: int) -> bool:
+        """The host is in the host pool to which it was to go, unless it is to go elsewhere by now; returns whether it
+        is."""
+
+        def work(conn: sa.Connection) -> bool:
+            take_numbers(conn, HOST_POOLS_SEQ, 1)
+            now = read_places(conn, [hostname]).get(Hostname(hostname))
+            if now is None or now.desired != desired:
+                return now is None and desired == DEFAULT_HOST_POOL
+            put_to_rest(conn, Hostname(hostname), desired, now_ns)
+            return True
+
+        return self._db.write(work)
+
+
+_VERSION = sa.select(COUNTER.c.value).where(COUNTER.c.name == HOST_POOLS_SEQ)
+
+
+def read_host_pools(conn: sa.Connection) -> dict[str, HostPool]:
+    """By name."""
+    found = {DEFAULT_HOST_POOL: HostPool(DEFAULT_HOST_POOL)}
+    for row in conn.execute(sa.select(HOST_POOL)):
+        serves = frozenset(Workload(text) for text in row.serves.split(",") if text)
+        factors = Factors(row.cpu_percent, row.memory_percent, row.disk_percent)
+        found[row.name] = HostPool(row.name, serves, factors, row.created_ns, row.minimum_hosts)
+    return dict(sorted(found.items()))
+
+
+def read_places(conn: sa.Connection, hostnames: Sequence[str] | None = None) -> dict[Hostname, HostInPool]:
+    """All that have a row, or those of the names."""
+    query = sa.select(HOST_IN_POOL)
+    queries = (
+        [query] if hostnames is None else [query.where(HOST_IN_POOL.c.hostname.in_(p)) for p in in_parts(hostnames)]
+    )
+    rows = (row for each in queries for row in conn.execute(each))
+    return {Hostname(row.hostname): HostInPool(row.pool, row.desired_pool) for row in rows}
+
+
+def _lent_and_bounds(conn: sa.Connection) -> tuple[dict[Hostname, str], dict[Hostname, int]]:
+    columns = HOST_IN_POOL.c
+    lent = conn.execute(sa.select(columns.hostname, columns.lent_by).where(columns.lent_by != ""))
+    bounds = conn.execute(sa.select(columns.hostname, columns.at_most).where(columns.at_most != 0))
+    return {Hostname(host): pool for host, pool in lent}, {Hostname(host): count for host, count in bounds}
+
+
+def mover_is_on(conn: sa.Connection) -> bool:
+    return bool(conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == MOVER_SWITCH)).scalar_one())
+
+
+def _existing(conn: sa.Connection, name: str) -> HostPool:
+    pool = read_host_pools(conn).get(name)
+    if pool is None:
+        raise NotFound(f"host pool {name} not found")
+    return pool
+
+
+def _check_destination(conn: sa.Connection, name: str) -> None:
+    if name not in read_host_pools(conn):
+        raise InvalidArgument(f"invalid dest pool: there is no host pool {name or 'without a name'}")
+
+
+def _check_hosts(conn: sa.Connection, hostnames: Sequence[str]) -> None:
+    """Registered hosts, and those that are down for maintenance, are known."""
+    known: set[str] = set()
+    for names in in_parts(hostnames):
+        for table in (CLUSTER_HOST, HOST):
+            known |= set(conn.execute(sa.select(table.c.hostname).where(table.c.hostname.in_(names))).scalars())
+    if unknown := sorted(set(hostnames) - known):
+        raise NotFound(f"host not found: {', '.join(unknown[:10])}")
+
+
+def put_place(
+    conn: sa.Connection, hostname: str, now: HostInPool, now_ns: int, lent_by: str = "", at_most: int = 0
+) -> None:
+    """A host at rest where it was lent from has been given back."""
+    if now == (lent_by, lent_by):
+        lent_by = ""
+    conn.execute(sa.delete(HOST_IN_POOL).where(HOST_IN_POOL.c.hostname == hostname))
+    if now != IN_DEFAULT or lent_by:
+        values = {"hostname": hostname, "pool": now.current, "desired_pool": now.desired, "changed_ns": now_ns}
+        conn.execute(HOST_IN_POOL.insert().values(**values, lent_by=lent_by, at_most=at_most))
+
+
+def desired_pool(conn: sa.Connection, hostname: Hostname) -> str:
+    """Where the host is to be."""
+    now = read_places(conn, [hostname]).get(hostname)
+    return now.desired if now is not None else DEFAULT_HOST_POOL
+
+
+def put_to_rest(conn: sa.Connection, hostname: Hostname, pool: str | None, now_ns: int) -> None:
+    """The host is in this host pool, None: in the one where it is, and is to stay there."""
+    now = read_places(conn, [hostname]).get(hostname)
+    chosen = pool or (now.current if now is not None else DEFAULT_HOST_POOL)
+    lent_by = sa.select(HOST_IN_POOL.c.lent_by).where(HOST_IN_POOL.c.hostname == hostname)
+    put_place(conn, hostname, HostInPool(chosen, chosen), now_ns, conn.execute(lent_by).scalar_one_or_none() or "")
+
+
+def _forget_settled(conn: sa.Connection) -> None:
+    is_settled = [column == DEFAULT_HOST_POOL for column in (HOST_IN_POOL.c.pool, HOST_IN_POOL.c.desired_pool)]
+    conn.execute(sa.delete(HOST_IN_POOL).where(*is_settled, HOST_IN_POOL.c.lent_by == ""))
+
+
+def _row(pool: HostPool) -> dict[str, Any]:
+    return {
+        "name": pool.name,
+        "serves": ",".join(sorted(pool.serves)),
+        **pool.factors._asdict(),
+        "created_ns": pool.created_ns,
+        "minimum_hosts": pool.minimum,
+    }
+
+
+def in_parts(hostnames: Collection[str]) -> list[list[str]]:
+    names = sorted(set(hostnames))
+    return [names[start : start + HOSTS_PER_STATEMENT] for start in range(0, len(names), HOSTS_PER_STATEMENT)]

@@ -1,0 +1,119 @@
+"""What the mover of host pools writes: where hosts are to be, which of them are lent, and what it has done.
+
+Its writes take the counter of changes of host pools first, as all of them do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from peloton.model.host_pool import IN_DEFAULT, HostInPool
+from peloton.model.ids import Hostname
+from peloton.model.mover import Made, MoverRule
+from peloton.model.times import NS_PER_S
+from services.storage.engine import Database, take_numbers
+from services.storage.hosts.host_pools import (
+    HOST_POOLS_SEQ,
+    MOVER_SWITCH,
+    in_parts,
+    mover_is_on,
+    put_place,
+    put_to_rest,
+    read_host_pools,
+    read_places,
+)
+from services.storage.tables import COUNTER, HOST, HOST_IN_POOL, HOST_POOL_MOVE
+
+MADE_KEPT = 100
+MADE_KEPT_S = 3_600
+"""What it has done is kept for so long, and the newest of it for ever."""
+
+
+class MoverRecords:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def switch(self, is_on: bool) -> None:
+        def work(conn: sa.Connection) -> None:
+            take_numbers(conn, HOST_POOLS_SEQ, 1)
+            conn.execute(sa.update(COUNTER).where(COUNTER.c.name == MOVER_SWITCH).values(value=int(is_on)))
+
+        self._db.write(work)
+
+    def made(self) -> list[Made]:
+        """The newest first: all of the last hour, and at least ``MADE_KEPT``."""
+        query = sa.select(HOST_POOL_MOVE).order_by(HOST_POOL_MOVE.c.seq.desc())
+
+        def work(conn: sa.Connection) -> list[Made]:
+            return [
+                Made(
+                    row.source,
+                    row.destination,
+                    MoverRule(row.rule),
+                    row.reason,
+                    tuple(map(Hostname, row.hostnames.split(","))),
+                    row.moved_ns,
+                )
+                for row in conn.execute(query)
+            ]
+
+        return self._db.read(work)
+
+    def lend(self, asked: Made, lender: str, at_most: int) -> Made | None:
+        """The mover takes these hosts from a host pool, or gives them back to their ``lender``. Hosts that are not at
+        rest in the source, or are in maintenance, are passed over, and so are all when a host pool is gone, or the
+        mover is off. Returns those that go; None when none does."""
+
+        def work(conn: sa.Connection) -> Made | None:
+            seq = take_numbers(conn, HOST_POOLS_SEQ, 1)
+            source, destination, hostnames = asked.source, asked.destination, asked.hostnames
+            if not {source, destination, lender} <= read_host_pools(conn).keys() or not mover_is_on(conn):
+                return None
+            known, gone = read_places(conn, hostnames), set[str]()
+            for names in in_parts(hostnames):
+                gone |= set(conn.execute(sa.select(HOST.c.hostname).where(HOST.c.hostname.in_(names))).scalars())
+            free = [host for host in dict.fromkeys(hostnames) if host not in gone]
+            going = tuple(host for host in free if known.get(host, IN_DEFAULT) == (source, source))
+            for hostname in going:
+                put_place(conn, hostname, HostInPool(source, destination), asked.at_ns, lender, at_most)
+            return _noted(conn, seq, replace(asked, hostnames=going))
+
+        return self._db.write(work)
+
+    def give_up(self, asked: Made, begun_ns: int) -> Made | None:
+        """Hosts that the mover told to go at ``begun_ns``, and that are on their way still, stay where they are.
+        Returns those; None when there are none."""
+        columns = HOST_IN_POOL.c
+
+        def work(conn: sa.Connection) -> Made | None:
+            seq = take_numbers(conn, HOST_POOLS_SEQ, 1)
+            query = sa.select(columns.hostname).where(
+                columns.pool == asked.source,
+                columns.desired_pool == asked.destination,
+                columns.lent_by != "",
+                columns.changed_ns == begun_ns,
+            )
+            moving = set(conn.execute(query).scalars())
+            stuck = tuple(host for host in asked.hostnames if host in moving)
+            for hostname in stuck:
+                put_to_rest(conn, hostname, None, asked.at_ns)
+            return _noted(conn, seq, replace(asked, hostnames=stuck))
+
+        return self._db.write(work)
+
+
+def _noted(conn: sa.Connection, seq: int, made: Made) -> Made | None:
+    if not made.hostnames:
+        return None
+    columns = HOST_POOL_MOVE.c
+    newest = sa.select(columns.seq).order_by(columns.seq.desc()).limit(MADE_KEPT - 1)
+    kept = list(conn.execute(newest).scalars())
+    if len(kept) == MADE_KEPT - 1:
+        is_old = columns.moved_ns < made.at_ns - MADE_KEPT_S * NS_PER_S
+        conn.execute(sa.delete(HOST_POOL_MOVE).where(columns.seq < kept[-1], is_old))
+    values = {"source": made.source, "destination": made.destination, "rule": made.rule.value, "reason": made.reason}
+    hostnames = ",".join(made.hostnames)
+    conn.execute(HOST_POOL_MOVE.insert().values(seq=seq, hostnames=hostnames, moved_ns=made.at_ns, **values))
+    return made

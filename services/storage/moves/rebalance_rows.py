@@ -1,0 +1,158 @@
+"""Rows of rebalancing: how far each cluster is, and its moves. Who writes them holds the counter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.lifecycle.pod_terms import RUNNING
+from peloton.lifecycle.rebalance import HOUR_S, NS_PER_S, move_state, move_text
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.rebalance import (
+    Goal,
+    Move,
+    MoveRecord,
+    MoveState,
+    PodAfter,
+    Rebalance,
+    RebalanceProgress,
+    RebalanceSpec,
+    RebalanceState,
+)
+from services.storage.codec import stored_text
+from services.storage.engine import key_table, key_values, take_numbers
+from services.storage.pods.sql import GOAL_ALIVE, where
+from services.storage.tables import FINISHED_STATES, JOB, POD, REBALANCE, REBALANCE_MOVE
+
+SEQ = "rebalance"
+MOVES_KEPT = 1_000
+"""Of a cluster, and all those of the last hour."""
+_MOVING = REBALANCE_MOVE.c.state == MoveState.MOVING
+
+
+def read_rebalance(conn: sa.Connection, cluster: str) -> Rebalance | None:
+    row = conn.execute(sa.select(REBALANCE).where(REBALANCE.c.cluster == cluster)).one_or_none()
+    return None if row is None else _rebalance(row)
+
+
+def read_rebalances(conn: sa.Connection) -> list[Rebalance]:
+    """By cluster."""
+    return [_rebalance(row) for row in conn.execute(sa.select(REBALANCE).order_by(REBALANCE.c.cluster))]
+
+
+def _rebalance(row: sa.Row[Any]) -> Rebalance:
+    spec = RebalanceSpec(tuple(Goal(goal) for goal in row.goals.split(",")), row.moves_per_hour)
+    state, progress = RebalanceState(row.state), _progress(json.loads(row.progress))
+    return Rebalance(row.cluster, spec, state, row.move_count, progress, row.started_ns, row.updated_ns)
+
+
+def _progress(read: dict[str, Any]) -> RebalanceProgress:
+    read |= {"state": RebalanceState(read["state"]), "stuck": tuple(read["stuck"])}
+    return RebalanceProgress(**{**read, "staying": tuple((why, count) for why, count in read["staying"])})
+
+
+def write_rebalance(conn: sa.Connection, one: Rebalance) -> None:
+    values = {
+        "goals": ",".join(one.spec.goals),
+        "moves_per_hour": one.spec.moves_per_hour,
+        "state": one.state,
+        "move_count": one.move_count,
+        "progress": json.dumps(asdict(one.progress)),
+        "started_ns": one.started_ns,
+        "updated_ns": one.updated_ns,
+    }
+    changed = conn.execute(sa.update(REBALANCE).where(REBALANCE.c.cluster == one.cluster).values(**values)).rowcount
+    if not changed:
+        conn.execute(REBALANCE.insert().values(cluster=one.cluster, **values))
+
+
+# -- moves -----------------------------------------------------------------------------------------------------------
+
+
+def insert_moves(conn: sa.Connection, cluster: str, moves: Sequence[Move], now_ns: int) -> None:
+    """And forget the oldest."""
+    first = take_numbers(conn, SEQ, len(moves))
+    rows = [
+        {
+            "cluster": cluster,
+            "seq": seq,
+            "job_id": move.pod_id.job_id,
+            "instance_id": move.pod_id.instance_id,
+            "run_id": move.pod_id.run_id,
+            "source": stored_text(move.source),
+            "target": stored_text(move.target),
+            "goal": move.why.goal,
+            "reason": stored_text(move_text(move)),
+            "state": MoveState.MOVING,
+            "begun_ns": now_ns,
+            "ended_ns": 0,
+        }
+        for seq, move in enumerate(moves, first)
+    ]
+    conn.execute(REBALANCE_MOVE.insert(), rows)
+    own = REBALANCE_MOVE.c.cluster == cluster
+    kept = sa.select(REBALANCE_MOVE.c.seq).where(own).order_by(REBALANCE_MOVE.c.seq.desc()).offset(MOVES_KEPT).limit(1)
+    if (oldest := conn.execute(kept).scalar()) is not None:
+        is_old = sa.and_(REBALANCE_MOVE.c.seq <= oldest, REBALANCE_MOVE.c.begun_ns < now_ns - HOUR_S * NS_PER_S)
+        conn.execute(sa.delete(REBALANCE_MOVE).where(own, is_old, ~_MOVING))
+
+
+def hour_count(conn: sa.Connection, cluster: str, now_ns: int) -> int:
+    """Moves of the last hour."""
+    is_new = REBALANCE_MOVE.c.begun_ns > now_ns - HOUR_S * NS_PER_S
+    query = sa.select(sa.func.count()).select_from(REBALANCE_MOVE).where(REBALANCE_MOVE.c.cluster == cluster, is_new)
+    return int(conn.execute(query).scalar_one())
+
+
+def last_ended_ns(conn: sa.Connection, cluster: str) -> int:
+    query = sa.select(sa.func.max(REBALANCE_MOVE.c.ended_ns)).where(REBALANCE_MOVE.c.cluster == cluster)
+    return int(conn.execute(query).scalar() or 0)
+
+
+def read_moves(conn: sa.Connection, cluster: str, limit: int) -> list[MoveRecord]:
+    """The newest first."""
+    query = sa.select(REBALANCE_MOVE).where(REBALANCE_MOVE.c.cluster == cluster)
+    return [_move(row) for row in conn.execute(query.order_by(REBALANCE_MOVE.c.seq.desc()).limit(limit))]
+
+
+def settle_moves(conn: sa.Connection, cluster: str, now_ns: int) -> list[MoveRecord]:
+    """Note what has become of moves that were under way; returns those that still are."""
+    query = sa.select(REBALANCE_MOVE).where(REBALANCE_MOVE.c.cluster == cluster, _MOVING)
+    under_way = {row.seq: _move(row) for row in conn.execute(query.order_by(REBALANCE_MOVE.c.seq))}
+    pods = _pods_after(conn, [(move.pod_id.job_id, move.pod_id.instance_id) for move in under_way.values()])
+    left: list[MoveRecord] = []
+    for seq, move in under_way.items():
+        state = move_state(move, pods.get((move.pod_id.job_id, move.pod_id.instance_id)), now_ns)
+        if state is MoveState.MOVING:
+            left.append(move)
+            continue
+        mine = sa.and_(REBALANCE_MOVE.c.cluster == cluster, REBALANCE_MOVE.c.seq == seq)
+        conn.execute(sa.update(REBALANCE_MOVE).where(mine).values(state=state, ended_ns=now_ns))
+    return left
+
+
+def _pods_after(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], PodAfter]:
+    """Those of jobs that live."""
+    table = key_table(conn.dialect.name)
+    same = sa.and_(POD.c.job_id == table.c.job_id, POD.c.instance_id == table.c.instance_id)
+    columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.host)
+    query = (
+        sa.select(*columns, where(RUNNING).label("is_running"), GOAL_ALIVE.label("is_wanted"))
+        .select_from(table.join(POD, same).join(JOB, JOB.c.job_id == POD.c.job_id))
+        .where(JOB.c.state.not_in(FINISHED_STATES))
+    )
+    rows = conn.execute(query, key_values(conn.dialect.name, keys)) if keys else ()
+    return {
+        (row.job_id, row.instance_id): PodAfter(row.run_id, row.host, bool(row.is_running), bool(row.is_wanted))
+        for row in rows
+    }
+
+
+def _move(row: sa.Row[Any]) -> MoveRecord:
+    pod_id = PodId(JobId(row.job_id), row.instance_id, row.run_id)
+    way = Hostname(row.source), Hostname(row.target), Goal(row.goal), row.reason
+    return MoveRecord(pod_id, *way, MoveState(row.state), row.begun_ns, row.ended_ns)

@@ -1,0 +1,326 @@
+"""Rebalancing: what it has to know of pods, its moves, each of which is one transaction, and how far each cluster is.
+
+Who moves pods holds their job first and then the counter of rebalancing, so that a stop, a pause and the budget hold
+for every move that follows them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_TYPE_NUMBERS
+from peloton.errors import Aborted, NotFound
+from peloton.lifecycle import sla
+from peloton.lifecycle.host_pools import routed
+from peloton.lifecycle.migration import bound
+from peloton.lifecycle.rebalance import (
+    act_refusal,
+    affordable,
+    after_act,
+    after_round,
+    grants_left,
+    move_text,
+    next_round,
+)
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.job import JobRecord, JobType
+from peloton.model.pod import Label, PodShape
+from peloton.model.rebalance import (
+    Move,
+    MoveRecord,
+    PodCensus,
+    PodNow,
+    Rebalance,
+    RebalanceAct,
+    RebalancePlan,
+    RebalanceProgress,
+    RebalanceSpec,
+    RebalanceState,
+    Stays,
+    WaitingPods,
+)
+from services.storage.codec import InstanceFacts
+from services.storage.engine import Database, take_numbers
+from services.storage.jobs.configs import facts_of
+from services.storage.jobs.rows import hold_job, read_job
+from services.storage.moves.bindings import binding_of_job
+from services.storage.moves.rebalance_rows import (
+    SEQ,
+    hour_count,
+    insert_moves,
+    last_ended_ns,
+    read_moves,
+    read_rebalance,
+    read_rebalances,
+    settle_moves,
+    write_rebalance,
+)
+from services.storage.pods.ready import ready_gangs
+from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
+from services.storage.pods.sql import GOAL_ENDED, LAUNCHABLE, NEWER
+from services.storage.tables import FINISHED_STATES, JOB, POD
+from services.storage.updates import instances
+from services.storage.updates.disruptions import move_pods
+from services.storage.updates.rows import read_update
+from services.storage.volumes.rows import volume_there
+
+WAITING_PODS_MAX = 1_000
+"""Of one job that are looked at."""
+WAITED_MIN_S = 10.0
+"""A pod that was admitted later than this is on its way to a host, unless it has been so in vain before."""
+HOMES_MAX = 100
+"""Pods of one job that wait to come back to a host."""
+JOBS_PER_QUERY = 500
+_SERVICE = JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE]
+_WHY_OTHERS_STAY = {
+    JOB_TYPE_NUMBERS[JobType.BATCH]: Stays.BATCH,
+    JOB_TYPE_NUMBERS[JobType.DAEMON]: Stays.DAEMON,
+    JOB_TYPE_NUMBERS[JobType.EXTERNAL]: Stays.EXTERNAL,
+}
+_LIVES = JOB.c.state.not_in(FINISHED_STATES)
+
+
+class Rebalances:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def census(self, cluster: str) -> PodCensus:
+        """One pass over the pods on hosts of the cluster, service by service; those of other jobs are counted."""
+        services = sa.select(JOB.c.job_id).where(_LIVES, _SERVICE).order_by(JOB.c.job_id)
+        pods: list[PodNow] = []
+        grants: dict[JobId, int] = {}
+        for job_id in self._db.read(lambda conn: list(conn.execute(services).scalars())):
+            own, granted = self._db.read(partial(_of_service, job_id=job_id, cluster=cluster))
+            if own:
+                pods += own
+                grants[JobId(job_id)] = granted
+        others = self._db.read(partial(_others, cluster=cluster))
+        return PodCensus(pods, others, self._waiting(cluster), grants)
+
+    def are_elsewhere(self, job_ids: Collection[JobId], cluster: str) -> set[JobId]:
+        """Jobs with pods on hosts of other clusters, or that come back there."""
+        is_there = sa.or_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.desired_host != "")
+        mine = sa.exists().where(POD.c.job_id == JOB.c.job_id, is_there, POD.c.cluster != cluster)
+        found: set[JobId] = set()
+        ids = sorted(job_ids)
+        for start in range(0, len(ids), JOBS_PER_QUERY):
+            query = sa.select(JOB.c.job_id).where(JOB.c.job_id.in_(ids[start : start + JOBS_PER_QUERY]), mine)
+            found.update(self._db.read(partial(_column, query=query)))
+        return found
+
+    # -- requests of people
+
+    def start(self, clusters: Collection[str], spec: RebalanceSpec) -> list[Rebalance]:
+        """Begin, or go on with these goals and this budget. What was moved within the hour counts to it."""
+        now_ns = self._db.clock_ns()
+
+        def work(conn: sa.Connection) -> list[Rebalance]:
+            take_numbers(conn, SEQ, 0)
+            found = [_started(read_rebalance(conn, cluster), cluster, spec, now_ns) for cluster in sorted(clusters)]
+            for one in found:
+                write_rebalance(conn, one)
+            return found
+
+        return self._db.write(work)
+
+    def steer(self, clusters: Collection[str], act: RebalanceAct) -> list[Rebalance]:
+        """All of the clusters, or none. Raises NotFound for one that was never rebalanced, Aborted."""
+        now_ns = self._db.clock_ns()
+
+        def work(conn: sa.Connection) -> list[Rebalance]:
+            take_numbers(conn, SEQ, 0)
+            found: list[Rebalance] = []
+            for cluster in sorted(clusters):
+                one = read_rebalance(conn, cluster)
+                if one is None:
+                    raise NotFound(f"cluster {cluster} has never been rebalanced")
+                if refusal := act_refusal(act, cluster, one.state):
+                    raise Aborted(refusal)
+                state = after_act(one.state, act)
+                progress = replace(one.progress, state=state)
+                found.append(replace(one, state=state, progress=progress, updated_ns=now_ns))
+                write_rebalance(conn, found[-1])
+            return found
+
+        return self._db.write(work)
+
+    # -- reading
+
+    def get(self, cluster: str) -> Rebalance | None:
+        return self._db.read(partial(read_rebalance, cluster=cluster))
+
+    def all(self) -> list[Rebalance]:
+        """By cluster."""
+        return self._db.read(read_rebalances)
+
+    def moves(self, cluster: str, limit: int) -> list[MoveRecord]:
+        """The newest first."""
+        return self._db.read(partial(read_moves, cluster=cluster, limit=limit))
+
+    # -- steps
+
+    def settle(self, cluster: str) -> tuple[int, Sequence[MoveRecord]]:
+        """Note what has become of moves; returns how many may be begun now, and those under way."""
+        now_ns = self._db.clock_ns()
+
+        def work(conn: sa.Connection) -> tuple[int, Sequence[MoveRecord]]:
+            take_numbers(conn, SEQ, 0)
+            left = settle_moves(conn, cluster, now_ns)
+            one = read_rebalance(conn, cluster)
+            return (_round(conn, one, len(left), now_ns)[0] if one is not None else 0), left
+
+        return self._db.write(work)
+
+    def begin(self, cluster: str, job_id: JobId, moves: Sequence[Move]) -> list[Move]:
+        """Pods of a service are to run anew on other hosts, as far as its SLA and the hour's budget allow; returns
+        which. Those that have changed since the plan stay."""
+        now_ns = self._db.clock_ns()
+
+        def work(conn: sa.Connection) -> list[Move]:
+            job = hold_job(conn, job_id)
+            take_numbers(conn, SEQ, 0)
+            one = read_rebalance(conn, cluster)
+            is_running = one is not None and one.state is RebalanceState.RUNNING
+            if job is None or job.type is not JobType.SERVICE or one is None or not is_running:
+                return []
+            pods, grants = _of_service(conn, job_id, cluster)
+            homes = {pod.pod_id: pod.hostname for pod in pods if pod.stays is None}
+            able = [move for move in moves if homes.get(move.pod_id) == move.source]
+            chosen = affordable(able, grants, one.spec.moves_per_hour - hour_count(conn, cluster, now_ns))
+            targets = {
+                move.pod_id.instance_id: (move.target, f"Moves to {move.target}: {move_text(move)}") for move in chosen
+            }
+            if not targets:
+                return []
+            granted = set(move_pods(conn, job, targets, now_ns).granted)
+            begun = [move for move in chosen if move.pod_id.instance_id in granted]
+            if begun:
+                insert_moves(conn, cluster, begun, now_ns)
+                write_rebalance(conn, replace(one, move_count=one.move_count + len(begun), updated_ns=now_ns))
+            return begun
+
+        return self._db.write(work)
+
+    def note(self, cluster: str, plan: RebalancePlan | None) -> None:
+        """How far it is after a step; ``plan``: of the step, if it made one. This may be its end."""
+        now_ns = self._db.clock_ns()
+
+        def work(conn: sa.Connection) -> None:
+            take_numbers(conn, SEQ, 0)
+            one = read_rebalance(conn, cluster)
+            if one is None or not one.is_active:
+                return
+            moving_count = len(settle_moves(conn, cluster, now_ns))
+            _, waiting_for = _round(conn, one, moving_count, now_ns)
+            progress = after_round(one, moving_count, hour_count(conn, cluster, now_ns), waiting_for, plan)
+            if progress != one.progress:
+                write_rebalance(conn, replace(one, state=progress.state, progress=progress, updated_ns=now_ns))
+
+        self._db.write(work)
+
+    def _waiting(self, cluster: str) -> list[WaitingPods]:
+        waits = sa.exists().where(POD.c.job_id == JOB.c.job_id, LAUNCHABLE)
+        jobs = sa.select(JOB.c.job_id).where(_LIVES, waits).order_by(JOB.c.job_id)
+        found: list[WaitingPods] = []
+        for job_id in self._db.read(lambda conn: list(conn.execute(jobs).scalars())):
+            found += self._db.read(partial(_waiting_of, job_id=job_id, cluster=cluster, now_ns=self._db.clock_ns()))
+        return found
+
+
+def _column(conn: sa.Connection, query: sa.Select[Any]) -> list[JobId]:
+    return [JobId(job_id) for job_id in conn.execute(query).scalars()]
+
+
+def _started(before: Rebalance | None, cluster: str, spec: RebalanceSpec, now_ns: int) -> Rebalance:
+    if before is None or not before.is_active:
+        progress = RebalanceProgress(RebalanceState.RUNNING)
+        return Rebalance(cluster, spec, progress=progress, started_ns=now_ns, updated_ns=now_ns)
+    progress = replace(before.progress, state=RebalanceState.RUNNING)
+    return replace(before, spec=spec, state=RebalanceState.RUNNING, progress=progress, updated_ns=now_ns)
+
+
+def _round(conn: sa.Connection, one: Rebalance, moving_count: int, now_ns: int) -> tuple[int, str]:
+    counts = moving_count, hour_count(conn, one.cluster, now_ns), last_ended_ns(conn, one.cluster)
+    return next_round(one.state, one.spec.moves_per_hour, *counts, now_ns)
+
+
+def _of_service(conn: sa.Connection, job_id: str, cluster: str) -> tuple[list[PodNow], int]:
+    """Its pods on hosts of the cluster, and how many of them may be taken down now."""
+    job = read_job(conn, job_id)
+    if job is None:
+        return [], 0
+    leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
+    has_volume = volume_there(POD.c.job_id, POD.c.instance_id, POD.c.host).label("has_volume")
+    query = (
+        sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.config_version, leaves, has_volume)
+        .where(POD.c.job_id == job_id, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+        .order_by(POD.c.instance_id)
+    )
+    rows = conn.execute(query).all()
+    facts = facts_of(conn, job_id, {row.instance_id: row.config_version for row in rows})
+    shapes = _shapes(conn, job, facts)
+    update = read_update(conn, job.update_id) if job.update_id else None
+    is_updated = update is not None and update.is_active
+    found: list[PodNow] = []
+    for row in rows:
+        own = facts[row.instance_id]
+        stays = _stays(own.shape, bool(row.leaves), bool(row.has_volume), is_updated)
+        pod_id = PodId(JobId(job_id), row.instance_id, row.run_id)
+        found.append(PodNow(pod_id, Hostname(row.host), shapes[own.shape], own.labels, stays))
+    if not found:
+        return [], 0
+    missing = sla.missing_of(instances.pods_of(conn, job_id))
+    return found, grants_left(job.sla.maximum_unavailable_instances, job.instance_count, len(missing))
+
+
+def _shapes(conn: sa.Connection, job: JobRecord, facts: dict[int, InstanceFacts]) -> dict[PodShape, PodShape]:
+    """As placement sees them."""
+    binding = binding_of_job(conn, job)
+    return {shape: bound(routed(shape, job.type), binding) for shape in dict.fromkeys(f.shape for f in facts.values())}
+
+
+def _stays(shape: PodShape, leaves: bool, has_volume: bool, is_updated: bool) -> Stays | None:
+    if leaves:
+        return Stays.LEAVING
+    if has_volume or shape.volume_mib:
+        return Stays.VOLUME
+    if shape.revocable:
+        return Stays.REVOCABLE
+    return Stays.UPDATE if is_updated else None
+
+
+def _others(conn: sa.Connection, cluster: str) -> dict[Hostname, dict[Stays, int]]:
+    query = (
+        sa.select(POD.c.host, JOB.c.type, sa.func.count())
+        .join(JOB, JOB.c.job_id == POD.c.job_id)
+        .where(_LIVES, sa.not_(_SERVICE), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+        .group_by(POD.c.host, JOB.c.type)
+    )
+    found: dict[Hostname, dict[Stays, int]] = {}
+    for host, type_, count in conn.execute(query):
+        found.setdefault(Hostname(host), {})[_WHY_OTHERS_STAY[type_]] = count
+    return found
+
+
+def _waiting_of(conn: sa.Connection, job_id: str, cluster: str, now_ns: int) -> list[WaitingPods]:
+    """Pods that stand alone, by shape, labels and the host to which they come back, if it is one of the cluster's."""
+    counts: Counter[tuple[PodShape, tuple[Label, ...], str]] = Counter()
+    waited_s: dict[tuple[PodShape, tuple[Label, ...], str], float] = {}
+    homes_left = HOMES_MAX
+    for gang in ready_gangs(conn, job_id, WAITING_PODS_MAX, now_ns):
+        homes_left -= bool(gang.desired_host)
+        is_ours = not gang.desired_host or (homes_left >= 0 and gang.desired_cluster == cluster)
+        if is_ours and (gang.waited_s >= WAITED_MIN_S or gang.vain_count):
+            key = gang.shape, gang.labels, gang.desired_host
+            counts[key] += 1
+            waited_s[key] = max(waited_s.get(key, 0.0), gang.waited_s)
+    return [
+        WaitingPods(JobId(job_id), shape, count, labels, waited_s[shape, labels, home], Hostname(home))
+        for (shape, labels, home), count in counts.items()
+    ]

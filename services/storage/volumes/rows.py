@@ -1,0 +1,160 @@
+"""Rows of volumes, inside of a transaction."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import volume_spec
+from peloton.api.convert_volume import VOLUME_STATE_NUMBERS, VOLUME_STATES
+from peloton.api.v0.job import job_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobRecord
+from peloton.model.volume import StandingVolume, VolumeRecord, VolumeSpec, VolumeState
+from services.storage.pods.scope import ALLOCATED_NUMBERS, READY
+from services.storage.tables import POD, VOLUME
+
+JOBS_PER_QUERY = 500
+_FIELDS = [field.name for field in fields(VolumeRecord)]
+_INITIALIZED, _LOST, _DELETED = (
+    VOLUME_STATE_NUMBERS[state] for state in (VolumeState.INITIALIZED, VolumeState.LOST, VolumeState.DELETED)
+)
+WANTED = VOLUME.c.goal != _DELETED
+
+
+def volume_record(row: sa.Row[Any]) -> VolumeRecord:
+    values = {name: getattr(row, name) for name in _FIELDS}
+    values["job_id"] = JobId(values["job_id"])
+    values["state"], values["goal"] = VOLUME_STATES[values["state"]], VOLUME_STATES[values["goal"]]
+    return VolumeRecord(**values)
+
+
+def _values(volume: VolumeRecord) -> dict[str, Any]:
+    values = asdict(volume)
+    return {
+        **values,
+        "state": VOLUME_STATE_NUMBERS[volume.state],
+        "goal": VOLUME_STATE_NUMBERS[volume.goal],
+    }
+
+
+def volumes_of(conn: sa.Connection, job_id: str, instances: Iterable[int] | None = None) -> dict[int, VolumeRecord]:
+    """Those that instances of a job have, by instance; of all instances, or of these."""
+    query = sa.select(VOLUME).where(VOLUME.c.job_id == job_id, WANTED)
+    found = {row.instance_id: volume_record(row) for row in conn.execute(query)}
+    if instances is None:
+        return found
+    return {instance: found[instance] for instance in instances if instance in found}
+
+
+def standing_volumes(conn: sa.Connection) -> list[StandingVolume]:
+    """Volumes that count by themselves: all but those that the current run of their instance was admitted with, while
+    it holds its resources, and those that were given up with their host."""
+    mine = sa.and_(POD.c.job_id == VOLUME.c.job_id, POD.c.instance_id == VOLUME.c.instance_id)
+    run = sa.case((POD.c.state == READY, POD.c.desired_run_id), else_=POD.c.run_id)
+    is_held = sa.and_(POD.c.state.in_(ALLOCATED_NUMBERS), run == VOLUME.c.run_id)
+    is_given_up = sa.and_(VOLUME.c.goal == _DELETED, VOLUME.c.state == _LOST)
+    columns = (VOLUME.c.job_id, VOLUME.c.instance_id, VOLUME.c.respool_id, VOLUME.c.size_mib, WANTED.label("wanted"))
+    query = (
+        sa.select(*columns)
+        .select_from(VOLUME.outerjoin(POD, sa.and_(mine, is_held)))
+        .where(POD.c.job_id.is_(None), sa.not_(is_given_up))
+    )
+    return [
+        StandingVolume(JobId(job_id), instance, pool, size, bool(wanted))
+        for job_id, instance, pool, size, wanted in conn.execute(query)
+    ]
+
+
+def volume_count_outside(conn: sa.Connection, job_ids: Sequence[str], cluster: str) -> int:
+    """Volumes of these jobs in other clusters."""
+    found = 0
+    for start in range(0, len(job_ids), JOBS_PER_QUERY):
+        mine = VOLUME.c.job_id.in_(job_ids[start : start + JOBS_PER_QUERY])
+        query = sa.select(sa.func.count()).select_from(VOLUME).where(mine, WANTED, VOLUME.c.cluster != cluster)
+        found += conn.execute(query).scalar_one()
+    return found
+
+
+def volume_there(
+    job_id: sa.ColumnElement[str], instance_id: sa.ColumnElement[int], host: sa.ColumnElement[str]
+) -> sa.ColumnElement[bool]:
+    """Whether the instance has its volume on the host."""
+    mine = sa.and_(VOLUME.c.job_id == job_id, VOLUME.c.instance_id == instance_id, VOLUME.c.host == host)
+    return sa.exists().where(mine, WANTED)
+
+
+def take_volumes(
+    conn: sa.Connection,
+    job: JobRecord,
+    runs: Mapping[int, tuple[int, str]],
+    wanted: Mapping[int, VolumeSpec],
+    cluster: str,
+    now_ns: int,
+) -> set[int]:
+    """For ``runs``, instance -> (run, host), of which these want volumes: chooses the host of those that have none.
+    Returns the instances whose volume is somewhere else, which must not be launched there."""
+    known = volumes_of(conn, job.job_id)
+    elsewhere: set[int] = set()
+    new: list[VolumeRecord] = []
+    for instance in sorted(wanted.keys() & runs.keys()):
+        run, host = runs[instance]
+        if (volume := known.get(instance)) is not None:
+            if (volume.cluster, volume.host) != (cluster, host):
+                elsewhere.add(instance)
+            continue
+        spec = wanted[instance]
+        new.append(
+            VolumeRecord(
+                volume_id=str(uuid.uuid4()),
+                job_id=job.job_id,
+                instance_id=instance,
+                run_id=run,
+                respool_id=job.respool_id,
+                cluster=cluster,
+                host=host,
+                container_path=spec.container_path,
+                size_mib=spec.size_mib,
+                state=VolumeState.INITIALIZED,
+                created_ns=now_ns,
+                changed_ns=now_ns,
+            )
+        )
+    if new:
+        conn.execute(VOLUME.insert(), [_values(volume) for volume in new])
+    return elsewhere
+
+
+def forget_unmade(conn: sa.Connection, pods: Sequence[PodId]) -> None:
+    """Of runs that certainly never reached their hosts: volumes that were to be made for them."""
+    for pod in pods:
+        mine = sa.and_(VOLUME.c.job_id == pod.job_id, VOLUME.c.instance_id == pod.instance_id)
+        conn.execute(
+            sa.delete(VOLUME).where(mine, VOLUME.c.run_id == pod.run_id, VOLUME.c.state == _INITIALIZED, WANTED)
+        )
+
+
+def reclaim_volumes(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
+    """A new job with the id of one that is gone has its volumes. The job has to ask for them as they are, and its
+    pool pays for them. Raises InvalidArgument."""
+    check_kept(conn, job.job_id, config)
+    mine = sa.and_(VOLUME.c.job_id == job.job_id, WANTED, VOLUME.c.respool_id != job.respool_id)
+    conn.execute(sa.update(VOLUME).where(mine).values(respool_id=job.respool_id))
+
+
+def check_kept(conn: sa.Connection, job_id: str, config: job_pb2.JobConfig) -> None:
+    """A volume keeps its size and its path: what is on it cannot be moved. Raises InvalidArgument."""
+    spec = volume_spec(config.defaultConfig)
+    for instance, volume in sorted(volumes_of(conn, job_id).items()):
+        has = VolumeSpec(volume.container_path, volume.size_mib)
+        if instance < config.instanceCount and has != spec:
+            asks = f"for {spec.size_mib} MB at {spec.container_path}" if spec else "for none"
+            raise InvalidArgument(
+                f"volume {volume.volume_id} of instance {instance} has {has.size_mib} MB at {has.container_path}, and "
+                f"the configuration asks {asks}: a volume keeps its size and path until it is deleted"
+            )

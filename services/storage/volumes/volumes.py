@@ -1,0 +1,127 @@
+"""Volumes: what instances have on hosts, and what people ask of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+
+from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
+from peloton.errors import Aborted, NotFound
+from peloton.lifecycle.volumes import deletion_refusal
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL
+from peloton.model.pod import PodRecord
+from peloton.model.volume import StandingVolume, VolumeRecord, VolumeState
+from services.storage.codec import pod_record, stored_text
+from services.storage.engine import Database, key_table, key_values
+from services.storage.jobs.rows import hold_job
+from services.storage.tables import POD, VOLUME
+from services.storage.volumes.rows import WANTED, standing_volumes, volume_record, volumes_of
+
+VOLUMES_PER_PAGE = 1_000
+
+
+class Volumes:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def get(self, volume_id: str) -> VolumeRecord | None:
+        query = sa.select(VOLUME).where(VOLUME.c.volume_id == volume_id)
+
+        def work(conn: sa.Connection) -> VolumeRecord | None:
+            row = conn.execute(query).one_or_none()
+            return None if row is None else volume_record(row)
+
+        return self._db.read(work)
+
+    def of_instances(self, job_id: JobId, instance_ids: Sequence[int]) -> dict[int, VolumeRecord]:
+        """What these instances have now."""
+        return self._db.read(lambda conn: volumes_of(conn, job_id, instance_ids)) if instance_ids else {}
+
+    def page(self, after: str = "", job_id: str = "", cluster: str | None = None) -> list[VolumeRecord]:
+        """The next ones by id, at most VOLUMES_PER_PAGE: all, or those of a job or of a cluster; also those that are to
+        be deleted."""
+        query = sa.select(VOLUME).order_by(VOLUME.c.volume_id).limit(VOLUMES_PER_PAGE)
+        if after:
+            query = query.where(VOLUME.c.volume_id > after)
+        if job_id:
+            query = query.where(VOLUME.c.job_id == job_id)
+        if cluster is not None:
+            query = query.where(VOLUME.c.cluster == cluster)
+        return self._db.read(lambda conn: [volume_record(row) for row in conn.execute(query)])
+
+    def standing(self) -> list[StandingVolume]:
+        """Volumes that count against their pools by themselves."""
+        return self._db.read(standing_volumes)
+
+    def lost(self, job_id: JobId, limit: int) -> list[VolumeRecord]:
+        """Volumes of the job that are LOST, and whose pods wait for them."""
+        lost = VOLUME.c.state == VOLUME_STATE_NUMBERS[VolumeState.LOST]
+        query = sa.select(VOLUME).where(VOLUME.c.job_id == job_id, lost, WANTED).order_by(VOLUME.c.instance_id)
+        return self._db.read(lambda conn: [volume_record(row) for row in conn.execute(query.limit(limit))])
+
+    def pods_of(self, volumes: Sequence[VolumeRecord]) -> dict[str, PodRecord]:
+        """By volume, the pods of its instances that still exist."""
+        by_instance: dict[tuple[str, int], list[str]] = {(each.job_id, each.instance_id): [] for each in volumes}
+        for volume in volumes:
+            by_instance[volume.job_id, volume.instance_id].append(volume.volume_id)
+
+        def work(conn: sa.Connection) -> dict[str, PodRecord]:
+            keys = key_table(conn.dialect.name)
+            same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
+            query = sa.select(POD).select_from(keys.join(POD, same))
+            rows = conn.execute(query, key_values(conn.dialect.name, sorted(by_instance)))
+            return {one: pod_record(row) for row in rows for one in by_instance[row.job_id, row.instance_id]}
+
+        return self._db.read(work) if volumes else {}
+
+    def delete(self, volume_id: str, gives_up: bool, now_ns: int) -> VolumeRecord:
+        """From now on no pod has the volume, and its host is to destroy it; again it changes nothing. Raises NotFound,
+        and Aborted while it is in use."""
+
+        def work(conn: sa.Connection) -> VolumeRecord:
+            query = sa.select(VOLUME).where(VOLUME.c.volume_id == volume_id)
+            row = conn.execute(query).one_or_none()
+            if row is None:
+                raise NotFound(f"volume {volume_id} not found")
+            job = hold_job(conn, row.job_id)  # a launch holds it as well
+            row = conn.execute(query).one_or_none()
+            if row is None:
+                raise NotFound(f"volume {volume_id} not found")
+            volume = volume_record(row)
+            if not volume.is_wanted:
+                return volume
+            same = sa.and_(POD.c.job_id == volume.job_id, POD.c.instance_id == volume.instance_id)
+            found = conn.execute(sa.select(POD).where(same)).one_or_none() if job is not None else None
+            pod = None if found is None else pod_record(found)
+            if refusal := deletion_refusal(volume, pod, job is None or job.state in JOB_TERMINAL, gives_up):
+                raise Aborted(refusal)
+            goal = VOLUME_STATE_NUMBERS[VolumeState.DELETED]
+            mine = sa.update(VOLUME).where(VOLUME.c.volume_id == volume_id)
+            conn.execute(mine.values(goal=goal, changed_ns=now_ns))
+            return volume_record(conn.execute(query).one())
+
+        return self._db.write(work)
+
+    # What the host manager of its cluster sees.
+
+    def note(self, states: Mapping[str, tuple[VolumeState, str]], now_ns: int) -> None:
+        """The states of volumes, with their notes, where they changed. A note alone leaves the time of the state."""
+
+        def work(conn: sa.Connection) -> None:
+            for volume_id, (state, note) in sorted(states.items()):
+                number = VOLUME_STATE_NUMBERS[state]
+                text, is_new = stored_text(note), VOLUME.c.state != number
+                changed_ns = sa.case((is_new, now_ns), else_=VOLUME.c.changed_ns)
+                mine = sa.and_(VOLUME.c.volume_id == volume_id, sa.or_(is_new, VOLUME.c.note != text))
+                conn.execute(sa.update(VOLUME).where(mine).values(state=number, note=text, changed_ns=changed_ns))
+
+        if states:
+            self._db.write(work)
+
+    def destroyed(self, volume_ids: Sequence[str]) -> None:
+        """Volumes that were to be deleted are gone."""
+        gone = sa.and_(VOLUME.c.volume_id.in_(volume_ids), VOLUME.c.goal == VOLUME_STATE_NUMBERS[VolumeState.DELETED])
+        if volume_ids:
+            self._db.write(lambda conn: conn.execute(sa.delete(VOLUME).where(gone)))

@@ -1,0 +1,21 @@
+"""Room that host pools announce with factors, and the drivers that give less of their clusters for it."""
+
+from __future__ import annotations
+
+from peloton.model.host_pool import Factors
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from services.hostmgr.driver import HostLaunch, PodOnHost
+from tests.conformance.driver.lab import Lab
+
+
+def test_a_pod_takes_less_of_a_host_that_is_announced_with_a_factor(lab: Lab) -> None:
+    """By the factor of each kind."""
+    host = lab.room_of()
+    before = lab.free(host)
+    pod = lab.pod(lab.template(cpu=1))._replace(factors=Factors(160, 200))
+
+    assert [] == lab.driver.launch([HostLaunch(lab.claim(host), [pod])])
+    lab.wait_for(PodOnHost(pod.pod_id), PodState.RUNNING)
+
+    lab.wait(lambda: lab.free(host) == before - Resources(625, 16), "the room that is left")

@@ -1,0 +1,223 @@
+"""Daemons on a Mesos cluster: a pod on each host that matches, in room that nobody else gets."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from peloton.api.v0.job.job_pb2 import JobConfig
+from peloton.errors import Unavailable
+from peloton.model.daemon import DaemonStep
+from peloton.model.ids import Hostname, JobId
+from peloton.model.job import JobState, JobType
+from peloton.model.pod import PodShape, PodState
+from peloton.model.reason import HostRule
+from peloton.model.resources import Resources
+from services.emulation.hosts import HostSpec
+from services.hostmgr import daemon_evictions
+from services.hostmgr.daemons import DaemonKeeper
+from tests.conformance.hostmgr.conftest import Make
+from tests.conformance.hostmgr.emulated import LONG
+from tests.conformance.hostmgr.test_qos import StoredEvictions
+from tests.conformance.hostmgr.world import World, wait
+from tests.conformance.storage import builders
+
+TWO_CPUS = [HostSpec(f"h{i}", cpus=2.0) for i in range(3)]
+
+
+def a_config(cpu: float = 0.5) -> JobConfig:
+    config = builders.a_config(0, type_=JobType.DAEMON)
+    config.defaultConfig.command.value = LONG
+    config.defaultConfig.resource.cpuLimit = cpu
+    return config
+
+
+def a_daemon(world: World, cpu: float = 0.5) -> JobId:
+    wait(lambda: world.core.book.host_count() == len(TWO_CPUS), "agents")
+    return builders.create(world.storage, a_config(cpu))
+
+
+def step(world: World, job: JobId) -> DaemonStep:
+    world.settle(job)
+    world.core.kill_running(job)
+    found = world.core.daemons.step(job, -1)
+    world.settle(job)
+    return found
+
+
+def run(world: World, job: JobId, count: int) -> None:
+    """Steps until so many of its pods run."""
+
+    def runs() -> bool:
+        step(world, job)
+        return world.states(job).get("RUNNING", 0) == count
+
+    wait(runs, f"{count} pods that run")
+
+
+def homes(world: World, job: JobId) -> list[str]:
+    return sorted(pod.host for pod in world.pods(job) if pod.state is PodState.RUNNING)
+
+
+@pytest.fixture
+def world(make: Make) -> World:
+    return make(hosts=TWO_CPUS, offer_hold_s=600.0)
+
+
+def test_a_pod_on_each_host(world: World) -> None:
+    """And no more, however often the step is repeated."""
+    job = a_daemon(world)
+    run(world, job, 3)
+    assert (["h0", "h1", "h2"], DaemonStep(after=-1)) == (homes(world, job), step(world, job))
+
+
+def test_room_is_kept_while_a_daemon_waits(world: World) -> None:
+    """Others get what it leaves, and the capacity is less it."""
+    job = a_daemon(world)
+    world.core.daemons.refresh()
+    assert 6_000 - 1_500 == world.core.book.capacity()[0].cpu_milli
+    wait(lambda: world.core.book.room_count == 3, "offers")
+    wide = world.job(3, changes=[lambda task: setattr(task.resource, "cpuLimit", 1.5)])
+    world.launch(world.place(wide))
+    run(world, job, 3)
+    assert (["h0", "h1", "h2"], 4_500) == (homes(world, job), world.core.book.capacity()[0].cpu_milli)
+
+
+def test_a_host_that_has_no_room_is_said_to_have_none(world: World) -> None:
+    """The others run."""
+    full = world.job(1, changes=[lambda task: setattr(task.resource, "cpuLimit", 2.0)])
+    world.launch(world.place(full))
+    world.wait_states(full, {"RUNNING": 1})
+    job = a_daemon(world)
+    run(world, job, 2)
+    found = step(world, job)
+    assert 1 == found.waiting_count
+    rules = {hosts.misfit.rule for reason in found.why for pods in reason.pods for hosts in pods.hosts}
+    assert {HostRule.ROOM} == rules
+
+
+def test_the_pod_of_a_lost_host_comes_back_with_it(world: World) -> None:
+    """The same instance; and until then it ends."""
+    job = a_daemon(world)
+    run(world, job, 3)
+    instance = {pod.host: pod.instance_id for pod in world.pods(job)}
+    world.cluster.agent("h1", "stop")
+    wait(lambda: world.core.book.host_count() == 2, "the loss of h1")
+    run(world, job, 2)
+    wait(
+        lambda: step(world, job) and world.pods(job)[instance["h1"]].goal is PodState.KILLED, "the end of the instance"
+    )
+    assert ["h0", "h2"] == homes(world, job)
+    world.cluster.agent("h1", "start")
+    wait(lambda: world.core.book.host_count() == 3, "the return of h1")
+    assert job in world.wakes.jobs
+    run(world, job, 3)
+    assert instance == {pod.host: pod.instance_id for pod in world.pods(job)}
+
+
+def test_a_new_leader_knows_who_runs(world: World) -> None:
+    """It starts nothing twice, and keeps no room for what is there."""
+    job = a_daemon(world)
+    run(world, job, 3)
+    tasks = world.tasks()
+    world.core.stop()
+    world.lead()
+    wait(lambda: world.core.book.host_count() == 3 and world.core.book.room_count == 3, "hosts and offers")
+    assert (DaemonStep(after=-1), tasks) == (step(world, job), world.tasks())
+    free = {host.free.cpu_milli for host in world.core.book.hosts()}
+    assert {1_500} == free
+
+
+def test_nothing_is_followed_before_hosts_are_known(make: Make) -> None:
+    """All would look gone."""
+    world = make(hosts=TWO_CPUS)
+    job = a_daemon(world)
+    world.core.book.are_hosts_known = False
+    keeper: DaemonKeeper = world.core.daemons
+    with pytest.raises(Unavailable, match="not known yet"):
+        keeper.step(job, -1)
+
+
+def test_a_stopped_daemon_gives_its_room_back(world: World) -> None:
+    """To everybody."""
+    job = a_daemon(world)
+    run(world, job, 3)
+    world.storage.jobs.set_goal(job, JobState.KILLED, time.time_ns())
+    step(world, job)
+    wait(lambda: world.states(job) == {"KILLED": 3}, "the end of its pods")
+    world.settle(job)
+    world.core.daemons.refresh()
+    assert 6_000 == world.core.book.capacity()[0].cpu_milli
+
+
+def full_hosts(world: World, **sla: object) -> JobId:
+    """A job that leaves no room on any host."""
+    others = world.job(3, sla=sla, changes=[lambda task: setattr(task.resource, "cpuLimit", 2.0)])
+    world.launch(world.place(others))
+    world.wait_states(others, {"RUNNING": 3})
+    return others
+
+
+def evicts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as it may."""
+    monkeypatch.setattr(daemon_evictions, "PATIENCE_S", 0.1)
+    core = world.core
+    parts = "local", world.storage.daemons, core.book, StoredEvictions(world), core.kill_running
+    core.daemons._evictions = daemon_evictions.DaemonEvictions(*parts)
+
+
+def test_preemptible_pods_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are told whom for, and wait where the daemon runs then."""
+    others = full_hosts(world, preemptible=True)
+    evicts(world, monkeypatch)
+    job = a_daemon(world)
+    run(world, job, 3)
+    wait(
+        lambda: world.states(others).keys().isdisjoint({"RUNNING", "PREEMPTING", "KILLING"}), "the evicted pods to end"
+    )
+    events = world.storage.pods.events(others, 0, None, 0)
+    assert any("makes room for a daemon" in event.message for event in events)
+
+
+def test_ordinary_pods_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon waits for them, and says so."""
+    others = full_hosts(world)
+    evicts(world, monkeypatch)
+    job = a_daemon(world)
+    asked = world.core.daemons._evictions
+    assert asked is not None
+    wait(lambda: step(world, job).waiting_count == 3 and len(asked._since[job]) == 3, "three full hosts")
+    due_s = time.monotonic() + 1.0
+    short = dict.fromkeys(asked._since[job], PodShape(Resources.of(0.5, 32)))
+    assert 0 == asked.note(job, list(short), short, due_s)
+    found = step(world, job)
+    assert (3, {"RUNNING": 3}) == (found.waiting_count, world.states(others))
+
+
+def test_room_that_comes_wakes_the_daemon(world: World) -> None:
+    """When it fits, whoever held it until then."""
+    others = full_hosts(world)
+    job = a_daemon(world)
+    wait(lambda: step(world, job).waiting_count == 3, "three full hosts")
+    world.wakes.jobs.clear()
+    world.storage.jobs.set_goal(others, JobState.KILLED, time.time_ns())
+    world.settle(others)
+    world.core.kill_running(others)
+    wait(lambda: job in world.wakes.jobs, "a wake-up of the daemon")
+
+
+def test_the_end_of_its_patience_wakes_the_daemon(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each host."""
+    evicts(world, monkeypatch)
+    job = a_daemon(world)
+    asked = world.core.daemons._evictions
+    assert asked is not None
+    shape = PodShape(Resources.of(2, 32))
+    first, both = dict.fromkeys([Hostname("h0")], shape), dict.fromkeys([Hostname("h0"), Hostname("h1")], shape)
+    asked.note(job, list(first), first, 10.0)
+    due = [asked.take_due(now_s) for now_s in (10.05, 10.2, 10.3)]
+    asked.note(job, list(both), both, 10.4)
+    due += [asked.take_due(now_s) for now_s in (10.45, 10.6)]
+    asked.note(job, list(both), both, 10.7)
+    assert [set(), {job}, set(), set(), {job}, set()] == [*due, asked.take_due(11.0)]

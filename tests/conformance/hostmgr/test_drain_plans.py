@@ -1,0 +1,54 @@
+"""What the host manager says of a drain before anybody asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from peloton.api.v0.maintenance import maintenance_pb2 as pb
+from peloton.model.job import JobType
+from tests.conformance.hostmgr.test_host_pools import Manager, hosts, url
+from tests.conformance.hostmgr.world import wait
+
+__all__ = ["url"]
+
+
+@pytest.fixture
+def manager(url: str) -> Iterator[Manager]:
+    made = Manager(url, "east", hosts("e"), is_on=False)
+    yield made
+    made.close()
+
+
+def test_the_plan_of_a_drain(manager: Manager) -> None:
+    """Pods by job and by how they leave, and how many of them no other host takes. Nothing changes."""
+    wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
+    service = manager.job(3, 6.0, JobType.SERVICE)
+    batch = manager.job(1, 3.0)
+    manager.start(service)
+    (at,) = manager.start(batch)
+
+    expected = [
+        pb.JobDeparture(job_id=batch, departure=pb.DEPARTURE_REQUEUED, pod_count=1),
+        pb.JobDeparture(job_id=service, departure=pb.DEPARTURE_SLA, pod_count=1, allowed_count=1, homeless_count=1),
+    ]
+    expected.sort(key=lambda job: job.job_id)
+
+    def plan() -> pb.HostDeparture:
+        (host,) = manager.maintenance.Plan(pb.PlanRequest(hostnames=[at])).hosts
+        return host
+
+    wait(lambda: expected == list(plan().jobs), "the pods to run, so that the SLA lets one go")
+    assert (at, "east", 0, 0) == (plan().hostname, plan().cluster, plan().leaving_count, plan().unchecked_count)
+    assert not manager.maintenance.Query(pb.QueryRequest()).hosts
+
+
+def test_the_plan_of_hosts_that_are_not_there_is_refused(manager: Manager) -> None:
+    """As their drain is."""
+    wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
+
+    assert ("ABORTED", "host is not a Peloton agent: e9") == manager.refusal(
+        manager.maintenance.Plan, pb.PlanRequest(hostnames=["e0", "e9"])
+    )
+    assert ("INVALID_ARGUMENT", "no host is named") == manager.refusal(manager.maintenance.Plan, pb.PlanRequest())

@@ -1,0 +1,348 @@
+"""Volumes on Mesos: made with the first launch, found by every later one, lost and given up."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.errors import Aborted, NotFound
+from peloton.lifecycle.reason_text import infeasible_text
+from peloton.model.ids import JobId
+from peloton.model.job import JobState
+from peloton.model.pod import PodState, TerminationReason
+from peloton.model.volume import VolumeRecord, VolumeState
+from services.emulation.hosts import HostSpec
+from services.hostmgr import volumes as keeper
+from services.minicluster.agents.kept_resources import volume_folder
+from tests.conformance.hostmgr.world import Outage, World, wait
+from tests.conformance.storage import builders
+
+Make = Callable[..., World]
+SIZE_MB, DISK_MB = 1_000, 20_000
+HOSTS = [HostSpec("h0", disk=DISK_MB), HostSpec("h1", disk=DISK_MB)]
+WRITES = "echo $PELOTON_TASK_ID >> data/log; sleep 300"
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper looks at every turn of the chores."""
+    monkeypatch.setattr(keeper, "LOOK_PERIOD_S", 0.0)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of hosts are of now."""
+    monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 0.0)
+
+
+def a_database(world: World, count: int = 1, command: str = WRITES, size_mb: int = SIZE_MB) -> JobId:
+    """A service whose pods are READY and have volumes."""
+    config = builders.a_config(count)
+    config.type = job_pb2.SERVICE
+    config.defaultConfig.command.value = command
+    config.defaultConfig.resource.cpuLimit = 1.0
+    config.defaultConfig.volume.containerPath, config.defaultConfig.volume.sizeMB = "data", size_mb
+    job = builders.create(world.storage, config)
+    world.storage.pods.create(job, lambda _: None)
+    world.admit(job)
+    return job
+
+
+def running(world: World, count: int = 1, **more: object) -> JobId:
+    job = a_database(world, count, **more)  # type: ignore[arg-type]
+    launch(world, job, count)
+    return job
+
+
+def launch(world: World, job: JobId, count: int = 1) -> None:
+    world.launch(world.place(job))
+    world.wait_states(job, {"RUNNING": count})
+
+
+def volumes(world: World, job: JobId) -> list[VolumeRecord]:
+    return sorted(world.storage.volumes.page(job_id=job), key=lambda volume: volume.instance_id)
+
+
+def volume(world: World, job: JobId) -> VolumeRecord:
+    (found,) = volumes(world, job)
+    return found
+
+
+def wait_volume(world: World, job: JobId, state: VolumeState) -> VolumeRecord:
+    wait(lambda: volume(world, job).state is state, f"the volume to be {state}")
+    return volume(world, job)
+
+
+def end_runs(world: World, job: JobId) -> None:
+    """As an update or a restart does; what follows is READY."""
+    reason = TerminationReason.KILLED_FOR_RESTART
+    instances = [pod.instance_id for pod in world.pods(job)]
+    world.storage.disruptions.disrupt(
+        job, instances, reason=reason, message="again", checks_sla=False, now_ns=time.time_ns()
+    )
+    world.core.kill_running(job)
+    wait(lambda: not world.tasks(), "the end of the tasks")
+    wait(lambda: all(pod.state is PodState.KILLED for pod in world.pods(job)), "the reports")
+    world.admit(job)
+
+
+def lines(folder: Path, found: VolumeRecord) -> list[str]:
+    path = volume_folder(folder / "minicluster", found.host, "peloton", f"peloton-{found.volume_id}") / "log"
+    return path.read_text().split()
+
+
+def free_disk(world: World) -> int:
+    return world.core.book.free().disk_mib
+
+
+def test_every_run_finds_what_the_one_before_wrote(make: Make, tmp_path: Path) -> None:
+    """It runs where its volume is, which takes its disk once."""
+    world = make(simulate=False, hosts=HOSTS)
+    job = running(world)
+    first = wait_volume(world, job, VolumeState.CREATED)
+    wait(lambda: len(lines(tmp_path, first)) == 1, "the first line")
+
+    for count in (2, 3):
+        end_runs(world, job)
+        launch(world, job)
+        wait(lambda count=count: len(lines(tmp_path, first)) == count, "another line")  # type: ignore[misc]
+
+    assert first == volume(world, job)
+    assert {first.host} == {pod.host for pod in world.pods(job)}
+    assert (SIZE_MB, "data", "pool") == (first.size_mib, first.container_path, first.respool_id)
+    wait(lambda: free_disk(world) == 2 * DISK_MB - SIZE_MB, "the offers")
+    assert 2 * DISK_MB == world.core.book.capacity()[0].disk_mib  # as volumes count against pools
+
+
+def test_a_pod_waits_for_its_host_and_goes_nowhere_else(make: Make) -> None:
+    """Whatever is free elsewhere."""
+    world = make(hosts=HOSTS)
+    job = running(world)
+    home = volume(world, job).host
+    world.cluster.agent(home, "stop")
+    wait(lambda: world.states(job) == {"LOST": 1}, "the loss")
+    world.admit(job)
+    gangs = world.storage.pods.ready_gangs(job, 10)
+
+    lease = world.core.acquire_hosts(job, [(gangs[0].shape, 1)])
+
+    assert ((), home) == (lease.hosts, gangs[0].desired_host)
+    world.core.release(lease.lease_id)
+    world.cluster.agent(home, "start")
+    launch(world, job)
+    assert [home] == [pod.host for pod in world.pods(job)]
+
+
+def test_a_volume_needs_room_in_one_piece(make: Make) -> None:
+    """Its disk comes on top of the pod's, so that of three that are half as large as the host two have room on two."""
+    world = make(hosts=HOSTS)
+    job = a_database(world, 2, size_mb=DISK_MB - 100)
+
+    launch(world, job, 2)
+
+    assert {"h0", "h1"} == {one.host for one in volumes(world, job)}
+    shapes = [gang.shape for gang in world.storage.pods.ready_gangs(a_database(world), 1)]
+    assert [SIZE_MB] == [shape.resources.disk_mib for shape in shapes]
+    assert () == world.core.acquire_hosts(job, [(shapes[0], 1)]).hosts
+
+
+def test_a_host_manager_that_dies_after_its_commit(make: Make) -> None:
+    """Mesos has never heard of the launch: the pod's next run makes the volume, on the host that was chosen."""
+    world = make(hosts=HOSTS)
+    job = a_database(world)
+    batch = world.place(job)
+    world.storage.host_pods.answers_to_fail = 1
+    with pytest.raises(Outage):
+        world.launch(batch)
+    chosen = volume(world, job)
+    assert VolumeState.INITIALIZED is chosen.state
+    world.core.stop()
+
+    world.lead()
+
+    wait(lambda: world.states(job) == {"LOST": 1}, "the reconciliation")
+    world.admit(job)
+    launch(world, job)
+    assert wait_volume(world, job, VolumeState.CREATED).volume_id == chosen.volume_id
+    assert [chosen.host] == [pod.host for pod in world.pods(job)]
+
+
+def test_a_host_manager_that_dies_after_the_accept(make: Make) -> None:
+    """The next one sees that the volume is there, and makes no second one."""
+    world = make(hosts=HOSTS)
+    job = a_database(world)
+    world.storage.host_pods.commits_to_fail = 10**6
+    world.launch(world.place(job))
+    wait(lambda: world.tasks(), "the task")
+    assert VolumeState.INITIALIZED is volume(world, job).state
+    world.core.stop()
+    world.storage.host_pods.commits_to_fail = 0
+
+    world.lead()
+
+    world.wait_states(job, {"RUNNING": 1})
+    made = wait_volume(world, job, VolumeState.CREATED)
+    end_runs(world, job)
+    launch(world, job)
+    assert (made.volume_id, made.host) == (volume(world, job).volume_id, world.pod(job).host)
+    wait(lambda: free_disk(world) == 2 * DISK_MB - SIZE_MB, "the offers")
+
+
+def test_a_launch_that_certainly_came_to_nothing_binds_nobody(make: Make) -> None:
+    """The offers were gone: the volume may be made anywhere."""
+    world = make(hosts=HOSTS)
+    job = a_database(world)
+    batch = world.place(job)
+    world.mesos._offers.clear()
+
+    world.launch(batch)
+
+    wait(lambda: world.states(job) == {"LOST": 1}, "the refusal")
+    assert [] == volumes(world, job)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_lost_host_loses_its_volumes_and_may_bring_them_back(make: Make) -> None:
+    """The state says so, and why; no other volume takes its place."""
+    world = make(hosts=HOSTS, agents_period_s=0.1)
+    job = running(world)
+    made = wait_volume(world, job, VolumeState.CREATED)
+    world.cluster.agent(made.host, "stop")
+
+    lost = wait_volume(world, job, VolumeState.LOST)
+
+    assert f"host {made.host} is not in cluster local" == lost.note
+    world.cluster.agent(made.host, "start")
+    back = wait_volume(world, job, VolumeState.CREATED)
+    assert (made.volume_id, "") == (back.volume_id, back.note)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_lost_volume_says_what_is_known_by_now(make: Make) -> None:
+    """First its host is away, then that is back with another disk, then with the old one. It is LOST since the first,
+    and no other volume takes its place."""
+    world = make(hosts=HOSTS, agents_period_s=0.1)
+    job = running(world)
+    made = wait_volume(world, job, VolumeState.CREATED)
+    world.cluster.agent(made.host, "stop")
+    lost = wait_volume(world, job, VolumeState.LOST)
+    old = world.cluster.swap_disk(made.host)
+
+    world.cluster.agent(made.host, "start")
+
+    wait(lambda: volume(world, job).note == f"host {made.host} is there, and has it no more", "the other reason")
+    assert (made.volume_id, lost.changed_ns) == (volume(world, job).volume_id, volume(world, job).changed_ns)
+    wait(lambda: world.states(job) == {"LOST": 1}, "the loss of the pod")
+    world.admit(job)
+    (gang,) = world.storage.pods.ready_gangs(job, 10)
+    lease = world.core.acquire_hosts(job, [(gang.shape, 1)])
+    assert () == lease.hosts
+    world.core.release(lease.lease_id)
+    world.cluster.agent(made.host, "stop")
+    wait(lambda: "is not in cluster" in volume(world, job).note, "the first reason")
+    world.cluster.swap_disk(made.host, old)
+    world.cluster.agent(made.host, "start")
+    assert "" == wait_volume(world, job, VolumeState.CREATED).note
+    launch(world, job)
+    assert [made.volume_id] == [one.volume_id for one in volumes(world, job)]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_files_that_are_wiped_below_an_agent_are_not_made_anew(make: Make, tmp_path: Path) -> None:
+    """A task that wants them fails; the agent that starts again does not have the volume, which is LOST."""
+    world = make(simulate=False, hosts=HOSTS, agents_period_s=0.1, agent_reregister_timeout_s=0.0)
+    job = running(world)
+    made = wait_volume(world, job, VolumeState.CREATED)
+    wait(lambda: lines(tmp_path, made), "the file")
+    folder = volume_folder(tmp_path / "minicluster", made.host, "peloton", f"peloton-{made.volume_id}")
+    shutil.rmtree(folder)
+    end_runs(world, job)
+    world.launch(world.place(job))
+
+    wait(lambda: world.states(job) == {"FAILED": 1}, "the failure")
+
+    assert f"Persistent volume '{folder}' does not exist" in world.pod(job).message
+    world.restart_master()
+    wait_volume(world, job, VolumeState.LOST)
+    assert not folder.exists()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_lost_volume_is_given_up(make: Make) -> None:
+    """Its pod gets another one elsewhere, and the host destroys the old one when it comes back."""
+    world = make(hosts=HOSTS, agents_period_s=0.1)
+    job = running(world)
+    made = wait_volume(world, job, VolumeState.CREATED)
+    world.cluster.agent(made.host, "stop")
+    wait_volume(world, job, VolumeState.LOST)
+    wait(lambda: world.states(job) == {"LOST": 1}, "the loss of the pod")
+    with pytest.raises(Aborted, match="comes back to it"):
+        world.storage.volumes.delete(made.volume_id, False, time.time_ns())
+
+    world.storage.volumes.delete(made.volume_id, True, time.time_ns())
+
+    world.admit(job)
+    launch(world, job)
+    assert made.host != world.pod(job).host
+    assert 2 == len(volumes(world, job))
+    world.cluster.agent(made.host, "start")
+    wait(lambda: len(volumes(world, job)) == 1, "the end of the old volume")
+    assert made.volume_id != volume(world, job).volume_id
+    wait(lambda: free_disk(world) == 2 * DISK_MB - SIZE_MB, "the disk of the old one")
+
+
+def test_a_volume_is_deleted_with_its_files(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while a pod has it or comes back to it; then its disk is free again, and it is nowhere. Its host had listed
+    it, so that nothing is waited for but the next list."""
+    monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 10_000.0)
+    world = make(simulate=False, hosts=HOSTS, agents_period_s=0.1)
+    job = running(world)
+    made = wait_volume(world, job, VolumeState.CREATED)
+    wait(lambda: lines(tmp_path, made), "the file")
+    for gives_up in (False, True):
+        with pytest.raises(Aborted, match=r"is in use: pod .* is RUNNING on host"):
+            world.storage.volumes.delete(made.volume_id, gives_up, time.time_ns())
+    world.storage.jobs.set_goal(job, JobState.KILLED, time.time_ns())
+    world.core.kill_running(job)
+    wait(lambda: world.states(job) == {"KILLED": 1}, "the end")
+
+    world.storage.volumes.delete(made.volume_id, False, time.time_ns())
+
+    wait(lambda: not volumes(world, job), "the end of the volume")
+    wait(lambda: free_disk(world) == 2 * DISK_MB, "its disk")
+    assert not list((tmp_path / "minicluster" / "volumes").glob("*/*/*"))
+    with pytest.raises(NotFound):
+        world.storage.volumes.delete(made.volume_id, False, time.time_ns())
+
+
+def test_volumes_outlive_the_cluster(make: Make, tmp_path: Path) -> None:
+    """A minicluster that starts again on its folder has them, and pods find what they wrote."""
+    world = make(simulate=False, hosts=HOSTS, agent_reregister_timeout_s=0.0)
+    job = running(world)
+    made = wait_volume(world, job, VolumeState.CREATED)
+    wait(lambda: lines(tmp_path, made), "the first line")
+
+    world.restart_master()
+
+    wait(lambda: world.states(job) == {"LOST": 1}, "the loss")
+    world.admit(job)
+    launch(world, job)
+    wait(lambda: len(lines(tmp_path, made)) == 2, "the second line")
+    assert made.volume_id == volume(world, job).volume_id
+
+
+def test_a_framework_without_a_role_gets_no_pods_with_volumes(make: Make) -> None:
+    """Nothing is reserved for everybody's role. The reason names the label that its hosts lack; other pods run."""
+    world = make(hosts=HOSTS, role="*")
+    wait(lambda: world.core.book.are_hosts_known, "the hosts")
+    (gang,) = world.storage.pods.ready_gangs(a_database(world), 10)
+
+    assert ("0 of 2 hosts meet the constraint label peloton/volumes=kept") == infeasible_text(
+        tuple(world.core.book.judge([gang.shape]).values())
+    )
+    world.running()

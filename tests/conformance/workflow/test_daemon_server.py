@@ -1,0 +1,14 @@
+"""Daemons on a real Temporal server."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio.client import Client
+
+from tests.workflow.daemon_stories import RECIPES
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.__name__)
+async def test_story(recipe: object, client: Client) -> None:
+    """The stories that histories are recorded of hold, and replay."""
+    await recipe(client)  # type: ignore[operator]

@@ -1,0 +1,115 @@
+"""Roles that are forked from a process that has loaded them (``nursery``) instead of started: of the CPU that the start
+of a cluster takes, loading them is three quarters. Each is a process of its own, with its signals, output and end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from services.local.cluster import LocalCluster
+from services.local.part import LINE_BYTES_MAX, Part
+
+SERVE = [sys.executable, "-m", "cli.main"]
+
+
+class Nursery:
+    """One for all clusters of this process; it ends with us, and its children with it."""
+
+    def __init__(self) -> None:
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.e2e.nursery", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._turn = threading.Lock()
+
+    def fork(self, words: Sequence[str], environment: Mapping[str, str], output: int, ended: int) -> int:
+        order = {"words": list(words), "environment": dict(environment), "folder": os.getcwd()}
+        with self._turn:
+            socket.send_fds(self._orders, [json.dumps(order).encode()], [output, ended])
+            return int(self._orders.recv(64))
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._orders.close()
+
+
+_nurseries: list[Nursery] = []
+_starting = threading.Lock()
+
+
+def nursery() -> Nursery:
+    with _starting:
+        if not _nurseries:
+            _nurseries.append(Nursery())
+        return _nurseries[0]
+
+
+class Process:
+    """As much of ``asyncio.subprocess.Process`` as a part uses."""
+
+    def __init__(self, pid: int, stdout: asyncio.StreamReader, ended: asyncio.StreamReader) -> None:
+        self.pid, self.stdout, self.returncode = pid, stdout, None
+        self._waiting = asyncio.create_task(self._await_end(ended))
+
+    async def _await_end(self, ended: asyncio.StreamReader) -> None:
+        self.returncode = int((await ended.read()).decode() or -signal.SIGKILL)
+
+    async def wait(self) -> int:
+        await asyncio.shield(self._waiting)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkedPart(Part):
+    async def _spawn(self) -> None:
+        self.starts += 1
+        environment, words = self.whole_environment, self.argv[len(SERVE) :]
+        output, theirs = os.pipe()
+        ended, told = os.pipe()
+        try:
+            pid = await asyncio.to_thread(lambda: nursery().fork(words, environment, theirs, told))
+        finally:
+            os.close(theirs)
+            os.close(told)
+        process: Any = Process(pid, await reader(output), await reader(ended))
+        self.process = process
+
+
+async def reader(descriptor: int) -> asyncio.StreamReader:
+    found = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    protocol = asyncio.StreamReaderProtocol(found)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(descriptor, "rb", 0))
+    return found
+
+
+class ForkedCluster(LocalCluster):
+    """Whose roles are forked; the other processes are started as ever."""
+
+    def _describe_parts(self) -> None:
+        super()._describe_parts()
+        for name, part in self.parts.items():
+            if part.argv[: len(SERVE)] == SERVE:
+                self.parts[name] = ForkedPart(name, part.argv, part.environment, part.log_path, part.report)

@@ -1,0 +1,65 @@
+"""The life of services while their cluster is rebalanced, by the real records and the real host manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.model.rebalance import Goal, RebalanceAct, RebalanceSpec
+from services.hostmgr import rebalancer
+from tests.simulation.hostmgr import NoListener
+from tests.simulation.service_life import ROUNDS_TO_END_MAX, ServiceLife
+
+CLUSTER = "local"
+GOALS = ((Goal.FREE,), (Goal.FREE, Goal.SPREAD), (Goal.FREE, Goal.EMPTY), (Goal.SPREAD,), (Goal.EMPTY,))
+REST_ROUNDS = 3
+"""Without a move, after which it has come to rest."""
+
+
+class RebalancedLife(ServiceLife):
+    def _lead(self) -> None:
+        super()._lead()
+        rebalancer.time = self.clock  # type: ignore[assignment]
+        back = self.storage.host_pods.coming_back
+        records, count_domains = self.storage.rebalances, self.core.count_domains
+        self.rebalancer = rebalancer.Rebalancer(self.core.book, records, CLUSTER, back, NoListener(), count_domains)
+
+    def __exit__(self, *exc: object) -> None:
+        rebalancer.time = self._times[0]
+        super().__exit__(*exc)
+
+    def chores(self) -> str:
+        """People steer rebalancing now and then; its workflow takes a step with each of them."""
+        said, drawn = super().chores(), self.random.random()
+        records = self.storage.rebalances
+        if drawn < 0.3 or records.get(CLUSTER) is None:
+            records.start([CLUSTER], RebalanceSpec(self.random.choice(GOALS), 10_000))
+        elif drawn < 0.4:
+            records.steer([CLUSTER], self.random.choice(list(RebalanceAct)))
+        self.rebalancer.advance()
+        return said + str(self.row())
+
+    def row(self) -> Any:
+        row = self.storage.rebalances.get(CLUSTER)
+        return row and (row.state, row.spec.goals, row.progress)
+
+    def rest(self, *goals: Goal) -> int:
+        """Nothing else happens any more: round after round, until no pod moves. Returns how many did."""
+        self._lead()  # the end has looked at memory with another one
+        self._round()
+        self.storage.rebalances.start([CLUSTER], RebalanceSpec(goals, 10_000))
+        before, quiet = self._move_count(), 0
+        with self._told():
+            for _ in range(ROUNDS_TO_END_MAX):
+                count = self._move_count()
+                self.rebalancer.advance()
+                for _ in range(4):
+                    self._round()
+                self.clock.pass_s(20)
+                quiet = quiet + 1 if self._move_count() == count else 0
+                if quiet > REST_ROUNDS:
+                    return count - before
+        raise AssertionError(f"seed {self.seed}: rebalancing for {goals} does not come to rest: {self.row()}")
+
+    def _move_count(self) -> int:
+        row = self.storage.rebalances.get(CLUSTER)
+        return row.move_count if row is not None else 0

@@ -1,0 +1,76 @@
+"""The life of services that spread over racks under a hard bound: whatever dies, every launch keeps it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+
+from peloton.model.host import HostState, LaunchResult, Placement
+from peloton.model.ids import JobId, PodId
+from tests.simulation.service_life import HOSTS, ServiceLife
+from tests.simulation.services import Service
+
+RACKS = dict(zip(HOSTS, "aaaabbcc", strict=True))
+MAX_SKEW = 1
+
+
+class SpreadLife(ServiceLife):
+    def __init__(self, seed: int, template: Path, folder: Path) -> None:
+        super().__init__(seed, template, folder)
+        for name, host in self.cluster.hosts.items():
+            host.labels = {"rack": RACKS[name]}
+        self.died = self.spread = 0  # host managers in the middle of a launch, and pods that were bound
+
+    def _service(self, count: int, cpu: float, per_host: int = 0, in_place: bool = False, **sla: Any) -> Service:
+        service = super()._service(count, cpu, per_host, in_place, **sla)
+        service.max_skew = MAX_SKEW
+        return service
+
+    def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        """Now and then the host manager dies after its commit, and the cluster has not heard of the pods."""
+        self._check_skew(job_id, placements)
+        if self.random.random() > 0.1:
+            return super().launch(job_id, lease_id, placements)
+        driver: Any = self.core.driver
+        driver.launch = self._cut_off
+        for placed in (pod for placement in placements for pod in placement.pods):
+            self._break(PodId(job_id, placed.instance_id, placed.run_id))
+        try:
+            return self.core.launch(job_id, lease_id, placements)
+        finally:
+            self.died += 1
+            self._lead()
+
+    def _cut_off(self, launches: Any) -> Any:
+        raise OSError("the host manager died")
+
+    def _place(self, service: Service) -> None:
+        try:
+            super()._place(service)
+        except ApplicationError as error:  # its workflow repeats it
+            self.story.append(f"placement failed: {error}")
+
+    def _check_skew(self, job_id: JobId, placements: Sequence[Placement]) -> None:
+        """Of racks with a host that takes pods none gets above the lowest by more than the bound. Pods that come back
+        to their hosts count, and may; those on hosts that are away do not count."""
+        hosts = {host.hostname: host.state for host in self.core.book.hosts()}
+        places = {pod.instance_id: str(placement.hostname) for placement in placements for pod in placement.pods}
+        pods = Counter[str]()
+        for host, count in self.storage.pods.homes(job_id, "local", list(places)).items():
+            if host in hosts:
+                pods[RACKS[host]] += count
+        bound: set[str] = set()
+        for instance, host in places.items():
+            pods[RACKS[host]] += 1
+            pod = self.storage.pods.get(job_id, instance)
+            assert pod is not None
+            if pod.desired_host != host:
+                bound.add(RACKS[host])
+                self.spread += 1
+        lowest = min(pods[RACKS[host]] for host, state in hosts.items() if state is HostState.UP)
+        above = {rack: pods[rack] for rack in sorted(bound) if pods[rack] > lowest + MAX_SKEW}
+        assert not above, f"{above} pods of {job_id} where another rack has {lowest}"

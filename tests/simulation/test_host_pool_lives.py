@@ -1,0 +1,70 @@
+"""Random lives of host pools in virtual time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.lifecycle.host_pools import announced
+from peloton.lifecycle.maintenance import who_leaves
+from peloton.model.maintenance import HostMaintenance
+from peloton.scheduling import fit
+from services.hostmgr import maintenance
+from services.hostmgr.hosts import pooled_hosts
+from services.hostmgr.hosts.host_rooms import HostRooms
+from services.storage import migrate
+from tests.simulation.host_pool_life import HostPoolLife
+
+SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
+ACTS = {"move", "move_at_once", "change_factors", "change_workloads", "drain", "lead", "lose_host", "maintain"}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    migrate.upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
+    """After each step no moved host is shared by two host pools, none is filled beyond what its host pool announces,
+    and exclusive hosts have only pods that ask for them; in the end all pods run.
+
+    PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
+    """
+    with HostPoolLife(seed, template, tmp_path) as life:
+        life.live(STEPS)
+        life.end()
+        assert ACTS <= {name for name, count in life.done.items() if count}
+
+
+# What would go wrong is noticed.
+
+
+def _nobody_leaves_moving(host: HostMaintenance, residents: Any) -> Any:
+    return () if host.is_move else who_leaves(host, residents)
+
+
+FAULTS: dict[str, tuple[Any, str, Any, str]] = {
+    "routing": (fit, "unserved_by", lambda *_: None, "shared with"),
+    "drain": (maintenance, "who_leaves", _nobody_leaves_moving, "moved from"),
+    "leases": (HostRooms, "change_pool", lambda *_: None, "shared with"),
+    "factors": (pooled_hosts, "announced_room", lambda free, _, __, factors: announced(free, factors), "announces"),
+    "exclusive": (fit, "EXCLUSIVE_LABEL", "another", "exclusive h"),
+}
+
+
+@pytest.mark.parametrize(("where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_rule_that_is_forgotten_is_noticed(
+    where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The life ends with what was broken, and with the seed and the step that repeat it."""
+    monkeypatch.setattr(where, name, fault)
+    with HostPoolLife(1, template, tmp_path) as life, pytest.raises(AssertionError, match="seed 1, step") as noticed:
+        life.live(2_000)
+    assert told in str(noticed.value).splitlines()[0]

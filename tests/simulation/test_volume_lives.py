@@ -1,0 +1,53 @@
+"""Random lives of databases in virtual time: a volume is never in two pods, and nothing replaces one by itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from services.storage import migrate
+from services.storage.volumes import rows
+from tests.simulation.volume_life import VolumeLife
+
+SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "700"))
+ACTS = {"lead", "restart", "fail", "lose_host", "return_host"}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    migrate.upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
+    """After each step no volume is in two pods or places, and what runs wrote is there; in the end all instances run.
+
+    PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
+    """
+    with VolumeLife(seed, template, tmp_path) as life:
+        life.live(STEPS)
+        life.end()
+        assert ACTS <= life.counts.keys()
+        assert any(len(had) > 1 for had in life.seen.values())
+
+
+# What would go wrong is noticed.
+
+
+def test_a_rule_that_is_forgotten_is_noticed(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The life ends with what was broken, and with the seed and the step that repeat it."""
+    monkeypatch.setattr(rows, "volumes_of", lambda *given: {})  # each launch makes a volume of its own
+
+    def live() -> None:
+        with VolumeLife(1, template, tmp_path) as life:
+            life.live(STEPS)
+            life.end()
+
+    with pytest.raises(AssertionError, match="seed 1, step") as noticed:
+        live()
+    assert "nobody gave" in str(noticed.value).splitlines()[0]

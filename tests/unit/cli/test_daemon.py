@@ -1,0 +1,122 @@
+"""``peloton job daemon``: requests, printed texts and exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v0.update.svc import update_svc_pb2
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.service_answers import JOB, pool_answer
+from tests.unit.cli.test_update import UPDATE, created, current
+
+ID = peloton_pb2.JobID(value=JOB)
+OTHER = "0d21ab15-e3b1-4b3b-8f1a-7b3f5a3c9a11"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "logs.yaml"
+    path.write_text("name: logs\ndefaultconfig:\n  resource: {cpulimit: 0.1}\n")
+    return path
+
+
+def why(*matching: int) -> explain_pb2.JobWhyResponse:
+    rule = explain_pb2.RULE_HOSTS_DO_NOT_MATCH
+    reasons = [explain_pb2.Reason(rule=rule, available=count, text=f"{count} of 9 hosts match") for count in matching]
+    return explain_pb2.JobWhyResponse(reasons=reasons)
+
+
+def test_create_makes_the_job_a_daemon(run: Run, api: FakeApi, file: Path) -> None:
+    """The file need not say so; where no host matches it is created all the same, with a warning."""
+    api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+    api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId=ID)]
+    api.answers["explain.JobWhy"] = [why(3, 0)]
+    result = run("job", "daemon", "create", "/dev", file, "-i", JOB)
+    expected = (0, f"Daemon {JOB} created\n", "Warning: 0 of 9 hosts match\n")
+    assert expected == (result.exit_code, result.stdout, result.stderr)
+    (request,) = api.requests("jobs.Create")
+    assert (JOB, job_pb2.DAEMON, 0, "pool-1") == (
+        request.id.value, request.config.type, request.config.instanceCount, request.config.respoolID.value
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["create /dev {file}", f"update {JOB} {{file}} 1"])
+def test_jobs_of_other_types_are_refused(run: Run, api: FakeApi, file: Path, command: str) -> None:
+    """Nothing is sent."""
+    file.write_text("name: web\ntype: SERVICE\n")
+    result = run("job", "daemon", *command.format(file=file).split())
+    assert (1, f"{file}: the type is SERVICE, want DAEMON or none\n", []) == (
+        result.exit_code, result.stderr, api.calls
+    )  # fmt: skip
+
+
+def test_a_daemon_that_cannot_be_is_refused(run: Run, api: FakeApi, file: Path) -> None:
+    """In one line."""
+    api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+    refusal = job_pb2.CreateResponse()
+    refusal.error.invalidConfig.message = "instanceCount is 3"
+    api.answers["jobs.Create"] = [refusal]
+    result = run("job", "daemon", "create", "/dev", file)
+    assert (1, "Invalid job config: instanceCount is 3\n") == (result.exit_code, result.stderr)
+
+
+def summary(job: str, kind: "job_pb2.JobType.ValueType") -> job_pb2.JobSummary:
+    return job_pb2.JobSummary(id=peloton_pb2.JobID(value=job), name="logs", type=kind)
+
+
+def test_list_has_daemons_alone(run: Run, api: FakeApi) -> None:
+    """Of a pool, if it is named, and no more than asked for, which it says."""
+    third = OTHER.replace("0", "1")
+    jobs = [summary(JOB, job_pb2.DAEMON), summary(OTHER, job_pb2.SERVICE), summary(third, job_pb2.DAEMON)]
+    answer = job_pb2.QueryResponse(results=jobs)
+    answer.pagination.total = 3
+    api.answers["jobs.Query"] = [answer]
+    api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+    assert f"{JOB}\n{third}\n" == run("job daemon list -o name").stdout
+    one = run("job daemon list -r /dev --limit 1 --json")
+    assert [JOB] == [job["id"]["value"] for job in json.loads(one.stdout)["results"]]
+    assert "1 of 2" in one.stderr
+    assert ["", "pool-1"] == [request.respoolID.value for request in api.requests("jobs.Query")]
+
+
+def test_update_bounds_the_hosts_without_an_instance(run: Run, api: FakeApi, file: Path) -> None:
+    """In its pool, at the version that is the current one."""
+    api.answers["updates.ListUpdates"] = [update_svc_pb2.ListUpdatesResponse()]
+    api.answers["jobs.Get"] = [current(7)]
+    api.answers["updates.CreateUpdate"] = [created()]
+    result = run("job", "daemon", "update", JOB, file, 5, "--rollbackOnFailure", "--maxfailureInstances", "2")
+    assert (0, f"Job update {UPDATE} created\n") == (result.exit_code, result.stdout)
+    (request,) = api.requests("updates.CreateUpdate")
+    config, update = request.jobConfig, request.updateConfig
+    assert (job_pb2.DAEMON, 0, "pool-0", 7) == (
+        config.type, config.instanceCount, config.respoolID.value, config.changeLog.version
+    )  # fmt: skip
+    assert (5, True, 2) == (update.batchSize, update.rollbackOnFailure, update.maxFailureInstances)
+
+
+def test_stop_is_for_one_daemon(run: Run, api: FakeApi) -> None:
+    """Of all its hosts; one that has ended is refused."""
+    api.answers["jobs.Get"] = [current(7)]
+    api.answers["tasks.Stop"] = [task_pb2.StopResponse()]
+    assert f"Stopping daemon {JOB}\n" == run(f"job daemon stop {JOB}").stdout
+    ended = current(7)
+    ended.jobInfo.runtime.state = job_pb2.KILLED
+    api.answers["jobs.Get"] = [ended]
+    result = run(f"job daemon stop {JOB}")
+    assert (1, "Job is in terminal state: KILLED\n") == (result.exit_code, result.stderr)
+    assert [JOB] == [request.jobId.value for request in api.requests("tasks.Stop")]
+
+
+def test_restart_is_rolling(run: Run, api: FakeApi) -> None:
+    """A number of hosts at a time."""
+    api.answers["jobs.Get"] = [current(7)]
+    api.answers["jobs.Restart"] = [job_pb2.RestartResponse()]
+    assert 0 == run(f"job daemon restart {JOB} 4").exit_code
+    (request,) = api.requests("jobs.Restart")
+    assert (JOB, 4, 7) == (request.id.value, request.restartConfig.batchSize, request.resourceVersion)

@@ -1,0 +1,80 @@
+"""``peloton host why``: what it asks, prints and refuses."""
+
+from __future__ import annotations
+
+import json
+
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.maintenance import maintenance_pb2
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+
+FLAPS = "after it was gone and came back 3 times within 40 s, until 2026-11-22 10:00:00 UTC"
+
+
+def answer(api: FakeApi, *drains: maintenance_pb2.HostMaintenance, **info: object) -> None:
+    amounts = {"capacity": host_pb2.HostAmounts(cpu=8, memory_mib=4096), "free": host_pb2.HostAmounts(cpu=2.5)}
+    known = host_pb2.HostInfo(hostname="h1", **{"state": host_pb2.HOST_STATE_UP, **amounts, **info})  # type: ignore[arg-type]
+    api.answers["hosts.QueryHosts"] = [host_svc_pb2.QueryHostsResponse(host_infos=[known])]
+    api.answers["maintenance.Query"] = [maintenance_pb2.QueryResponse(hosts=drains)]
+
+
+def test_a_host_that_takes_pods(run: Run, api: FakeApi) -> None:
+    """With what is free; and why pods prefer others."""
+    answer(api, current_pool="shared", avoided=FLAPS)
+
+    assert [
+        "h1 is UP, in host pool shared: it takes pods",
+        "Free: cpu 2.5 of 8, memory 0 of 4096 MiB, disk 0 of 0 MiB, gpu 0 of 0",
+        f"Pods go elsewhere while others could take them: it is avoided {FLAPS}",
+    ] == run("host why h1").stdout.splitlines()
+
+
+def test_a_host_that_is_reserved_for_a_pod(run: Run, api: FakeApi) -> None:
+    """Also in the list of hosts."""
+    reserved = "for pod j-3 since 2026-11-22 10:00:00, until 10:30:00 UTC: there is room soon"
+    answer(api, reserved=reserved)
+
+    assert (
+        f"It is reserved {reserved}. Others get what is free beyond that" == run("host why h1").stdout.splitlines()[2]
+    )
+    answer(api, reserved=reserved)
+    assert f"h1 is reserved {reserved}" == run("host query").stdout.splitlines()[-1]
+
+
+def test_a_host_in_maintenance(run: Run, api: FakeApi) -> None:
+    """What its drain waits for, by job."""
+    blocker = maintenance_pb2.Blocker(job_id="j", pod_count=2, reason="its SLA")
+    drain = maintenance_pb2.HostMaintenance(
+        hostname="h1",
+        state=host_pb2.HOST_STATE_DRAINING,
+        goal_state=host_pb2.HOST_STATE_DOWN,
+        waiting_for="the SLA of 1 job",
+        blockers=[blocker],
+    )
+    answer(api, drain, state=host_pb2.HOST_STATE_DRAINING)
+
+    said = run("host why h1").stdout.splitlines()
+
+    assert "h1 is DRAINING: it takes no pods" == said[0]
+    assert ["It is on its way DOWN, and waits for the SLA of 1 job", "h1: job j keeps 2: its SLA"] == said[2:]
+
+
+def test_programs_and_hosts_that_are_not_known(run: Run, api: FakeApi) -> None:
+    """The host as the API has it; an unknown one is an error."""
+    answer(api)
+
+    assert "h1" == json.loads(run("--json host why h1").stdout)["hostname"]
+    assert "h1\n" == run("-o name host why h1").stdout
+    unknown = run("host why h9")
+    assert (1, True) == (unknown.exit_code, "host h9 is not known" in unknown.stderr)
+
+
+def test_a_mark_is_told(run: Run, api: FakeApi) -> None:
+    """With its reason, and that it keeps no pod away."""
+    answer(api, marked="RED: cpu 95 %, red from 90 %")
+
+    marked = "It is marked RED: cpu 95 %, red from 90 %; that keeps no pod from it"
+    assert marked in run("host why h1").stdout.splitlines()
+    assert "h1 is marked RED: cpu 95 %, red from 90 %" in run("host query").stdout.splitlines()

@@ -1,0 +1,90 @@
+"""What the host manager makes of hosts that leave their cluster and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname, JobId
+from services.hostmgr.hosts.host_book import HostBook
+from tests.unit.hostmgr.test_aversions import there
+from tests.unit.hostmgr.test_hosts import LEASE_S, leased, refused, room, shape
+from tests.unit.hostmgr.test_maintenance import maintained
+
+NAMES = ("h1", "h2", "h3", "h4")
+WHY = "avoided after it was gone and came back 3 times within 20 s"
+
+
+class Cluster:
+    """Four hosts; each event comes five seconds after the last."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.book = HostBook(LEASE_S, clock=lambda: self.now_s)
+        self.book.add_room([room(name) for name in NAMES])
+        self.show()
+
+    def show(self, without: Collection[str] = ()) -> None:
+        self.now_s += 5.0
+        self.book.set_hosts([there(name) for name in NAMES if name not in without])
+
+    def flap(self, *names: str, times: int = 3) -> None:
+        for _ in range(times):
+            self.show(without=names)
+            self.show()
+
+    def avoided(self) -> list[str]:
+        return sorted(self.book.aversions.avoided_by_all(self.now_s))
+
+    def lease(self, count: int) -> Any:
+        return self.book.acquire(JobId("job"), [(shape(4.0), count)], self.now_s)
+
+
+def test_a_host_that_flaps_is_not_leased() -> None:
+    """For a minute, while others could take the pods; its lease says why."""
+    cluster = Cluster()
+    cluster.flap("h1", times=2)
+    assert [] == cluster.avoided()
+    cluster.flap("h1", times=1)
+
+    lease = cluster.lease(4)
+
+    assert ["h2", "h3", "h4"] == [host.hostname for host in lease.hosts]
+    assert {WHY: 1} == refused(lease)
+    assert ["h1"] == leased(cluster.book, shape(), 1, now_s=cluster.now_s + 61.0, job=JobId("later"))
+
+
+def test_it_is_the_cluster_when_many_come_back_at_once() -> None:
+    """As when its master fails over."""
+    cluster = Cluster()
+    cluster.flap("h1", "h2", times=9)
+
+    assert [] == cluster.avoided()
+
+
+def test_no_more_than_a_share_is_avoided() -> None:
+    """Of four hosts one."""
+    cluster = Cluster()
+    cluster.flap("h1")
+    cluster.flap("h2")
+
+    assert ["h1"] == cluster.avoided()
+
+
+def test_a_host_in_maintenance_comes_and_goes() -> None:
+    """Its operators know why."""
+    cluster = Cluster()
+    cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
+    cluster.flap("h1", times=9)
+
+    assert [] == cluster.avoided()
+
+
+def test_hosts_that_are_new_are_not_back() -> None:
+    """A host manager that begins to lead sees all of them for the first time."""
+    cluster = Cluster()
+    cluster.book = HostBook(LEASE_S, clock=lambda: cluster.now_s)
+    cluster.show()
+
+    assert ([], Hostname("h1")) == (cluster.avoided(), cluster.book.hosts()[0].hostname)

@@ -1,0 +1,73 @@
+"""Hosts as rebalancing sees them."""
+
+from __future__ import annotations
+
+import time
+
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from peloton.scheduling.relocation import HostNow
+from services.hostmgr.driver import RegisteredHost
+from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
+from tests.unit.hostmgr.test_hosts import JOB, pool_with, room, shape
+from tests.unit.hostmgr.test_maintenance import maintained
+from tests.unit.hostmgr.test_room_holds import back
+
+CAPACITY = Resources.of(8, 4_096, 40_000)
+
+
+def book(*names: str) -> HostBook:
+    """Hosts of 8 cpus, of which 4 are announced, if they are named so, else 2 are free by the news of the cluster."""
+    found = pool_with(*(room(name) for name in names if name.startswith("h")))
+    held = CAPACITY - Resources.of(2, 1_024, 10_000)
+    found.set_hosts(
+        [RegisteredHost(f"{n}-S", Hostname(n), "127.0.0.1", CAPACITY, Resources(), {}, held=held) for n in names]
+    )
+    return found
+
+
+def by_name(found: HostBook) -> dict[str, HostNow]:
+    return {host.hostname: host for host in found.census({Hostname("h1"): 2})}
+
+
+def test_room_is_what_was_announced_or_else_what_the_cluster_says() -> None:
+    """A lease is over in a moment: what it holds counts as free."""
+    found = book("h1", "quiet")
+    found.acquire(JOB, [(shape(), 1)], 0.0)
+
+    hosts = by_name(found)
+
+    assert (CAPACITY, Resources.of(4, 2_048, 20_000), 10, 2) == (
+        hosts["h1"].capacity, hosts["h1"].view.free, hosts["h1"].view.port_count, hosts["h1"].others
+    )  # fmt: skip
+    assert (Resources.of(2, 1_024, 10_000), 0) == (hosts["quiet"].view.free, hosts["quiet"].others)
+    assert ["h1", "quiet"] == [host.view.labels["hostname"] for host in hosts.values()]
+    assert all(host.takes_pods for host in hosts.values())
+
+
+def test_hosts_that_take_no_pods() -> None:
+    """In maintenance or waiting for it, with room held for pods that come back, or soon to go."""
+    found = book("h1", "h2", "h3", "h4")
+    found.set_maintained([maintained("h2", HostState.DOWN), maintained("h3", HostState.UP)])
+    found.hold([back()], time.monotonic())
+    goes = room("h5")
+    goes.goes_ns = time.time_ns() + GOES_NOTICE_NS // 2
+    found.add_room([goes])
+    found.set_hosts(
+        [RegisteredHost(f"h{n}-S", Hostname(f"h{n}"), "", CAPACITY, Resources(), {}) for n in (1, 2, 3, 4, 5)]
+    )
+
+    assert {"h1": False, "h2": False, "h3": False, "h4": True, "h5": False} == {
+        name: host.takes_pods for name, host in by_name(found).items()
+    }
+
+
+def test_pods_are_counted_by_label() -> None:
+    """As constraints on other pods count them."""
+    found = book("h1", "h2")
+    web = ("app", "web")
+    found.pods_launched(JOB, [(0, 1, "h1", (web, ("tier", "1"))), (1, 1, "h1", (web,))])
+
+    assert [{web: 2, ("tier", "1"): 1}, {}] == [dict(host.pods) for host in by_name(found).values()]

@@ -1,0 +1,115 @@
+"""What is measured on hosts becomes the load by which a lease chooses them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from peloton.model.ids import Hostname
+from peloton.model.pod import Strategy
+from peloton.model.resources import Resources
+from services.hostmgr.driver import UseSample
+from services.hostmgr.host_loads import ROUNDS_MIN, TURNS_MAX, HostLoads
+from services.hostmgr.host_samples import HOSTS_PER_ROUND_MAX, Look
+from services.hostmgr.host_use import HostUse, next_use
+from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.messages import lease_from_wire, lease_to_wire
+from tests.unit.hostmgr.test_hosts import JOB, agent, pool_with, room, shape
+
+ASKED = shape(1, strategy=Strategy.LEAST_LOADED)
+OTHERS = [Hostname(f"other{at}") for at in range(HOSTS_PER_ROUND_MAX * 5)]
+
+
+class Story:
+    """Hosts ``h1`` and ``h2`` with four cpus each, of which pods hold one on ``h1`` and two on ``h2``."""
+
+    def __init__(self) -> None:
+        self.book = pool_with(room("h1", cpus=3), room("h2", cpus=2))
+        self.hosts = {
+            name: replace(agent(name, 0, 0), capacity=Resources.of(4, 1000), held=Resources.of(held))
+            for name, held in (("h1", 1), ("h2", 2))
+        }
+        self.book.set_hosts(self.hosts.values())
+        self.loads = HostLoads(self.book.loads)
+        self.uses: dict[str, HostUse] = {}
+        self.now_s = 0.0
+
+    def round(self, known: int = 0, **cpus: float) -> None:
+        """Hosts that are measured, with the cpus that they use; ``known`` others have been."""
+        self.now_s += 10
+        for name, cpu in cpus.items():
+            samples = [UseSample("pod", None, cpu * self.now_s, self.now_s, 100)]
+            self.uses[name] = next_use(self.uses.get(name, HostUse()), samples)
+        looks = [Look(self.hosts[name], self.uses[name]) for name in cpus]
+        self.loads.take_samples(looks, [*map(Hostname, self.hosts), *OTHERS[:known]], self.now_s)
+
+    def first(self) -> str:
+        """The host of the next pod."""
+        return first_host(self.book)
+
+
+def first_host(book: HostBook) -> str:
+    lease = book.acquire(JOB, [(ASKED, 1)], 0.0)
+    book.release(lease.lease_id)
+    return lease.hosts[0].hostname
+
+
+def test_a_host_that_is_measured_hot_comes_last() -> None:
+    """Once two samples say so: the first one has no rate yet."""
+    story = Story()
+    assert "h1" == story.first()
+    story.round(h1=3.5, h2=0.1)
+    assert "h1" == story.first()
+
+    story.round(h1=3.5, h2=0.1)
+
+    assert "h2" == story.first()
+    story.round(h1=0.0, h2=2.0)
+    assert "h1" == story.first()
+
+
+def test_pods_that_come_after_a_measurement_count_by_what_they_hold() -> None:
+    """A quiet host does not get all pods until it is measured again."""
+    story = Story()
+    for _ in range(2):
+        story.round(h1=3.5, h2=0.1)
+
+    story.book.remove_room(["h2-O1"])
+    story.book.add_room([replace(room("h2", cpus=2), free=Resources(0, 100, 100))])
+
+    assert "h1" == story.first()
+
+
+def test_a_measurement_that_is_too_old_counts_no_more() -> None:
+    """A host that answers no more, and one that is not known any more; of many hosts each has its turn later."""
+    story = Story()
+    for known in (0, len(OTHERS)):
+        turn = (2 + known - 1) // (HOSTS_PER_ROUND_MAX // 2) + 1
+        for _ in range(2):
+            story.round(known, h1=3.5, h2=0.1)
+        for _ in range(max(ROUNDS_MIN, TURNS_MAX * turn) - 1):
+            story.round(known)
+            assert "h2" == story.first()
+        story.round(known)
+        assert "h1" == story.first()
+    for _ in range(2):
+        story.round(h1=3.5, h2=0.1)
+    del story.hosts["h1"], story.hosts["h2"]
+    story.round()
+    assert "h1" == story.first()
+
+
+def test_loads_cross_the_wire() -> None:
+    """A worker lays pods over the leased hosts as the lease did; a host manager of before says nothing, which is no
+    load beyond what pods hold."""
+    story = Story()
+    story.book.loads.measured({Hostname("h1"): (-100, 20)})
+    lease = story.book.acquire(JOB, [(shape(2), 2)], 0.0)
+    wire = lease_to_wire(lease, [])
+
+    assert {"h1": (-100, 20), "h2": (0, 0)} == {
+        host.hostname: host.load_beyond for host in lease_from_wire(wire, []).hosts
+    }
+    for host in wire.hosts:
+        host.ClearField("cpu_beyond")
+        host.ClearField("memory_beyond")
+    assert [(0, 0), (0, 0)] == [host.load_beyond for host in lease_from_wire(wire, []).hosts]

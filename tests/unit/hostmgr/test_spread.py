@@ -1,0 +1,139 @@
+"""Spread over domains, as a host manager counts them: which are open, what counts there, and whose turn it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.model.host import HostLease, LeasedHost
+from peloton.model.ids import Hostname
+from peloton.model.layout import DomainCount, Domains, GangClose, Layout, Spread
+from peloton.model.pod import HostLabel, PodShape
+from peloton.model.resources import Resources
+from services.hostmgr.driver import RegisteredHost
+from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.spread_turns import SpreadTurns
+from tests.unit.hostmgr.test_host_chooser import maintained
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, refused, room
+
+RACKS = {"h1": "a", "h2": "a", "h3": "b", "h4": "c", "h5": "small"}
+HARD = Layout((Spread("rack"),))
+
+
+def book() -> HostBook:
+    found = HostBook(LEASE_S)
+    found.set_hosts(
+        RegisteredHost(
+            f"{name}-S",
+            Hostname(name),
+            "",
+            Resources.of(0.5 if rack == "small" else 4, 2048, 20_000),
+            Resources(),
+            {"hostname": name, "rack": rack, "disk": "ssd" if rack == "a" else "hdd"},
+        )
+        for name, rack in RACKS.items()
+    )
+    found.add_room([room(name, rack=rack) for name, rack in RACKS.items() if rack != "small"])
+    return found
+
+
+def shape(cpu: float = 1, constraint: HostLabel | None = None, layout: Layout = HARD) -> PodShape:
+    return PodShape(Resources.of(cpu, 10), constraint=constraint, layout=layout)
+
+
+def count(of: HostBook, wanted: PodShape, **homes: int) -> DomainCount:
+    [found] = of.domains.count([wanted], {Hostname(name): number for name, number in homes.items()})[wanted]
+    return found
+
+
+def test_domains_are_open_where_a_host_could_take_the_pod() -> None:
+    """By its labels and its size, whatever is free; hosts in maintenance open none, and pods there count."""
+    hosts = book()
+    pods = {"a": 3, "c": 1, "small": 2}
+    homes = {"h1": 1, "h2": 2, "h4": 1, "h5": 2, "gone": 7}
+
+    assert DomainCount(pods, frozenset("abc")) == count(hosts, shape(), **homes)
+    assert DomainCount(pods, frozenset("a")) == count(hosts, shape(constraint=HostLabel("disk", "ssd")), **homes)
+    assert DomainCount(pods, frozenset()) == count(hosts, shape(5), **homes)
+    hosts.set_maintained(maintained(name, True) for name in ("h2", "h4"))
+    assert DomainCount(pods, frozenset("ab")) == count(hosts, shape(), **homes)
+
+
+def test_a_lease_has_the_hosts_that_the_bound_allows() -> None:
+    """The racks with fewest pods first; the lease says what placement has to know of them."""
+    hosts, wanted = book(), shape(4)
+    counts = hosts.domains.count([wanted], {Hostname("h3"): 1})
+
+    lease = hosts.acquire(JOB, [(wanted, 4)], 0.0, counts=counts)
+
+    racks = Counter(dict(host.labels)["rack"] for host in lease.hosts)
+    assert Counter(a=2, b=1, c=1) == racks
+    assert {wanted: (Domains({"a": 0, "b": 1, "c": 0}),)} == lease.domains
+
+
+def test_a_lease_tells_which_hosts_the_bound_keeps_out() -> None:
+    """Each under the lowest domain, of which the lease may have no host."""
+    hosts, wanted = book(), shape()
+    hosts.acquire(OTHER, [(shape(4, HostLabel("rack", "c"), Layout()), 1)], 0.0)
+    counts = hosts.domains.count([wanted], {Hostname("h1"): 1, Hostname("h3"): 1})
+
+    lease = hosts.acquire(JOB, [(wanted, 1)], 0.0, counts=counts)
+
+    assert () == lease.hosts
+    why = "at most 1 pod of the job in a rack: rack=c has 0, max skew 1"
+    assert {"leased to another placement": 1, why: 3} == refused(lease)
+    assert {wanted: (Domains({}, "c", 0),)} == lease.domains
+
+
+def test_a_lease_for_a_gang_is_close() -> None:
+    """All in one rack; hosts of the others are said to be too small for it."""
+    hosts, wanted = book(), shape(layout=Layout(close=GangClose("rack", True)))
+
+    lease = hosts.acquire(JOB, [(wanted, 8)], 0.0, for_gang=True)
+    assert ["h1", "h2"] == sorted(host.hostname for host in lease.hosts)
+    hosts.release(lease.lease_id)
+    lease = hosts.acquire(JOB, [(wanted, 9)], 1.0, for_gang=True)
+    assert {"room for 8 of the gang's 9 pods in one rack": 2} == refused(lease)
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def leases(lease_id: str) -> HostLease:
+    return HostLease(lease_id, (LeasedHost(Hostname("h"), Resources(), Resources()),))
+
+
+def test_placements_of_one_job_take_turns() -> None:
+    """Its gang waits for its other pods, until their lease is launched, given back, or too old; other jobs do not."""
+    clock = Clock()
+    turns = SpreadTurns(LEASE_S, clock)
+    turns.lease((JOB, False), lambda: leases("one"))
+    turns.lease((OTHER, True), lambda: leases("other"))
+    turns.lease((JOB, False), lambda: leases("two"))  # in its place
+
+    with pytest.raises(Unavailable, match=f"other pods of job {JOB} are being placed"):
+        turns.lease((JOB, True), lambda: leases("three"))
+    with turns.launching("two"):
+        turns.end("two")
+        clock.now_s += LEASE_S
+        for is_gang in (True, False):
+            with pytest.raises(Unavailable):
+                turns.lease((JOB, is_gang), lambda: leases("three"))
+    turns.lease((JOB, True), lambda: leases("three"))
+    turns.end("three")
+    turns.lease((JOB, False), lambda: leases("four"))
+    clock.now_s += LEASE_S
+    assert leases("five") == turns.lease((JOB, True), lambda: leases("five"))
+
+
+def test_a_lease_without_hosts_takes_no_turn() -> None:
+    """Nothing can be launched from it."""
+    turns = SpreadTurns(LEASE_S, Clock())
+    turns.lease((JOB, False), lambda: HostLease("none", ()))
+    assert leases("one") == turns.lease((JOB, True), lambda: leases("one"))

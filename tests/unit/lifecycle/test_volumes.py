@@ -1,0 +1,154 @@
+"""Volumes: where their pods may go, what becomes of them, and when they may be deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from peloton.lifecycle.constraints import host_labels, matches
+from peloton.lifecycle.volumes import (
+    LISTING_LAG_S,
+    HostSight,
+    at_its_volume,
+    deletion_refusal,
+    is_destroyed,
+    observed,
+    volume_label,
+)
+from peloton.model.pod import HostLabel, PodRecord, PodShape, PodState
+from peloton.model.resources import Resources
+from peloton.model.times import NS_PER_S
+from peloton.model.volume import VolumeRecord, VolumeState
+from tests.unit.lifecycle.pods import JOB, service_pod
+
+OLD_NS = 1_000 * NS_PER_S
+NOW_NS = OLD_NS + int(LISTING_LAG_S * NS_PER_S)
+V = VolumeRecord("v", JOB, 3, 1, "pool", "east", "h1", "data", 500, VolumeState.CREATED, changed_ns=OLD_NS)
+INITIALIZED, CREATED, LOST, DELETED = VolumeState
+PLAIN = PodShape(Resources(1_000, 64, 10), volume_mib=500, constraint=HostLabel("rack", "a"))
+HERE = HostSight(frozenset({"v"}))
+
+
+def labels(hostname: str = "h1", cluster: str = "east", *volumes: str) -> dict[str, object]:
+    pairs = [("peloton/cluster", cluster), ("rack", "a"), *((volume_label(one), "here") for one in volumes)]
+    return dict(host_labels(hostname, pairs))
+
+
+def test_a_pod_without_a_volume_is_as_it_was() -> None:
+    """The very same shape."""
+    shape = replace(PLAIN, volume_mib=0)
+    assert at_its_volume(shape, None) is shape
+
+
+@pytest.mark.parametrize(("volume", "disk"), [(None, 510), (replace(V, state=INITIALIZED), 510), (V, 10)])
+def test_the_disk_of_a_volume_is_needed_until_it_is_made(volume: VolumeRecord | None, disk: int) -> None:
+    """On top of the pod's own; placement knows how much of it is for the volume."""
+    shape = at_its_volume(PLAIN, volume)
+    assert (disk, disk - 10) == (shape.resources.disk_mib, shape.volume_mib)
+
+
+@pytest.mark.parametrize(
+    ("state", "host", "fits"),
+    [
+        (CREATED, labels("h1", "east", "v"), True),
+        (CREATED, labels("h1", "east", "w"), False),
+        (LOST, labels("h1", "east", "v"), True),
+        (LOST, labels("h1", "east"), False),
+        (INITIALIZED, labels("h1", "east"), True),
+        (INITIALIZED, labels("h2", "east", "v"), False),
+        (INITIALIZED, labels("h1", "west"), False),
+    ],
+)
+def test_a_pod_goes_to_its_volume_alone(state: VolumeState, host: dict[str, str], fits: bool) -> None:
+    """To the host in its cluster, and once it is made only while the host has it; its own constraint holds, too."""
+    shape = at_its_volume(PLAIN, replace(V, state=state))
+
+    assert fits == matches(shape.constraint, host)
+    assert not matches(shape.constraint, {**host, "rack": "b"})
+
+
+def test_a_pod_whose_volume_is_not_there_yet_may_go_anywhere() -> None:
+    """Only its own constraint holds."""
+    assert at_its_volume(PLAIN, None).constraint == PLAIN.constraint
+
+
+GONE = "host h1 is not in cluster east"
+EMPTY = "host h1 is there, and has it no more"
+
+
+@pytest.mark.parametrize(
+    ("before", "host", "after"),
+    [
+        (CREATED, HERE, (CREATED, "")),
+        (INITIALIZED, HERE, (CREATED, "")),
+        (LOST, HERE, (CREATED, "")),
+        (CREATED, HostSight(frozenset()), (LOST, EMPTY)),
+        (CREATED, HostSight(None, is_registered=False), (LOST, GONE)),
+        (INITIALIZED, HostSight(None, is_registered=False), (LOST, GONE)),
+        (INITIALIZED, HostSight(frozenset()), (INITIALIZED, "")),
+        (CREATED, HostSight(None), (CREATED, "")),
+        (CREATED, HostSight(None, is_registered=False, is_in_maintenance=True), (CREATED, "")),
+        (LOST, HostSight(None), (LOST, "")),
+        (LOST, HostSight(frozenset()), (LOST, EMPTY)),
+    ],
+)
+def test_what_a_cluster_lists_is_the_state(
+    before: VolumeState, host: HostSight, after: tuple[VolumeState, str]
+) -> None:
+    """A host that has not said yet, is in maintenance, or may be about to make it has lost nothing."""
+    assert after == observed(replace(V, state=before), host, NOW_NS)
+
+
+def test_a_list_may_be_older_than_the_volume() -> None:
+    """Nothing is missed that has just been made."""
+    assert (CREATED, "") == observed(V, HostSight(frozenset()), NOW_NS - 1)
+
+
+@pytest.mark.parametrize(
+    ("host", "now_ns", "is_gone"),
+    [
+        (HostSight(frozenset()), NOW_NS, True),
+        (HostSight(frozenset()), NOW_NS - 1, False),
+        (HostSight(None), NOW_NS, False),
+        (HostSight(None, is_registered=False), NOW_NS, False),
+    ],
+)
+def test_a_volume_is_gone_when_its_host_says_so(host: HostSight, now_ns: int, is_gone: bool) -> None:
+    """A host that is away may come back with it."""
+    assert is_gone == is_destroyed(replace(V, goal=DELETED), host, now_ns)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_gone"),
+    [(HostSight(frozenset()), True), (HostSight(None), False), (HostSight(None, is_registered=False), False)],
+)
+def test_a_volume_that_was_listed_is_gone_with_the_next_list(host: HostSight, is_gone: bool) -> None:
+    """There is nothing to wait for; a host that is away, or has not said yet, says nothing of it."""
+    assert is_gone == is_destroyed(replace(V, goal=DELETED), host, NOW_NS - 1, was_listed=True)
+
+
+WAITS = service_pod(3, state=PodState.PENDING)
+STOPPED = service_pod(3, state=PodState.KILLED, goal=PodState.KILLED)
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_over", "gives_up", "rule"),
+    [
+        (service_pod(3, host="h1"), False, False, "is RUNNING on host h1"),
+        (service_pod(3, host="h1"), False, True, "is RUNNING on host h1"),
+        (service_pod(3, host="h1", state=PodState.KILLING, goal=PodState.KILLED), True, True, "is KILLING on host h1"),
+        (WAITS, False, False, "is PENDING and comes back to it"),
+        (WAITS, False, True, ""),
+        (STOPPED, False, False, ""),
+        (service_pod(3, state=PodState.FAILED), True, False, ""),
+        (None, True, False, ""),
+    ],
+)
+def test_a_volume_in_use_is_not_deleted(pod: PodRecord | None, is_over: bool, gives_up: bool, rule: str) -> None:
+    """A pod that only waits may be given another one, by a word more."""
+    refusal = deletion_refusal(V, pod, is_over, gives_up)
+
+    assert rule in refusal
+    assert bool(rule) == bool(refusal)
+    assert "" == deletion_refusal(replace(V, goal=DELETED), pod, is_over, gives_up)

@@ -1,0 +1,81 @@
+"""What an emulated agent keeps when it starts anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from services.emulation.hosts import HostSpec
+from services.minicluster.agents.kept_resources import KeptResources, volume_folder
+from services.minicluster.master.host_resources import total_of
+from services.minicluster.model import Agent
+from services.minicluster.resources import DISK, Resources, add_to, kind_of, take_from
+
+MB = 1_000
+"""Thousandths."""
+HOST = HostSpec("h", disk=500)
+RESERVATION = [{"type": "DYNAMIC", "role": "eng/maps"}]
+VOLUME = {"persistence": {"id": "v"}, "volume": {"mode": "RW", "container_path": "data"}}
+ON_VOLUME = kind_of("disk", reservations=RESERVATION, disk=VOLUME)
+RESERVED = kind_of("disk", reservations=RESERVATION)
+
+
+def agent(total: Resources) -> Agent:
+    return Agent("S0", HOST, total, cast(Any, None), 1, "slave(1)@h:1")
+
+
+def with_volume(size: int = 300) -> Resources:
+    total = dict(total_of(HOST))
+    take_from(total, {DISK: size * MB})
+    add_to(total, {ON_VOLUME: size * MB})
+    return total
+
+
+def test_reservations_and_volumes_are_there_again(tmp_path: Path) -> None:
+    """Whatever else the host's settings say; nothing is, where nothing was kept."""
+    kept = KeptResources(tmp_path)
+    assert total_of(HOST) == kept.restored(HOST, total_of(HOST))
+    total = with_volume()
+    take_from(total, {DISK: 100 * MB})
+    add_to(total, {RESERVED: 100 * MB})
+
+    kept.save(agent(total))
+
+    assert total == KeptResources(tmp_path).restored(HOST, total_of(HOST))
+
+
+def test_a_volume_goes_with_its_disk(tmp_path: Path) -> None:
+    """Its folder is made once: an agent that starts without it does not have the volume, and its disk is free."""
+    kept, folder = KeptResources(tmp_path), volume_folder(tmp_path, "h", "eng/maps", "v")
+    kept.save(agent(with_volume()))
+    assert folder.is_dir()
+    folder.rmdir()
+
+    kept.save(agent(with_volume()))
+
+    assert (False, total_of(HOST)) == (folder.exists(), kept.restored(HOST, total_of(HOST)))
+
+
+def test_files_go_with_their_volume(tmp_path: Path) -> None:
+    """Those of other volumes stay."""
+    kept = KeptResources(tmp_path)
+    folders = [volume_folder(tmp_path, *at) for at in (("h", "eng/maps", "v"), ("h", "eng", "w"), ("i", "eng", "x"))]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "file").touch()
+
+    kept.save(agent(with_volume()))
+
+    assert [True, False, True] == [folder.exists() for folder in folders]
+
+
+def test_a_host_that_has_become_too_small(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It keeps what it has room for, and says so."""
+    kept = KeptResources(tmp_path)
+    kept.save(agent(with_volume()))
+    smaller = total_of(HostSpec("h", disk=200))
+
+    assert smaller == kept.restored(HOST, smaller)
+    assert "host h has no room any more for" in caplog.text

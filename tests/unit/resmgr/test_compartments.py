@@ -1,0 +1,106 @@
+"""The resource manager while host pools serve some workloads only."""
+
+from __future__ import annotations
+
+from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.model.host import Capacity, HostPoolCapacity
+from peloton.model.host_pool import Workload
+from peloton.model.resources import Resources
+from services.resmgr.audit import faults
+from services.resmgr.recovery import rebuild
+from services.resmgr.state import ResmgrState
+from services.resmgr.wanted_hosts import wanted_hosts
+from tests.unit.resmgr.asked import asking
+from tests.unit.resmgr.world import FAST, World
+
+BATCH = frozenset({Workload.BATCH, Workload.SHARED})
+REST = frozenset(work for work in Workload if work) - BATCH
+
+
+def capacity(batch: float, rest: float) -> Capacity:
+    def room(cpu: float) -> Resources:
+        return Resources.of(cpu, 100_000, 100_000)
+
+    pools = HostPoolCapacity("batch", BATCH, room(batch)), HostPoolCapacity("default", REST, room(rest))
+    total = pools[0].up + pools[1].up
+    return Capacity(total, Resources(), total, pools)
+
+
+async def test_jobs_wait_for_hosts_that_serve_them(world: World) -> None:
+    """Preemptible batch pods get what their host pool has, not what others have; job why, respool why and respool tree
+    give the numbers of those hosts."""
+    world.hosts.answer = capacity(batch=3, rest=90)
+    job = world.job(world.pool("p", 0, 80), 7)
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        why, pool = await asked.why(job), await asked.why_pool("/p")
+        tree = await asked.stub.PoolTree(pb.PoolTreeRequest())
+
+    assert dict(why.instanceCounts) == {"READY": 3, "PENDING": 4}
+    assert "cpu 1 wanted, 0 left of the entitlement of /p in host pool batch: 3" in why.text
+    assert "in host pool batch, cpu: holds 3 of its entitlement 3, 4 more wanted" in pool.text
+    root, leaf = (
+        {part.hostPools: (part.amounts[0].limit, part.amounts[0].allocation, part.amounts[0].demand) for part in one}
+        for one in (node.onHosts for node in tree.pools)
+    )
+    assert root == {"host pool batch": (3, 3, 4), "host pool default": (90, 0, 0)}
+    assert leaf == {"host pool batch": (3, 3, 4)}
+    assert [list(part.workloads) for part in tree.pools[0].onHosts] == [sorted(BATCH), sorted(REST)]
+
+
+async def test_queued_pods_say_which_hosts_they_want(world: World) -> None:
+    """Those that their hosts have no room for, below their pool's limit; also while there are no such hosts at all.
+    Pods that wait for the limit want no hosts."""
+    world.hosts.answer = capacity(batch=3, rest=90)
+    wide, narrow = world.job(world.pool("wide", 0, 8), 20), world.job(world.pool("narrow", 0, 1), 5)
+
+    async with asking(world) as asked:
+        loop = asked.server.loop
+        await asked.queue(wide, narrow)
+        assert wanted_hosts(loop.state) == [(Workload.SHARED, Resources.of(1), 8 - 2)]
+
+        world.hosts.answer = capacity(batch=0, rest=93)
+        await loop.learn_capacity()
+        await loop.run_cycle()
+        assert wanted_hosts(loop.state) == [(Workload.SHARED, Resources.of(1), 8 - 2)]
+
+        world.hosts.answer = capacity(batch=50, rest=43)
+        await loop.learn_capacity()
+        await loop.run_cycle()
+        assert wanted_hosts(loop.state) == []
+
+
+async def test_hosts_that_move_bring_their_room(world: World) -> None:
+    """With more hosts in its host pool a waiting job goes on; memory counts each pod in one compartment, also when
+    host pools come into use, when it is rebuilt, and when they are used no more."""
+    job = world.job(world.pool("p", 0, 80), 7)
+
+    async with asking(world, FAST) as asked:
+        loop = asked.server.loop
+        await loop.enqueue(job, 2)
+
+        async def admitted(answer: Capacity) -> int:
+            world.hosts.answer = answer
+            await loop.learn_capacity()
+            for _ in range(2):
+                await loop.run_cycle()
+            assert list(faults(loop.state)) == []
+            again = rebuild(world.storage)
+            again.take_over(loop.state)
+            assert list(faults(again)) == []
+            assert _held(again) == _held(loop.state)
+            return loop.state.jobs[job].allocated_count
+
+        first = await admitted(Capacity(*capacity(1, 1)[:3]))
+        await loop.enqueue(job, 10)
+        counts = [await admitted(one) for one in (capacity(3, 90), capacity(5, 88))]
+        assert [first, *counts] == [2, 3, 5]
+        assert _held(loop.state) == [5_000, 0]
+        assert await admitted(Capacity(*capacity(5, 88)[:3])) == 7
+        assert _held(loop.state) == []
+
+
+def _held(state: ResmgrState) -> list[int]:
+    """cpu by compartment."""
+    return [int(part.non_slack[:, 0].sum()) for part in state.accounts.parts]

@@ -1,0 +1,48 @@
+"""Settings of the mover of host pools."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.errors import InvalidArgument
+from peloton.scheduling.mover import MoverPolicy
+from services.resmgr.settings import MoverSettings, mover_settings
+from services.settings import load
+
+
+def test_numbers_of_the_mover_are_settings() -> None:
+    """Without any they are the defaults of its policy; with all of them each goes to its place."""
+    assert MoverSettings() == mover_settings(load({}))
+
+    given = {
+        "PERIOD_S": "1", "HIGH_PERCENT": "70", "TARGET_PERCENT": "50", "MARKED_PERCENT": "20", "TAKE_AFTER_S": "8",
+        "TAKE_AFTER_URGENT_S": "2", "RETURN_AFTER_S": "30", "RETURN_AFTER_MAX_S": "90", "SETTLE_S": "4",
+        "HOSTS_AT_A_TIME": "3", "HOSTS_PER_HOUR": "9", "GIVE_UP_S": "100",
+    }  # fmt: skip
+
+    found = mover_settings(load({f"PELOTON_MOVER_{name}": text for name, text in given.items()}))
+
+    assert MoverSettings(MoverPolicy(70, 50, 20, 8.0, 2.0, 30.0, 90.0, 4.0, 3, 9), 1.0, 100.0) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("TARGET_PERCENT", "80", "PELOTON_MOVER_TARGET_PERCENT=80, PELOTON_MOVER_HIGH_PERCENT=80: want 0 < target"),
+        ("HIGH_PERCENT", "101", "PELOTON_MOVER_HIGH_PERCENT=101: want 0 < target < high <= 100"),
+        ("MARKED_PERCENT", "-1", "PELOTON_MOVER_MARKED_PERCENT=-1: want 0 to 100"),
+        ("TAKE_AFTER_S", "5", "PELOTON_MOVER_TAKE_AFTER_URGENT_S=15, PELOTON_MOVER_TAKE_AFTER_S=5: want at least 0"),
+        ("TAKE_AFTER_S", "inf", "PELOTON_MOVER_TAKE_AFTER_S=inf"),
+        ("RETURN_AFTER_S", "0", "PELOTON_MOVER_RETURN_AFTER_S=0"),
+        ("RETURN_AFTER_MAX_S", "60", "PELOTON_MOVER_RETURN_AFTER_S=900, PELOTON_MOVER_RETURN_AFTER_MAX_S=60"),
+        ("SETTLE_S", "nan", "PELOTON_MOVER_SETTLE_S=nan: want at least 0"),
+        ("HOSTS_AT_A_TIME", "0", "PELOTON_MOVER_HOSTS_AT_A_TIME=0, PELOTON_MOVER_HOSTS_PER_HOUR=30: want 1 to 1000"),
+        ("HOSTS_PER_HOUR", "1001", "PELOTON_MOVER_HOSTS_PER_HOUR=1001"),
+        ("PERIOD_S", "0", "PELOTON_MOVER_PERIOD_S=0: want more than 0"),
+        ("GIVE_UP_S", "nan", "PELOTON_MOVER_GIVE_UP_S=nan: want more than 0"),
+    ],
+)
+def test_numbers_that_cannot_be_meant_are_refused(name: str, text: str, said: str) -> None:
+    """With each variable that has to do with it, and what it is."""
+    with pytest.raises(InvalidArgument, match=said):
+        mover_settings(load({f"PELOTON_MOVER_{name}": text}))

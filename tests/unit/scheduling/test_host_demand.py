@@ -1,0 +1,123 @@
+"""Which host pools take and give hosts, and how much each lacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from peloton.model.host_pool import HostInPool, HostPool, HostPools, PoolRoom, Workload, joined_rooms
+from peloton.model.ids import Hostname
+from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, PlacementReason, RefusingHosts
+from peloton.model.resources import Resources
+from peloton.scheduling.host_demand import (
+    Demand,
+    giver_now,
+    givers,
+    lacks_hosts,
+    lent_to,
+    moving_count,
+    sources_of,
+    taker_now,
+    takers,
+)
+from peloton.scheduling.mover import PoolNow
+
+BATCH, SHARED, STATELESS, GPU = Workload.BATCH, Workload.SHARED, Workload.STATELESS, Workload.GPU
+TEN = Resources(10_000, 1_000)
+
+
+def pools(**serves: set[Workload]) -> HostPools:
+    named = {name: HostPool(name, frozenset(work)) for name, work in ({"default": set()} | serves).items()}
+    return HostPools(1, named)
+
+
+def test_services_take_and_batch_jobs_give() -> None:
+    """Those for preemptible jobs first. Who serves both, gpus or nothing neither takes nor gives."""
+    found = pools(services={STATELESS}, web={STATELESS, GPU}, mixed={STATELESS, SHARED}, spare=set(),
+                  batch={BATCH}, all={BATCH, SHARED}, low={SHARED})  # fmt: skip
+
+    assert (["services", "web"], ["low", "all", "batch"]) == (takers(found), givers(found))
+
+
+def test_the_default_host_pool_takes_part_by_what_is_left_to_it() -> None:
+    """It serves what no other does."""
+    assert (["services"], []) == (takers(pools(services={STATELESS})), givers(pools(services={STATELESS})))
+    rest = pools(services={STATELESS}, others={GPU, Workload.STATEFUL})
+    assert ["default"] == givers(rest)
+    assert ["default"] == takers(pools(batch={BATCH, SHARED}))
+
+
+def why(*rules: HostRule) -> PlacementReason:
+    return (ClusterReason("", pods=(NoHost(1, hosts=tuple(RefusingHosts(1, Misfit(rule)) for rule in rules)),)),)
+
+
+def test_only_pods_that_more_hosts_would_help_count() -> None:
+    """Hosts are full, or there are none; not those whose constraint no host meets."""
+    assert lacks_hosts(why(HostRule.HOST_POOL, HostRule.CONSTRAINT, HostRule.ROOM))
+    assert lacks_hosts(why(HostRule.HOST_POOL))
+    assert not lacks_hosts(why(HostRule.HOST_POOL, HostRule.CONSTRAINT))
+    assert not lacks_hosts(())
+
+
+def test_waiting_pods_are_counted_in_hosts() -> None:
+    """Of the scarcest resource, of hosts of the mean size; those too large for one, and those for others, are not."""
+    waiting = [
+        (STATELESS, Resources(3_000, 10), 5),
+        (STATELESS, Resources(1_000, 400), 6),
+        (STATELESS, Resources(11_000, 1), 50),
+        (BATCH, Resources(1_000, 1), 50),
+    ]
+    rooms = {
+        "services": PoolRoom(2, TEN * 2, Resources(15_000, 100)),
+        "batch": PoolRoom(4, TEN * 4, Resources(1, 3_000)),
+    }
+    demand = Demand(pools(services={STATELESS}, batch={BATCH}), rooms, waiting)
+
+    assert PoolNow("services", 2, 0, 15_000, 10_000, waiting_count=3) == taker_now("services", demand)
+    assert PoolNow("batch", 4, 0, 3_000, 1_000, takes=False) == giver_now("batch", demand)
+
+
+def test_a_host_pool_without_hosts_is_measured_in_those_of_the_givers() -> None:
+    """Otherwise its first host would never come."""
+    demand = Demand(pools(services={STATELESS}, batch={BATCH}), {"batch": PoolRoom(4, TEN * 4)}, [(STATELESS, TEN, 3)])
+
+    assert (3, 0) == (taker_now("services", demand).waiting_count, taker_now("services", demand).host_count)
+
+
+def test_marked_moving_and_lent_hosts() -> None:
+    """Marks count where the host is; a loan counts once the host is at rest."""
+    h1, h2, h3 = (Hostname(f"h{at}") for at in (1, 2, 3))
+    at = {
+        h1: HostInPool("services", "services"),
+        h2: HostInPool("batch", "services"),
+        h3: HostInPool("services", "services"),
+    }
+    made = pools(services={STATELESS}, batch={BATCH})
+    found = HostPools(1, made.pools, at, {h1: "batch", h2: "batch"})
+    now = taker_now("services", Demand(found, {}, (), [h1, h2, h3], [h3]))
+
+    assert (2, 1) == (now.marked_count, now.red_count)
+    assert {"batch": 1} == lent_to("services", found)
+    assert (1, 1, 0) == tuple(moving_count({name}, found) for name in ("services", "batch", "default"))
+
+
+def test_one_that_gives_hosts_is_first_asked_for_what_it_has_lent() -> None:
+    """Of the others as many as they have above their minimum; one that takes hosts gets none from its like."""
+    h1 = Hostname("h1")
+    at = {h1: HostInPool("services", "services")}
+    found = HostPools(1, pools(services={STATELESS}, batch={BATCH}).pools, at, {h1: "batch"})
+    services, web = PoolNow("services", 4, 1), PoolNow("web", 3, 0)
+    batch, shared = PoolNow("batch", 2, 5, takes=False), PoolNow("shared", 9, 2, takes=False)
+
+    def sources(pool: PoolNow) -> list[PoolNow]:
+        return sources_of(pool, [services, web], [shared, batch], found)
+
+    assert [replace(services, minimum=3), shared] == sources(batch)
+    assert [shared, batch] == sources(services)
+
+
+def test_rooms_add_up() -> None:
+    """Of hosts of several clusters."""
+    one = PoolRoom(1, TEN, Resources(1))
+
+    assert PoolRoom(2, TEN * 2, Resources(2)) == joined_rooms([one, one])
+    assert PoolRoom() == joined_rooms([])

@@ -1,0 +1,130 @@
+"""Placement by load: to the hosts of which least is in use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.model.host import LeasedHost
+from peloton.model.ids import Hostname
+from peloton.model.pod import PodShape, Strategy
+from peloton.model.resources import Resources
+from peloton.scheduling.fleet import Fleet
+from peloton.scheduling.placement import place
+from peloton.scheduling.qos import HostLoad, Use, beyond_held
+from peloton.scheduling.rows import HostRow
+from tests.unit.scheduling.test_placement import JOB, host, lease, shape, singles, where
+
+CAPACITY = Resources.of(8, 800, 1000)
+
+
+def loaded(name: str, cpu: int = 0, memory: int = 0, *, free: float = 8) -> LeasedHost:
+    """``cpu`` and ``memory``: thousandths in use beyond what pods hold."""
+    return replace(host(name, free, 800), capacity=CAPACITY, load_beyond=(cpu, memory))
+
+
+def least(cpu: float = 1, memory: float = 10, **more: object) -> PodShape:
+    return shape(cpu, memory, strategy=Strategy.LEAST_LOADED, **more)
+
+
+def test_a_hot_host_is_chosen_last() -> None:
+    """However much of it is free: first come hosts whose pods hold more and use less, by cpu or by memory."""
+    hot, swollen, idle = loaded("a", cpu=900), loaded("b", memory=850, free=4), loaded("c", cpu=-500, free=3)
+
+    assert {"c": [0, 1, 2]} == where(place(JOB, singles(least(), 3), lease(hot, swollen, idle)))
+    batch = place(JOB, singles(least(4), 3), lease(hot, swollen, replace(idle, free=Resources.of(4, 800))))
+    assert {"a": [2], "b": [1], "c": [0]} == where(batch)
+
+
+def test_pods_that_are_put_count_at_once() -> None:
+    """Also when they are of another shape, and when measured cpu is what they do not ask for."""
+    hosts = [loaded("a", 10), loaded("b", 20), loaded("c", 30)]
+
+    placed = where(place(JOB, [*singles(least(2), 3), *singles(least(1), 3, start=3)], lease(*hosts)))
+
+    assert {"a": 2, "b": 2, "c": 2} == {name: len(pods) for name, pods in placed.items()}
+
+
+def test_what_pods_hold_counts_where_nothing_was_measured() -> None:
+    """The larger part of cpu and memory, also of what the pod does not ask for."""
+    full, half, swollen = loaded("a", free=2), loaded("b", free=5), loaded("c")
+    swollen = replace(swollen, free=Resources.of(8, 400))
+
+    assert {"b": [0]} == where(place(JOB, singles(least(1, 0), 1), lease(full, half, swollen)))
+
+
+def test_rows_that_are_given_to_another_host_know_no_measurement() -> None:
+    """The load of a host goes with it."""
+    fleet = Fleet([row("a"), row("b")])
+    fleet.loads.set(1, (500, -20))
+    fleet.drop_host(Hostname("b"))
+    fleet.put_host(row("c"))
+
+    assert [(0, 0), (0, 0), (0, 0)] == [fleet.loads.of(at) for at in (0, fleet.row_of[Hostname("c")], 1_000)]
+
+
+def row(name: str) -> HostRow:
+    return HostRow(Hostname(name), CAPACITY, CAPACITY, 0, 0, 10, (), 0)
+
+
+@pytest.mark.parametrize(
+    ("used", "free", "expected"),
+    [
+        (Use(4_000, 400), CAPACITY, (250, 250)),  # of a machine twice as large as what is announced
+        (Use(0, 0), Resources.of(2, 800), (-750, 0)),
+        (Use(12_000, 1_600), Resources.of(4, 0), (250, 0)),
+    ],
+)
+def test_what_is_in_use_beyond_what_pods_hold(used: Use, free: Resources, expected: tuple[int, int]) -> None:
+    """The part of the machine that is in use, less the part of what is announced that pods hold."""
+    load = HostLoad(Hostname("a"), Use(16_000, 1_600), used, 0, 0)
+
+    assert expected == beyond_held(load, CAPACITY, free)
+    assert (0, 0) == beyond_held(HostLoad(Hostname("a"), Use(), Use(), 0, 0), Resources(), Resources())
+
+
+HOSTS = st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(-1_000, 1_000), st.integers(-1_000, 1_000))
+"""Free cpu and memory in eighths, and what is in use beyond."""
+
+
+@given(st.lists(HOSTS, max_size=5), st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), min_size=1, max_size=2))
+def test_each_pod_goes_to_the_least_loaded_host_of_its_turn(
+    amounts: list[tuple[int, int, int, int]], shapes: list[tuple[int, int]]
+) -> None:
+    """As a look at all hosts for each pod finds it, by name among equals; and no pod waits while there is room."""
+    hosts = [
+        replace(loaded(f"h{at}", cpu, memory), free=Resources.of(free_cpu, free_memory * 100))
+        for at, (free_cpu, free_memory, cpu, memory) in enumerate(amounts)
+    ]
+    gangs = [
+        each for at, (cpu, memory) in enumerate(shapes) for each in singles(least(cpu, memory * 100), 6, start=6 * at)
+    ]
+
+    placed = where(place(JOB, gangs, lease(*hosts)))
+
+    free = [[cpu * 1_000, memory * 100] for cpu, memory, _, _ in amounts]
+    expected = dict[str, Counter[int]]()
+    for at, (cpu, memory) in enumerate(dict.fromkeys(shapes)):
+        need = cpu * 1_000, memory * 100
+        for _ in range(6 * shapes.count((cpu, memory))):
+            open_hosts = [number for number, left in enumerate(free) if left[0] >= need[0] and left[1] >= need[1]]
+            if open_hosts:
+                chosen = max(open_hosts, key=lambda number: (unused(free[number], amounts[number][2:]), -number))
+                free[chosen] = [free[chosen][0] - need[0], free[chosen][1] - need[1]]
+                expected.setdefault(f"h{chosen}", Counter())[at] += 1
+    first = {shape_of: at for at, shape_of in enumerate(dict.fromkeys(shapes))}
+    assert expected == {
+        name: Counter(first[shapes[instance // 6]] for instance in pods) for name, pods in placed.items()
+    }
+
+
+def unused(free: list[int], beyond: tuple[int, ...]) -> int:
+    """Millionths of cpu or memory, whichever is less."""
+    totals = CAPACITY.cpu_milli, CAPACITY.memory_mib
+    return min(
+        (have - more * total // 1000) * 10**6 // total for have, total, more in zip(free, totals, beyond, strict=True)
+    )

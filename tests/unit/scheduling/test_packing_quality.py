@@ -1,0 +1,76 @@
+"""How few hosts packing needs, beside an exact solver and beside best fit decreasing pod by pod."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pytest
+
+from peloton.model.ids import Hostname
+from peloton.model.pod import PodShape
+from peloton.model.resources import Resources
+from peloton.scheduling.fleet import Fleet
+from peloton.scheduling.putting import Want, put_all
+from peloton.scheduling.rows import HostRow
+from tests.bench.placement import Oracle, batch, hosts
+from tests.unit.scheduling.exact_packing import fewest_hosts
+
+SIZES = [Resources.of(32, 128_000), Resources.of(64, 256_000), Resources.of(48, 384_000)]
+CASES = 100
+
+
+def fleet_of(totals: list[Resources]) -> Fleet:
+    return Fleet(HostRow(Hostname(f"h{at}"), total, total, 0, 0, 100, (), at) for at, total in enumerate(totals))
+
+
+def small_case(random: Random, is_mixed: bool) -> tuple[list[Resources], list[tuple[Resources, int]]]:
+    totals = sorted((random.choice(SIZES) if is_mixed else SIZES[0] for _ in range(12)), key=tuple)
+    shapes = {
+        Resources.of(random.choice([1, 2, 4, 8, 12, 16]), random.choice([2, 4, 8, 16, 32, 48, 64]) * 1_000)
+        for _ in range(random.randint(2, 6))
+    }
+    return totals, [(shape, random.randint(1, 9)) for shape in sorted(shapes, key=tuple)]
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_small_placements_are_within_a_hundredth_of_the_best(is_mixed: bool) -> None:
+    """Over many small cases, of one size of hosts and of three."""
+    random, used, best = Random(2), 0, 0
+    for _ in range(CASES):
+        totals, wanted = small_case(random, is_mixed)
+        fleet = fleet_of(totals)
+        chosen = put_all(fleet, [Want(PodShape(resources), (), count) for resources, count in wanted])
+        if [len(rows) for rows in chosen] == [count for _, count in wanted]:  # else they need more hosts than there are
+            used += len(np.unique(np.concatenate(chosen)))
+            best += fewest_hosts(totals, wanted)
+
+    assert best >= 2 * CASES
+    assert used <= 1.01 * best
+
+
+def test_batches_are_within_a_fiftieth_of_best_fit_decreasing() -> None:
+    """Mixed pods, a third of them with constraints, onto mixed hosts, batch after batch."""
+    random = Random(3)
+    rows = hosts(random, 600, in_use=0)
+    fleet, oracle = Fleet(rows), Oracle(rows)
+    while np.count_nonzero(fleet.is_used) < 400:
+        wants = batch(random)
+        put_all(fleet, wants)
+        oracle.put(wants)
+
+    assert np.count_nonzero(fleet.is_used) <= 1.02 * oracle.used_count
+
+
+def test_a_second_look_moves_no_pod_to_a_host_that_does_not_take_it() -> None:
+    """Whatever is tried, hosts keep to what they have."""
+    random = Random(4)
+    for _ in range(50):
+        totals, wanted = small_case(random, is_mixed=True)
+        chosen = put_all(fleet_of(totals), [Want(PodShape(resources), (), count) for resources, count in wanted])
+        taken: dict[int, Resources] = {}
+        for (resources, _), rows in zip(wanted, chosen, strict=True):
+            for row, count in Counter(rows.tolist()).items():
+                taken[row] = taken.get(row, Resources()) + resources * count
+        assert all(amounts.fits_in(totals[row]) for row, amounts in taken.items())

@@ -1,0 +1,383 @@
+"""Plans of moves: tables for each goal, properties, and an exhaustive search beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peloton.lifecycle.constraints import matches
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.layout import Layout, Spread
+from peloton.model.pod import Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
+from peloton.model.rebalance import Goal, PodNow, Stays, WaitingPods
+from peloton.model.resources import Resources, needed
+from peloton.scheduling.fit import by_key
+from peloton.scheduling.rebalance import CROWDED_LOAD, SPREAD_MARGIN
+from tests.unit.scheduling.moves_table import (
+    EMPTY,
+    FREE,
+    PLENTY,
+    SPREAD,
+    Cluster,
+    cpu,
+    hosts_of,
+    over,
+    pods_on,
+    waits,
+    ways,
+)
+
+# Room for a pod that fits nowhere.
+
+
+def test_one_pod_leaves_for_the_pod_that_fits_nowhere() -> None:
+    """Of hosts with two cores free each, the one where a single pod gives enough room is freed of it."""
+    pods = [*pods_on("a", "h1", cpu(2), 3), *pods_on("b", "h2", cpu(1), 6), *pods_on("c", "h3", cpu(3), 2)]
+    cluster = Cluster(hosts_of("h1", "h2", "h3"), pods, waits(4))
+
+    found = cluster.plan(FREE)
+
+    assert [("a", "h1", "h2")] == ways(found.moves)
+    why = found.moves[0].why
+    assert (Goal.FREE, 750, 1000, 1, "big") == (
+        why.goal, why.source_load, why.target_load, why.move_count, why.waiting_job
+    )  # fmt: skip
+
+
+def test_nothing_moves_for_a_pod_that_fits() -> None:
+    """A pod that finds room now is only waiting for its placement."""
+    cluster = Cluster(hosts_of("h1", "h2"), pods_on("a", "h1", cpu(2), 3), waits(4))
+
+    assert ((), ()) == (cluster.plan(FREE).moves, cluster.plan(FREE).stuck)
+
+
+def test_the_room_of_what_waits_and_fits_is_not_filled() -> None:
+    """The only host for the pod that would move is wanted by a pod that waits and fits there."""
+    pods = [*pods_on("a", "h1", cpu(3), 2), *pods_on("b", "h2", cpu(5))]
+    small = WaitingPods(JobId("small"), cpu(2), 2, waited_s=1.0)
+    cluster = Cluster(hosts_of("h1", "h2"), pods, [*waits(5), small])
+
+    found = cluster.plan(FREE)
+
+    assert ([], ("big",)) == (ways(found.moves), found.stuck)
+
+
+def test_many_small_pods_leave_together() -> None:
+    """Of forty pods there are more sets than are looked at; those that help most are chosen then."""
+    kinds = PodShape(Resources(1000)), PodShape(Resources(10, 1))
+    pods = [pod for kind in kinds for pod in pods_on(f"with-{kind.resources.memory_mib}", "h1", kind, 20)]
+    room = {"h1": Resources(20_200, 20), "h2": Resources(4_500, 4)}
+    big = PodShape(Resources(4_000, 4), constraint=HostLabel("rack", "a"))
+    cluster = Cluster(room, pods, [WaitingPods(JobId("big"), big, 1)], {"h1": {"rack": "a"}})
+
+    found = cluster.plan(FREE)
+
+    assert ({"with-0": 4, "with-1": 4}, ()) == (Counter(move.pod_id.job_id for move in found.moves), found.stuck)
+
+
+def test_a_pod_that_no_moves_let_in_is_named() -> None:
+    """It is larger than any host."""
+    cluster = Cluster(hosts_of("h1", "h2"), pods_on("a", "h1", cpu(1)), waits(9))
+
+    assert ((), ("big",)) == (
+        cluster.plan(FREE).moves,
+        cluster.plan(FREE).stuck,
+    )
+
+
+def test_a_constraint_of_the_waiting_pod_may_want_another_pod_away() -> None:
+    """There is room enough, but for a pod with a label that the waiting one keeps off."""
+    web = ("app", "web")
+    pods = [*pods_on("a", "h1", cpu(1), labels=(web,)), *pods_on("b", "h2", cpu(7), labels=(web,))]
+    cluster = Cluster(hosts_of("h1", "h2"), pods, waits(2, constraint=PodLabel(*web, "<", 1)))
+
+    assert [("a", "h1", "h2")] == ways(cluster.plan(FREE).moves)
+
+
+@pytest.mark.parametrize("reason", list(Stays))
+def test_a_pod_that_stays_is_counted_by_its_reason(reason: Stays) -> None:
+    """A pod that may not move does not, even where all else would fit."""
+    pods = [replace(pod, stays=reason) for pod in pods_on("a", "h1", cpu(2), 3)]
+    cluster = Cluster(hosts_of("h1", "h2", cores=8), [*pods, *pods_on("b", "h2", cpu(1), 5)], waits(6))
+
+    found = replace(cluster, grants=0).plan(FREE)
+
+    expected = Counter({reason: 3}) + Counter({Stays.SLA: 5})
+    assert ((), tuple(sorted(expected.items()))) == (found.moves, found.staying)
+
+
+def test_an_sla_lets_some_go_now_and_the_others_later() -> None:
+    """Two pods of a service have to leave, of which one may be away: it moves first, and its reason says two."""
+    pods = [*pods_on("a", "h1", cpu(2), 3), *pods_on("b", "h2", cpu(4))]
+    cluster = Cluster(hosts_of("h1", "h2"), pods, waits(6), grants=1)
+
+    found = cluster.plan(FREE)
+
+    assert [("a", "h1", "h2")] == ways(found.moves)
+    assert 2 == found.moves[0].why.move_count
+
+
+def test_a_plan_keeps_to_the_moves_that_are_left() -> None:
+    """Two moves are needed and one is left: none is made in vain."""
+    pods = [*pods_on("a", "h1", cpu(2), 3), *pods_on("b", "h2", cpu(4))]
+    cluster = Cluster(hosts_of("h1", "h2"), pods, waits(6))
+
+    assert (2, 0) == tuple(len(cluster.plan(FREE, left).moves) for left in (2, 1))
+
+
+# Onto hosts that are far emptier.
+
+
+def test_a_new_host_takes_pods_until_it_is_near_the_mean() -> None:
+    """The fullest hosts give, and the new host stays below the mean."""
+    pods = [pod for name in ("h1", "h2", "h3") for pod in pods_on(f"on-{name}", name, cpu(1), 8)]
+    cluster = Cluster(hosts_of("h1", "h2", "h3", "new"), pods)
+
+    found = cluster.plan(SPREAD)
+
+    assert {"new"} == {move.target for move in found.moves}
+    assert 750 - SPREAD_MARGIN < (8000 - cluster.after(found.moves).free("new").cpu_milli) / 8 <= 750
+    assert [1000, 1000, 1000, 875, 875] == [move.why.source_load for move in found.moves]
+
+
+def test_jobs_that_ask_to_be_packed_are_not_spread() -> None:
+    """The strategy of the pod says where it wants to be."""
+    packed = replace(cpu(1), strategy=Strategy.PACK_HOST)
+    cluster = Cluster(hosts_of("h1", "h2", "new"), [*pods_on("a", "h1", packed, 8), *pods_on("b", "h2", packed, 8)])
+
+    assert () == cluster.plan(SPREAD).moves
+
+
+# Away from hosts that are nearly empty.
+
+
+def test_the_emptiest_host_is_emptied_onto_fuller_ones() -> None:
+    """No host is filled beyond what is crowded, and an empty one stays empty."""
+    pods = [*pods_on("a", "h1", cpu(1), 2), *pods_on("b", "h2", cpu(1), 6), *pods_on("c", "h3", cpu(1), 6)]
+    cluster = Cluster(hosts_of("h1", "h2", "h3", "idle"), pods)
+
+    found = cluster.plan(EMPTY)
+
+    assert [("a", "h1", "h2"), ("a", "h1", "h3")] == ways(found.moves)
+    assert all(move.why.target_load <= CROWDED_LOAD for move in found.moves)
+
+
+def test_a_host_with_a_pod_that_stays_is_not_emptied() -> None:
+    """Half of the pods leave for nothing."""
+    kept = [replace(pod, stays=Stays.BATCH) for pod in pods_on("b", "h1", cpu(1))]
+    cluster = Cluster(hosts_of("h1", "h2"), [*pods_on("a", "h1", cpu(1)), *kept, *pods_on("c", "h2", cpu(1), 4)])
+
+    assert () == cluster.plan(EMPTY).moves
+
+
+def test_a_spread_job_is_not_gathered_on_one_host() -> None:
+    """Its pods stand alone, and the only fuller host has one already."""
+    apart = replace(cpu(1), strategy=Strategy.SPREAD_JOB)
+    pods = [*pods_on("a", "h1", apart), *pods_on("a", "h2", apart), *pods_on("b", "h2", cpu(1), 3)]
+
+    assert () == Cluster(hosts_of("h1", "h2"), pods).plan(EMPTY).moves
+
+
+def test_pods_without_gpus_leave_gpus_alone() -> None:
+    """The only host with room for a pod that could leave has gpus."""
+    hosts = {**hosts_of("h1", "h2"), "gpu": Resources(8000, 0, 0, 2000)}
+    labels = {"h1": {"kind": "plain"}, "h2": {"kind": "plain"}}
+    pods = [*pods_on("a", "h1", cpu(4)), *pods_on("b", "h2", cpu(7))]
+    cluster = Cluster(hosts, pods, waits(8, constraint=HostLabel("kind", "plain")), labels)
+
+    assert ((), ("big",)) == (cluster.plan(FREE).moves, cluster.plan(FREE).stuck)
+
+
+# Properties.
+
+LABEL = ("app", "web")
+CONSTRAINTS: list[Constraint | None] = [
+    None, None, None,
+    HostLabel("rack", "a"), PodLabel(*LABEL, "<", 1), PodLabel(*LABEL, ">", 0), PodLabel(*LABEL, "<", 2),
+]  # fmt: skip
+ALONE: Sequence[Layout | None] = [None]
+LAYOUTS: Sequence[Layout | None] = [
+    None, None, over("rack"), over("rack", 2, True), over("hostname", 1, True),
+    Layout((Spread("rack", 1, True), Spread("hostname", 1, False))),
+]  # fmt: skip
+
+
+@st.composite
+def clusters(
+    draw: st.DrawFn, host_max: int = 5, pods_max: int = 5, layouts: Sequence[Layout | None] = LAYOUTS
+) -> Cluster:
+    """Hosts of different sizes with pods that fit there, of which some should not be there by their constraint."""
+    names = [f"h{i}" for i in range(draw(st.integers(1, host_max)))]
+    capacities = {name: Resources(draw(st.integers(4, 10)) * 1000, draw(st.integers(4, 10))) for name in names}
+    racks = {name: {"rack": draw(st.sampled_from("abc"))} for name in names}
+    pods: list[PodNow] = []
+    cluster = Cluster(capacities, pods, labels=racks)
+    for name in names:
+        for i in range(draw(st.integers(0, pods_max))):
+            shape, labels = draw(shapes(layouts=layouts)), draw(st.sampled_from([(), (LABEL,)]))
+            if needed(shape.resources).fits_in(cluster.free(name)):
+                stays = draw(st.sampled_from([None, None, None, Stays.VOLUME]))
+                job = draw(st.sampled_from("abc"))
+                pods.append(PodNow(PodId(JobId(job), int(name[1:]) * 10 + i, 1), Hostname(name), shape, labels, stays))
+    waiting = [
+        WaitingPods(
+            JobId(f"w{i}"), draw(shapes(8, layouts)), draw(st.integers(1, 2)), draw(st.sampled_from([(), (LABEL,)]))
+        )
+        for i in range(draw(st.integers(0, 2)))
+    ]
+    return replace(cluster, waiting=waiting, grants=draw(st.sampled_from([1, 2, PLENTY])))
+
+
+@st.composite
+def shapes(draw: st.DrawFn, most: int = 4, layouts: Sequence[Layout | None] = ALONE) -> PodShape:
+    amounts = Resources(draw(st.integers(1, most)) * 1000, draw(st.integers(0, most)))
+    strategy = draw(st.sampled_from([Strategy.EMPTIEST_HOST, Strategy.SPREAD_JOB, Strategy.PACK_HOST]))
+    constraint, layout = draw(st.sampled_from(CONSTRAINTS)), draw(st.sampled_from(layouts))
+    return PodShape(amounts, strategy=strategy, constraint=constraint, layout=layout)
+
+
+GOALS = st.sampled_from([FREE, SPREAD, EMPTY, [*FREE, *SPREAD], [*FREE, *EMPTY]])
+
+
+def broken(cluster: Cluster) -> set[tuple[PodId, Hostname]]:
+    """Pods whose constraint does not hold where they are."""
+    found: set[tuple[PodId, Hostname]] = set()
+    for pod in cluster.pods:
+        host = cluster.host(pod.hostname)
+        others = Counter(host.pods) - Counter(set(pod.labels))
+        if not matches(pod.shape.constraint, host.view.labels, by_key(others.items())):
+            found.add((pod.pod_id, pod.hostname))
+    return found
+
+
+def skews(cluster: Cluster) -> dict[tuple[JobId, PodShape, Spread], int]:
+    """Of each rule of a job that spreads: pods of it in the fullest open domain above the lowest."""
+    found = {}
+    for job_id, own in cluster.spread().items():
+        for shape in own.domains:
+            assert shape.layout
+            for rule in shape.layout.spread:
+                counts = cluster.domains(job_id, shape, rule).values()
+                found[job_id, shape, rule] = max(counts, default=0) - min(counts, default=0)
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters(), GOALS, st.integers(0, 6))
+def test_moves_keep_every_rule_in_any_order(cluster: Cluster, goals: list[Goal], moves_max: int) -> None:
+    """With any part of the moves made nothing is overcommitted and no constraint that held is broken; no more pods move
+    than the bound and the SLA allow; and those that stay stay."""
+    found = cluster.plan(goals, moves_max)
+    moves = found.moves
+
+    sources, targets = {move.source for move in moves}, {move.target for move in moves}
+    assert set() == sources & targets
+    assert len({move.pod_id for move in moves}) == len(moves) <= moves_max
+    assert all(count <= cluster.grants for count in Counter(move.pod_id.job_id for move in moves).values())
+    assert set() == {move.pod_id for move in moves} & {pod.pod_id for pod in cluster.pods if pod.stays}
+    for made in (made for count in range(len(moves) + 1) for made in combinations(moves, count)):
+        after = cluster.after(made)
+        assert all(amount >= 0 for host in cluster.capacities for amount in after.free(host))
+        assert broken(after) <= broken(cluster)
+        before = skews(cluster)
+        assert all(skew <= before[rule] for rule, skew in skews(after).items())
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), GOALS)
+def test_plans_come_to_rest(cluster: Cluster, goals: list[Goal]) -> None:
+    """What waits goes to the first host that takes it, and soon a plan has no moves."""
+    for _ in range(40):
+        found = cluster.plan(goals)
+        if not found.moves:
+            return
+        cluster = placed(cluster.after(found.moves))
+    assert [] == ways(found.moves)
+
+
+def placed(cluster: Cluster) -> Cluster:
+    pods, left = list(cluster.pods), []
+    for at, waiting in enumerate(cluster.waiting):
+        count = waiting.count
+        for host in cluster.capacities:
+            while count and takes(replace(cluster, pods=pods), host, waiting.shape, waiting.labels):
+                count -= 1
+                pod_id = PodId(waiting.job_id, at * 10 + count, 1)
+                pods.append(PodNow(pod_id, Hostname(host), waiting.shape, waiting.labels))
+        left.append(replace(waiting, count=count))
+    return replace(cluster, pods=pods, waiting=[waiting for waiting in left if waiting.count])
+
+
+def takes(cluster: Cluster, host: str, shape: PodShape, labels: tuple[Label, ...]) -> bool:
+    """By room and constraint, also by those of the pods there."""
+    if not needed(shape.resources).fits_in(cluster.free(host)):
+        return False
+    newcomer = PodNow(PodId(JobId("newcomer"), 0, 1), Hostname(host), shape, labels)
+    after = replace(cluster, pods=[*cluster.pods, newcomer])
+    return broken(after) <= broken(cluster)
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters(), GOALS, st.randoms(use_true_random=False))
+def test_equal_snapshots_give_equal_plans(cluster: Cluster, goals: list[Goal], random: object) -> None:
+    """The order in which hosts and pods are given decides nothing."""
+    hosts, pods = list(cluster.capacities.items()), list(cluster.pods)
+    random.shuffle(hosts)  # type: ignore[attr-defined]
+    random.shuffle(pods)  # type: ignore[attr-defined]
+
+    assert cluster.plan(goals) == replace(cluster, capacities=dict(hosts), pods=pods).plan(goals)
+
+
+# The exhaustive search.
+
+
+def fewest_moves(cluster: Cluster) -> int | None:
+    """For the one pod that waits: 0 when it fits, None when no moves off one host let it in."""
+    (waiting,) = cluster.waiting
+    if any(takes(cluster, host, waiting.shape, waiting.labels) for host in cluster.capacities):
+        return 0
+    for count in range(1, len(cluster.pods) + 1):
+        for host in cluster.capacities:
+            movable = [pod for pod in cluster.on(host) if not pod.stays]
+            for leaving in combinations(movable, count):
+                if any(lets_in(cluster, host, moved, waiting) for moved in assignments(cluster, host, leaving)):
+                    return count
+    return None
+
+
+def assignments(cluster: Cluster, host: str, leaving: Sequence[PodNow]) -> Iterator[Cluster]:
+    """Every way to lay the pods over other hosts that breaks nothing there, whether the others have come or not."""
+    for targets in product([name for name in cluster.capacities if name != host], repeat=len(leaving)):
+        after = cluster
+        for pod, target in zip(leaving, targets, strict=True):
+            there = sum(other.pod_id.job_id == pod.pod_id.job_id for other in after.on(target))
+            here = sum(other.pod_id.job_id == pod.pod_id.job_id for other in cluster.on(host))
+            gathers = pod.shape.strategy is Strategy.SPREAD_JOB and there >= here
+            if gathers or not all(takes(one, target, pod.shape, pod.labels) for one in (cluster, after)):
+                break
+            after = replace(after, pods=[*after.pods, replace(pod, hostname=Hostname(target))])
+        else:
+            gone = {pod.pod_id for pod in leaving}
+            yield replace(after, pods=[p for p in after.pods if p.pod_id not in gone or p.hostname != host])
+
+
+def lets_in(cluster: Cluster, host: str, moved: Cluster, waiting: WaitingPods) -> bool:
+    return broken(moved) <= broken(cluster) and takes(moved, host, waiting.shape, waiting.labels)
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters(host_max=4, pods_max=3, layouts=ALONE), shapes(most=8))
+def test_no_plan_with_fewer_moves_lets_the_pod_in(cluster: Cluster, shape: PodShape) -> None:
+    """The plan finds as few moves as the exhaustive search, and none where that finds none."""
+    cluster = replace(cluster, waiting=[WaitingPods(JobId("big"), shape, 1)], grants=PLENTY)
+    expected = fewest_moves(cluster)
+
+    found = cluster.plan(FREE)
+
+    assert (expected or 0, expected is None) == (len(found.moves), bool(found.stuck))

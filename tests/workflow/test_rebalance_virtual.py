@@ -1,0 +1,180 @@
+"""Stories of rebalancing in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from activities.policies import PolicyActivities
+from activities.rebalance import RebalanceActivities
+from peloton.lifecycle.rebalance import HOUR_S, REST_S, TO_GAIN
+from peloton.model.rebalance import RebalanceAct
+from tests.workflow.rebalanced import CLUSTER, RebalancedCluster
+from tests.workflow.virtual import Fault, Virtual, VirtualClock
+from workflows.policies import Policies
+from workflows.rebalance import RebalanceInput, RebalanceResult, RebalanceWorkflow
+
+SLACK_S = 60.0
+
+
+class Story:
+    """A cluster, the workflow of its rebalancing, one clock."""
+
+    def __init__(self, gains: int = 4, *, policies: Policies | None = None, **cluster: Any) -> None:
+        self.clock = VirtualClock()
+        self.cluster = RebalancedCluster(self.clock, gains, **cluster)
+        activities = RebalanceActivities(self.cluster, self.cluster)
+        bound = [activities.advance, activities.stop, PolicyActivities({}).policies]
+        self.workflow = Virtual(self.clock, RebalanceWorkflow, bound, signal="changed")
+        self.cluster.tell = lambda: self.workflow.jobs_changed([])
+        self.workflow.start(RebalanceInput(CLUSTER, policies or Policies()))
+        self.workflow.run(until=lambda: bool(self.workflow.calls))
+
+    def until(self, fact: Callable[[], bool]) -> Story:
+        self.workflow.run(until=fact)
+        assert not self.workflow.ended
+        return self
+
+    def until_at_rest(self) -> Story:
+        return self.until(lambda: self.cluster.row is not None and self.cluster.row.progress.waiting_for == TO_GAIN)
+
+    def stop(self) -> RebalanceResult:
+        self.cluster.act(RebalanceAct.STOP)
+        result: RebalanceResult = self.workflow.run()
+        assert self.workflow.failure is None, self.workflow.failure
+        return result
+
+    @property
+    def status(self) -> dict[str, str]:
+        return dict(self.workflow.query("status"))
+
+
+def test_pods_move_round_after_round_until_nothing_is_gained() -> None:
+    """Each round ends before the next; then it looks once a minute, and goes on when there is something to gain."""
+    story = Story().until_at_rest()
+    assert (4, 2) == (len(story.cluster.begun_ns), story.cluster.moving_most)
+    looks = story.cluster.calls["advance"]
+    rested_s = story.clock.elapsed_s
+    story.until(lambda: story.clock.elapsed_s > rested_s + 600)
+    assert story.cluster.calls["advance"] - looks in (9, 10)
+
+    story.cluster.gains = 1
+    story.until(lambda: len(story.cluster.begun_ns) == 5)
+    assert RebalanceResult(5) == story.stop()
+    assert ["RUNNING", "STOPPING", "STOPPED"] == story.workflow.shown_states
+
+
+def test_rounds_leave_the_room_to_what_waited() -> None:
+    """The next plan is made when that had the time to take it."""
+    story = Story().until_at_rest()
+
+    first, *_, last = story.cluster.begun_ns
+    assert last - first > (story.cluster.away_s * 2 + REST_S) * 10**9
+
+
+def test_a_large_round_costs_no_more_than_a_small_one() -> None:
+    """Events are those of turns, not of pods."""
+    events = []
+    for moves in (2, 60):
+        story = Story(moves, at_once=moves, per_hour=1_000, away_s=3.0 / moves)
+        story.until_at_rest()
+        events.append(story.workflow.events)
+
+    assert events[0] == events[1]
+    assert events[0] <= 10 * story.cluster.calls["advance"] + 10
+
+
+def test_no_hour_has_more_moves_than_its_budget() -> None:
+    """What waits for the hour to pass is shown."""
+    story = Story(9, per_hour=3)
+    story.until(lambda: len(story.cluster.begun_ns) == 3 and not story.cluster.moving)
+    story.until(lambda: story.status["waiting_for"].startswith("the hour"))
+    assert "It waits for the hour to pass, in which 3 of 3 moves were made." in story.workflow.current_details
+
+    story.until(lambda: len(story.cluster.begun_ns) == 9)
+    begun = story.cluster.begun_ns
+    assert all(later - earlier >= HOUR_S * 10**9 for earlier, later in zip(begun, begun[3:], strict=False))
+
+
+def test_paused_rebalancing_moves_nothing() -> None:
+    """Until somebody resumes it, with a look every five minutes."""
+    story = Story()
+    story.until(lambda: story.cluster.moving == 2)
+    story.cluster.act(RebalanceAct.PAUSE)
+    story.until(lambda: story.status["waiting_for"] == "somebody to resume it" and not story.cluster.moving)
+    looks, begun = story.cluster.calls["advance"], len(story.cluster.begun_ns)
+    paused_s = story.clock.elapsed_s
+    story.until(lambda: story.clock.elapsed_s > paused_s + 1_000)
+    assert (2, begun) == (len(story.cluster.begun_ns), 2)
+    assert story.cluster.calls["advance"] - looks <= 5
+
+    story.cluster.act(RebalanceAct.RESUME)
+    story.until_at_rest()
+    assert 4 == len(story.cluster.begun_ns)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["stopped", "workflow cancelled"])
+def test_what_is_stopped_leaves_nothing_half_done(is_cancelled: bool) -> None:
+    """Whether people stop it or cancel the workflow: pods on their way get there, no other leaves."""
+    story = Story()
+    story.until(lambda: story.cluster.moving == 2)
+    if is_cancelled:
+        story.workflow.cancel()
+        result = story.workflow.run()
+    else:
+        result = story.stop()
+
+    assert (RebalanceResult(2), 0) == (result, story.cluster.moving)
+    assert ["RUNNING", "STOPPING", "STOPPED"] == story.workflow.shown_states
+
+
+def test_lost_signals_cost_time_only() -> None:
+    """A stop that nobody tells of is seen with the next step."""
+    story = Story().until_at_rest()
+    story.workflow.signals_lost = True
+
+    assert RebalanceResult(4) == story.stop()
+
+
+def test_histories_are_short() -> None:
+    """A life of many turns continues as new, and carries what it has shown."""
+    story = Story(12, policies=Policies(history_events_max=100)).until_at_rest()
+
+    assert RebalanceResult(12) == story.stop()
+    assert len(story.workflow.runs) > 2
+    assert max(run.events for run in story.workflow.runs) < 130
+    assert ["RUNNING", "STOPPED"] == story.workflow.shown_states
+
+
+def test_it_moves_to_the_current_version_of_the_workers() -> None:
+    """At its next turn."""
+    story = Story()
+    story.workflow.upgrade()
+    story.until_at_rest()
+
+    assert ["v1", "v2"] == [run.version for run in story.workflow.runs]
+
+
+def test_a_cluster_whose_rows_are_gone_is_left_alone() -> None:
+    """As after somebody restored the database."""
+    story = Story().until_at_rest()
+    story.cluster.row = None
+
+    assert RebalanceResult(0) == story.workflow.run()
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_every_call_fails_once(fault: Fault) -> None:
+    """Whichever call fails, before or after it acted: it takes little longer, and no more are moved."""
+    usual = Story().until_at_rest()
+    rested_s = usual.clock.elapsed_s
+
+    for index in range(len(usual.workflow.calls)):
+        story = Story()
+        story.workflow.faults[index] = fault
+        story.until_at_rest()
+        assert story.clock.elapsed_s < rested_s + SLACK_S, f"call {index}: {story.workflow.calls[index]}"
+        assert (4, 2) == (len(story.cluster.begun_ns), story.cluster.moving_most)
+        assert RebalanceResult(4) == story.stop()

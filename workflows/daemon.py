@@ -1,0 +1,139 @@
+"""The pods of a daemon follow its hosts.
+
+    [ step -> tell the job -> wait for change ]* until the daemon is to end
+
+A step has the host managers compare the daemon's instances with the hosts that match: instances of new hosts are
+created, those of hosts that left end, those of hosts that came back begin again; and pods that are not on their hosts
+are launched there, in the room that is kept for them. It does a bounded part, and the next step goes on at once until
+all instances were looked at.
+
+The job's workflow starts it, and tells it when pods are to be launched, as when they ended, and when the daemon is to
+end. Host managers wake it when hosts join or leave, or have room for a pod that waits. The job is told in turn when
+instances began or ended: it ends the runs that are not wanted any more, and shows what became of the daemon.
+
+History: 7 events for each step, which creates up to 5,000 pods or launches up to 1,000, 3 each time the job is told, 5
+for each wake-up and 1 or 2 for a timer, however many hosts there are; 132 in an hour in which nothing happens. Beyond
+the bound it continues as new.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from activities.daemon import DaemonActivities
+    from activities.records import RecordsActivities
+    from peloton.lifecycle.progress import daemon_details
+    from peloton.lifecycle.reason_text import placement_text
+    from peloton.model.daemon import DaemonStep
+    from peloton.model.ids import job_workflow_id
+    from workflows.calls import WakeTimer, stoppable
+    from workflows.policies import HOSTMGR_CALL, KILL_CALL, Policies
+    from workflows.renewal import Renewal, continue_as_new, fresh_policies
+
+
+@dataclass(frozen=True)
+class DaemonInput:
+    job_id: str
+    policies: Policies = field(default_factory=Policies)
+
+
+@dataclass(frozen=True)
+class DaemonResult:
+    """Of this run of the workflow."""
+
+    launched_count: int = 0
+
+
+@workflow.defn(name="Daemon")
+class DaemonWorkflow:
+    @workflow.init
+    def __init__(self, input: DaemonInput) -> None:
+        self.job_id = input.job_id
+        self.policies = input.policies
+        self.renewal = Renewal()
+        self.wakeup_pending = False
+        self.wake_timer = WakeTimer()  # the time to look again
+        self.step = DaemonStep()  # the last one
+        self.launched_count = self.waiting_count = 0  # of all instances, as they were last looked at
+        self.waiting_for = ""
+        self.pause_s = 0.0  # until the next look, while pods wait for their hosts
+
+    @workflow.run
+    async def run(self, input: DaemonInput) -> DaemonResult:
+        return await stoppable(self.live(input), self.stop)
+
+    async def live(self, input: DaemonInput) -> DaemonResult:
+        while not (await self.look_at_all()).is_over or self.wakeup_pending:
+            await self.wait_for_change()
+            await self.continue_as_new_when_due(input)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return DaemonResult(self.launched_count)
+
+    @workflow.signal
+    def changed(self) -> None:
+        """Something about the daemon changed: its goal, its configuration, its hosts, its pods."""
+        self.wakeup_pending = True
+
+    @workflow.query
+    def status(self) -> dict[str, str]:
+        return {"waiting_for": self.waiting_for}
+
+    # Steps, in the order of the story.
+
+    async def look_at_all(self) -> DaemonStep:
+        """Steps until all instances were looked at."""
+        self.wakeup_pending = False
+        self.step, self.waiting_count, self.waiting_for = DaemonStep(more=True), 0, ""
+        while self.step.more:
+            await self.take_step(self.step.after)
+            self.waiting_count += self.step.waiting_count
+            self.waiting_for = self.waiting_for or placement_text(self.step.why)
+        workflow.set_current_details(daemon_details(self.launched_count, self.waiting_count, self.waiting_for))
+        return self.step
+
+    async def take_step(self, after: int) -> None:
+        self.step = await workflow.execute_activity_method(
+            DaemonActivities.step,
+            args=[self.job_id, after],
+            summary=f"look at the instances from {after + 1} on",
+            **HOSTMGR_CALL,
+        )
+        self.launched_count += self.step.launched_count
+        if self.step.changed_count:
+            await self.tell_the_job()
+        if self.step.changed_count or self.step.launched_count:
+            self.pause_s = 0.0
+
+    async def tell_the_job(self) -> None:
+        job = workflow.get_external_workflow_handle(job_workflow_id(self.job_id))
+        with suppress(ApplicationError):  # it has ended
+            await job.signal("changed")
+
+    async def wait_for_change(self) -> None:
+        if self.wakeup_pending or self.step.is_over:
+            return
+        patience_s = self.policies.look_again_s
+        if self.waiting_count:
+            self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
+            patience_s = self.pause_s
+        waits = self.waiting_for
+        self.wake_timer.set(patience_s, f"look again: waits for {waits}" if waits else "look again")
+        await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
+
+    async def stop(self) -> None:
+        await workflow.execute_activity_method(
+            RecordsActivities.stop_job, self.job_id, summary="stop the daemon: the workflow was cancelled", **KILL_CALL
+        )
+        await self.tell_the_job()
+        self.wakeup_pending = True
+
+    # Platform chores.
+
+    async def continue_as_new_when_due(self, input: DaemonInput) -> None:
+        if self.renewal.is_due(self.policies):
+            continue_as_new(replace(input, policies=await fresh_policies(self.policies)))

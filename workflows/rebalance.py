@@ -1,0 +1,146 @@
+"""Rebalancing of a cluster: pods of services move to better hosts, round after round, until somebody stops it.
+
+    RUNNING <--> PAUSED
+        |           |
+        +--stopped--+--> STOPPING --nothing on its way--> STOPPED
+
+What people want, the budget of moves and each move are rows of storage. A turn is one step of the host manager: it sees
+what has become of the pods under way, and, when all of them run again and the hour's budget has something left, makes a
+plan and asks its pods to move, as far as their SLAs allow. Each of them is asked in one transaction and knows its new
+host from then on; its job's workflow ends, queues, places and starts it as any other. So turns may be repeated and
+interrupted anywhere, and an end leaves nothing half done. Signals say only that people changed something.
+
+History: 10 events for each turn, whatever it moves; a turn by itself after 2 to 15 s while pods are on their way, and
+after a minute while nothing is to be gained. It continues as new by the same bound as jobs do.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from activities.rebalance import RebalanceActivities
+    from peloton.lifecycle.rebalance import details
+    from peloton.model.rebalance import RebalanceProgress, RebalanceState
+    from workflows.attributes import STATE
+    from workflows.calls import stoppable
+    from workflows.policies import (
+        HOSTMGR_CALL,
+        REBALANCE_LOOK_S,
+        REBALANCE_RETRY_MAX_S,
+        RECORDS_CALL,
+        SUMMARY_MAX,
+        Policies,
+    )
+    from workflows.renewal import Renewal, continue_as_new, fresh_policies
+
+
+@dataclass(frozen=True)
+class RebalanceLife:
+    """Exactly what continue-as-new carries."""
+
+    shown_state: str = ""
+
+
+@dataclass(frozen=True)
+class RebalanceInput:
+    cluster: str
+    policies: Policies = field(default_factory=Policies)
+    life: RebalanceLife = field(default_factory=RebalanceLife)
+
+
+@dataclass(frozen=True)
+class RebalanceResult:
+    move_count: int
+
+
+@workflow.defn(name="Rebalance")
+class RebalanceWorkflow:
+    @workflow.init
+    def __init__(self, input: RebalanceInput) -> None:
+        self.cluster = input.cluster
+        self.policies = input.policies
+        self.life = input.life
+        self.progress = RebalanceProgress()
+        self.renewal = Renewal()
+        self.wakeup_pending = False
+        self.retry_s = 0.0  # until the next step
+
+    @workflow.run
+    async def run(self, input: RebalanceInput) -> RebalanceResult:
+        return await stoppable(self.live(input), self.stop)
+
+    async def live(self, input: RebalanceInput) -> RebalanceResult:
+        while not (await self.take_step()).is_over or self.wakeup_pending:
+            await self.wait_for_change()
+            await self.continue_as_new_when_due(input)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return RebalanceResult(self.progress.move_count)
+
+    @workflow.signal
+    def changed(self) -> None:
+        """People started it anew, paused it, resumed it or stopped it."""
+        self.wakeup_pending = True
+
+    @workflow.query
+    def status(self) -> dict[str, str]:
+        return {"state": self.progress.state.value, "waiting_for": self.progress.waiting_for}
+
+    # Steps, in the order of the story.
+
+    async def take_step(self) -> RebalanceProgress:
+        self.wakeup_pending = False
+        before = self.progress
+        self.progress = await workflow.execute_activity_method(
+            RebalanceActivities.advance,
+            self.cluster,
+            summary=f"take the next step: {before.moving_count} of {before.move_count} moves are under way",
+            **HOSTMGR_CALL,
+        )
+        has_news = self.progress != before
+        self.retry_s = self.policies.retry_s if has_news or not self.retry_s else self.retry_s * 2
+        self.retry_s = min(self.retry_s, REBALANCE_RETRY_MAX_S)
+        self.show()
+        return self.progress
+
+    async def wait_for_change(self) -> None:
+        if self.wakeup_pending:
+            return
+        waits = self.progress.waiting_for
+        summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
+        with suppress(TimeoutError):  # the time to look again has come
+            await workflow.wait_condition(
+                lambda: self.wakeup_pending, timeout=timedelta(seconds=self.patience_s()), timeout_summary=summary
+            )
+
+    def patience_s(self) -> float:
+        if self.progress.moving_count:
+            return self.retry_s
+        return self.policies.look_again_s if self.progress.state is RebalanceState.PAUSED else REBALANCE_LOOK_S
+
+    async def stop(self) -> None:
+        """Whoever cancels the workflow wants no further moves."""
+        await workflow.execute_activity_method(
+            RebalanceActivities.stop,
+            self.cluster,
+            summary="stop rebalancing: the workflow was cancelled",
+            **RECORDS_CALL,
+        )
+        self.wakeup_pending = True
+
+    # Platform chores.
+
+    def show(self) -> None:
+        workflow.set_current_details(details(self.cluster, self.progress))
+        if (state := self.progress.state.value) != self.life.shown_state:
+            self.life = replace(self.life, shown_state=state)
+            workflow.upsert_search_attributes([STATE.value_set(state)])
+
+    async def continue_as_new_when_due(self, input: RebalanceInput) -> None:
+        if self.renewal.is_due(self.policies):
+            policies = await fresh_policies(self.policies)
+            continue_as_new(replace(input, policies=policies, life=self.life))
