@@ -20,6 +20,7 @@ from tests.simulation.host_pool_life import HostPoolLife
 
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
+LIVES_MAX = 10
 ACTS = {"move", "move_at_once", "change_factors", "change_workloads", "drain", "lead", "lose_host", "maintain"}
 
 
@@ -63,8 +64,21 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
 def test_a_rule_that_is_forgotten_is_noticed(
     where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The life ends with what was broken, and with the seed and the step that repeat it."""
+    """One of a few lives ends with what was broken, and with the seed and the step that repeat it: in which of them the
+    fault does harm depends on the story."""
     monkeypatch.setattr(where, name, fault)
-    with HostPoolLife(1, template, tmp_path) as life, pytest.raises(AssertionError, match="seed 1, step") as noticed:
-        life.live(2_000)
-    assert told in str(noticed.value).splitlines()[0]
+    noticed = next(filter(None, (_what_broke(seed, template, tmp_path) for seed in range(1, LIVES_MAX + 1))), None)
+    assert noticed is not None, f"no life of {LIVES_MAX} noticed it"
+    assert told in noticed
+
+
+def _what_broke(seed: int, template: Path, folder: Path) -> str:
+    """The first line of what ended the life, or nothing."""
+    with HostPoolLife(seed, template, folder) as life:
+        try:
+            life.live(1_000)
+        except AssertionError as error:
+            what, where = str(error).splitlines()[:2]
+            assert where.startswith(f"seed {seed}, step ")
+            return what
+    return ""
