@@ -19,6 +19,19 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from peloton.api.public_services import (
+    ADMIN_SERVICE,
+    HOST_SERVICE,
+    HOST_SERVICE_V1,
+    JOB_SERVICE,
+    POD_SERVICE,
+    RESPOOL_SERVICE,
+    SERVED,
+    UPDATE_SERVICE,
+    VOLUME_SERVICE,
+    VOLUME_SERVICE_V1,
+    WATCH_SERVICE,
+)
 from peloton.api.service_names import (
     ADVICE_SERVICE,
     BULK_SERVICE,
@@ -33,15 +46,6 @@ from peloton.api.service_names import (
     TASK_MANAGER,
     add_under_all_names,
 )
-from peloton.api.v0.host.svc import host_svc_pb2
-from peloton.api.v0.update.svc import update_svc_pb2
-from peloton.api.v0.volume.svc import volume_svc_pb2
-from peloton.api.v1alpha.admin.svc import admin_svc_pb2
-from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
-from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
-from peloton.api.v1alpha.pod.svc import pod_svc_pb2
-from peloton.api.v1alpha.respool.svc import respool_svc_pb2
-from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1_pb2
 from peloton.ports import Lifecycles
 from services.api.backlog import BacklogGate, Bounds
 from services.api.bulk_service import BulkService
@@ -60,7 +64,7 @@ from services.api.task_manager import TaskManager
 from services.api.update_service import UpdateService
 from services.api.v1.admin_service import AdminService
 from services.api.v1.job_service import JobService
-from services.api.v1.lockdown import WATCH_SERVICE, LockdownGate, Locks
+from services.api.v1.lockdown import LockdownGate, Locks
 from services.api.v1.pod_service import PodService
 from services.api.v1.respool_service import ResourcePoolService
 from services.api.v1.specs import Specs
@@ -79,41 +83,11 @@ RPCS_MAX = 1_000 + CLIENTS_MAX
 """Calls and watches served at once; gRPC answers RESOURCE_EXHAUSTED to more."""
 DRAIN_S = 5.0
 
-HOST_SERVICE = host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
-VOLUME_SERVICE = volume_svc_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name
-UPDATE_SERVICE = update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"].full_name
-JOB_SERVICE = stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"].full_name
-POD_SERVICE = pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].full_name
-ADMIN_SERVICE = admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
-RESPOOL_SERVICE = respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"].full_name
-HOST_SERVICE_V1 = host_svc_v1_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
-VOLUME_SERVICE_V1 = volume_svc_v1_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name
 VOLUME_SERVICES: tuple[tuple[type[Servicer], str], ...] = (
     (VolumeService, VOLUME_SERVICE),
     (VolumeServiceV1, VOLUME_SERVICE_V1),
 )
 HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVICE_SERVICE)
-SERVED = (
-    *JOB_MANAGER,
-    *TASK_MANAGER,
-    *BULK_SERVICE,
-    *LOOKUP_SERVICE,
-    *MIGRATION_SERVICE,
-    *REBALANCE_SERVICE,
-    *RESOURCE_MANAGER,
-    *EXPLAIN_SERVICE,
-    *MOVER_SERVICE,
-    *HOSTMGR_SERVICES,
-    VOLUME_SERVICE,
-    VOLUME_SERVICE_V1,
-    UPDATE_SERVICE,
-    JOB_SERVICE,
-    POD_SERVICE,
-    WATCH_SERVICE,
-    ADMIN_SERVICE,
-    RESPOOL_SERVICE,
-)
-
 OPTIONS = (
     *SERVER_OPTIONS,
     ("grpc.so_reuseport", 0),  # a second api on a taken port is a mistake, not a second listener

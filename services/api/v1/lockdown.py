@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from peloton.api.limits import LOCKED_DOWN
+from peloton.api.public_services import JOB_SERVICE, POD_SERVICE, UPDATE_SERVICE, WATCH_SERVICE
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, TASK_MANAGER
 from peloton.errors import Unavailable
 from services.api.calls import Calls
@@ -40,16 +41,15 @@ WRITES = (
     "Replace",
     "Patch",
 )
-WATCH_SERVICE = "peloton.api.v1alpha.watch.svc.WatchService"
 LOCKABLE = frozenset(
     {
         *JOB_MANAGER,
         *TASK_MANAGER,
         *BULK_SERVICE,
         *LOOKUP_SERVICE,
-        "peloton.api.v0.update.svc.UpdateService",
-        "peloton.api.v1alpha.job.stateless.svc.JobService",
-        "peloton.api.v1alpha.pod.svc.PodService",
+        UPDATE_SERVICE,
+        JOB_SERVICE,
+        POD_SERVICE,
         WATCH_SERVICE,
     }
 )

@@ -19,12 +19,12 @@ from google.protobuf import message_factory, text_format
 from google.protobuf.descriptor import MethodDescriptor
 
 from peloton.api.limits import MESSAGE_SIZES
+from peloton.api.public_services import ADMIN_SERVICE, SERVED
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.model.ids import JobId, RespoolId
 from services.api.backlog import Bounds
-from services.api.server import ADMIN_SERVICE, SERVED
 from services.api.server import start as start_api
 from services.hostmgr.advisor import AdvisorSettings, HostAdvisor
 from services.hostmgr.client import HostManagerClient

@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api.public_services import JOB_SERVICE, POD_SERVICE, SERVED, UPDATE_SERVICE, WATCH_SERVICE
 from peloton.api.service_names import JOB_MANAGER
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -20,8 +21,7 @@ from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.errors import Unavailable
 from services.api.calls import Calls
-from services.api.server import JOB_SERVICE, POD_SERVICE, SERVED, UPDATE_SERVICE
-from services.api.v1.lockdown import LOCKABLE, LOCKED_AGE_MAX_S, WATCH_SERVICE, Locks
+from services.api.v1.lockdown import LOCKABLE, LOCKED_AGE_MAX_S, Locks
 from services.storage.storage import Storage
 from tests.unit.api_service.story import refused
 

@@ -1,0 +1,67 @@
+"""The services of the public API: what role api serves, by itself or through the leaders of other roles.
+
+Importing this module declares them all in the descriptor pool.
+"""
+
+from __future__ import annotations
+
+from peloton.api.service_names import (
+    ADVICE_SERVICE,
+    BULK_SERVICE,
+    EXPLAIN_SERVICE,
+    JOB_MANAGER,
+    LOOKUP_SERVICE,
+    MAINTENANCE_SERVICE,
+    MIGRATION_SERVICE,
+    MOVER_SERVICE,
+    REBALANCE_SERVICE,
+    RESOURCE_MANAGER,
+    TASK_MANAGER,
+)
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.update.svc import update_svc_pb2
+from peloton.api.v0.volume.svc import volume_svc_pb2
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2
+from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
+from peloton.api.v1alpha.respool.svc import respool_svc_pb2
+from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+
+HOST_SERVICE = host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
+VOLUME_SERVICE = volume_svc_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name
+UPDATE_SERVICE = update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"].full_name
+JOB_SERVICE = stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"].full_name
+POD_SERVICE = pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].full_name
+WATCH_SERVICE = watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"].full_name
+ADMIN_SERVICE = admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+RESPOOL_SERVICE = respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"].full_name
+HOST_SERVICE_V1 = host_svc_v1_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
+VOLUME_SERVICE_V1 = volume_svc_v1_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name
+
+SPELLINGS = (
+    JOB_MANAGER,
+    TASK_MANAGER,
+    BULK_SERVICE,
+    LOOKUP_SERVICE,
+    MIGRATION_SERVICE,
+    REBALANCE_SERVICE,
+    RESOURCE_MANAGER,
+    EXPLAIN_SERVICE,
+    MOVER_SERVICE,
+    (HOST_SERVICE,),
+    (HOST_SERVICE_V1,),
+    MAINTENANCE_SERVICE,
+    ADVICE_SERVICE,
+    (VOLUME_SERVICE,),
+    (VOLUME_SERVICE_V1,),
+    (UPDATE_SERVICE,),
+    (JOB_SERVICE,),
+    (POD_SERVICE,),
+    (WATCH_SERVICE,),
+    (ADMIN_SERVICE,),
+    (RESPOOL_SERVICE,),
+)
+"""The names of each service; clients use the first one."""
+SERVED = tuple(name for names in SPELLINGS for name in names)
