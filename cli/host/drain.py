@@ -36,7 +36,7 @@ def drain(settings: Settings, hosts: Sequence[str], is_plan: bool, yes: bool, op
     """Show what leaves hosts when they are drained, ask, and drain them as `host maintenance start --watch` does.
 
     The plan is about all of the hosts drained at once. Pods without room are those of services that no other host
-    takes as things are: they would wait until there is room.
+    takes by the rules of placement as things are: they would wait.
 
     \b
     Examples:
@@ -81,4 +81,4 @@ def notes(answer: v0.maintenance.PlanResponse) -> Iterator[str]:
     if leaving := sum(host.leaving_count for host in answer.hosts):
         yield f"Pods that are leaving already: {leaving}"
     if unchecked := sum(host.unchecked_count for host in answer.hosts):
-        yield f"Pods of services for which no other host was looked for, because there are too many: {unchecked}"
+        yield f"Pods of services of which it is not known whether another host takes them: {unchecked}"

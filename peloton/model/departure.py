@@ -30,7 +30,7 @@ class JobDeparture:
 
 @dataclass(frozen=True, slots=True)
 class HostDeparture:
-    """``unchecked_count``: pods for which no other host was looked for, because there are too many."""
+    """``unchecked_count``: pods of which it is not known whether another host takes them."""
 
     hostname: Hostname
     jobs: tuple[JobDeparture, ...] = ()

@@ -4,12 +4,16 @@ Each move of a plan may be made or not. So a pod goes to another domain only if 
 are to come, than its own has without all that are to leave: the fullest domain then gets no fuller and the lowest no
 lower, whichever of the moves are made. Of a job with pods in other clusters, whose hosts are not known here, pods stay
 in their domains.
+
+Pods that leave whatever becomes of them, as those of drained hosts do, count nowhere until they are put somewhere, and
+go where placement would let them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -17,7 +21,7 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
 from peloton.model.rebalance import JobSpread, PodNow
 from peloton.scheduling.spreading import Rows, Rule, Spreading
-from peloton.scheduling.tree import Flags
+from peloton.scheduling.tree import Flags, Ints
 
 
 class MovingSpread:
@@ -40,10 +44,25 @@ class MovingSpread:
         job = self.jobs.get(pod.pod_id.job_id)
         return True if job is None else job.may_move(source)
 
-    def may_come(self, pod: PodNow) -> Flags | bool:
-        """[H] hosts that take a pod which waits, by the bounds of its job."""
+    def leave(self, pod: PodNow, source: int) -> None:
+        """It is there no more, and waits."""
+        if job := self.jobs.get(pod.pod_id.job_id):
+            job.leave(source)
+
+    def may_come(self, pod: PodNow, left: int | None = None) -> Flags | bool:
+        """[H] hosts that take a pod which waits, by the bounds of its job. ``left``: the host on which it was."""
         job = self.jobs.get(pod.pod_id.job_id)
-        return True if job is None else job.may_come(pod.shape)
+        return True if job is None else job.may_come(pod.shape, left)
+
+    def levels(self, pod: PodNow) -> list[Ints]:
+        """[H] for each rule of the pod how many pods of its job are in the domain of the host."""
+        job = self.jobs.get(pod.pod_id.job_id)
+        return [] if job is None else [rule.on_rows() for rule in job.now(pod.shape)]
+
+    def is_whole(self, pod: PodNow) -> bool:
+        """All pods of its job that count for a bound are known here."""
+        job = self.jobs.get(pod.pod_id.job_id)
+        return job is None or job.is_whole or not (pod.shape.layout and pod.shape.layout.is_hard)
 
 
 class _Job:
@@ -52,17 +71,36 @@ class _Job:
         self._now, self._most, self._least = (Spreading(rows, spread.domains) for _ in range(3))
         self._shapes = sorted(spread.domains, key=repr)  # in whatever order they are given
         self._known: list[tuple[Rule, Rule]] | None = None
+        self._rules: dict[PodShape, list[Rule]] = {}  # as pods lie now
+
+    @property
+    def is_whole(self) -> bool:
+        return self._spread.is_whole
 
     def put(self, source: int | None, target: int) -> None:
         self._known = None
+        row = np.array([target])
         for each in (self._now, self._most):
-            each.add(np.array([target]))
-        if source is not None:
+            each.add(row)
+        if source is None:
+            for rule in chain.from_iterable(self._rules.values()):
+                rule.put(row)
+        else:
+            self._rules.clear()
             self._now.remove(source)
             self._least.remove(source)
 
-    def take_back(self, source: int | None, target: int) -> None:
+    def leave(self, source: int) -> None:
+        self._forget()
+        for each in (self._now, self._most, self._least):
+            each.remove(source)
+
+    def _forget(self) -> None:
         self._known = None
+        self._rules.clear()
+
+    def take_back(self, source: int | None, target: int) -> None:
+        self._forget()
         for each in (self._now, self._most):
             each.remove(target)
         if source is not None:
@@ -82,10 +120,18 @@ class _Job:
             found = found & _without_more_skew(most, least, source, self._spread.is_whole)
         return found
 
-    def may_come(self, shape: PodShape) -> Flags | bool:
+    def now(self, shape: PodShape) -> list[Rule]:
+        if shape not in self._rules:
+            self._rules[shape] = self._now.rules(shape)
+        return self._rules[shape]
+
+    def may_come(self, shape: PodShape, left: int | None) -> Flags | bool:
         found: Flags | bool = True
-        for rule in self._now.rules(shape):
-            found = found & (rule.allowed() if self._spread.is_whole else not rule.spread.is_hard)
+        for rule in self.now(shape):
+            if self._spread.is_whole:
+                found = found & rule.allowed()
+            elif rule.spread.is_hard:
+                found = found & (left is not None and (rule.at == rule.at[left]) & (rule.at >= 0))
         return found
 
 

@@ -238,7 +238,7 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
     @abort_on_error
     def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
         residents = self._maintainer.residents([Hostname(name) for name in _checked(request.hostnames)])
-        found = departures(residents, *self._rebalancer.snapshot())
+        found = departures(residents, *self._rebalancer.snapshot(residents.keys()))
         return pb.PlanResponse(hosts=[_departure(host, self._maintainer.cluster) for host in found])
 
     @abort_on_error

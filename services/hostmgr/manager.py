@@ -21,7 +21,7 @@ from peloton.model.host import (
     LaunchResult,
     Placement,
 )
-from peloton.model.ids import JobId, PodId
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape, PodStatus
 from peloton.model.reservation import WaitingPod
 from peloton.ports import Evictor, Lifecycles, PodLifecycles
@@ -225,15 +225,23 @@ class HostManagerCore:
         return self._reserver.reserve(job_id, found, waiting, time.monotonic()) if waiting else found
 
     def count_domains(
-        self, job_id: JobId, shapes: Sequence[PodShape], without: Collection[int] = (), for_gang: bool = False
+        self,
+        job_id: JobId,
+        shapes: Sequence[PodShape],
+        without: Collection[int] = (),
+        for_gang: bool = False,
+        drained: Collection[Hostname] = (),
     ) -> Counts:
         """For a placement in another cluster. Raises Unavailable before hosts are known, and while pods of the job that
-        count for a hard bound are placed here."""
-        if _is_bound(shapes):
+        count for a hard bound are placed here. With ``drained`` for a plan: as it would be were these hosts drained,
+        whatever is placed meanwhile."""
+        if _is_bound(shapes) and not drained:
             self._turns.check((job_id, for_gang))
-        return self._count_domains(job_id, shapes, without)
+        return self._count_domains(job_id, shapes, without, drained)
 
-    def _count_domains(self, job_id: JobId, shapes: Sequence[PodShape], without: Collection[int]) -> Counts:
+    def _count_domains(
+        self, job_id: JobId, shapes: Sequence[PodShape], without: Collection[int], drained: Collection[Hostname] = ()
+    ) -> Counts:
         """Where the pods of the job are in this cluster, but for instances ``without``, and where pods of these shapes
         might be."""
         spread = [shape for shape in shapes if shape.layout and shape.layout.spread]
@@ -241,7 +249,7 @@ class HostManagerCore:
             return NO_COUNTS
         if not self.book.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
-        return self.book.domains.count(spread, self._homes(job_id, self._settings.cluster, without))
+        return self.book.domains.count(spread, self._homes(job_id, self._settings.cluster, without), drained)
 
     def release(self, lease_id: str) -> None:
         self._turns.end(lease_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from peloton.api.service_names import REBALANCE_SERVICE
 from peloton.api.v0.rebalance import rebalance_pb2 as pb
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.lifecycle.rebalance import MOVES_MAX, goals_refusal, move_text
-from peloton.model.ids import JobId
+from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import Domains
 from peloton.model.pod import PodShape
 from peloton.model.rebalance import (
@@ -40,8 +40,12 @@ from services.hostmgr.hosts.room_holds import ComingBackOf
 log = logging.getLogger(__name__)
 
 MOVES_DEFAULT = 100
-CountDomains = Callable[[JobId, Sequence[PodShape]], Counts]
-"""Where the pods of a job are in this cluster, and where others of these shapes might be."""
+
+
+class CountDomains(Protocol):
+    def __call__(self, job_id: JobId, shapes: Sequence[PodShape], *, drained: Collection[Hostname] = ()) -> Counts:
+        """Where the pods of a job are in this cluster, and where others of these shapes might be: not on hosts that are
+        ``drained``."""
 
 
 class Records(Protocol):
@@ -77,16 +81,20 @@ class Rebalancer:
         """What would be moved now. Raises Unavailable."""
         return plan(*self.snapshot(), goals, moves_max)
 
-    def snapshot(self) -> tuple[list[HostNow], PodCensus]:
-        """The hosts and pods of the cluster, as plans see them. Raises Unavailable."""
+    def snapshot(self, drained: Collection[Hostname] = ()) -> tuple[list[HostNow], PodCensus]:
+        """The hosts and pods of the cluster, as plans see them. With ``drained`` the spread of jobs with pods on these
+        hosts, as it would be without them. Raises Unavailable."""
         if not self._book.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
         pods = self._records.census(self.cluster)
-        pods = replace(pods, spread=self._spread(pods))
+        pods = replace(pods, spread=self._spread(pods, drained))
         return self._book.census({name: _in_the_way(kept) for name, kept in pods.others.items()}), pods
 
-    def _spread(self, pods: PodCensus) -> dict[JobId, JobSpread]:
+    def _spread(self, pods: PodCensus, drained: Collection[Hostname]) -> dict[JobId, JobSpread]:
         """Of jobs with a shape that spreads."""
+        if drained:
+            there = {pod.pod_id.job_id for pod in pods.pods if pod.hostname in drained}
+            pods = PodCensus([pod for pod in pods.pods if pod.pod_id.job_id in there])
         shapes: dict[JobId, dict[PodShape, None]] = {}
         for job_id, shape in chain(
             ((pod.pod_id.job_id, pod.shape) for pod in pods.pods), ((one.job_id, one.shape) for one in pods.waiting)
@@ -95,13 +103,16 @@ class Rebalancer:
                 shapes.setdefault(job_id, {})[shape] = None
         elsewhere = self._records.are_elsewhere(shapes, self.cluster) if shapes else ()
         return {
-            job_id: JobSpread(self._domains(job_id, [*own]), job_id not in elsewhere) for job_id, own in shapes.items()
+            job_id: JobSpread(self._domains(job_id, [*own], drained), job_id not in elsewhere)
+            for job_id, own in shapes.items()
         }
 
-    def _domains(self, job_id: JobId, shapes: Sequence[PodShape]) -> Mapping[PodShape, Sequence[Domains]]:
+    def _domains(
+        self, job_id: JobId, shapes: Sequence[PodShape], drained: Collection[Hostname]
+    ) -> Mapping[PodShape, Sequence[Domains]]:
         """No domain is open to a job under a hard bound whose pods are being placed: they stay until the next plan."""
         try:
-            return everywhere(self._count_domains(job_id, shapes))
+            return everywhere(self._count_domains(job_id, shapes, drained=drained))
         except Unavailable:
             return dict.fromkeys(shapes, ())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from peloton.lifecycle.constraints import host_labels, only_value
 from peloton.model.host import LeasedHost
@@ -29,13 +29,15 @@ class DomainCounts:
         self._open: dict[tuple[PodShape, str], frozenset[str]] = {}
         self._version: tuple[int, frozenset[Hostname]] = 0, frozenset()
 
-    def count(self, shapes: Iterable[PodShape], homes: Mapping[Hostname, int]) -> Counts:
+    def count(
+        self, shapes: Iterable[PodShape], homes: Mapping[Hostname, int], drained: Collection[Hostname] = ()
+    ) -> Counts:
         """``homes``: hosts of the job's pods -> how many are there. Pods count wherever they are; hosts in maintenance
-        open no domain."""
+        open no domain, nor do those that are to be ``drained``."""
         with self._lock:
             return {
                 shape: tuple(
-                    DomainCount(self._pods(rule.label, homes), self._open_for(shape, rule.label))
+                    DomainCount(self._pods(rule.label, homes), self._open_for(shape, rule.label, drained))
                     for rule in shape.layout.spread
                 )
                 for shape in shapes
@@ -50,23 +52,28 @@ class DomainCounts:
                 pods[value] = pods.get(value, 0) + count
         return pods
 
-    def _open_for(self, shape: PodShape, label: str) -> frozenset[str]:
+    def _open_for(self, shape: PodShape, label: str, drained: Collection[Hostname]) -> frozenset[str]:
         """Values on hosts that would take the pod if they were empty."""
+        if drained:
+            return self._open_without(self._table.away().union(drained), shape, label)
         version = self._table.registered.kinds_version, frozenset(self._table.away())
         if version != self._version or len(self._open) >= OPEN_KEPT_MAX:
             self._open.clear()
             self._version = version
         if (shape, label) not in self._open:
-            found: set[str] = set()
-            for name, host in self._table.registered.by_name.items():
-                value = only_value(host.labels, label)
-                if value is None or value in found or name in version[1]:
-                    continue
-                view = HostView(host.labels, host.capacity, host.revocable.cpu_milli, PORTS_MAX)
-                if misfit(shape, view, None) is None:
-                    found.add(value)
-            self._open[shape, label] = frozenset(found)
+            self._open[shape, label] = self._open_without(version[1], shape, label)
         return self._open[shape, label]
+
+    def _open_without(self, away: Collection[Hostname], shape: PodShape, label: str) -> frozenset[str]:
+        found: set[str] = set()
+        for name, host in self._table.registered.by_name.items():
+            value = only_value(host.labels, label)
+            if value is None or value in found or name in away:
+                continue
+            view = HostView(host.labels, host.capacity, host.revocable.cpu_milli, PORTS_MAX)
+            if misfit(shape, view, None) is None:
+                found.add(value)
+        return frozenset(found)
 
 
 def near(counts: Counts, hosts: Iterable[LeasedHost]) -> dict[PodShape, tuple[Domains, ...]]:

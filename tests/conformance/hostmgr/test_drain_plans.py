@@ -44,6 +44,25 @@ def test_the_plan_of_a_drain(manager: Manager) -> None:
     assert not manager.maintenance.Query(pb.QueryRequest()).hosts
 
 
+def test_the_plan_asks_the_bound_on_skew(manager: Manager) -> None:
+    """The pod of a drained host may not go to the host that has the other one, while a third that has none is full.
+    When that is drained too it is no more in the way."""
+    wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
+    service = manager.job(2, 1.0, JobType.SERVICE, spread=["hostname"])
+    at = manager.start(service)
+    batch = manager.job(1, 10.0)
+    (full,) = manager.start(batch)
+    drained = sorted(at)[0]
+
+    def without_room(*hosts: str) -> list[int]:
+        plan = manager.maintenance.Plan(pb.PlanRequest(hostnames=hosts))
+        return [job.homeless_count for host in plan.hosts for job in host.jobs if job.job_id == service]
+
+    assert 3 == len({*at, full})
+    assert [1] == without_room(drained)
+    assert [0] == without_room(drained, full)
+
+
 def test_the_plan_of_hosts_that_are_not_there_is_refused(manager: Manager) -> None:
     """As their drain is."""
     wait(lambda: manager.maintainer.host_count() == 3, "all hosts")

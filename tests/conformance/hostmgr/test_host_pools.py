@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +96,13 @@ class Manager:
     def hosts_now(self) -> dict[str, host_pb2.HostInfo]:
         return {info.hostname: info for info in self.stub.QueryHosts(pb.QueryHostsRequest()).host_infos}
 
-    def job(self, count: int, cpu: float, type_: JobType = JobType.BATCH, **sla: Any) -> JobId:
-        """Its pods are READY."""
+    def job(
+        self, count: int, cpu: float, type_: JobType = JobType.BATCH, spread: Sequence[str] = (), **sla: Any
+    ) -> JobId:
+        """Its pods are READY. ``spread``: labels of hosts."""
         config = builders.a_config(count, type_=type_, **sla)
+        for label in spread:
+            config.placement.spread.add(label=label)
         config.defaultConfig.command.value = "sleep 300"
         config.defaultConfig.resource.cpuLimit = cpu
         job_id = builders.create(self.storage, config)

@@ -59,6 +59,10 @@ def test_domains_are_open_where_a_host_could_take_the_pod() -> None:
     assert DomainCount(pods, frozenset()) == count(hosts, shape(5), **homes)
     hosts.set_maintained(maintained(name, True) for name in ("h2", "h4"))
     assert DomainCount(pods, frozenset("ab")) == count(hosts, shape(), **homes)
+    wanted = shape()
+    planned = hosts.domains.count([wanted], {Hostname("h3"): 2}, drained=[Hostname("h3")])
+    assert [DomainCount({"b": 2}, frozenset("a"))] == [*planned[wanted]], "without those that are to be drained"
+    assert DomainCount(pods, frozenset("ab")) == count(hosts, shape(), **homes)
 
 
 def test_a_lease_has_the_hosts_that_the_bound_allows() -> None:

@@ -50,11 +50,11 @@ class Cluster:
     def labels_of(self, host: str) -> dict[str, str]:
         return {"hostname": host, **(self.labels or {}).get(host, {})}
 
-    def census(self) -> PodCensus:
+    def census(self, drained: Collection[str] = ()) -> PodCensus:
         jobs = {pod.pod_id.job_id for pod in self.pods}
-        return PodCensus(self.pods, {}, self.waiting, dict.fromkeys(jobs, self.grants), self.spread())
+        return PodCensus(self.pods, {}, self.waiting, dict.fromkeys(jobs, self.grants), self.spread(drained))
 
-    def spread(self) -> dict[JobId, JobSpread]:
+    def spread(self, drained: Collection[str] = ()) -> dict[JobId, JobSpread]:
         """Of jobs with a shape that spreads."""
         shapes: dict[JobId, dict[PodShape, None]] = {}
         pods = [(pod.pod_id.job_id, pod.shape) for pod in self.pods]
@@ -63,18 +63,19 @@ class Cluster:
                 shapes.setdefault(job_id, {})[shape] = None
         return {
             job_id: JobSpread(
-                {one: [Domains(self.domains(job_id, one, rule)) for rule in one.layout.spread] for one in own},  # type: ignore[union-attr]
+                {one: [Domains(self.domains(job_id, one, rule, drained)) for rule in one.layout.spread] for one in own},  # type: ignore[union-attr]
                 job_id not in self.elsewhere,
             )
             for job_id, own in shapes.items()
         }
 
-    def domains(self, job_id: JobId, shape: PodShape, rule: Spread) -> dict[str, int]:
+    def domains(self, job_id: JobId, shape: PodShape, rule: Spread, drained: Collection[str] = ()) -> dict[str, int]:
         """Pods of the job in each open domain."""
         hosts = {name: self.labels_of(name) for name in self.capacities}
         whole = {name: HostView(labels, self.capacities[name], port_count=9) for name, labels in hosts.items()}
         values = {name: labels[rule.label] for name, labels in hosts.items() if rule.label in labels}
-        found = {value: 0 for name, value in values.items() if misfit(shape, whole[name], None) is None}
+        left = {name: value for name, value in values.items() if name not in drained}
+        found = {value: 0 for name, value in left.items() if misfit(shape, whole[name], None) is None}
         for pod in self.pods:
             if pod.pod_id.job_id == job_id and (value := values.get(pod.hostname)) in found:
                 found[value] += 1

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
 
 from peloton.model.departure import Departure, HostDeparture, JobDeparture
+from peloton.model.host import HostLease, LeasedHost, ReadyGang
+from peloton.model.host_pool import SERVED_LABEL, Workload
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
+from peloton.model.layout import Domains
 from peloton.model.maintenance import Resident
 from peloton.model.rebalance import PodNow
+from peloton.model.resources import Resources
 from peloton.scheduling.departures import HOMES_SOUGHT_MAX, departures
-from tests.unit.scheduling.moves_table import Cluster, cpu, hosts_of, pods_on
+from peloton.scheduling.placement import place
+from tests.unit.scheduling.moves_table import Cluster, cpu, hosts_of, over, pods_on
+
+RACKS = {f"h{at}": {"rack": "abc"[at // 2]} for at in range(6)}
 
 
 def planned(cluster: Cluster, *drained: str, others: Sequence[Resident] = ()) -> list[HostDeparture]:
     """``others``: pods on the first host that are not of services."""
     residents = {Hostname(name): [resident(pod) for pod in cluster.on(name)] for name in drained}
     residents[Hostname(drained[0])] += others
-    return departures(residents, [cluster.host(name) for name in cluster.capacities], cluster.census())
+    return departures(residents, [cluster.host(name) for name in cluster.capacities], cluster.census(drained))
 
 
 def resident(pod: PodNow) -> Resident:
@@ -68,3 +80,98 @@ def test_for_more_pods_than_a_bound_no_host_is_looked_for() -> None:
     (found,) = planned(cluster, "h1")
 
     assert (2, 0) == (found.unchecked_count, found.jobs[0].homeless_count)
+
+
+def without_room(cluster: Cluster, *drained: str) -> tuple[int, int]:
+    """Pods that no other host takes, and pods of which that is not known."""
+    found = planned(cluster, *drained)
+    return sum(job.homeless_count for host in found for job in host.jobs), sum(host.unchecked_count for host in found)
+
+
+@pytest.mark.parametrize(("is_hard", "homeless"), [(True, 1), (False, 0)])
+def test_a_bound_on_skew_keeps_pods_from_hosts_with_room(is_hard: bool, homeless: int) -> None:
+    """The other host of the rack is full: a pod in the next rack would make two there and none here. When all hosts of
+    the rack are drained, it is no more in the way."""
+    spread = cpu(1, layout=over("rack", is_hard=is_hard))
+    pods = [*pods_on("web", "h0", spread), *pods_on("web", "h2", spread), *pods_on("full", "h1", cpu(8))]
+    cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=RACKS)
+
+    assert (homeless, 0) == without_room(cluster, "h0")
+    assert (1, 0) == without_room(cluster, "h0", "h1")  # the one that fills its host
+
+
+def test_pods_of_one_job_are_let_into_racks_by_turns() -> None:
+    """Four pods leave a rack: the first goes to each of the others, then one is full, and may not be left behind."""
+    spread = cpu(1, layout=over("rack", is_hard=True))
+    pods = [*pods_on("web", "h0", spread, 4), *pods_on("full", "h4", cpu(7))]
+    cluster = Cluster(hosts_of("h0", "h2", "h4"), pods, labels=RACKS)
+
+    assert (1, 0) == without_room(cluster, "h0")
+    wider = [replace(pod, shape=cpu(1, layout=over("rack", 2, is_hard=True))) for pod in cluster.on("h0")]
+    assert (0, 0) == without_room(replace(cluster, pods=[*wider, *cluster.on("h4")]), "h0")
+
+
+def test_of_a_job_in_two_clusters_a_pod_is_sure_of_its_own_domain_only() -> None:
+    """What is on hosts of the others is not known here."""
+    spread = cpu(1, layout=over("rack", is_hard=True))
+    pods = [*pods_on("web", "h0", spread, 2), *pods_on("full", "h1", cpu(7))]
+    cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=RACKS, elsewhere=["web"])
+
+    assert (0, 1) == without_room(cluster, "h0")
+    soft = [replace(pod, shape=cpu(1, layout=over("rack"))) for pod in cluster.on("h0")]
+    assert (0, 0) == without_room(replace(cluster, pods=[*soft, *cluster.on("h1")]), "h0")
+
+
+def test_pods_go_to_host_pools_that_serve_them() -> None:
+    """Whatever room the others have."""
+    labels = {"h1": {SERVED_LABEL: "batch"}, "h2": {SERVED_LABEL: "gpu,stateless"}}
+    pods = pods_on("web", "h0", cpu(3, workload=Workload.STATELESS), 3)
+    cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=labels)
+
+    assert (1, 0) == without_room(cluster, "h0")
+
+
+def test_gpus_are_left_to_those_that_need_them() -> None:
+    """As long as another host takes the pod; then it goes there all the same."""
+    gpu = Resources(1_000, gpu_milli=1_000)
+    pods = [*pods_on("web", "h0", cpu(4)), *pods_on("model", "h0", replace(cpu(1), resources=gpu))]
+    hosts = hosts_of("h0", "h1") | {"h2": Resources(4_000, gpu_milli=1_000)}
+
+    assert (0, 0) == without_room(Cluster(hosts, pods), "h0")
+    assert (1, 0) == without_room(Cluster(hosts, pods), "h0", "h1")
+    assert (0, 0) == without_room(Cluster(hosts, pods[:1]), "h0", "h1")
+
+
+def test_for_pods_that_hold_slack_no_host_is_looked_for() -> None:
+    """A plan knows the room of hosts only."""
+    cluster = Cluster(hosts_of("h0", "h1"), pods_on("web", "h0", cpu(1, revocable=True), 2))
+
+    assert (0, 2) == without_room(cluster, "h0")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_plan_says_what_placement_would_do(seed: int) -> None:
+    """Of equal pods of one job with a bound: as many find no host."""
+    drawn = random.Random(seed)
+    spread = cpu(1, layout=over("rack", drawn.randint(1, 2), is_hard=True))
+    names = [f"h{at}" for at in range(6)]
+    pods = [pod for name in names for pod in pods_on("web", name, spread, drawn.randint(0, 2))]
+    there = Counter(str(pod.hostname) for pod in pods)
+    hosts = {name: Resources(max(there[name] + drawn.choice([0, 0, 0, 1, 2]), 1) * 1_000) for name in names}
+    cluster, drained = Cluster(hosts, pods, labels=RACKS), drawn.sample(names, drawn.randint(1, 3))
+    leaving = [pod for pod in pods if pod.hostname in drained]
+    stay = replace(cluster, pods=[pod for pod in pods if pod.hostname not in drained])
+    leased = tuple(
+        LeasedHost(
+            Hostname(name), stay.free(name), Resources(), labels=(*stay.labels_of(name).items(),), capacity=hosts[name]
+        )
+        for name in names
+        if name not in drained
+    )
+    (rule,) = spread.layout.spread if spread.layout else ()
+    near = Domains(stay.domains(JobId("web"), spread, rule, drained))
+
+    gangs = [ReadyGang(spread, ((pod.pod_id.instance_id, 1),)) for pod in leaving]
+    batch = place(JobId("web"), gangs, HostLease("lease", leased, domains={spread: (near,)}))
+
+    assert (batch.unplaced_count, 0) == without_room(cluster, *drained)

@@ -223,7 +223,9 @@ class HostDeparture(_message.Message):
     leaving_count: _builtins.int
     """Pods that are on their way already; they are in no job."""
     unchecked_count: _builtins.int
-    """Pods of services for which no other host was looked for: this is done for 1,000 pods of a call."""
+    """Pods of services of which it is not known whether another host takes them: beyond 1,000 of a call, revocable ones,
+    and those that a hard spread ties to pods in other clusters.
+    """
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobDeparture]:
         """By job."""
