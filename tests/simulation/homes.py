@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from peloton.api.convert import KILL_GRACE_DEFAULT_S
-from peloton.model.host import PlacementBatch
+from peloton.model.host import Placement
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodRecord, PodState
 from services.hostmgr.hosts.room_holds import HOLD_S
@@ -33,11 +33,11 @@ class Homes:
             if is_told and pod.desired_host and pod.desired_run_id > pod.run_id:
                 self._homes[pod.job_id, pod.instance_id] = pod.desired_host, until_s
 
-    def check_placement(self, batch: PlacementBatch) -> None:
-        for placement in batch.placements:
+    def check_placement(self, job_id: JobId, placements: Iterable[Placement]) -> None:
+        for placement in placements:
             for placed in placement.pods:
-                pod = self._storage.pods.get(batch.job_id, placed.instance_id)
-                host, _ = self._homes.pop((batch.job_id, placed.instance_id), ("", 0.0))
+                pod = self._storage.pods.get(job_id, placed.instance_id)
+                host, _ = self._homes.pop((job_id, placed.instance_id), ("", 0.0))
                 if host and pod is not None and pod.desired_host == host:
                     assert placement.hostname == host, f"{pod} was to come back and goes to {placement.hostname}"
 

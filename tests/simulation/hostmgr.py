@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from peloton.lifecycle.maintenance import Step, next_step
-from peloton.model.host import ClusterChoice, HostLease, LaunchResult
+from peloton.model.host import ClusterChoice, HostLease, LaunchResult, Placement
 from peloton.model.ids import JobId
 from peloton.model.reason import PlacementReason, RequeueReason
 from services.hostmgr import manager
@@ -88,6 +88,12 @@ class SimulatedHostManager(HostManagerCore):
         assert cluster == "local"
         return super().acquire_hosts(job_id, gangs, for_gang, desired, waiting=waiting)
 
+    def launch_and_die(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        """It dies after its commit, and the cluster never hears of the pods. Raises what its caller sees."""
+        driver: Any = self.driver
+        driver.launch = _cut_off
+        return self.launch(job_id, lease_id, placements)
+
     def take_room(self) -> None:
         self.cluster.deliver_room()
 
@@ -109,6 +115,10 @@ class SimulatedHostManager(HostManagerCore):
         self._volumes.tend()
         if look := self._reconciling.take(manager.time.monotonic()):
             self._reconcile(look)
+
+
+def _cut_off(launches: Any) -> Any:
+    raise OSError("the host manager died")
 
 
 class SimulatedMaintainer(HostMaintainer):

@@ -18,14 +18,9 @@ REST_ROUNDS = 3
 class RebalancedLife(ServiceLife):
     def _lead(self) -> None:
         super()._lead()
-        rebalancer.time = self.clock  # type: ignore[assignment]
         back = self.storage.host_pods.coming_back
         records, count_domains = self.storage.rebalances, self.core.count_domains
         self.rebalancer = rebalancer.Rebalancer(self.core.book, records, CLUSTER, back, NoListener(), count_domains)
-
-    def __exit__(self, *exc: object) -> None:
-        rebalancer.time = self._times[0]
-        super().__exit__(*exc)
 
     def chores(self) -> str:
         """People steer rebalancing now and then; its workflow takes a step with each of them."""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from temporalio.exceptions import ApplicationError
-
 from peloton.model.host import HostState, LaunchResult, Placement
 from peloton.model.ids import JobId, PodId
 from tests.simulation.service_life import HOSTS, ServiceLife
@@ -31,28 +29,12 @@ class SpreadLife(ServiceLife):
         return service
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        """Now and then the host manager dies after its commit, and the cluster has not heard of the pods."""
         self._check_skew(job_id, placements)
         if self.random.random() > 0.1:
             return super().launch(job_id, lease_id, placements)
-        driver: Any = self.core.driver
-        driver.launch = self._cut_off
-        for placed in (pod for placement in placements for pod in placement.pods):
-            self._break(PodId(job_id, placed.instance_id, placed.run_id))
-        try:
-            return self.core.launch(job_id, lease_id, placements)
-        finally:
-            self.died += 1
-            self._lead()
-
-    def _cut_off(self, launches: Any) -> Any:
-        raise OSError("the host manager died")
-
-    def _place(self, service: Service) -> None:
-        try:
-            super()._place(service)
-        except ApplicationError as error:  # its workflow repeats it
-            self.story.append(f"placement failed: {error}")
+        self._break(PodId(job_id, pod.instance_id, pod.run_id) for placed in placements for pod in placed.pods)
+        self.died += 1
+        return self._launch_and_die(job_id, lease_id, placements)
 
     def _check_skew(self, job_id: JobId, placements: Sequence[Placement]) -> None:
         """Of racks with a host that takes pods none gets above the lowest by more than the bound. Pods that come back

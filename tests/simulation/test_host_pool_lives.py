@@ -15,20 +15,12 @@ from peloton.scheduling import fit
 from services.hostmgr import maintenance
 from services.hostmgr.hosts import pooled_hosts
 from services.hostmgr.hosts.host_rooms import HostRooms
-from services.storage import migrate
 from tests.simulation.host_pool_life import HostPoolLife
 
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
 LIVES_MAX = 10
 ACTS = {"move", "move_at_once", "change_factors", "change_workloads", "drain", "lead", "lose_host", "maintain"}
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "empty.db"
-    migrate.upgrade(f"sqlite:///{path}")
-    return path
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -16,20 +16,12 @@ from peloton.model.resources import Resources
 from services.hostmgr.hosts.domain_counts import DomainCounts
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.hostmgr.hosts.room_holds import RoomHolds
-from services.storage import migrate
 from tests.simulation.rebalanced_life import RebalancedLife
 from tests.simulation.service_life import ServiceLife
 from tests.simulation.spread_life import SpreadLife
 
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "800"))
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "empty.db"
-    migrate.upgrade(f"sqlite:///{path}")
-    return path
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,20 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from services.storage import migrate
 from services.storage.volumes import rows
 from tests.simulation.volume_life import VolumeLife
 
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "700"))
 ACTS = {"lead", "restart", "fail", "lose_host", "return_host"}
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "empty.db"
-    migrate.upgrade(f"sqlite:///{path}")
-    return path
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -32,7 +24,7 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
     with VolumeLife(seed, template, tmp_path) as life:
         life.live(STEPS)
         life.end()
-        assert ACTS <= life.counts.keys()
+        assert ACTS <= {name for name, count in life.done.items() if count}
         assert any(len(had) > 1 for had in life.seen.values())
 
 

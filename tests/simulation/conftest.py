@@ -1,0 +1,17 @@
+"""What random lives share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.storage import migrate
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database."""
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    migrate.upgrade(f"sqlite:///{path}")
+    return path
