@@ -20,7 +20,7 @@ ROUGH ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check fmt proto docs bench sim kubernetes clean
+.PHONY: help demo up test check web fmt proto docs bench sim kubernetes clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ test: $(VENV)/dev.stamp ## everything: make check, conformance, end to end, faul
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build
 	@$(BIN)/python -m tests.kubernetes.kubelet_parts
+
+web: ## build the web pages, where Node is installed
+	@cd services/web/app && npm ci --no-audit --no-fund --silent && npm run --silent build
 
 fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .

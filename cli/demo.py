@@ -32,13 +32,14 @@ async def _demo(keep: bool) -> int:
 
     say("Starting Peloton: Temporal, three hosts, and the roles api, worker, resmgr and hostmgr ...")
     started_s = time.monotonic()
-    cluster = LocalCluster(LocalSettings(port=0), report=lambda part, line: None)
+    cluster = LocalCluster(LocalSettings(port=0, web=keep), report=lambda part, line: None)
     try:
         async with cluster:
             say(f"Ready after {time.monotonic() - started_s:.1f} s.\n")
             succeeded = await _run_job(cluster)
             if keep:
                 say(f"The cluster runs until Ctrl-C, its API at {cluster.address}.")
+                say(f"Its pages are at {cluster.web_url}/ for a browser.")
                 say(f"The Temporal Web UI at {cluster.ui_url} shows each job's workflow.")
                 await asyncio.Event().wait()
     except asyncio.CancelledError:

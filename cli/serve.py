@@ -6,7 +6,7 @@ import click
 
 from cli.command import Command
 
-ROLE_NAMES = ("api", "worker", "resmgr", "hostmgr")
+ROLE_NAMES = ("api", "worker", "resmgr", "hostmgr", "web")
 
 
 @click.command(cls=Command)
@@ -16,12 +16,13 @@ def serve(roles: tuple[str, ...], migrate: bool) -> None:
     """Run one or more ROLES in this process, in the foreground, until SIGTERM or Ctrl-C.
 
     Temporal, the database and Mesos are found by settings in the environment: PELOTON_TEMPORAL, PELOTON_DATABASE,
-    which is required, PELOTON_MESOS and more, see docs/operations.md.
+    which is required, PELOTON_MESOS and more, see docs/operations.md. Role web needs PELOTON_API alone.
 
     \b
     Examples:
       PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve --migrate api
       PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve worker
+      PELOTON_API=peloton.example.com:5397 peloton serve web
     """
     import gc
 

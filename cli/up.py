@@ -81,6 +81,7 @@ def _mesos_master(context: click.Context, parameter: click.Parameter, value: str
     help="An emulated Kubernetes as one more cluster, with three nodes; with N: so many simulated ones.",
 )
 @click.option("--no-mesos", is_flag=True, help="No emulated Mesos beside the emulated Kubernetes.")
+@click.option("--no-web", is_flag=True, help="No web pages.")
 def up(**options: Any) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
 
@@ -118,6 +119,7 @@ def up(**options: Any) -> None:
         apis=options["apis"],
         kubernetes=options["kubernetes"],
         no_mesos=options["no_mesos"],
+        web=not options["no_web"],
     )
     asyncio.run(_run(settings))
 
@@ -187,6 +189,8 @@ async def _run(settings: object) -> None:
         async with ControlServer(cluster):
             temporal = f"Temporal Web UI {cluster.ui_url}" if cluster.ui_url else f"Temporal {cluster.temporal}"
             report("up", f"ready: API {cluster.addresses}, {temporal}")
+            if cluster.web_url:
+                report("up", f"pages: {cluster.web_url}/")
             if cluster.kubernetes is not None:
                 config = shlex.quote(str(cluster.kubernetes.kubeconfig))
                 report("up", f"Kubernetes: kubectl --kubeconfig {config} get pods --all-namespaces --watch")

@@ -1,7 +1,7 @@
 """Says whether a role works, for containers: ``python healthcheck.py ROLE``; exit code 0 or 1, the reason on stderr.
 
 api: its gRPC health service says SERVING. resmgr, hostmgr: a leader holds the lease and its port answers; that may be
-another container, for a standby is healthy too. worker: somebody polls each task queue.
+another container, for a standby is healthy too. worker: somebody polls each task queue. web: it answers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import time
+import urllib.request
 
 from peloton.model.ids import hostmgr_role
 from services.settings import Settings, load
@@ -57,11 +58,18 @@ async def check_worker(settings: Settings) -> None:
             raise RuntimeError(f"nobody polls {name}")
 
 
+def check_web(settings: Settings) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{settings.web_port}/settings.json", timeout=PATIENCE_S):
+        pass
+
+
 def main(role: str) -> int:
     settings = load()
     try:
         if role == "api":
             check_api(settings)
+        elif role == "web":
+            check_web(settings)
         elif role == "worker":
             asyncio.run(asyncio.wait_for(check_worker(settings), PATIENCE_S))
         else:

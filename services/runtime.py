@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+WEB = "web"
 TEMPORAL_RETRY_S = 0.5
 SERVER_GRACE_S = 2.0
 GARBAGE = (20_000, 20, 50)
@@ -80,6 +81,10 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if set(roles) == {WEB}:  # it needs the API alone
+        from services.web import server
+
+        return await server.run(settings, stop)
     database = settings.require_database()
     config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
     identity = "+".join(dict.fromkeys(roles))
@@ -267,6 +272,12 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         await _lead(shared, role, stop, lead)
 
 
+async def run_web(shared: Shared, stop: asyncio.Event) -> None:
+    from services.web import server
+
+    await server.run(shared.settings, stop)
+
+
 def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: str) -> None:
     """From any thread."""
 
@@ -304,6 +315,7 @@ ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] =
     "worker": run_worker,
     "resmgr": run_resmgr,
     "hostmgr": run_hostmgr,
+    WEB: run_web,
 }
 
 

@@ -99,6 +99,19 @@ class Settings:
     port: int = field(default=5397, metadata={"help": "port of the public API"})
     resmgr_port: int = field(default=0, metadata={"help": "port of the resource manager; 0 picks a free one"})
     hostmgr_port: int = field(default=0, metadata={"help": "port of the host manager; 0 picks a free one"})
+    api: str = field(
+        default="127.0.0.1:5397", metadata={"help": "where role web finds the API: HOST:PORT, or several with commas"}
+    )
+    web_port: int = field(default=5398, metadata={"help": "port of the web pages; 0 picks a free one"})
+    web_hosts: str = field(
+        default="",
+        metadata={
+            "help": "names by which browsers may ask for the pages, with commas; localhost and addresses always may"
+        },
+    )
+    temporal_ui: str = field(
+        default="", metadata={"help": "URL of Temporal's Web UI, to which pages link; empty: they do not"}
+    )
     leader_ttl_s: float = field(default=5.0, metadata={"help": "seconds after which a silent leader is replaced"})
     entitlement_period_s: float = field(default=5.0, metadata={"help": "seconds between entitlement cycles"})
     preemption: bool = field(default=True, metadata={"help": "whether pools get back what they lent: true or false"})

@@ -22,6 +22,7 @@ from services.local import data_files, kubernetes
 from services.local.kubernetes import LocalKubernetes
 from services.local.part import Part
 from services.local.ports import POD_PORTS, Taken
+from services.local.roles import ROLES, WEB, is_role, several
 from services.local.temporal_server import (
     answers,
     is_reachable,
@@ -32,6 +33,7 @@ from services.local.temporal_server import (
 
 READY_PATIENCE_S = 120.0
 TEMPORAL_UI_PORT = 8233
+WEB_PORT = 5398
 AGENT_TIMEOUT_S = 5.0
 PREFETCH_URL = "PELOTON_PREFETCH_URL"
 
@@ -52,13 +54,6 @@ HOST_PREFIX = "peloton-mesos-"
 NO_LATENCIES = {"PELOTON_LATENCY_PORT": "0"}  # of host managers but the first one, which may have the port
 SIMULATE_VARIABLES = "PELOTON_SIMULATE"
 """The emulated cluster reads PELOTON_SIMULATE_SECONDS and PELOTON_SIMULATE_SHARE of a pod's environment."""
-
-ROLES = ("hostmgr", "resmgr", "api", "worker")
-
-
-def is_role(part: str) -> bool:
-    """``hostmgr``, or ``hostmgr-b`` of another cluster."""
-    return part.partition("-")[0] in ROLES
 
 
 def prefetch_url(master: str) -> str:
@@ -92,6 +87,7 @@ class LocalSettings:
     apis: int = 1
     kubernetes: int | None = None  # so many simulated nodes of an emulated Kubernetes; 0: three with processes
     no_mesos: bool = False  # the emulated Kubernetes alone
+    web: bool = False  # whether it has pages
 
 
 class LocalCluster:
@@ -104,14 +100,15 @@ class LocalCluster:
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
         self._taken = Taken()
         self._has_port = not settings.port or self._taken.take(settings.port)
-        own_ports = 5 + len(settings.more_clusters)
-        port, temporal_port, ui_port, mesos_port, kubernetes_port, *more_ports = self._taken.some(
+        own_ports = 6 + len(settings.more_clusters)
+        port, temporal_port, ui_port, web_port, mesos_port, kubernetes_port, *more_ports = self._taken.some(
             own_ports + settings.apis - 1
         )
         self.port = settings.port or port
         self.api_ports = [self.port, *more_ports[len(settings.more_clusters) :]]
-        # The Web UI has its usual port when the API has a fixed one; clusters on free ports leave it alone.
+        # Pages and the Web UI have their usual ports when the API has a fixed one; clusters on free ports leave them.
         self.ui_port = TEMPORAL_UI_PORT if settings.port and self._taken.take(TEMPORAL_UI_PORT) else ui_port
+        self.web_port = WEB_PORT if settings.port and settings.web and self._taken.take(WEB_PORT) else web_port
         self.temporal = settings.temporal or f"127.0.0.1:{temporal_port}"
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
         more = zip(settings.more_clusters, more_ports, strict=False)  # the rest are ports of apis
@@ -151,6 +148,11 @@ class LocalCluster:
     def ui_url(self) -> str:
         """Of Temporal's Web UI; empty when the server is not ours."""
         return "" if self.settings.temporal else f"http://127.0.0.1:{self.ui_port}"
+
+    @property
+    def web_url(self) -> str:
+        """Of the pages; empty when there are none."""
+        return f"http://127.0.0.1:{self.web_port}" if self.settings.web else ""
 
     @property
     def database(self) -> str:
@@ -277,15 +279,14 @@ class LocalCluster:
                 own = {"PELOTON_PORT": str(self.api_ports[number])} if role == "api" else {}
                 add(name, [*python, "cli.main", "serve", role], **own)
         for index, (cluster, master) in enumerate(self.more_masters.items(), 2):
-            own = {
-                "PELOTON_CLUSTER": cluster,
-                "PELOTON_MESOS": master,
-                PREFETCH_URL: prefetch_url(master),
-            } | NO_LATENCIES
-            arguments = self.minicluster_arguments(index, cluster)
+            own = {"PELOTON_CLUSTER": cluster, "PELOTON_MESOS": master, PREFETCH_URL: prefetch_url(master)}
+            own, arguments = own | NO_LATENCIES, self.minicluster_arguments(index, cluster)
             add(f"minicluster-{cluster}", [*python, "services.minicluster", *arguments], **own)
             add(f"hostmgr-{cluster}", [*python, "cli.main", "serve", "hostmgr"], **own)
 
+        if self.settings.web:
+            own = {"PELOTON_API": self.addresses, "PELOTON_WEB_PORT": str(self.web_port)}
+            add(WEB, [*python, "cli.main", "serve", WEB], PELOTON_TEMPORAL_UI=self.ui_url, **own)
         if self.kubernetes is not None:
             self._describe_kubernetes(self.kubernetes, add)
 
@@ -366,6 +367,8 @@ class LocalCluster:
             return f"{self._hosts_expected - hosts.host_count} of {self._hosts_expected} hosts"
         if away := [address for address in self.addresses.split(",") if not answers(address)]:
             return f"the API at {away[0]}"
+        if self.settings.web and not answers(f"127.0.0.1:{self.web_port}"):
+            return "the web pages"
         if not any(r.reservation for r in root.poolinfo.config.resources):
             return "the capacity of the root pool"
         return ""
@@ -393,8 +396,3 @@ class LocalCluster:
             simulation = load_simulation(settings.simulation_file, settings.simulate)
             return max(simulation.steady_count(settings.simulate), 1)
         return settings.simulate or len(load_hosts(settings.hosts_file) if settings.hosts_file else default_hosts())
-
-
-def several(role: str, count: int) -> list[str]:
-    """Names of the parts that share a role: api, api-2, api-3."""
-    return [role if number == 1 else f"{role}-{number}" for number in range(1, count + 1)]

@@ -84,14 +84,16 @@ def test_every_role_and_every_part_is_there() -> None:
 
 
 def test_every_role_runs_itself() -> None:
-    """The service of a role runs just that role, after the schema is up to date and Temporal answers."""
+    """The service of a role runs just that role, after the schema is up to date and Temporal answers; that of the
+    pages, which need the API alone, after the API."""
     commands = {role: services()[role]["command"] for role in ROLE_NAMES}
     conditions = {
         role: {name: how["condition"] for name, how in services()[role]["depends_on"].items()} for role in ROLE_NAMES
     }
 
     assert {role: [role] for role in ROLE_NAMES} == commands
-    for role in ROLE_NAMES:
+    assert {"api": "service_healthy"} == conditions.pop("web")
+    for role in conditions:
         assert conditions[role]["migrate"] == "service_completed_successfully"
         assert conditions[role]["temporal"] == "service_healthy"
 
@@ -106,7 +108,7 @@ def test_every_variable_of_ours_is_a_setting() -> None:
     assert in_image - known == set()
 
 
-@pytest.mark.parametrize("role", [*ROLE_NAMES, "migrate"])
+@pytest.mark.parametrize("role", [*(role for role in ROLE_NAMES if role != "web"), "migrate"])
 def test_the_settings_of_a_role_load(role: str) -> None:
     """The environment of each role is taken by Settings and leads to the other services, not to this machine."""
     try:
@@ -118,6 +120,11 @@ def test_the_settings_of_a_role_load(role: str) -> None:
     assert "@postgres:5432/" in settings.database
     assert settings.temporal == "temporal:7233"
     assert settings.otlp.startswith("http://otel-collector:")
+
+
+def test_the_pages_find_the_api() -> None:
+    """By the name of its service and its port."""
+    assert f"api:{environment('api')['PELOTON_PORT']}" == load(environment("web")).api
 
 
 def test_hostmgr_finds_mesos_through_zookeeper() -> None:

@@ -26,6 +26,7 @@ BY_OTHERS = {
     "http.server": "do_POST log_message handle_error daemon_threads request_queue_size default_request_version",
     "io": "readable readinto",
     "asyncio": "connection_made data_received",
+    "uvicorn": "capture_signals should_exit",
     "sqlite3": "isolation_level",
     "logging": "msg exc_text",
     "contextlib": "trace",

@@ -22,7 +22,7 @@ DOCS = ROOT / "docs"
 ADR = DOCS / "adr"
 ADR_HEADINGS = ["Context", "Decision", "Alternatives", "Consequences", "How we test it"]
 CHANGE_HEADINGS = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Upgrading"]
-HIDDEN = {".venv", ".git", "tests"}
+HIDDEN = {".venv", ".git", "node_modules", "tests"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 

@@ -1,0 +1,43 @@
+"""What the pages ask of Peloton: its public API, over one channel to role api."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import grpc.aio
+
+from peloton.api.client import CHANNEL_OPTIONS, target
+from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
+from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
+
+if TYPE_CHECKING:
+    from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub
+    from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceAsyncStub
+
+TIMEOUT_S = 20.0
+"""Of calls that name none."""
+
+
+class Api:
+    """``addresses`` as clients take them: HOST:PORT, or several with commas between. Raises InvalidArgument. For one
+    event loop only."""
+
+    def __init__(self, addresses: str) -> None:
+        self._target = target(addresses)
+
+    @cached_property
+    def channel(self) -> grpc.aio.Channel:
+        """Made in the loop that uses it."""
+        return grpc.aio.insecure_channel(self._target, options=list(CHANNEL_OPTIONS))
+
+    async def close(self) -> None:
+        await self.channel.close()
+
+    @cached_property
+    def explain(self) -> ExplainServiceAsyncStub:
+        return ExplainServiceStub(self.channel)
+
+    @cached_property
+    def maintenance(self) -> MaintenanceServiceAsyncStub:
+        return MaintenanceServiceStub(self.channel)

@@ -1,0 +1,104 @@
+"""The ASGI application: pages, the API as JSON, and what is live on a page. It owns nothing: all of it comes from role
+api."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from peloton.errors import PelotonError
+from services.web.api import Api
+from services.web.faults import refused
+from services.web.guard import Guard
+from services.web.live import Hub
+from services.web.topics.all import TOPICS
+from services.web.viewer import viewer_of
+
+ASSETS = Path(__file__).parent / "assets"
+GZIP_FROM_BYTES = 1_000
+YEAR = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True)
+class WebSettings:
+    api: str  # addresses of the API
+    temporal_ui: str = ""  # where its Web UI is, for links; empty: pages show none
+    hosts: tuple[str, ...] = ()  # names by which pages may be asked for
+
+
+class _Assets(StaticFiles):
+    """Their names change with what is in them."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = YEAR
+        return response
+
+
+def create_app(settings: WebSettings) -> Starlette:
+    """Raises InvalidArgument for addresses that are none."""
+    api = Api(settings.api)
+    hub = Hub(api, TOPICS)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await hub.close()
+        await api.close()
+
+    routes: list[BaseRoute] = [
+        Route("/live", _live(hub)),
+        Route("/settings.json", _settings(settings)),
+        Mount("/assets", _Assets(directory=ASSETS / "assets", check_dir=False)),
+        Route("/{path:path}", _page),
+    ]
+    middleware = [
+        Middleware(Guard, hosts=settings.hosts),
+        Middleware(GZipMiddleware, minimum_size=GZIP_FROM_BYTES, compresslevel=6),
+    ]
+    app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
+    app.state.hub = hub
+    return app
+
+
+def _live(hub: Hub) -> Callable[[Request], Awaitable[Response]]:
+    async def live(request: Request) -> Response:
+        names = request.query_params.getlist("topic")
+        try:
+            hub.check(names)
+        except PelotonError as error:
+            return refused(error)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(hub.stream(names), media_type="text/event-stream", headers=headers)
+
+    return live
+
+
+def _settings(settings: WebSettings) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        viewer = viewer_of(request)
+        told = {"temporalUi": settings.temporal_ui, "viewer": viewer.name, "mayChange": viewer.may_change}
+        return Response(orjson.dumps(told), media_type="application/json", headers={"cache-control": "no-store"})
+
+    return answer
+
+
+async def _page(request: Request) -> Response:
+    """The app finds the page by the address."""
+    name = request.path_params["path"]
+    file = ASSETS / name
+    if "/" not in name and "." in name and file.is_file():
+        return FileResponse(file)  # the icon and the like
+    return FileResponse(ASSETS / "index.html", headers={"cache-control": "no-cache"})

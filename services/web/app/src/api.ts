@@ -1,0 +1,33 @@
+// Calls of the public API as JSON: POST /api/<service>/<method>.
+
+export class Refused extends Error {
+  constructor(readonly code: string, message: string) {
+    super(message);
+  }
+}
+
+export async function call<Answer = any>(service: string, method: string, request: object = {}): Promise<Answer> {
+  return await fetched(`/api/${service}/${method}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(request),
+  });
+}
+
+export async function fetched<Answer = any>(path: string, init?: RequestInit): Promise<Answer> {
+  let response: Response;
+  try {
+    response = await fetch(path, init);
+  } catch {
+    throw new Refused("unavailable", "Peloton does not answer: is `peloton up`, or role web, running?");
+  }
+  const text = await response.text();
+  if (response.ok) return JSON.parse(text);
+  let told: { code?: string; message?: string } = {};
+  try {
+    told = JSON.parse(text);
+  } catch {
+    // not ours: of a proxy in between
+  }
+  throw new Refused(told.code ?? String(response.status), told.message ?? `${path}: HTTP status ${response.status}`);
+}

@@ -1,0 +1,55 @@
+// Numbers with their units, times in the reader's zone.
+
+export type Kind = "cpu" | "memory" | "disk" | "gpu";
+export const KINDS: Kind[] = ["cpu", "memory", "disk", "gpu"];
+export const KIND_NAMES: Record<Kind, string> = { cpu: "CPU", memory: "Memory", disk: "Disk", gpu: "GPU" };
+
+const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+
+export function count(value: number, unit = ""): string {
+  return unit ? `${number.format(value)} ${value === 1 ? unit : `${unit}s`}` : number.format(value);
+}
+
+// As pool configurations have them: cores, MiB, MiB, gpus.
+export function amount(kind: Kind, value: number): string {
+  if (kind === "cpu") return count(value, "core");
+  if (kind === "gpu") return count(value, "gpu");
+  return mebibytes(value);
+}
+
+export function mebibytes(value: number): string {
+  const units = ["MiB", "GiB", "TiB", "PiB"];
+  let unit = 0;
+  while (Math.abs(value) >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${number.format(value)} ${units[unit]}`;
+}
+
+export function percent(part: number, whole: number): string {
+  return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–";
+}
+
+export function duration(seconds: number): string {
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  const parts: [number, string][] = [[86_400, "d"], [3_600, "h"], [60, "min"], [1, "s"]];
+  const first = parts.findIndex(([size]) => seconds >= size);
+  const shown: string[] = [];
+  for (const [size, unit] of parts.slice(first, first + 2)) {
+    const whole = Math.floor(seconds / size);
+    seconds -= whole * size;
+    if (whole) shown.push(`${whole} ${unit}`);
+  }
+  return shown.join(" ");
+}
+
+const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+export function time(at: string | number | Date): string {
+  return moment.format(new Date(at));
+}
+
+export function ago(at: string | number | Date, now = Date.now()): string {
+  return `${duration(Math.max(0, (now - new Date(at).getTime()) / 1000))} ago`;
+}

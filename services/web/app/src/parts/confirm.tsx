@@ -1,0 +1,48 @@
+// A button that changes something asks first.
+import { useRef, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { settings } from "../settings";
+
+interface Props {
+  label: string; // of the button, a verb: "Drain"
+  title: string; // of the question: "Drain host-7?"
+  children?: ComponentChildren; // what will happen
+  act: () => Promise<unknown>;
+  disabled?: boolean;
+}
+
+export function Confirm({ label, title, children, act, disabled }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [isActing, setActing] = useState(false);
+  const [failure, setFailure] = useState("");
+  if (!settings.value.mayChange) return null;
+  const open = () => {
+    setFailure("");
+    dialog.current!.showModal();
+  };
+  const confirm = async () => {
+    setActing(true);
+    try {
+      await act();
+      dialog.current!.close();
+    } catch (error) {
+      setFailure((error as Error).message);
+    } finally {
+      setActing(false);
+    }
+  };
+  return (
+    <>
+      <button type="button" disabled={disabled} onClick={open}>{label}</button>
+      <dialog ref={dialog} aria-label={title}>
+        <h2>{title}</h2>
+        {children}
+        {failure && <p class="stale" role="alert">{failure}</p>}
+        <p class="buttons">
+          <button type="button" class="danger" disabled={isActing} onClick={confirm}>{label}</button>
+          <button type="button" onClick={() => dialog.current!.close()}>Leave it as it is</button>
+        </p>
+      </dialog>
+    </>
+  );
+}

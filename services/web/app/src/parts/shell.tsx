@@ -1,0 +1,66 @@
+// What is round every page: links, search, theme, and whether what is shown is live.
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { connection } from "../live";
+import { load, type PageProps, PAGES } from "../pages/all";
+import { address, found } from "../router";
+import { setTheme, theme, type Theme } from "../theme";
+import { Problem } from "./problem";
+import { openSearch, Search } from "./search";
+
+const CONNECTION_TEXTS = { live: "Live", waiting: "Connecting", lost: "Not live: connection lost" };
+
+export function Shell() {
+  const here = found.value;
+  return (
+    <>
+      <a class="skip" href="#content">To the content</a>
+      <header class="top">
+        <a class="brand" href="/">Peloton</a>
+        <nav aria-label="Pages">
+          {PAGES.filter((page) => page.nav).map((page) => (
+            <a key={page.name} href={page.path} aria-current={isBelow(page.path) ? "page" : undefined}>{page.title}</a>
+          ))}
+        </nav>
+        <span class="tools">
+          <span class={`connection ${connection.value}`} role="status">{CONNECTION_TEXTS[connection.value]}</span>
+          <button type="button" onClick={openSearch} title="Search (key /)">Search <kbd>/</kbd></button>
+          <label>
+            <span class="hidden">Theme</span>
+            <select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as Theme)}>
+              <option value="system">As the system</option>
+              <option value="light">Light</option>
+              <option value="dark">Dark</option>
+            </select>
+          </label>
+        </span>
+      </header>
+      <main id="content" tabIndex={-1}>{here ? <Shown key={address.value.pathname} /> : <Missing />}</main>
+      <Search />
+    </>
+  );
+}
+
+function isBelow(path: string): boolean {
+  const here = address.value.pathname;
+  return path === "/" ? here === "/" : here === path || here.startsWith(`${path}/`);
+}
+
+function Shown() {
+  const { page, arguments: given } = found.value!;
+  const [loaded, setLoaded] = useState<{ Component: ComponentType<PageProps> } | null>(null);
+  const [failure, setFailure] = useState("");
+  useEffect(() => {
+    document.title = page.name === "overview" ? "Peloton" : `${Object.values(given).join(" ")} ${page.title} · Peloton`.trim();
+    load(page).then(
+      (Component) => setLoaded({ Component }),
+      (error: Error) => setFailure(error.message),
+    );
+  }, [page]);
+  if (failure) return <Problem title="This page could not be loaded" text={failure} />;
+  return loaded ? <loaded.Component arguments={given} /> : <p class="quiet" aria-busy="true">Loading</p>;
+}
+
+function Missing() {
+  return <Problem title="There is no such page" text={address.value.pathname} />;
+}

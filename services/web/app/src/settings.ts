@@ -1,0 +1,15 @@
+import { signal } from "@preact/signals";
+import { fetched } from "./api";
+
+export interface Settings {
+  temporalUi: string; // empty: not known
+  viewer: string;
+  mayChange: boolean; // whether buttons that change something are shown
+}
+
+export const settings = signal<Settings>({ temporalUi: "", viewer: "", mayChange: false });
+
+fetched<Settings>("/settings.json").then(
+  (told) => (settings.value = told),
+  () => undefined, // the page says that Peloton does not answer
+);

@@ -1,0 +1,33 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, relative } from "node:path";
+import { defineConfig, type Plugin } from "vite";
+
+const OURS = ["index.html", "package-lock.json", "package.json", "pages.json", "public", "src", "tsconfig.json", "vite.config.ts"];
+const ASSETS = "../assets";
+const API = "http://127.0.0.1:5398"; // of `peloton up`
+
+// Beside what is built: the hash of what it was built from, by which a test knows that it is current.
+function stamp(): Plugin {
+  return {
+    name: "stamp",
+    closeBundle() {
+      const hash = createHash("sha256");
+      for (const path of OURS.flatMap(files).sort()) hash.update(`${path}\0`).update(readFileSync(path)).update("\0");
+      writeFileSync(join(ASSETS, "built-from.txt"), `${hash.digest("hex")}\n`);
+    },
+  };
+}
+
+function files(path: string): string[] {
+  if (path.includes(".") && !path.startsWith(".")) return [path];
+  return readdirSync(path, { withFileTypes: true, recursive: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(".", join(entry.parentPath, entry.name)));
+}
+
+export default defineConfig({
+  build: { outDir: ASSETS, emptyOutDir: true, target: "es2022", modulePreload: { polyfill: false } },
+  plugins: [stamp()],
+  server: { proxy: { "/api": API, "/live": API, "/schemas": API, "/settings.json": API } },
+});

@@ -1,0 +1,74 @@
+"""Requests that a page of another site made a browser send are refused.
+
+Peloton listens without a login on one machine, where any site that its user visits could send requests to it. A browser
+tells where a request comes from: ``Origin``, and ``Host``, which names a site that resolves to this machine.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.web.faults import refusal
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+CONTENT_POLICY = (
+    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src 'none'; "
+    "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+)
+"""Styles in elements are of the editor, which makes them as it goes."""
+HEADERS = {
+    "content-security-policy": CONTENT_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+}
+
+
+class Guard:
+    """Middleware. ``hosts``: names by which pages may be asked for, beside numbers and localhost."""
+
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = ()) -> None:
+        self._app = app
+        self._hosts = frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if fault := self._fault(headers.get("host", ""), headers.get("origin")):
+            await refusal("permission_denied", fault)(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+    def _fault(self, host: str, origin: str | None) -> str:
+        if not self._is_ours(host):
+            return f"this is not {host}: role web answers to localhost, to addresses, and to PELOTON_WEB_HOSTS"
+        if origin is not None and urlsplit(origin).netloc != host:
+            return f"a page of {origin} may not ask Peloton for anything"
+        return ""
+
+    def _is_ours(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return name in LOOPBACK or name in self._hosts or _is_number(name)
+
+
+def _is_number(name: str) -> bool:
+    """No other site has one: names are what resolves to somebody else's machine."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,164 @@
+"""What pages show, pushed to them: one look at the API for all viewers of a topic, encoded once, sent when it changed.
+
+A viewer that reads slowly gets the latest of each topic and misses what was in between, so that nothing piles up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import orjson
+
+from peloton.errors import InvalidArgument, PelotonError, Unavailable
+from services.web.api import Api
+from services.web.faults import code_word
+
+log = logging.getLogger(__name__)
+
+VIEWERS_MAX = 1_000
+"""Open pages; more are refused."""
+TOPICS_MAX = 2_000
+"""Topics that are looked at, of all viewers."""
+TOPICS_OF_A_VIEWER_MAX = 20
+BYTES_MAX = 8 << 20
+"""Of one message."""
+BEAT_S = 15.0
+"""A page that heard nothing for so long gets a comment line, by which both ends notice a connection that is dead."""
+LINGER_S = 5.0
+"""A topic without viewers is looked at for so long: a page that is loaded again finds it."""
+
+Look = Callable[[Api, str], Awaitable[Any]]
+"""The message of a topic, which orjson can encode; the text is what follows the colon of its name."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """``job:ID`` is of the topic ``job`` with the argument ``ID``; ``overview`` has none."""
+
+    look: Look
+    period_s: float = 2.0
+    takes_argument: bool = False
+
+
+@dataclass
+class _Viewer:
+    """``news``: topics with a message that it has not been sent."""
+
+    news: dict[str, None] = field(default_factory=dict)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass
+class _Running:
+    frame: bytes = b""
+    viewers: list[_Viewer] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+
+class Hub:
+    """For one event loop only. ``close`` ends all streams."""
+
+    def __init__(self, api: Api, topics: Mapping[str, Topic]) -> None:
+        self._api = api
+        self._topics = topics
+        self._running: dict[str, _Running] = {}
+        self._viewers: list[_Viewer] = []
+        self._is_closed = False
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for viewer in self._viewers:
+            viewer.wake.set()
+        tasks = [running.task for running in self._running.values() if running.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raises InvalidArgument naming the topic that is none, Unavailable when there are too many viewers."""
+        if not 0 < len(names) <= TOPICS_OF_A_VIEWER_MAX:
+            raise InvalidArgument(f"{len(names)} topics: want 1 to {TOPICS_OF_A_VIEWER_MAX}")
+        for name in names:
+            kind, colon, argument = name.partition(":")
+            topic = self._topics.get(kind)
+            if topic is None:
+                raise InvalidArgument(f"no topic {kind!r}: there are {', '.join(sorted(self._topics))}")
+            if bool(colon and argument) != topic.takes_argument:
+                raise InvalidArgument(f"topic {name!r}: want {kind}{':...' if topic.takes_argument else ''}")
+        if len(self._viewers) >= VIEWERS_MAX:
+            raise Unavailable(f"{VIEWERS_MAX} pages are open, as many as there may be: close one, or try again later")
+        if len(self._running.keys() | set(names)) > TOPICS_MAX:
+            raise Unavailable(f"{TOPICS_MAX} topics are watched, as many as may be: try again later")
+
+    async def stream(self, names: Sequence[str]) -> AsyncIterator[bytes]:
+        """Frames of server-sent events, for as long as the viewer reads them. Call ``check`` before."""
+        viewer = _Viewer()
+        self._viewers.append(viewer)
+        joined = {name: self._join(name, viewer) for name in dict.fromkeys(names)}
+        try:
+            yield b": Peloton\n\n"
+            while not self._is_closed:
+                try:
+                    async with asyncio.timeout(BEAT_S):
+                        await viewer.wake.wait()
+                except TimeoutError:
+                    yield b": beat\n\n"
+                    continue
+                viewer.wake.clear()
+                news, viewer.news = viewer.news, {}
+                for name in news:
+                    yield joined[name].frame
+        finally:
+            self._viewers.remove(viewer)
+            for running in joined.values():
+                running.viewers.remove(viewer)
+
+    def _join(self, name: str, viewer: _Viewer) -> _Running:
+        running = self._running.get(name)
+        if running is None:
+            running = self._running[name] = _Running()
+            running.task = asyncio.create_task(self._keep_looking(name, running), name=f"topic {name}")
+        running.viewers.append(viewer)
+        if running.frame:
+            viewer.news[name] = None
+            viewer.wake.set()
+        return running
+
+    async def _keep_looking(self, name: str, running: _Running) -> None:
+        """Until nobody has viewed it for a while."""
+        kind, _, argument = name.partition(":")
+        topic = self._topics[kind]
+        idle_s = 0.0
+        try:
+            while idle_s < LINGER_S:
+                frame = await self._frame(name, topic, argument)
+                if frame != running.frame:
+                    running.frame = frame
+                    for viewer in running.viewers:
+                        viewer.news[name] = None
+                        viewer.wake.set()
+                await asyncio.sleep(topic.period_s)
+                idle_s = 0.0 if running.viewers else idle_s + topic.period_s
+        finally:
+            del self._running[name]
+
+    async def _frame(self, name: str, topic: Topic, argument: str) -> bytes:
+        try:
+            value: dict[str, Any] = {"value": await topic.look(self._api, argument)}
+        except grpc.aio.AioRpcError as error:
+            value = {"error": {"code": code_word(error.code()), "message": error.details() or ""}}
+        except PelotonError as error:
+            value = {"error": {"code": code_word(error.code), "message": str(error)}}
+        except Exception as error:  # a page says so; the others go on
+            log.exception("topic %s", name)
+            value = {"error": {"code": "internal", "message": f"{type(error).__name__}: see the log of role web"}}
+        data = orjson.dumps(value)
+        if len(data) > BYTES_MAX:
+            told = {"code": "resource_exhausted", "message": f"{len(data)} bytes are more than {BYTES_MAX}"}
+            data = orjson.dumps({"error": told})
+        return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"

@@ -1,0 +1,54 @@
+"""Role web on its port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from peloton.errors import Unavailable
+from services.settings import Settings
+from services.web.app import WebSettings, create_app
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 2
+"""Streams of pages end at once; calls may take so long."""
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the runtime's."""
+        yield
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Until ``stop``. Raises Unavailable when the port is taken, InvalidArgument for addresses that are none."""
+    names = tuple(name for one in settings.web_hosts.split(",") if (name := one.strip()))
+    app = create_app(WebSettings(settings.api, settings.temporal_ui, names))
+    host, port = settings.host, settings.web_port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+        except OSError as error:
+            raise Unavailable(f"role web cannot listen on {host}:{port}: {error.strerror}") from error
+        log.info("pages at http://%s:%d/", host, listening.getsockname()[1])
+        config = uvicorn.Config(
+            app, access_log=False, log_config=None, log_level="warning", timeout_graceful_shutdown=GRACE_S,
+            server_header=False,
+        )  # fmt: skip
+        server = _Server(config)
+        running = asyncio.create_task(server.serve([listening]), name="web")
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        await app.state.hub.close()
+        server.should_exit = True
+        await running

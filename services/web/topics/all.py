@@ -1,0 +1,10 @@
+"""Every topic by its name."""
+
+from __future__ import annotations
+
+from services.web.live import Topic
+from services.web.topics import overview
+
+TOPICS = {
+    "overview": Topic(overview.look, period_s=2.0),
+}

@@ -1,0 +1,143 @@
+"""Who may import whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class May:
+    """What a package may import: our modules by prefix (itself always), and third parties by top-level name."""
+
+    ours: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+_INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
+_REPOSITORIES = (
+    "storage admission.admission daemons.daemons hosts.host_pools hosts.hosts hosts.maintenance hosts.mover "
+    "jobs.configs jobs.job_streams jobs.jobs jobs.search jobs.secrets leases lockdowns moves.migrations "
+    "moves.rebalances pods.external_pods pods.host_pods pods.pods pods.status_writes pools updates.disruptions "
+    "updates.updates volumes.volumes watch_log"
+)
+_STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
+_CHOOSES_HOSTS = "advice clusters departures fit fleet host_pools putting qos rebalance relocation rows spreading tree"
+_HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
+_SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
+_GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
+_WAKES = May(("peloton.model", "services.temporal", "services.workflow_labels", "workflows"), ("temporalio",))
+_CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
+_CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
+
+_MINICLUSTER = tuple(
+    f"services.minicluster.{name}" for name in ("http", "identifiers", "model", "nanoseconds", "resources", "settings")
+)
+
+# The longest prefix of a module's name decides. An arrow that is not here is never drawn: see docs/architecture.md.
+MAY: dict[str, May] = {
+    # The inside: it only thinks.
+    "peloton.model": May(),
+    "peloton.errors": May(),
+    "peloton.ports": May(("peloton.model",)),
+    "peloton.lifecycle": May(("peloton.model",)),
+    "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
+    "peloton.api": May(("peloton.model", "peloton.errors"), ("google", "grpc", "grpc_tools", "yaml")),
+    # The shell, driven by Temporal.
+    "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),
+    "activities": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports"), ("temporalio",)),
+    # The shell, in processes. A service reaches another one through its client, and storage through its repositories.
+    "services.settings": May(("peloton.errors",)),
+    "services.grpc_errors": May(("peloton.errors",), ("grpc",)),
+    "services.grpc_handlers": May((), ("grpc",)),
+    "services.grpc_status": May(_GRPC, ("grpc",)),
+    "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
+    "services.leader": May(("peloton.api.limits", "peloton.errors", "peloton.ports"), ("grpc",)),
+    "services.leading": May(("peloton.errors", "services.leader")),
+    "services.log_lines": May(),
+    "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
+    "services.payloads": May((), ("temporalio",)),
+    "services.temporal": May(
+        ("peloton.model", "services.temporal_connection", "services.workflow_labels", "workflows"), ("temporalio",)
+    ),
+    "services.daemon_waker": _WAKES,
+    "services.rebalance_waker": _WAKES,
+    "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
+    "services.revival": May(("peloton.model", "services.temporal", "workflows.policies"), ("temporalio",)),
+    "services.worker_versions": May(
+        ("peloton.lifecycle", "services.temporal", "services.temporal_connection"), ("google", "temporalio")
+    ),
+    "services.temporal_connection": May(("peloton.errors", "services.payloads"), ("temporalio",)),
+    "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
+    "services.api": May(
+        (*_INSIDE, *_STORED, *_SERVES),
+        ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
+    ),
+    "services.resmgr": May(
+        (*_INSIDE, *_STORED, *_SERVES, "peloton.scheduling", "services.settings"),
+        ("google", "grpc", "numpy", "opentelemetry"),
+    ),
+    "services.hostmgr": May(
+        (
+            *_INSIDE,
+            *_STORED,
+            *_SERVES,
+            *(f"peloton.scheduling.{name}" for name in _CHOOSES_HOSTS.split()),
+        ),
+        ("google", "grpc", "opentelemetry"),
+    ),
+    # A driver of a cluster knows its port and nothing of what stands on it; processes are put together in the runtime.
+    "services.hostmgr.memory": May(("peloton.model", "peloton.lifecycle", "services.hostmgr.driver")),
+    "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr.driver"), ("google", "httptools", "orjson", "pymesos")),
+    "services.hostmgr.kubernetes": May(
+        (*_INSIDE, "peloton.scheduling.slack", "services.hostmgr.driver", "services.hostmgr.external_port"),
+        ("httptools", "orjson", "yaml"),
+    ),
+    "services.web": May(
+        ("peloton.api", "peloton.errors", "peloton.model", "services.settings"),
+        ("google", "grpc", "orjson", "starlette", "uvicorn"),
+    ),
+    "services.worker": May(
+        ("peloton.ports", "workflows", "activities", "services.temporal", "services.worker_versions"), ("temporalio",)
+    ),
+    # What emulated clusters of any kind share: it knows none of them.
+    "services.emulation": May((), ("click", "yaml")),
+    "services.emulation.http": May((), ("httptools",)),
+    "services.emulated_kubernetes": May(("services.emulation",), ("click", "orjson", "yaml")),
+    "services.minicluster": May(("services.emulation",), ("click", "orjson")),
+    "services.minicluster.http": May(("services.emulation.http",), ("orjson",)),
+    "services.minicluster.master": May((*_MINICLUSTER, "services.emulation"), ("orjson",)),
+    "services.minicluster.agents": May(
+        (*_MINICLUSTER, "services.emulation", "services.minicluster.master"), ("orjson",)
+    ),
+    "services.minicluster.api": May(
+        (*_MINICLUSTER, "services.emulation", "services.minicluster.master", "services.minicluster.agents"),
+        ("orjson",),
+    ),
+    "services.local": May(
+        (
+            "peloton.api",
+            "peloton.errors",
+            "services.log_lines",
+            "services.temporal_connection",
+            "services.emulated_kubernetes.kubeconfig",
+            "services.emulation.hosts",
+            "services.emulation.simulation.description",
+            "services.storage.storage",  # which jobs there are, whose files may stay
+            "services.storage.migrate",
+            "services.storage.sqlite_files",
+        ),
+        ("grpc",),
+    ),
+    "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR)),
+    "services.host_judges": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
+    "services.runtime": May(
+        (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
+    ),
+    "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
+    # The command line talks to the API; only the commands that run processes know services.
+    "cli": May(_CLI, _CLI_OTHERS),
+    "cli.up": May((*_CLI, "services.local"), _CLI_OTHERS),
+    "cli.local": May((*_CLI, "services.local"), _CLI_OTHERS),
+    "cli.demo": May((*_CLI, "services.local"), _CLI_OTHERS),
+    "cli.serve": May((*_CLI, "services.runtime"), _CLI_OTHERS),
+}

@@ -1,0 +1,189 @@
+"""What is pushed to pages: one look for all viewers, only what changed, and no more than there may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from peloton.errors import InvalidArgument, NotFound, Unavailable
+from services.web import live
+from services.web.live import Hub, Topic
+
+PATIENCE_S = 20
+
+
+class Pushed:
+    """A topic whose looks are counted, and whose value the test sets."""
+
+    def __init__(self) -> None:
+        self.value: Any = 1
+        self.looks = 0
+
+    async def look(self, api: object, argument: str) -> Any:
+        self.looks += 1
+        if isinstance(self.value, Exception):
+            raise self.value
+        return [argument, self.value]
+
+
+def hub_of(pushed: Pushed) -> Hub:
+    topics = {
+        "one": Topic(pushed.look, period_s=0.001),
+        "job": Topic(pushed.look, period_s=0.001, takes_argument=True),
+    }
+    return Hub(cast(Any, None), topics)
+
+
+async def messages(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, Any]]:
+    """(topic, message) of each frame that has one."""
+    async for frame in stream:
+        if frame.startswith(b"event: "):
+            event, data, *_ = frame.decode().splitlines()
+            yield event.removeprefix("event: "), orjson.loads(data.removeprefix("data: "))
+
+
+async def test_a_viewer_gets_what_is_there_and_then_what_changes() -> None:
+    """A look that finds the same sends nothing."""
+    pushed = Pushed()
+    hub = hub_of(pushed)
+    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["job:x"]))) as stream:
+        first = await anext(stream)
+        looks = pushed.looks
+        while pushed.looks < looks + 10:
+            await asyncio.sleep(0.001)
+        pushed.value = 2
+        second = await anext(stream)
+    await hub.close()
+
+    assert ("job:x", {"value": ["x", 1]}) == first
+    assert ("job:x", {"value": ["x", 2]}) == second
+
+
+async def test_one_look_serves_all_viewers() -> None:
+    """Fifty viewers see each of a hundred values, or later ones, and the API is asked once for each look."""
+    pushed = Pushed()
+    hub = hub_of(pushed)
+
+    async def watch() -> None:
+        async with aclosing(messages(hub.stream(["one"]))) as stream:
+            async for _, told in stream:
+                if told["value"][1] == 100:
+                    return
+
+    async with asyncio.timeout(PATIENCE_S):
+        viewers = [asyncio.create_task(watch()) for _ in range(50)]
+        while pushed.value < 100:
+            pushed.value += 1
+            await asyncio.sleep(0.002)
+        await asyncio.gather(*viewers)
+    tasks = [task for task in asyncio.all_tasks() if task.get_name() == "topic one"]
+    await hub.close()
+
+    assert 1 == len(tasks)
+
+
+async def test_a_slow_viewer_gets_the_latest_alone() -> None:
+    """Nothing piles up for it."""
+    pushed = Pushed()
+    hub = hub_of(pushed)
+    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
+        await anext(stream)
+        for value in range(2, 30):
+            pushed.value, looks = value, pushed.looks
+            while pushed.looks < looks + 2:
+                await asyncio.sleep(0.001)
+        _, told = await anext(stream)
+    await hub.close()
+
+    assert {"value": ["", 29]} == told
+
+
+async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
+    """With the code word of the refusal; a bug is told without its text."""
+    pushed = Pushed()
+    hub = hub_of(pushed)
+    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
+        await anext(stream)
+        pushed.value = NotFound("no such job")
+        _, refused = await anext(stream)
+        pushed.value = KeyError("secret")
+        _, broken = await anext(stream)
+        pushed.value = 3
+        _, fine = await anext(stream)
+    await hub.close()
+
+    assert {"error": {"code": "not_found", "message": "no such job"}} == refused
+    assert {"error": {"code": "internal", "message": "KeyError: see the log of role web"}} == broken
+    assert {"value": ["", 3]} == fine
+
+
+async def test_a_topic_ends_when_nobody_views_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A while after its last viewer has left."""
+    monkeypatch.setattr(live, "LINGER_S", 0.01)
+    pushed = Pushed()
+    hub = hub_of(pushed)
+    async with asyncio.timeout(PATIENCE_S):
+        async with aclosing(messages(hub.stream(["one"]))) as stream:
+            await anext(stream)
+        while any(task.get_name() == "topic one" for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.001)
+        async with aclosing(messages(hub.stream(["one"]))) as stream:
+            assert ("one", {"value": ["", 1]}) == await anext(stream)
+    await hub.close()
+
+
+async def test_a_viewer_that_hears_nothing_gets_a_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By which a dead connection is noticed."""
+    monkeypatch.setattr(live, "BEAT_S", 0.01)
+    hub = hub_of(Pushed())
+    async with asyncio.timeout(PATIENCE_S), aclosing(cast(Any, hub.stream(["one"]))) as stream:
+        async for frame in stream:
+            if frame == b": beat\n\n":
+                break
+    await hub.close()
+
+
+async def test_all_streams_end_with_the_hub() -> None:
+    """A process that stops waits for no page."""
+    hub = hub_of(Pushed())
+    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
+        await anext(stream)
+        await hub.close()
+        assert [] == [told async for told in stream]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ([], "0 topics: want 1 to 20"),
+        (["one"] * 21, "21 topics: want 1 to 20"),
+        (["two"], "no topic 'two': there are job, one"),
+        (["one:x"], "topic 'one:x': want one"),
+        (["job"], "topic 'job': want job:..."),
+        (["job:"], "topic 'job:': want job:..."),
+    ],
+)
+async def test_wrong_topics_are_refused(names: list[str], told: str) -> None:
+    """With what there is."""
+    with pytest.raises(InvalidArgument, match=told):
+        hub_of(Pushed()).check(names)
+
+
+async def test_there_is_a_bound_on_viewers_and_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that view go on."""
+    hub = hub_of(Pushed())
+    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["job:x"]))) as stream:
+        await anext(stream)
+        monkeypatch.setattr(live, "TOPICS_MAX", 1)
+        hub.check(["job:x"])
+        with pytest.raises(Unavailable, match="1 topics are watched, as many as may be"):
+            hub.check(["job:y"])
+        monkeypatch.setattr(live, "VIEWERS_MAX", 1)
+        with pytest.raises(Unavailable, match="1 pages are open, as many as there may be"):
+            hub.check(["job:x"])
+    await hub.close()
