@@ -10,10 +10,12 @@ import grpc.aio
 from peloton.api.client import CHANNEL_OPTIONS, target
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
+from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 
 if TYPE_CHECKING:
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub
     from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceAsyncStub
+    from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceAsyncStub
 
 TIMEOUT_S = 20.0
 """Of calls that name none."""
@@ -41,3 +43,7 @@ class Api:
     @cached_property
     def maintenance(self) -> MaintenanceServiceAsyncStub:
         return MaintenanceServiceStub(self.channel)
+
+    @cached_property
+    def services(self) -> JobServiceAsyncStub:
+        return JobServiceStub(self.channel)

@@ -157,7 +157,7 @@ class Hub:
         except Exception as error:  # a page says so; the others go on
             log.exception("topic %s", name)
             value = {"error": {"code": "internal", "message": f"{type(error).__name__}: see the log of role web"}}
-        data = orjson.dumps(value)
+        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)  # maps of messages have no order
         if len(data) > BYTES_MAX:
             told = {"code": "resource_exhausted", "message": f"{len(data)} bytes are more than {BYTES_MAX}"}
             data = orjson.dumps({"error": told})

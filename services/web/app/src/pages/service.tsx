@@ -1,0 +1,127 @@
+// A service: how far its rollout is, which versions run where, and what its SLA let go.
+import { count } from "../format";
+import { useLive } from "../live";
+import type { PageProps } from "./all";
+import { Bar } from "../parts/bar";
+import { Stale } from "../parts/problem";
+import { SameAs } from "../parts/same-as";
+import { State } from "../parts/state";
+import { Time } from "../parts/time";
+import { Rollout } from "../parts/rollout";
+import { Versions } from "../parts/versions";
+import { type Pod, SERVICE, type Told, word } from "../service";
+
+const GRANTS_SHOWN = 20;
+
+export default function Service({ arguments: { id = "" } }: PageProps) {
+  const { value, error } = useLive<Told>(`service:${id}`);
+  if (!value) return error ? <><h1>Service {id}</h1><Stale error={error} /></> : <p class="quiet" aria-busy="true">Loading</p>;
+  const { spec, status } = value.job.jobInfo;
+  return (
+    <>
+      <h1>{spec.name || id}</h1>
+      <Stale error={error} />
+      <p class="facts">
+        <State state={word(status.state, "JOB_STATE_")} /> <a href={`/pools${value.poolPath}`}>{value.poolPath}</a>
+        {spec.owner && <span>of {spec.owner}</span>} <span>version {status.version?.value}</span>
+        <span>created <Time at={status.creationTime} /></span> <a href={`/jobs/${id}`}>its instances, logs and events</a>
+      </p>
+      {value.why && <p class="quiet lines">{value.why}</p>}
+      <Rollout id={id} told={value} />
+      <Side told={value} />
+      <Sla told={value} />
+      <Pods pods={value.pods} total={spec.instanceCount ?? 0} />
+      <Versions id={id} told={value} />
+      <SameAs command={`peloton job stateless get ${id}`} service={SERVICE} method="GetJob" request={{ jobId: { value: id } }} />
+    </>
+  );
+}
+
+function Side({ told }: { told: Told }) {
+  const versions = new Map<string, Pod[]>();
+  for (const pod of told.pods) versions.set(pod[3], [...(versions.get(pod[3]) ?? []), pod]);
+  const most = Math.max(...[...versions.values()].map((pods) => pods.length), 1);
+  return (
+    <section aria-label="Versions side by side">
+      <h2>Versions side by side</h2>
+      {[...versions].sort(([one], [other]) => other.localeCompare(one)).map(([version, pods]) => {
+        const running = pods.filter(([, state]) => state === "RUNNING");
+        const unhealthy = pods.filter(([, , , , , health]) => health.includes("UNHEALTHY")).length;
+        const hosts = new Set(pods.map(([, , host]) => host).filter(Boolean)).size;
+        const health = unhealthy ? `, ${count(unhealthy)} unhealthy` : "";
+        return (
+          <div class="row" key={version}>
+            <h3>{version || "no version"}</h3>
+            <Bar
+              label={`Version ${version}`} whole={most} text={`${count(pods.length, "pod")} on ${count(hosts, "host")}, ${count(running.length)} running${health}`}
+              parts={[
+                { name: "running", value: running.length, tone: "use" },
+                { name: "not running", value: pods.length - running.length, tone: "demand" },
+              ]}
+            />
+          </div>
+        );
+      })}
+    </section>
+  );
+}
+
+function Sla({ told }: { told: Told }) {
+  const { spec } = told.job.jobInfo;
+  const allowed = spec.sla?.maximumUnavailableInstances ?? 0;
+  const away = told.pods.filter(([, state]) => state !== "RUNNING").length;
+  const disruptions = (told.job.disruptions ?? []).slice(0, GRANTS_SHOWN);
+  return (
+    <section aria-label="SLA">
+      <h2>SLA</h2>
+      <p>
+        {allowed ? `At most ${count(allowed, "instance")} may be away at a time` : "No bound on instances that are away"}; {count(away)} of{" "}
+        {count(spec.instanceCount ?? 0)} do not run now.
+      </p>
+      {disruptions.length > 0 && (
+        <div class="scroll">
+          <table>
+            <caption>Who asked instances to go, and what the SLA said</caption>
+            <thead><tr><th>When</th><th>Instance</th><th>Answer</th><th>Why</th></tr></thead>
+            <tbody>
+              {disruptions.map((one, index) => (
+                <tr key={index}>
+                  <td><Time at={one.timestamp} /></td>
+                  <td>{one.instanceId === -1 ? "several" : one.instanceId ?? 0}</td>
+                  <td>{one.granted ? "granted" : "refused"}</td>
+                  <td>{one.message || word(one.reason, "TERMINATION_STATUS_REASON_").toLowerCase()}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Pods({ pods, total }: { pods: Pod[]; total: number }) {
+  return (
+    <section aria-label="Pods">
+      <h2>Pods</h2>
+      {pods.length < total && <p class="quiet">The first {count(pods.length)} of {count(total)}.</p>}
+      <div class="scroll tall" tabIndex={0}>
+        <table>
+          <thead><tr><th>Instance</th><th>State</th><th>Health</th><th>Host</th><th>Version</th><th>Message</th></tr></thead>
+          <tbody>
+            {pods.map(([instance, state, host, version, message, health]) => (
+              <tr key={instance}>
+                <td>{instance}</td>
+                <td><State state={state} /></td>
+                <td>{health.toLowerCase()}</td>
+                <td>{host && <a href={`/hosts/${host}`}>{host}</a>}</td>
+                <td>{version}</td>
+                <td>{message}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}

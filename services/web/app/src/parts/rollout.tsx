@@ -1,0 +1,48 @@
+// The latest update of a service: how far it is, what it waits for, and how to steer it.
+import { count } from "../format";
+import { lasted, steer, type Told, word } from "../service";
+import { Bar } from "./bar";
+import { Confirm } from "./confirm";
+import { State } from "./state";
+
+const ENDED = ["SUCCEEDED", "ROLLED_BACK", "ABORTED", "FAILED", "INVALID", ""];
+
+export function Rollout({ id, told }: { id: string; told: Told }) {
+  const { status } = told.job.jobInfo;
+  const update = status.workflowStatus;
+  const state = word(update?.state, "WORKFLOW_STATE_");
+  if (!update || !state || state === "INVALID") return null;
+  const { numInstancesCompleted: done = 0, numInstancesFailed: failed = 0, numInstancesRemaining: rest = 0 } = update;
+  const current = update.instancesCurrent?.length ?? 0;
+  const total = done + failed + rest;
+  const batch = told.job.workflowInfo?.updateSpec?.batchSize ?? 0;
+  const batches = batch ? `, batches of ${count(batch)}: ${Math.ceil((done + failed) / batch)} of ${Math.ceil(total / batch)} done` : ", all at once";
+  const version = status.version?.value;
+  const isOver = ENDED.includes(state);
+  return (
+    <section aria-label="Rollout">
+      <h2>{word(update.type, "WORKFLOW_TYPE_").toLowerCase() || "change"} to {update.version?.value}</h2>
+      <p class="facts"><State state={state} /> <span>{isOver ? "took" : "for"} {lasted(update)}</span></p>
+      <Bar
+        label="Rollout" whole={Math.max(total, 1)}
+        text={`${count(done)} of ${count(total)} done, ${count(failed)} failed, ${count(current)} in flight${batches}`}
+        parts={[
+          { name: "done", value: done, tone: "use" },
+          { name: "failed", value: failed, tone: "slack" },
+          { name: "in flight", value: current, tone: "demand" },
+        ]}
+      />
+      {update.waitingFor && <p>Waits for {update.waitingFor}.</p>}
+      {!isOver && (
+        <p class="buttons">
+          {state === "PAUSED" ? (
+            <Confirm label="Resume" title="Resume the rollout?" act={() => steer(id, "Resume", version)}><p>The next batches begin.</p></Confirm>
+          ) : (
+            <Confirm label="Pause" title="Pause the rollout?" act={() => steer(id, "Pause", version)}><p>Instances in flight finish, no others begin.</p></Confirm>
+          )}
+          <Confirm label="Abort" title="Abort the rollout?" act={() => steer(id, "Abort", version)}><p>Instances stay at the versions that they have.</p></Confirm>
+        </p>
+      )}
+    </section>
+  );
+}

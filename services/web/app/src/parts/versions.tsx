@@ -1,0 +1,83 @@
+// The history of a service: its updates, what differs between two versions, and the way back.
+import { useState } from "preact/hooks";
+import { call } from "../api";
+import { lasted, SERVICE, type Told, type Update, word } from "../service";
+import { useAsked } from "./asked";
+import { Confirm } from "./confirm";
+import { Stale } from "./problem";
+import { SpecDiff } from "./spec-diff";
+import { State } from "./state";
+import { Time } from "./time";
+
+const UPDATES_SHOWN = 50;
+
+async function specAt(id: string, version: string): Promise<object> {
+  const answer = await call(SERVICE, "GetJob", { jobId: { value: id }, version: { value: version } });
+  return answer.jobInfo.spec;
+}
+
+export function Versions({ id, told }: { id: string; told: Told }) {
+  const now = told.job.jobInfo.status;
+  const current = now.version?.value ?? "";
+  const { value, error } = useAsked(`${id} ${current} ${now.workflowStatus?.state}`, () =>
+    call<{ workflowInfos?: { status: Update }[] }>(SERVICE, "ListJobWorkflows", { jobId: { value: id }, updatesLimit: UPDATES_SHOWN }),
+  );
+  const updates = (value?.workflowInfos ?? []).map((info) => info.status);
+  const known = [...new Set(updates.flatMap((update) => [update.version?.value, update.prevVersion?.value]))].filter((one): one is string => !!one && !one.startsWith("0"));
+  const batch = told.job.workflowInfo?.updateSpec?.batchSize ?? 0;
+  const rollBack = async (version: string) => {
+    const spec = await specAt(id, version);
+    await call(SERVICE, "ReplaceJob", { jobId: { value: id }, version: { value: current }, spec, updateSpec: { batchSize: batch } });
+  };
+  return (
+    <section aria-label="History">
+      <h2>History</h2>
+      <Stale error={error} />
+      <div class="scroll">
+        <table>
+          <thead><tr><th>Update</th><th>State</th><th>From</th><th>To</th><th>Begun</th><th>Took</th><th><span class="hidden">Way back</span></th></tr></thead>
+          <tbody>
+            {updates.map((update, index) => {
+              const before = update.prevVersion?.value ?? "";
+              return (
+                <tr key={index}>
+                  <td>{word(update.type, "WORKFLOW_TYPE_").toLowerCase()}</td>
+                  <td><State state={word(update.state, "WORKFLOW_STATE_")} /></td>
+                  <td>{before}</td>
+                  <td>{update.version?.value}</td>
+                  <td><Time at={update.creationTime} /></td>
+                  <td>{lasted(update)}</td>
+                  <td>
+                    {known.includes(before) && before !== current && (
+                      <Confirm label={`Roll back to ${before}`} title={`Give the service the spec of ${before} again?`} act={() => rollBack(before)}>
+                        <p>It is an update of its own, {batch ? `${batch} instances at a time` : "of all instances at once"}.</p>
+                      </Confirm>
+                    )}
+                  </td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+      {known.length > 1 && <Compare id={id} versions={known} />}
+    </section>
+  );
+}
+
+function Compare({ id, versions }: { id: string; versions: string[] }) {
+  const [before, setBefore] = useState(versions[1]!);
+  const [after, setAfter] = useState(versions[0]!);
+  const { value, error } = useAsked(`${id} ${before} ${after}`, () => Promise.all([specAt(id, before), specAt(id, after)]));
+  const choice = (label: string, chosen: string, choose: (version: string) => void) => (
+    <label>{label} <select value={chosen} onChange={(event) => choose(event.currentTarget.value)}>{versions.map((one) => <option key={one}>{one}</option>)}</select></label>
+  );
+  return (
+    <>
+      <h3>What differs</h3>
+      <p class="facts">{choice("from", before, setBefore)} {choice("to", after, setAfter)}</p>
+      <Stale error={error} />
+      {value && <SpecDiff before={value[0]} after={value[1]} />}
+    </>
+  );
+}
