@@ -49,10 +49,10 @@ def test_settings_are_settings() -> None:
 def test_ports_are_those_of_the_settings() -> None:
     """What a container says that it listens on is what the config map tells it."""
     settings = _named("ConfigMap", "peloton")["data"]
-    listens = {role: _container(role)["ports"][0]["containerPort"] for role in ("api", "resmgr", "hostmgr")}
+    listens = {role: _container(role)["ports"][0]["containerPort"] for role in ("api", "resmgr", "hostmgr", "web")}
     expected = {role: int(settings[f"PELOTON_{role.upper()}_PORT"]) for role in ("resmgr", "hostmgr")}
 
-    assert {"api": Settings().port, **expected} == listens
+    assert {"api": Settings().port, "web": Settings().web_port, **expected} == listens
 
 
 def test_only_the_host_manager_has_a_token() -> None:
