@@ -20,7 +20,7 @@ ROUGH ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check web fmt proto docs bench sim kubernetes clean
+.PHONY: help demo up test check web fmt proto docs bench sim kubernetes browser clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -66,6 +66,9 @@ kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the t
 
 web: ## build the web pages, where Node is installed
 	@cd services/web/app && npm ci --no-audit --no-fund --silent && npm run --silent build
+
+browser: $(VENV)/dev.stamp ## install Chromium for the tests of the web pages, as root on a Debian
+	@$(BIN)/python -m tests.browser.chromium
 
 fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .

@@ -86,7 +86,9 @@ def test_no_document_names_an_unknown_setting() -> None:
     known = {PREFIX + field.name.upper() for field in fields(Settings)}
     others = {"PELOTON_ADDRESS", "PELOTON_TIMEOUT", "PELOTON_SIMULATE_SECONDS", "PELOTON_SIMULATE_SHARE"}
     others |= {"PELOTON_JOBMGR_URL", "PELOTON_RESMGR_URL", "PELOTON_HOSTMGR_URL"}
-    others |= {f"PELOTON_TEST_{name}" for name in ("CALLS", "KUBELET", "KUBERNETES", "MESOS", "SEEDS", "STEPS")}
+    others |= {
+        f"PELOTON_TEST_{name}" for name in ("CALLS", "CHROMIUM", "KUBELET", "KUBERNETES", "MESOS", "SEEDS", "STEPS")
+    }
     others |= {"PELOTON_JOB_ID", "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID"}
     named = {(path.name, name) for path in documents() for name in re.findall(r"\bPELOTON_[A-Z_]+\b", text(path))}
 
