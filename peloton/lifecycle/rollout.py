@@ -8,7 +8,7 @@
 A step looks at the pods of the update, sorts those in flight into done, failed and still current, and fills the batch
 up: added instances first, then updated ones (unavailable before killed before invalid before available), then removed
 ones. A pulsed update for which no pulse has come begins nothing. This module alone decides; storage applies the
-step in the transaction that read the pods.
+step in the transaction that reads the pods, as far as the step asks for them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle import sla
 from peloton.lifecycle.guards import ALWAYS, Condition, Differs, Exceeds, In, Parameter
 from peloton.lifecycle.reason_text import sla_text
-from peloton.lifecycle.sla import Availability
+from peloton.lifecycle.rollout_pods import AtHand, Coming, Pods, PodSource, waiting_of
 from peloton.model.job import JobRecord
 from peloton.model.pod import ENDING_GOALS, ON_HOST, TERMINAL, PodRecord, PodState
 from peloton.model.reason import SlaRefusal
@@ -43,15 +43,6 @@ _NAMED_MAX = 3
 COMING_BATCHES = 2
 """How far ``coming_back`` looks. A batch is filled up as its instances are done, and images are looked up once
 for each batch that has begun: one batch ahead would miss some of the next."""
-_ORDER = {
-    Availability.UNAVAILABLE: 0,
-    Availability.KILLED: 1,
-    Availability.DELETED: 1,
-    Availability.INVALID: 2,
-    Availability.AVAILABLE: 3,
-}
-
-Pods = Mapping[int, PodRecord]
 
 
 class Stage(StrEnum):
@@ -68,6 +59,7 @@ class Step:
     add: tuple[int, ...] = ()
     change: tuple[int, ...] = ()
     remove: tuple[int, ...] = ()
+    kill_count: int = 0  # of these that hosts run, and are still to be asked to end
     rolls_back: bool = False  # the older configuration becomes a new version: see ``reversed_update``
 
 
@@ -108,13 +100,15 @@ def stage(update: UpdateRecord, instance: int, pod: PodRecord | None) -> Stage:
 # -- the next step -------------------------------------------------------------------------------------------------
 
 
-def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0, now_ns: int = 0) -> Step:
-    """``pods``: those of the job that exist. ``sla_maximum``: of instances that may be unavailable at a time, for a
-    job whose updates keep to it; 0 = the batch alone decides. ``now_ns``: on the clock that dates pulses.
+def next_step(update: UpdateRecord, pods: Pods | PodSource, sla_maximum: int = 0, now_ns: int = 0) -> Step:
+    """``pods``: those of the job that exist, or where to read them. ``sla_maximum``: of instances that may be
+    unavailable at a time, for a job whose updates keep to it; 0 = the batch alone decides. ``now_ns``: on the clock
+    that dates pulses.
     """
     if not update.is_active:
         return Step(update)
-    update = replace(classify_in_flight(update, pods), awaits_pulse=False)
+    source = AtHand(pods) if isinstance(pods, Mapping) else pods
+    update = replace(classify_in_flight(update, source.in_flight(update)), awaits_pulse=False)
     if update.state is UpdateState.PAUSED:
         return Step(replace(update, waiting_for=TO_RESUME))
     if _has_failed(update):
@@ -123,7 +117,7 @@ def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0, now_ns: in
         return Step(replace(update, state=UpdateState.FAILED, prev_state=update.state))
     if update.state is UpdateState.INITIALIZED:
         update = replace(update, state=UpdateState.ROLLING_FORWARD, prev_state=UpdateState.INITIALIZED)
-    return fill_batch(update, pods, sla_maximum, now_ns)
+    return fill_batch(update, source, sla_maximum, now_ns)
 
 
 def _has_failed(update: UpdateRecord) -> bool:
@@ -144,7 +138,7 @@ def may_move(update: UpdateRecord, count: PodCounter, sla_maximum: int = 0, now_
         return True
     if update.state is UpdateState.PAUSED:
         return update.awaits_pulse or update.waiting_for != TO_RESUME
-    waiting = (update.added | update.updated | update.removed) - update.current - update.done - update.failed
+    waiting = waiting_of(update)
     if _has_failed(update) or not (waiting or update.current):
         return True
     room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
@@ -166,18 +160,14 @@ def _has_news(update: UpdateRecord, count: PodCounter) -> bool:
     leaving, others = update.current & update.removed, update.current - update.removed
     if leaving and count(ALWAYS, {}, leaving) < len(leaving):
         return True
-    settled = _done(update) | _HAS_FAILED if _may_fail(update) else _done(update)
-    return bool(others) and count(settled, _given(update), others) > 0
+    return bool(others) and count(*settled(update), others) > 0
 
 
-def count_in(pods: Pods) -> PodCounter:
-    """The counter of pods in memory."""
-
-    def count(condition: Condition, given: Mapping[str, Any], among: Collection[int] | None) -> int:
-        chosen = pods if among is None else pods.keys() & among
-        return sum(condition.holds(pods[i], given) for i in chosen)
-
-    return count
+def settled(update: UpdateRecord) -> tuple[Condition, dict[str, Any]]:
+    """What a pod in flight that is done or has failed meets, and the parameters. It does not hold for those that are to
+    be removed."""
+    condition = _done(update) | _HAS_FAILED if _may_fail(update) else _done(update)
+    return condition, _given(update)
 
 
 def sla_maximum(job: JobRecord) -> int:
@@ -199,26 +189,29 @@ def classify_in_flight(update: UpdateRecord, pods: Pods) -> UpdateRecord:
     return replace(update, done=frozenset(done), failed=frozenset(failed), current=frozenset(current))
 
 
-def fill_batch(update: UpdateRecord, pods: Pods, sla_maximum: int, now_ns: int) -> Step:
-    begun = update.current | update.done | update.failed
-    coming = _in_order(update, pods, begun)
-    room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(coming)
-    chosen = coming[: max(room, 0)]
-    if chosen and lacks_pulse(update, now_ns):
-        return Step(replace(update, awaits_pulse=True, waiting_for=_pulse_wait_text(update)))
-    refusal = ""
-    if sla_maximum and chosen:
-        chosen, refusal = _allowed(chosen, pods, sla_maximum)
-    if not coming and not update.current:
+def fill_batch(update: UpdateRecord, source: PodSource, sla_maximum: int, now_ns: int) -> Step:
+    waiting = waiting_of(update)
+    if not waiting and not update.current:
         is_back = update.state is UpdateState.ROLLING_BACKWARD
         end = UpdateState.ROLLED_BACK if is_back else UpdateState.SUCCEEDED
         return Step(replace(update, state=end, prev_state=update.state))
+    room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
+    begins = min(max(room, 0), len(waiting))
+    if begins and lacks_pulse(update, now_ns):
+        return Step(replace(update, awaits_pulse=True, waiting_for=_pulse_wait_text(update)))
+    if sla_maximum and begins:
+        coming, refusal = _allowed(update, source, sla_maximum, begins)
+    else:
+        coming, refusal = source.coming(update, begins), ""
+    chosen, pods = coming.first, coming.pods
     after = replace(update, current=update.current | frozenset(chosen))
     add = tuple(i for i in chosen if i not in update.removed and i not in pods)
     remove = tuple(i for i in chosen if i in update.removed)
     change = tuple(i for i in chosen if i not in update.removed and i in pods)
     after = replace(after, waiting_for=refusal or in_flight_text(update, after.current))
-    return Step(after, add, change, remove)
+    states = [pods[i].state for i in chosen if i in pods]
+    kill_count = sum(state in ON_HOST and state is not PodState.KILLING for state in states)
+    return Step(after, add, change, remove, kill_count)
 
 
 def lacks_pulse(update: UpdateRecord, now_ns: int) -> bool:
@@ -234,31 +227,37 @@ def _pulse_wait_text(update: UpdateRecord) -> str:
     return " and for ".join(text for text in (in_flight_text(update, update.current), pulse) if text)
 
 
-def coming_back(update: UpdateRecord, pods: Pods) -> tuple[int, ...]:
+def coming_back(update: UpdateRecord, pods: Pods | PodSource) -> dict[int, PodRecord]:
     """Of the instances that begin next those that come back to their hosts with another configuration, in the order in
-    which they begin. Where the others go is not known before they are placed."""
+    which they begin, with their pods. Where the others go is not known before they are placed."""
     if update.type is not UpdateType.UPDATE or not update.spec.in_place or update.state not in ROLLING:
-        return ()
-    waiting = _in_order(update, pods, update.current | update.done | update.failed)
-    if update.spec.batch_size:
-        waiting = waiting[: COMING_BATCHES * update.spec.batch_size]
-    return tuple(i for i in waiting if i in pods and i not in update.removed)
+        return {}
+    source = AtHand(pods) if isinstance(pods, Mapping) else pods
+    coming = source.coming(update, COMING_BATCHES * update.spec.batch_size or len(waiting_of(update)))
+    return {i: coming.pods[i] for i in coming.first if i in coming.pods and i not in update.removed}
 
 
-def _in_order(update: UpdateRecord, pods: Pods, begun: Instances) -> list[int]:
-    """Instances that have not begun. An added one that exists is updated, an updated one that is gone is added."""
-    added = sorted(i for i in (update.added | update.updated) - begun if i not in pods)
-    updated = [i for i in (update.added | update.updated) - begun if i in pods]
-    updated.sort(key=lambda i: (_ORDER[sla.availability(pods[i])], i))
-    return added + updated + sorted(update.removed - begun)
+def _allowed(update: UpdateRecord, source: PodSource, maximum: int, begins: int) -> tuple[Coming, str]:
+    """Of those that would begin now the ones that the SLA lets go; instances that do not run yet, or are to stop, are
+    free."""
+    missing_count = source.count(terms.MISSING, {}, None)
+    coming = source.coming(update, min(begins, _reach(update, source, maximum - missing_count)))
+    runs = [i for i, pod in coming.pods.items() if pod.goal not in ENDING_GOALS]
+    missing = {i for i in runs if sla.is_missing(coming.pods[i])}
+    refused = frozenset(sla.grant(maximum, missing, runs, missing_count).refused)
+    chosen = tuple(i for i in coming.first if i not in refused)
+    left = begins - len(chosen)
+    refusal = _refusal_text(SlaRefusal(maximum, missing_count, left)) if left else ""
+    return Coming(chosen, coming.pods), refusal
 
 
-def _allowed(chosen: list[int], pods: Pods, maximum: int) -> tuple[list[int], str]:
-    """Those of the chosen that the SLA lets go now; instances that do not run yet, or are to stop, are free."""
-    runs = [i for i in chosen if i in pods and pods[i].goal not in ENDING_GOALS]
-    granted = sla.grant(maximum, sla.missing_of(pods), runs)
-    refused = frozenset(granted.refused)
-    return [i for i in chosen if i not in refused], _refusal_text(granted.refusal) if granted.refusal else ""
+def _reach(update: UpdateRecord, source: PodSource, spare: int) -> int:
+    """How many of those that wait have to be looked at when ``spare`` instances that are available may go: they come
+    last, unless others are to be removed."""
+    waiting = waiting_of(update)
+    if update.spec.batch_size or waiting & update.removed:
+        return len(waiting)
+    return len(waiting) - source.count(terms.AVAILABLE, {}, waiting) + max(spare, 0)
 
 
 def _refusal_text(refusal: SlaRefusal) -> str:
@@ -334,14 +333,11 @@ def reversed_update(update: UpdateRecord, config_version: int, back: Difference)
     )
 
 
-def progress_of(
-    update: UpdateRecord, step: Step | None = None, pods: Pods | None = None, coming_image_count: int = 0
-) -> UpdateProgress:
-    """After ``step``, taken on ``pods``. An update that has nothing in flight looks again by itself, as no pod will
-    report a change, unless it waits for a pulse."""
-    chosen = () if step is None else (*step.add, *step.change, *step.remove)
-    states = [pods[i].state for i in chosen if i in pods] if pods else []
-    kill_count = sum(state in ON_HOST and state is not PodState.KILLING for state in states)
+def progress_of(update: UpdateRecord, step: Step | None = None, coming_image_count: int = 0) -> UpdateProgress:
+    """After ``step``. An update that has nothing in flight looks again by itself, as no pod will report a change,
+    unless it waits for a pulse."""
+    chosen_count = 0 if step is None else len(step.add) + len(step.change) + len(step.remove)
+    kill_count = 0 if step is None else step.kill_count
     return UpdateProgress(
         update_id=update.update_id,
         state=update.state,
@@ -351,7 +347,7 @@ def progress_of(
         failed_count=len(update.failed),
         current_count=len(update.current),
         kill_count=kill_count,
-        rest_count=len(chosen) - kill_count,
+        rest_count=chosen_count - kill_count,
         waiting_for=update.waiting_for if update.is_active else "",
         look_again=step is not None and update.is_active and not update.current and not update.awaits_pulse,
         batch_size=update.spec.batch_size,

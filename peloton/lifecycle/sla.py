@@ -13,7 +13,7 @@ from enum import StrEnum
 from peloton.model.pod import ENDING_GOALS, HealthState, PodRecord, PodState, TerminationReason
 from peloton.model.reason import SlaRefusal
 
-_TAKEN_DOWN = frozenset(
+TAKEN_DOWN = frozenset(
     {TerminationReason.KILLED_HOST_MAINTENANCE, TerminationReason.KILLED_FOR_UPDATE, TerminationReason.FAILED}
 )
 HEALTHY_ENOUGH = frozenset({HealthState.HEALTHY, HealthState.DISABLED})
@@ -38,7 +38,7 @@ def availability(pod: PodRecord | None) -> Availability:
     if pod.goal is PodState.KILLED:
         return Availability.KILLED
     if pod.termination is not None:
-        return Availability.UNAVAILABLE if pod.termination.reason in _TAKEN_DOWN else Availability.KILLED
+        return Availability.UNAVAILABLE if pod.termination.reason in TAKEN_DOWN else Availability.KILLED
     if pod.desired_run_id > pod.run_id or pod.desired_config_version != pod.config_version:
         return Availability.KILLED
     is_up = pod.state is PodState.RUNNING and pod.goal is PodState.RUNNING and pod.health in HEALTHY_ENOUGH
@@ -62,15 +62,17 @@ class Grant:
     refusal: SlaRefusal | None = None
 
 
-def grant(maximum: int, missing: Collection[int], wanted: Collection[int]) -> Grant:
-    """``maximum``: instances of the job that may be missing at a time, 0 = any number. ``missing``: those that are.
+def grant(maximum: int, missing: Collection[int], wanted: Collection[int], missing_count: int | None = None) -> Grant:
+    """``maximum``: instances of the job that may be missing at a time, 0 = any number. ``missing``: those that are, or
+    those of the wanted with the number of all.
 
     An instance that is missing anyway may always be taken down.
     """
+    away = len(missing) if missing_count is None else missing_count
     order = sorted(wanted)
     if maximum == 0:
         return Grant(tuple(order))
-    room = max(maximum - len(missing), 0)
+    room = max(maximum - away, 0)
     granted, refused = [], []
     for instance in order:
         if instance in missing:
@@ -80,7 +82,7 @@ def grant(maximum: int, missing: Collection[int], wanted: Collection[int]) -> Gr
             room -= 1
         else:
             refused.append(instance)
-    refusal = SlaRefusal(maximum, len(missing), len(refused)) if refused else None
+    refusal = SlaRefusal(maximum, away, len(refused)) if refused else None
     return Grant(tuple(granted), tuple(refused), refusal)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from peloton.lifecycle import rollout, sla
 from peloton.lifecycle.images import PrefetchCandidate, to_fetch
+from peloton.lifecycle.rollout_pods import AtHand
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HealthState, PodRecord, PodState
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateSpec, UpdateState, UpdateType
@@ -95,8 +96,7 @@ class RolledService:
         with self.lock:
             if self.update is None or not self.update.is_active:
                 return {}
-            count = rollout.count_in(self.pods)
-            moves = rollout.may_move(self.update, count, self.sla_maximum, self.clock.now_ns())
+            moves = rollout.may_move(self.update, AtHand(self.pods).count, self.sla_maximum, self.clock.now_ns())
             return {"update_id": self.update.update_id, "update_version": self.acts, "update_moves": moves}
 
     def is_over(self, update_id: str) -> bool:
@@ -117,7 +117,7 @@ class RolledService:
                 step = rollout.next_step(self._turned_back(step.update), self.pods, self.sla_maximum, now_ns)
             self.update = step.update
             image_count = sum(map(len, self.coming_images().values()))
-            answer = rollout.progress_of(step.update, step, self.pods, image_count)
+            answer = rollout.progress_of(step.update, step, image_count)
             for i in step.change:
                 self._change(i, step.update.config_version)
             self.away_most = max(self.away_most, len(sla.missing_of(self.pods)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -30,11 +29,10 @@ from peloton.lifecycle.settle import (
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobType
 from peloton.model.pod import PodState
 from services.storage.pods.gangs import find_shared_fate
-from services.storage.pods.scope import INSTANCE_IDS, Chosen, Span
 from services.storage.pods.sql import where
-from services.storage.pods.writes import count_pods
 from services.storage.tables import POD
 from services.storage.updates.rows import read_update
+from services.storage.updates.update_pods import StoredPods
 
 _STATE = 1 << len(FLAGS) + 1
 
@@ -79,11 +77,8 @@ def read_update_view(conn: sa.Connection, job: JobRecord, now_ns: int) -> Update
     if update is None or not update.is_active:
         return UpdateView()
 
-    def count(condition: Condition, given: Mapping[str, Any], among: Collection[int] | None) -> int:
-        scope = Span(job.job_id, 0, INSTANCE_IDS) if among is None else Chosen(job.job_id, sorted(among))
-        return count_pods(conn, scope, condition, given)
-
-    moves = rollout.may_move(update, count, rollout.sla_maximum(job), now_ns)
+    pods = StoredPods(conn, job.job_id)
+    moves = rollout.may_move(update, pods.count, rollout.sla_maximum(job), now_ns)
     return UpdateView(update.update_id, job.workflow_version, moves)
 
 

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from peloton.api.convert import JOB_TYPE_NUMBERS
 from peloton.errors import Aborted, NotFound
-from peloton.lifecycle import sla
 from peloton.lifecycle.host_pools import routed
 from peloton.lifecycle.migration import bound
 from peloton.lifecycle.rebalance import (
@@ -275,7 +274,7 @@ def _of_service(conn: sa.Connection, job_id: str, cluster: str) -> tuple[list[Po
         found.append(PodNow(pod_id, Hostname(row.host), shapes[own.shape], own.labels, stays))
     if not found:
         return [], 0
-    missing = sla.missing_of(instances.pods_of(conn, job_id))
+    missing = instances.missing_of(conn, job_id)
     return found, grants_left(job.sla.maximum_unavailable_instances, job.instance_count, len(missing))
 
 

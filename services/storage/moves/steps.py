@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_TYPE_NUMBERS
-from peloton.lifecycle import sla
 from peloton.lifecycle.migration import (
     ServicePods,
     batch_of,
@@ -76,7 +75,7 @@ def _pods_of(conn: sa.Connection, job: JobRecord, moved: frozenset[int]) -> Serv
     on_hosts = sa.and_(POD.c.job_id == job.job_id, POD.c.state.in_(ON_HOST_NUMBERS), GOAL_ALIVE)
     query = sa.select(POD.c.instance_id, POD.c.cluster, NEWER.label("is_leaving")).where(on_hosts)
     rows = conn.execute(query).all()
-    missing = sla.missing_of(instances.pods_of(conn, job.job_id))
+    missing = instances.missing_of(conn, job.job_id)
     leaving = frozenset(row.instance_id for row in rows if row.is_leaving)
     return ServicePods({row.instance_id: row.cluster for row in rows}, leaving, missing, moved)
 

@@ -165,7 +165,7 @@ def ask(
     if job.type is not JobType.SERVICE:
         return Grant(tuple(sorted(wanted)))
     maximum = job.sla.maximum_unavailable_instances if checks_sla else 0
-    missing = sla.missing_of(instances.pods_of(conn, job.job_id)) if maximum else ()
+    missing = instances.missing_of(conn, job.job_id) if maximum else ()
     grant = sla.grant(maximum, missing, wanted)
     _note(conn, job.job_id, grant, reason, message, now_ns)
     return grant

@@ -12,26 +12,26 @@ from peloton.model.update import UpdateRecord
 from services.storage.jobs.configs import facts_of
 from services.storage.pods.scope import Chosen, within
 from services.storage.tables import JOB, POD
-from services.storage.updates import instances
 from services.storage.updates.rows import read_update
+from services.storage.updates.update_pods import StoredPods
 
 
 def images_to_prefetch(conn: sa.Connection, job_id: str) -> dict[str, list[Hostname]]:
     """Image -> hosts, as the job and its update are now."""
     update_id = conn.execute(sa.select(JOB.c.update_id).where(JOB.c.job_id == job_id)).scalar()
     update = read_update(conn, update_id) if update_id else None
-    return {} if update is None else next_images(conn, update, instances.pods_of(conn, job_id))
+    return {} if update is None else next_images(conn, update)
 
 
-def next_images(conn: sa.Connection, update: UpdateRecord, pods: rollout.Pods) -> dict[str, list[Hostname]]:
-    """The same for an update and the pods of its job, which the caller has read."""
-    coming = rollout.coming_back(update, pods)
+def next_images(conn: sa.Connection, update: UpdateRecord) -> dict[str, list[Hostname]]:
+    """The same for an update that the caller has read."""
+    coming = rollout.coming_back(update, StoredPods(conn, update.job_id))
     if not coming:
         return {}
     job_id = update.job_id
-    now = facts_of(conn, job_id, {i: pods[i].config_version for i in coming})
+    now = facts_of(conn, job_id, {i: pod.config_version for i, pod in coming.items()})
     then = facts_of(conn, job_id, dict.fromkeys(coming, update.config_version))
     query = sa.select(POD.c.instance_id, POD.c.state, POD.c.host, POD.c.desired_host)
-    rows = conn.execute(query.where(within(conn, Chosen(job_id, coming))))
+    rows = conn.execute(query.where(within(conn, Chosen(job_id, [*coming]))))
     by_instance = {i: (POD_STATES[state], host, desired_host) for i, state, host, desired_host in rows}
     return to_fetch(PrefetchCandidate(*by_instance[i], now[i].image, then[i].image) for i in coming)

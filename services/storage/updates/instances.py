@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -10,11 +11,13 @@ from peloton.api import convert
 from peloton.api.compare import same_task
 from peloton.api.merge import effective_task_config
 from peloton.api.v0.job import job_pb2
+from peloton.lifecycle.pod_terms import MISSING
 from peloton.model.ids import JobId
 from peloton.model.pod import PodRecord, Termination
 from peloton.model.update import Instances
 from services.storage.jobs.configs import read_config_with_instances
 from services.storage.pods.scope import ON_HOST_NUMBERS
+from services.storage.pods.sql import where
 from services.storage.ranges import as_ranges
 from services.storage.tables import POD
 
@@ -49,16 +52,34 @@ _LOOKED_AT = (
 def pods_of(conn: sa.Connection, job_id: str) -> dict[int, PodRecord]:
     """What a rollout and the SLA need of every pod of a job. Instances that are alike share a record, which names none
     of them: a service has thousands of pods in a few conditions, and they are read often."""
+    return read_pods(conn, job_id, POD.c.job_id == job_id, {}, (POD.c.instance_id,))
+
+
+def read_pods(
+    conn: sa.Connection,
+    job_id: str,
+    scope: sa.ColumnElement[bool],
+    named: Mapping[str, Any],
+    order: Sequence[sa.ColumnElement[Any]],
+    limit: int | None = None,
+) -> dict[int, PodRecord]:
+    """Those of the job in ``scope``, in that order; ``named``: its parameters."""
     alike: dict[tuple[int, ...], PodRecord] = {}
     pods: dict[int, PodRecord] = {}
-    query = sa.select(POD.c.instance_id, *_LOOKED_AT).where(POD.c.job_id == job_id).order_by(POD.c.instance_id)
-    for instance, *condition in conn.execute(query):
+    query = sa.select(POD.c.instance_id, *_LOOKED_AT).where(scope).order_by(*order).limit(limit)
+    for instance, *condition in conn.execute(query, named):
         key = tuple(condition)
         record = alike.get(key)
         if record is None:
             record = alike[key] = _record(JobId(job_id), key)
         pods[instance] = record
     return pods
+
+
+def missing_of(conn: sa.Connection, job_id: str) -> frozenset[int]:
+    """As ``sla.missing_of``."""
+    query = sa.select(POD.c.instance_id).where(POD.c.job_id == job_id, where(MISSING))
+    return frozenset(conn.execute(query).scalars())
 
 
 def conditions_of(

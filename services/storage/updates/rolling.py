@@ -13,7 +13,7 @@ from peloton.lifecycle import rollout
 from peloton.lifecycle.job import is_ending
 from peloton.lifecycle.pod_machine import Event
 from peloton.model.job import JobRecord, JobState
-from peloton.model.pod import PodRecord, PodState, Termination, TerminationReason
+from peloton.model.pod import PodState, Termination, TerminationReason
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
 from services.storage.jobs.configs import copy_config, facts_of, read_config_with_instances
 from services.storage.jobs.rows import hold_job
@@ -26,6 +26,7 @@ from services.storage.updates import instances
 from services.storage.updates.image_prefetch import next_images
 from services.storage.updates.requests import adopt_config, wanted_count
 from services.storage.updates.rows import read_update, write_update
+from services.storage.updates.update_pods import StoredPods
 
 FOR_RESTART = Termination(TerminationReason.KILLED_FOR_RESTART)
 FOR_UPDATE = Termination(TerminationReason.KILLED_FOR_UPDATE)
@@ -49,34 +50,34 @@ def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         after = rollout.aborted(update)
         write_update(conn, update, after, now_ns)
         return rollout.progress_of(after)
-    pods = instances.pods_of(conn, job_id)
+    pods = StoredPods(conn, job_id)
     before = update
     if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE:
-        update = _begun(conn, job, update, pods, now_ns)
+        update = _begun(conn, job, update, now_ns)
     sla_maximum = rollout.sla_maximum(job)
     step = rollout.next_step(update, pods, sla_maximum, now_ns)
     if step.rolls_back:
-        job, turned = start_rollback(conn, job, step.update, pods, now_ns)
+        job, turned = start_rollback(conn, job, step.update, now_ns)
         write_update(conn, before, turned, now_ns)
         before = turned
         step = rollout.next_step(turned, pods, sla_maximum, now_ns)
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
-    images = next_images(conn, step.update, pods)
-    return rollout.progress_of(step.update, step, pods, sum(map(len, images.values())))
+    images = next_images(conn, step.update)
+    return rollout.progress_of(step.update, step, sum(map(len, images.values())))
 
 
-def _begun(
-    conn: sa.Connection, job: JobRecord, update: UpdateRecord, pods: Mapping[int, PodRecord], now_ns: int
-) -> UpdateRecord:
+def _begun(conn: sa.Connection, job: JobRecord, update: UpdateRecord, now_ns: int) -> UpdateRecord:
     """What there is to do, determined when the update begins; instances with nothing to do take the new version's
     name."""
-    found = _difference(conn, job, update.config_version, pods)
+    found = _difference(conn, job, update.config_version)
     _relabel(conn, job.job_id, update.config_version, found.unchanged, now_ns)
     return replace(update, added=found.added, updated=found.updated, removed=found.removed)
 
 
-def _difference(conn: sa.Connection, job: JobRecord, version: int, pods: Mapping[int, PodRecord]) -> rollout.Difference:
+def _difference(conn: sa.Connection, job: JobRecord, version: int) -> rollout.Difference:
+    """Reads all pods: once for each update, and once more for one that rolls back."""
+    pods = instances.pods_of(conn, job.job_id)
     config = read_config_with_instances(conn, job.job_id, version)
     assert config is not None, f"job {job.job_id} has no configuration {version}"
     differs = instances.changed(conn, job.job_id, pods, config)
@@ -84,14 +85,14 @@ def _difference(conn: sa.Connection, job: JobRecord, version: int, pods: Mapping
 
 
 def start_rollback(
-    conn: sa.Connection, job: JobRecord, update: UpdateRecord, pods: Mapping[int, PodRecord], now_ns: int
+    conn: sa.Connection, job: JobRecord, update: UpdateRecord, now_ns: int
 ) -> tuple[JobRecord, UpdateRecord]:
     """The previous configuration becomes the newest version, and the update rolls out that."""
     version = job.config_version + 1
     copy_config(conn, job.job_id, update.prev_config_version, version, now_ns)
     config = read_config_with_instances(conn, job.job_id, version)
     assert config is not None, f"job {job.job_id} has no configuration {update.prev_config_version}"
-    back = _difference(conn, job, version, pods)
+    back = _difference(conn, job, version)
     mine = JOB.c.job_id == job.job_id
     conn.execute(sa.update(JOB).where(mine).values(config_version=version, revision=JOB.c.revision + 1))
     adopt_config(conn, job, config, now_ns)

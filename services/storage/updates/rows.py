@@ -80,10 +80,10 @@ def knows_request(conn: sa.Connection, job_id: str, key: UpdateKey) -> bool:
     return row is not None
 
 
-def _values(update: UpdateRecord) -> dict[str, Any]:
+def _values(update: UpdateRecord, sets: Sequence[str] = _SETS) -> dict[str, Any]:
     return {
         **{name: getattr(update, name) for name in _PLAIN},
-        **{name: instances.to_text(getattr(update, name)) for name in _SETS},
+        **{name: instances.to_text(getattr(update, name)) for name in sets},
         "type": update.type.value,
         "spec": json.dumps(asdict(update.spec)),
         "state": update.state.value,
@@ -107,7 +107,8 @@ def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord,
         return
     ended = after.state in UPDATE_TERMINAL and not after.completed_ns
     after = replace(after, updated_ns=now_ns, completed_ns=now_ns if ended else after.completed_ns)
-    conn.execute(sa.update(UPDATE).where(UPDATE.c.update_id == after.update_id).values(**_values(after)))
+    sets = [name for name in _SETS if getattr(after, name) is not getattr(before, name)]  # others are written already
+    conn.execute(sa.update(UPDATE).where(UPDATE.c.update_id == after.update_id).values(**_values(after, sets)))
     moving = after.state if after.state in ROLLING else UpdateState.ROLLING_FORWARD
     events = [
         (moving, after.current - before.current),

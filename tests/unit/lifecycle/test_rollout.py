@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from peloton.lifecycle import rollout, sla
 from peloton.lifecycle.rollout import Stage, next_step, stage
+from peloton.lifecycle.rollout_pods import AtHand
 from peloton.model.pod import HealthState, PodRecord, PodState
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from tests.unit.lifecycle.pods import JOB, service_pod
@@ -79,12 +80,12 @@ def test_who_ends_a_batch() -> None:
     pods[2] = replace(pods[2], state=PodState.FAILED)
     pods[3] = replace(pods[3], state=PodState.KILLING)
     step = next_step(update(added={9}, updated={0, 1, 2, 3}, removed={4}), pods)
-    progress = rollout.progress_of(step.update, step, pods)
+    progress = rollout.progress_of(step.update, step)
     assert (2, 4) == (progress.kill_count, progress.rest_count)
 
 
 def moves(one: UpdateRecord, pods: dict[int, PodRecord], sla_maximum: int = 0, now_ns: int = 0) -> bool:
-    return rollout.may_move(one, rollout.count_in(pods), sla_maximum, now_ns)
+    return rollout.may_move(one, AtHand(pods).count, sla_maximum, now_ns)
 
 
 def test_it_moves_when_an_instance_is_done() -> None:

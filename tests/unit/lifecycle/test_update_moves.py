@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.lifecycle import pod_terms, rollout, sla
+from peloton.lifecycle.rollout_pods import AtHand, Coming
 from peloton.lifecycle.sla import Availability
 from peloton.model.pod import HealthState, PodState, Termination, TerminationReason
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
@@ -60,6 +61,13 @@ def updates(draw: st.DrawFn) -> UpdateRecord:
     return UpdateRecord("u", JOB, type_, spec, state, 2, 1, prev_state=UpdateState.ROLLING_FORWARD, **sets)  # type: ignore[arg-type]
 
 
+class Whole(AtHand):
+    """Shows all that begins at once, however few of them the SLA would let go."""
+
+    def coming(self, update: UpdateRecord, limit: int) -> Coming:
+        return super().coming(update, limit if update.spec.batch_size else COUNT)
+
+
 @settings(max_examples=400)
 @given(updates(), st.lists(moments, min_size=2, max_size=6), st.integers(0, 2))
 def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum: int) -> None:
@@ -71,8 +79,9 @@ def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum
         now_ns += seconds * 10**9
         update = rollout.pulsed(update, now_ns) if is_pulsed else update
         step = rollout.next_step(update, pods, maximum, now_ns)
+        assert step == rollout.next_step(update, Whole(pods), maximum, now_ns)
         expected = step.rolls_back or step.update != update
-        actual = rollout.may_move(update, rollout.count_in(pods), maximum, now_ns)
+        actual = rollout.may_move(update, AtHand(pods).count, maximum, now_ns)
 
         assert actual or not expected
         assert actual == expected or (maximum and update.removed - update.current - update.done - update.failed)
@@ -103,5 +112,5 @@ def test_a_pulse_that_came_and_went_changes_what_is_waited_for() -> None:
     went = rollout.pulsed(waits, NOW - 6 * 10**9)
 
     assert waits.awaits_pulse
-    assert not rollout.may_move(waits, rollout.count_in(pods), now_ns=NOW)
-    assert rollout.may_move(went, rollout.count_in(pods), now_ns=NOW)
+    assert not rollout.may_move(waits, AtHand(pods).count, now_ns=NOW)
+    assert rollout.may_move(went, AtHand(pods).count, now_ns=NOW)
