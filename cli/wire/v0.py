@@ -21,6 +21,7 @@ __all__ = [
     "query",
     "rebalance",
     "respool",
+    "table",
     "task",
     "update",
     "update_svc",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.query import query_pb2 as query
     from peloton.api.v0.rebalance import rebalance_pb2 as rebalance
     from peloton.api.v0.respool import respool_pb2 as respool
+    from peloton.api.v0.table import table_pb2 as table
     from peloton.api.v0.task import task_pb2 as task
     from peloton.api.v0.update import update_pb2 as update
     from peloton.api.v0.update.svc import update_svc_pb2 as update_svc
@@ -66,6 +68,7 @@ else:
             "mover": "peloton.api.v0.mover.mover_pb2",
             "rebalance": "peloton.api.v0.rebalance.rebalance_pb2",
             "respool": "peloton.api.v0.respool.respool_pb2",
+            "table": "peloton.api.v0.table.table_pb2",
             "task": "peloton.api.v0.task.task_pb2",
             "update": "peloton.api.v0.update.update_pb2",
             "update_svc": "peloton.api.v0.update.svc.update_svc_pb2",

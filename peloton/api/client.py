@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
     from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceStub
     from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceStub
+    from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
     from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
     from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
     from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
@@ -147,6 +148,12 @@ class Client:
         from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
 
         return LookupServiceStub(self._channel(JOBMGR))
+
+    @cached_property
+    def job_table(self) -> JobTableServiceStub:
+        from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
+
+        return JobTableServiceStub(self._channel(JOBMGR))
 
     @cached_property
     def updates(self) -> UpdateServiceStub:

@@ -27,6 +27,7 @@ from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.short_names import job_pb2 as short_job_pb2
 from peloton.api.v0.short_names import respool_pb2 as short_respool_pb2
 from peloton.api.v0.short_names import task_pb2 as short_task_pb2
+from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task.svc import task_svc_pb2
 
 # The first name of each is the one that clients use.
@@ -52,6 +53,7 @@ MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
 MIGRATION_SERVICE = ("peloton.api.v0.migration.MigrationService",)
 MOVER_SERVICE = ("peloton.api.v0.mover.MoverService",)
 ADVICE_SERVICE = ("peloton.api.v0.advice.AdviceService",)
+JOB_TABLE_SERVICE = ("peloton.api.v0.table.JobTableService",)
 REBALANCE_SERVICE = ("peloton.api.v0.rebalance.RebalanceService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
@@ -70,6 +72,7 @@ DECLARED_IN = (
     migration_pb2,
     mover_pb2,
     rebalance_pb2,
+    table_pb2,
 )
 
 

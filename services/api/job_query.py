@@ -26,10 +26,10 @@ TIME_MAX_NS = 2**62
 def job_query(request: job_pb2.QueryRequest, now_ns: int) -> JobQuery:
     """Raises InvalidArgument."""
     spec = request.spec
-    _refuse_nul(request.respoolID.value, spec.owner, spec.name, *spec.keywords)
-    states = frozenset(_job_state(number) for number in spec.jobStates)
-    created = _range(spec, "creationTimeRange")
-    completed = _range(spec, "completionTimeRange")
+    check_no_nul(request.respoolID.value, spec.owner, spec.name, *spec.keywords)
+    states = frozenset(job_state(number) for number in spec.jobStates)
+    created = time_span(spec.creationTimeRange) if spec.HasField("creationTimeRange") else None
+    completed = time_span(spec.completionTimeRange) if spec.HasField("completionTimeRange") else None
     if states & JOB_TERMINAL and created is None and completed is None:
         created = (now_ns - RECENT_NS, now_ns + CLOCK_SKEW_NS)
     return JobQuery(
@@ -50,7 +50,7 @@ def job_query(request: job_pb2.QueryRequest, now_ns: int) -> JobQuery:
 
 def pod_query(spec: task_pb2.QuerySpec) -> PodQuery:
     """Raises InvalidArgument."""
-    _refuse_nul(*spec.hosts)
+    check_no_nul(*spec.hosts)
     return PodQuery(
         states=[state for number in spec.taskStates for state in convert.pod_states_asked(number)],
         names=list(spec.names),
@@ -61,23 +61,20 @@ def pod_query(spec: task_pb2.QuerySpec) -> PodQuery:
     )
 
 
-def _refuse_nul(*texts: str) -> None:
+def check_no_nul(*texts: str) -> None:
     for text in texts:
         if "\0" in text:
             raise InvalidArgument(f"{text!r} contains NUL, which no stored text does")
 
 
-def _job_state(number: int) -> JobState:
+def job_state(number: int) -> JobState:
     if number not in convert.JOB_STATES:
         raise InvalidArgument(f"job state {number} is not known")
     return convert.JOB_STATES[number]
 
 
-def _range(spec: job_pb2.QuerySpec, field: str) -> tuple[int, int] | None:
-    """Both ends inclusive, by the second; None when the range is not given."""
-    if not spec.HasField(field):  # type: ignore[arg-type]
-        return None
-    wire: peloton_pb2.TimeRange = getattr(spec, field)
+def time_span(wire: peloton_pb2.TimeRange) -> tuple[int, int]:
+    """Unix nanoseconds, both ends inclusive, by the second. Raises InvalidArgument."""
     begin = _ns(wire.min) if wire.HasField("min") else 0
     end = _ns(wire.max) if wire.HasField("max") else TIME_MAX_NS
     if end < begin:

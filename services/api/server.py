@@ -1,10 +1,10 @@
 """The api process: every public service on one port.
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; our BulkService,
-LookupService and MigrationService; v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and
-ResourcePoolService by way of v0; health and reflection. Passed through: v0 ResourceManager and our ExplainService to
-the resource manager, HostService of both versions and our MaintenanceService, RebalanceService and AdviceService to the
-host manager. gRPC answers UNIMPLEMENTED for all others.
+LookupService, JobTableService and MigrationService; v1alpha JobService, PodService, VolumeService, WatchService,
+AdminService, and ResourcePoolService by way of v0; health and reflection. Passed through: v0 ResourceManager and our
+ExplainService to the resource manager, HostService of both versions and our MaintenanceService, RebalanceService and
+AdviceService to the host manager. gRPC answers UNIMPLEMENTED for all others.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from peloton.api.service_names import (
     BULK_SERVICE,
     EXPLAIN_SERVICE,
     JOB_MANAGER,
+    JOB_TABLE_SERVICE,
     LOOKUP_SERVICE,
     MAINTENANCE_SERVICE,
     MIGRATION_SERVICE,
@@ -55,6 +56,7 @@ from services.api.cluster_services import ClusterServices
 from services.api.forward import RESMGR, ForwardedServices
 from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
+from services.api.job_table_service import JobTableService
 from services.api.lookup_service import LookupService
 from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.pending_reasons import PendingReasons
@@ -158,6 +160,7 @@ async def start(
         (migrations, MIGRATION_SERVICE),
         (rebalances, REBALANCE_SERVICE),
         (LookupService(storage.search, storage.pools, calls), LOOKUP_SERVICE),
+        (JobTableService(storage, calls), JOB_TABLE_SERVICE),
         (UpdateService(backend, specs), (UPDATE_SERVICE,)),
         *((service(backend), (name,)) for service, name in VOLUME_SERVICES),
         (JobService(backend, specs), (JOB_SERVICE,)),

@@ -20,6 +20,7 @@ from services.storage.hosts.maintenance import Maintenance
 from services.storage.hosts.mover import MoverRecords
 from services.storage.jobs.configs import Configs
 from services.storage.jobs.job_streams import JobStreams
+from services.storage.jobs.job_table import JobTable
 from services.storage.jobs.jobs import Jobs
 from services.storage.jobs.search import Search
 from services.storage.jobs.secrets import Secrets
@@ -53,6 +54,7 @@ class Storage:
         self.job_streams = JobStreams(db)
         self.configs = Configs(db)
         self.search = Search(db)
+        self.job_table = JobTable(db)
         self.secrets = Secrets(db)
         self.pods = Pods(db)
         self.host_pods = HostPods(db, batch_backoff)

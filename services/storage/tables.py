@@ -28,6 +28,11 @@ _FLOAT: Any = sa.Double
 FINISHED_STATES = (4, 5, 6, 9)
 """Numbers of JOB_TERMINAL; fixed here because an index mentions them."""
 _ACTIVE = sa.text("state not in (4, 5, 6, 9)")
+OWNER_INDEXED_MAX = 200
+"""Characters of the owners that an index knows: PostgreSQL takes no entry of more than 2.7 kB."""
+SHORT_OWNER = f"length(owning_team) <= {OWNER_INDEXED_MAX}"
+NO_BATCH = "type <> 0"
+_SHORT_OWNER, _NO_BATCH = sa.text(SHORT_OWNER), sa.text(NO_BATCH)
 
 
 class Job(SQLModel, table=True):
@@ -38,6 +43,11 @@ class Job(SQLModel, table=True):
         sa.Index("ix_job_active", "job_id", postgresql_where=_ACTIVE, sqlite_where=_ACTIVE),
         sa.Index("ix_job_created", "created_ns"),
         sa.Index("ix_job_name", "name", postgresql_using="hash"),  # which takes names of any length
+        # For pages of the table of jobs.
+        sa.Index("ix_job_pool", "respool_id", "created_ns"),
+        sa.Index("ix_job_state", "state", "created_ns"),
+        sa.Index("ix_job_owner", "owning_team", "created_ns", postgresql_where=_SHORT_OWNER, sqlite_where=_SHORT_OWNER),
+        sa.Index("ix_job_type", "type", "created_ns", postgresql_where=_NO_BATCH, sqlite_where=_NO_BATCH),
     )
     job_id: str = Field(primary_key=True, sa_type=_UUID)
     name: str = Field(sa_type=_TEXT)

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -193,16 +194,11 @@ def _query_jobs(conn: sa.Connection, query: JobQuery) -> tuple[list[JobRecord], 
     statement = _ordered(sa.select(JOB).where(*_job_conditions(conn, query)), query.order)
     wanted = [token for value in query.labels for token in _tokens(value)]
     most = query.max_limit or MAX_LIMIT_DEFAULT
-    found: list[sa.Row[Any]] = []
-    begin = 0
-    # Labels are compared by whole words, which SQL cannot do: pages are filtered until the cap is reached.
-    while len(found) < most:
-        page = conn.execute(statement.offset(begin).limit(_PAGE_ROWS if wanted else most)).all()
-        found += (row for row in page if not wanted or set(wanted) <= set(_tokens(row.labels)))
-        begin += len(page)
-        if not wanted or len(page) < _PAGE_ROWS:
-            break
-    found = found[:most]
+    # Labels are compared by whole words, which SQL cannot do: rows are read until enough of them match.
+    statement = statement.execution_options(yield_per=_PAGE_ROWS) if wanted else statement.limit(most)
+    with conn.execute(statement) as rows:
+        matching = (row for row in rows if set(wanted) <= set(_tokens(row.labels)))
+        found = list(islice(matching, most))
     stop = query.offset + (query.limit or LIMIT_DEFAULT)
     return [job_record(row) for row in found[query.offset : stop]], len(found)
 

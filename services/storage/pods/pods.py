@@ -7,14 +7,14 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from peloton.api.convert import POD_STATES
+from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
 from peloton.errors import NotFound
 from peloton.lifecycle.gang import progress_of
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import NEWER, STAYS
 from peloton.model.host import ReadyGang
 from peloton.model.ids import Hostname, JobId
-from peloton.model.job import JOB_TERMINAL, GangProgress, JobType
+from peloton.model.job import JOB_TERMINAL, GangProgress, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, Termination, TerminationReason
 from services.storage.codec import pod_event, pod_record
 from services.storage.engine import Database
@@ -31,6 +31,8 @@ from services.storage.pods.writes import fire, instances_of
 from services.storage.ranges import CHUNK_PODS, chunks, with_gang
 from services.storage.tables import POD, POD_EVENT
 
+_PUBLIC = bytes(POD_STATE_NUMBERS[POD_STATES[n].public] if n in POD_STATES else n for n in range(256))
+"""Of the number of a state that of the state which clients see."""
 _FAILED = numbers({PodState.FAILED, PodState.LOST})
 
 
@@ -64,6 +66,25 @@ class Pods:
         for version, state, count in self._db.read(lambda conn: list(conn.execute(query))):
             counts.setdefault(version, {})[POD_STATES[state]] = count
         return counts
+
+    def states(self, job_id: JobId, start: int, limit: int) -> tuple[bytes, int]:
+        """A byte for each instance from ``start`` on, at most ``limit``: the number of its public state, 0 when it has
+        no pod; and how many instances there are, pods beyond the job's count included. Raises NotFound."""
+        last = sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)
+        mine = sa.and_(POD.c.job_id == job_id, POD.c.instance_id.between(start, start + limit - 1))
+        query = sa.select(POD.c.instance_id, POD.c.state).where(mine)
+
+        def work(conn: sa.Connection) -> tuple[bytes, int]:
+            job = read_job(conn, job_id)
+            if job is None or job.state is JobState.DELETED:
+                raise NotFound(f"job {job_id} not found")
+            count = max(job.instance_count, (conn.execute(last).scalar() or 0) + 1)
+            states = bytearray(max(min(limit, count - start), 0))
+            for instance_id, state in conn.execute(query):
+                states[instance_id - start] = state
+            return bytes(states).translate(_PUBLIC), count
+
+        return self._db.read(work)
 
     def homes(self, job_id: JobId, cluster: str, without: Collection[int] = ()) -> dict[Hostname, int]:
         """Hosts of a job's pods in the cluster, also of those that come back there -> how many."""

@@ -29,6 +29,7 @@ SERVICES = {
     "bulk": service_names.BULK_SERVICE[0],
     "tasks": "peloton.api.task.TaskManager",
     "respools": "peloton.api.respool.ResourceManager",
+    "job_table": service_names.JOB_TABLE_SERVICE[0],
     "lookup": service_names.LOOKUP_SERVICE[0],
     "explain": service_names.EXPLAIN_SERVICE[0],
     "migrations": service_names.MIGRATION_SERVICE[0],

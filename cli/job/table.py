@@ -1,0 +1,117 @@
+"""``peloton job table``: a page of all jobs that match, however many there are."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from cli.command import Command
+from cli.job.query import JOB_STATES
+from cli.output import Table, print_list, say_more
+from cli.params import COUNT_FROM_1, LABELS, POOL_PATH, SINCE, Label, StatesType
+from cli.settings import Settings, pass_settings
+from cli.times import seconds_text
+from cli.wire import v0
+from peloton.model.job import JobType
+
+PAGE_SIZE_MAX = 500
+CALLS_MAX = 1_000
+"""Of one command; each looks at 20,000 jobs at most."""
+TYPES = StatesType(JobType)
+TABLE = Table(
+    ("ID", "Name", "Pool", "Owner", "Type", "State", "Creation Time", "Total", "Running", "Failed"),
+    whole=("ID",),
+    spare=("Type", "Owner", "Creation Time", "Failed", "Running", "Total"),
+    nothing="No jobs found.",
+)
+
+
+@click.command("table", cls=Command)
+@click.option("--respool", "-r", type=POOL_PATH, help="Jobs of this pool and the pools below it.")
+@click.option("--states", "-s", type=JOB_STATES, default="", help="Any of these states.")
+@click.option("--types", "-t", type=TYPES, default="", help="Any of these types.")
+@click.option("--owner", default="", metavar="TEAM", help="Jobs of this owning team.")
+@click.option("--labels", "-l", type=LABELS, default="", help="All of these labels.")
+@click.option("--name", default="", metavar="TEXT", help="Jobs with this in their name.")
+@click.option("--prefix", default="", metavar="TEXT", help="Jobs whose name begins so.")
+@click.option("--since", type=SINCE, help="Created since then: a duration before now, or a time.")
+@click.option("--until", type=SINCE, help="Created until then.")
+@click.option("--oldest-first", is_flag=True, help="Else the newest come first.")
+@click.option("--limit", "-n", type=COUNT_FROM_1, default=50, show_default=True, help="Jobs to print.")
+@click.option("--token", default="", help="Where to go on, as an earlier page of the same filters says.")
+@click.option("--count", is_flag=True, help="Say how many match, too; up to 10,000 are counted.")
+@pass_settings
+def table(
+    settings: Settings,
+    respool: str | None,
+    states: tuple[str, ...],
+    types: tuple[str, ...],
+    owner: str,
+    labels: tuple[Label, ...],
+    name: str,
+    prefix: str,
+    since: datetime | None,
+    until: datetime | None,
+    oldest_first: bool,
+    limit: int,
+    token: str,
+    count: bool,
+) -> None:
+    """Page through all jobs; all conditions must hold.
+
+    A page costs the same anywhere in the table, and new jobs do not shift it. What few jobs match may take long to
+    find among a million; the API looks at 20,000 at a time.
+
+    \b
+    Examples:
+      peloton job table -r /dev -s RUNNING,PENDING --count
+      peloton job table --prefix train- --since 24h -n 20
+      peloton job table -t SERVICE -l tier=gold
+    """
+    wanted = v0.table.JobFilter(
+        pool=respool or "",
+        owner=owner,
+        states=map(v0.job.JobState.Value, states),
+        types=map(v0.job.JobType.Value, types),
+        labels=[v0.peloton.Label(key=key, value=value) for key, value in labels],
+        namePart=name,
+        namePrefix=prefix,
+    )
+    for moment, field in ((since, "min"), (until, "max")):
+        if moment is not None:
+            getattr(wanted.creationTimeRange, field).FromDatetime(moment)
+    request = v0.table.ListJobsRequest(filter=wanted, oldestFirst=oldest_first, pageToken=token, count=count)
+    response = v0.table.ListJobsResponse()
+    for _ in range(CALLS_MAX):
+        request.pageSize = min(limit - len(response.jobs), PAGE_SIZE_MAX)
+        page = settings.client.job_table.ListJobs(request)
+        response.jobs.extend(page.jobs)
+        response.nextPageToken = request.pageToken = page.nextPageToken
+        response.cut = page.cut
+        if request.count:
+            response.count.CopyFrom(page.count)
+            response.previousPageToken = page.previousPageToken
+            request.count = False
+        if not page.nextPageToken or len(response.jobs) >= limit:
+            break
+    print_list(settings, response, TABLE, map(job_row, response.jobs), (job.id.value for job in response.jobs))
+    if count:
+        click.echo(f"{'At least ' if response.count.more else ''}{response.count.count:,} match.", err=True)
+    if response.nextPageToken:
+        say_more(len(response.jobs), None, f"--token {response.nextPageToken} goes on")
+
+
+def job_row(job: v0.table.JobRow) -> tuple[object, ...]:
+    return (
+        job.id.value,
+        job.name,
+        job.poolPath,
+        job.owner,
+        v0.job.JobType.Name(job.type),
+        v0.job.JobState.Name(job.state),
+        seconds_text(job.creationTime),
+        job.instanceCount,
+        job.taskStats.get("RUNNING", 0),
+        job.taskStats.get("FAILED", 0),
+    )

@@ -1,0 +1,155 @@
+"""Our JobTableService: pages of the table of all jobs, and the states of a job's instances."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from peloton.api import convert
+from peloton.api.convert_time import rfc3339
+from peloton.api.v0.table import table_pb2
+from peloton.errors import InvalidArgument, NotFound
+from peloton.model.ids import ROOT_POOL_ID, RespoolId, parse_job_id
+from peloton.model.job import JobRecord
+from peloton.model.respool import PoolSpec, pool_paths
+from peloton.model.times import NS_PER_S
+from services.api.calls import Calls
+from services.api.ids import known_id
+from services.api.job_query import check_no_nul, job_state, time_span
+from services.api.validation import MAX_TASKS_PER_JOB
+from services.storage.jobs.job_table import JobFilter, Position
+from services.storage.storage import Storage
+
+PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX = 50, 500
+TEXT_MAX = 4_000
+"""Characters of an owner or a name."""
+LABELS_MAX = 16
+_CREATED_MAX = 2**62
+_Paths = dict[RespoolId, str]
+
+
+class JobTableService:
+    def __init__(self, records: Storage, calls: Calls) -> None:
+        self._records, self._calls = records, calls
+
+    async def ListJobs(self, request: table_pb2.ListJobsRequest, context: Any) -> table_pb2.ListJobsResponse:
+        if request.pageSize > PAGE_SIZE_MAX:
+            raise InvalidArgument(f"pageSize is {request.pageSize}, at most {PAGE_SIZE_MAX} is allowed")
+        at = position_of(request.pageToken, request.oldestFirst) if request.pageToken else None
+        return await self._calls.run(self._list, request, at)
+
+    def _list(self, request: table_pb2.ListJobsRequest, at: Position | None) -> table_pb2.ListJobsResponse:
+        pools = self._records.pools.specs()
+        paths = pool_paths(pools)
+        wanted = _filter(request.filter, pools, paths)
+        size = request.pageSize or PAGE_SIZE_DEFAULT
+        page = self._records.job_table.page(wanted, size, at, request.oldestFirst)
+        response = table_pb2.ListJobsResponse(
+            jobs=[_row(job, paths) for job in page.jobs],
+            nextPageToken=_token(page.next, request.oldestFirst),
+            previousPageToken=_token(page.previous, request.oldestFirst),
+            cut=page.is_cut,
+        )
+        if request.count:
+            count = self._records.job_table.count(wanted)
+            response.count.count, response.count.more = count.count, not count.is_exact
+        return response
+
+    async def GetInstanceStates(
+        self, request: table_pb2.GetInstanceStatesRequest, context: Any
+    ) -> table_pb2.GetInstanceStatesResponse:
+        if request.limit > MAX_TASKS_PER_JOB:
+            raise InvalidArgument(f"limit is {request.limit}, at most {MAX_TASKS_PER_JOB} is allowed")
+        job_id = known_id(request.id)
+        if job_id is None:
+            raise NotFound(f"job {request.id.value} not found")
+        limit = request.limit or MAX_TASKS_PER_JOB
+        states, count = await self._calls.run(self._records.pods.states, job_id, request.start, limit)
+        return table_pb2.GetInstanceStatesResponse(states=states, instanceCount=count)
+
+
+def _filter(asked: table_pb2.JobFilter, pools: tuple[PoolSpec, ...], paths: _Paths) -> JobFilter:
+    """Raises InvalidArgument, NotFound."""
+    labels = tuple((label.key, label.value) for label in asked.labels)
+    texts = (asked.owner, asked.namePart, asked.namePrefix, *(text for label in labels for text in label))
+    check_no_nul(*texts)
+    if (longest := max(map(len, texts))) > TEXT_MAX:
+        raise InvalidArgument(f"a text of the filter has {longest} characters, at most {TEXT_MAX} are allowed")
+    if len(labels) > LABELS_MAX:
+        raise InvalidArgument(f"the filter has {len(labels)} labels, at most {LABELS_MAX} are allowed")
+    created = None
+    if asked.HasField("creationTimeRange"):
+        begin, end = time_span(asked.creationTimeRange)
+        created = (begin, end + NS_PER_S - 1)
+    for number in asked.types:
+        if number not in convert.JOB_TYPES:
+            raise InvalidArgument(f"job type {number} is not known")
+    return JobFilter(
+        pools=_subtree(asked.pool, pools, paths) if asked.pool else None,
+        owner=asked.owner,
+        states=frozenset(map(job_state, asked.states)),
+        types=frozenset(convert.JOB_TYPES[number] for number in asked.types),
+        labels=labels,
+        name_part=asked.namePart,
+        name_prefix=asked.namePrefix,
+        created=created,
+    )
+
+
+def _subtree(asked: str, pools: tuple[PoolSpec, ...], paths: _Paths) -> frozenset[str] | None:
+    """The pools whose jobs may be meant, those that have no pools below them; None for all."""
+    path = asked if asked in paths.values() else paths.get(RespoolId(asked))
+    if path is None:
+        raise NotFound(f"resource pool {asked} not found")
+    if path == paths[ROOT_POOL_ID]:
+        return None
+    parents = {pool.parent_id for pool in pools}
+    below = (pool for pool, other in paths.items() if other == path or other.startswith(f"{path}/"))
+    return frozenset(str(pool) for pool in below if pool not in parents)
+
+
+def _row(job: JobRecord, paths: _Paths) -> table_pb2.JobRow:
+    row = table_pb2.JobRow(
+        name=job.name,
+        type=convert.JOB_TYPE_NUMBERS[job.type],  # type: ignore[arg-type]
+        owner=job.owning_team,
+        poolPath=paths.get(job.respool_id, ""),
+        state=convert.JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
+        goalState=convert.JOB_STATE_NUMBERS[job.goal],  # type: ignore[arg-type]
+        instanceCount=job.instance_count,
+        taskStats={state.value: count for state, count in convert.public_counts(job.pod_counts).items() if count},
+        priority=job.sla.priority,
+        creationTime=rfc3339(job.created_ns),
+        startTime=rfc3339(job.started_ns),
+        completionTime=rfc3339(job.completed_ns),
+    )
+    row.id.value, row.respoolID.value = job.job_id, job.respool_id
+    for key, value in job.labels:
+        row.labels.add(key=key, value=value)
+    return row
+
+
+# -- tokens --------------------------------------------------------------------------------------------------------
+
+
+def _token(at: Position | None, oldest_first: bool) -> str:
+    if at is None:
+        return ""
+    fields = [int(oldest_first), at.created_ns, at.job_id, int(at.back), int(at.is_included)]
+    return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
+
+
+def position_of(token: str, oldest_first: bool) -> Position:
+    """Raises InvalidArgument."""
+    try:
+        fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        order, created_ns, job_id, back, is_included = fields
+        position = Position(int(created_ns), parse_job_id(job_id), bool(back), bool(is_included))
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise InvalidArgument(f"pageToken {token[:80]!r} is none that this service gave") from error
+    if order != int(oldest_first):
+        raise InvalidArgument("pageToken is of the other order: begin anew without one")
+    if not 0 <= position.created_ns <= _CREATED_MAX:
+        raise InvalidArgument(f"pageToken {token[:80]!r} is none that this service gave")
+    return position
