@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -28,21 +31,37 @@ QUICK_MOVER = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+@contextmanager
+def divided(folder: Path, count: int, **settings: Any) -> Iterator[Cluster]:
     """Two hosts are for services, the others for batch jobs, of which the mover may take one."""
-    folder, environment = tmp_path_factory.mktemp("host-pools"), {"PELOTON_HOST_POOLS": "true", **QUICK_MOVER}
-    with Cluster(temporary(folder, simulate=HOSTS, environment=environment)) as running:
-        running.wait(lambda: len(states(running)) == HOSTS, "all hosts")
+    environment = {"PELOTON_HOST_POOLS": "true", **QUICK_MOVER}
+    with Cluster(temporary(folder, environment=environment, **settings)) as running:
+        running.wait(lambda: len(states(running)) == count, "all hosts")
         hosts = running.client.hosts
         hosts.CreateHostPool(host_svc_pb2.CreateHostPoolRequest(name="services", serves=["stateless"]))
-        batch = host_svc_pb2.CreateHostPoolRequest(name="batch", serves=["batch", "shared"], minimum=HOSTS - 3)
+        batch = host_svc_pb2.CreateHostPoolRequest(name="batch", serves=["batch", "shared"], minimum=count - 3)
         hosts.CreateHostPool(batch)
         for at, host in enumerate(sorted(states(running))):
             pool = "services" if at < 2 else "batch"
             hosts.ChangeHostPool(
                 host_svc_pb2.ChangeHostPoolRequest(hostname=host, sourcePool="default", destinationPool=pool)
             )
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Of Mesos."""
+    with divided(tmp_path_factory.mktemp("host-pools"), HOSTS, simulate=HOSTS) as running:
+        yield running
+
+
+@pytest.fixture(params=["mesos", "kubernetes"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    if request.param == "mesos":
+        yield request.getfixturevalue("cluster")
+        return
+    with divided(tmp_path, 4, kubernetes=4, no_mesos=True) as running:
         yield running
 
 
@@ -141,9 +160,10 @@ def host_cpus(cluster: Cluster, host: str) -> float:
     return float(next(info for info in infos if info["hostname"] == host)["capacity"]["cpu"])
 
 
-def test_host_pools_by_the_command_line(cluster: Cluster) -> None:
+def test_host_pools_by_the_command_line(either: Cluster) -> None:
     """A host in a host pool with a factor takes a pod that is larger than the host is, and a service goes to the hosts
     for services; what cannot be is refused with names and numbers, and changes nothing."""
+    cluster = either
     host = next(host for host, pool in sorted(host_pools(cluster).items()) if pool == "batch")
     cpus = host_cpus(cluster, host)
     cli(cluster, "host", "pool", "create", "dense", "--serves", "shared", "--cpu", "1.5")
