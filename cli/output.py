@@ -35,6 +35,7 @@ STATE_STYLES = {
 
 
 SUBSTITUTES = {"█": "#", "▓": "=", "│": "|", "┆": ":", "·": ".", "…": "."}
+SUBSTITUTES |= dict(zip("▁▂▃▄▅▆▇", "__--==+", strict=True))
 
 
 def substitute(error: UnicodeError) -> tuple[str, int]:

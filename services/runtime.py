@@ -162,12 +162,11 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr import server
-    from services.resmgr.settings import LoopSettings, mover_settings
+    from services.resmgr.settings import LoopSettings, RecorderSettings, mover_settings
     from services.revival import PERIOD_S, Revival
     from services.worker_versions import VersionKeeper
 
-    settings = shared.settings
-    capacity = _host_managers(shared)
+    settings, capacity = shared.settings, _host_managers(shared)
     loop_settings = LoopSettings(
         entitlement_period_s=settings.entitlement_period_s,
         preempts=settings.preemption,
@@ -175,7 +174,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         sustained_over_count=settings.preemption_rounds,
         checks_invariants=settings.check_invariants,
     )
-    moving = mover_settings(settings)
+    moving, recording = mover_settings(settings), RecorderSettings(settings.history_period_s)
     async with (
         _waker(shared) as waker,
         _migration_waker(shared) as migrations,
@@ -185,7 +184,9 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
         async def lead() -> Leading:
             address = f"{settings.host}:{settings.resmgr_port}"
-            running = await server.serve(shared.storage, waker, capacity, address, loop_settings, capacity, moving)
+            running = await server.serve(
+                shared.storage, waker, capacity, address, loop_settings, capacity, moving, capacity.sums, recording
+            )
             # Wake-ups of admitted pods may have died with a predecessor.
             await _wake_active(shared, waker, running.loop.state.wholly_queued())
             wake = migrations.migrations_changed, rebalances.rebalances_changed, daemons.jobs_changed

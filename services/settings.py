@@ -194,6 +194,12 @@ class Settings:
     host_pools: bool = field(
         default=False, metadata={"help": "whether hosts are partitioned into host pools: true or false"}
     )
+    history_period_s: int = field(
+        default=60,
+        metadata={
+            "help": "seconds between samples of the time series of pools and clusters, which divide a minute; 0: none"
+        },
+    )
     mover_period_s: float = field(
         default=10.0, metadata={"help": "seconds between looks of the mover of host pools, while it is on"}
     )

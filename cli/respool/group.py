@@ -16,7 +16,7 @@ from cli.output import Table, as_json, as_yaml, print_list, print_message, print
 from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import ROOT_ID, UNITS, pool_id_at
 from cli.refusals import raise_if_refused
-from cli.respool import tree
+from cli.respool import history, tree
 from cli.settings import Settings, pass_settings
 from cli.wire import v0
 
@@ -202,5 +202,5 @@ def braced(path: str) -> str:
     return path.replace("{", "{{").replace("}", "}}")
 
 
-for command in (tree.tree, explain.why_pool, explain.plan_pool):
+for command in (tree.tree, history.history, explain.why_pool, explain.plan_pool):
     respool.add_command(command)

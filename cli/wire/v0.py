@@ -10,6 +10,7 @@ __all__ = [
     "advice",
     "bulk",
     "explain",
+    "history",
     "host",
     "host_svc",
     "job",
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.advice import advice_pb2 as advice
     from peloton.api.v0.bulk import bulk_pb2 as bulk
     from peloton.api.v0.explain import explain_pb2 as explain
+    from peloton.api.v0.history import history_pb2 as history
     from peloton.api.v0.host import host_pb2 as host
     from peloton.api.v0.host.svc import host_svc_pb2 as host_svc
     from peloton.api.v0.job import job_pb2 as job
@@ -57,6 +59,7 @@ else:
             "advice": "peloton.api.v0.advice.advice_pb2",
             "bulk": "peloton.api.v0.bulk.bulk_pb2",
             "explain": "peloton.api.v0.explain.explain_pb2",
+            "history": "peloton.api.v0.history.history_pb2",
             "host": "peloton.api.v0.host.host_pb2",
             "host_svc": "peloton.api.v0.host.svc.host_svc_pb2",
             "job": "peloton.api.v0.job.job_pb2",

@@ -32,6 +32,7 @@ from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from peloton.api.v0.advice.advice_pb2_grpc import AdviceServiceStub
+    from peloton.api.v0.history.history_pb2_grpc import HistoryServiceStub
     from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
     from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
     from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceStub
@@ -154,6 +155,12 @@ class Client:
         from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
 
         return JobTableServiceStub(self._channel(JOBMGR))
+
+    @cached_property
+    def history(self) -> HistoryServiceStub:
+        from peloton.api.v0.history.history_pb2_grpc import HistoryServiceStub
+
+        return HistoryServiceStub(self._channel(JOBMGR))
 
     @cached_property
     def updates(self) -> UpdateServiceStub:

@@ -16,6 +16,12 @@ def rfc3339(time_ns: int) -> str:
     return f"{_clock(seconds)}{fraction}Z"
 
 
+def unix_seconds(text: str) -> int:
+    """Of a time in RFC 3339, in UTC where it names no zone; fractions are dropped. Raises ValueError, OverflowError."""
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
 def rfc3339_seconds(time_ns: int) -> str:
     return f"{_clock(time_ns // NS_PER_S)}Z" if time_ns else ""
 

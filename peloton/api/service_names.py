@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from peloton.api.v0.advice import advice_pb2
 from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.history import history_pb2
 from peloton.api.v0.job.svc import job_svc_pb2
 from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
@@ -48,6 +49,7 @@ RESOURCE_MANAGER = (
 )
 EXPLAIN_SERVICE = ("peloton.api.v0.explain.ExplainService",)
 BULK_SERVICE = ("peloton.api.v0.bulk.BulkService",)
+HISTORY_SERVICE = ("peloton.api.v0.history.HistoryService",)
 LOOKUP_SERVICE = ("peloton.api.v0.lookup.LookupService",)
 MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
 MIGRATION_SERVICE = ("peloton.api.v0.migration.MigrationService",)
@@ -67,6 +69,7 @@ DECLARED_IN = (
     advice_pb2,
     bulk_pb2,
     explain_pb2,
+    history_pb2,
     lookup_pb2,
     maintenance_pb2,
     migration_pb2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -67,6 +68,19 @@ class Capacity(NamedTuple):
     revocable: Resources  # of those
     registered: Resources  # of all hosts, also those that are draining or down for maintenance
     host_pools: tuple[HostPoolCapacity, ...] = ()  # of ``up``, which they add up to; empty: host pools are not in use
+
+
+class ClusterSums(NamedTuple):
+    """Sums over the hosts of one cluster, as its time series have them."""
+
+    capacity: Resources  # of hosts that take pods
+    registered: Resources  # of all that are there
+    allocation: Resources  # what whoever uses the cluster holds of those, revocable cpu included
+    slack_allocation_milli: int  # the revocable part
+    slack_milli: int  # revocable cpu of hosts that take pods
+    use: Resources  # measured, in cpu and memory, on the hosts that are measured
+    measured_count: int
+    states: Mapping[HostState, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """The api process: every public service on one port.
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; our BulkService,
-LookupService, JobTableService and MigrationService; v1alpha JobService, PodService, VolumeService, WatchService,
-AdminService, and ResourcePoolService by way of v0; health and reflection. Passed through: v0 ResourceManager and our
-ExplainService to the resource manager, HostService of both versions and our MaintenanceService, RebalanceService and
-AdviceService to the host manager. gRPC answers UNIMPLEMENTED for all others.
+LookupService, JobTableService, HistoryService and MigrationService; v1alpha JobService, PodService, VolumeService,
+WatchService, AdminService, and ResourcePoolService by way of v0; health and reflection. Passed through: v0
+ResourceManager and our ExplainService to the resource manager, HostService of both versions and our MaintenanceService,
+RebalanceService and AdviceService to the host manager. gRPC answers UNIMPLEMENTED for all others.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from peloton.api.service_names import (
     ADVICE_SERVICE,
     BULK_SERVICE,
     EXPLAIN_SERVICE,
+    HISTORY_SERVICE,
     JOB_MANAGER,
     JOB_TABLE_SERVICE,
     LOOKUP_SERVICE,
@@ -54,6 +55,7 @@ from services.api.calls import Calls
 from services.api.channels import ClusterLookup, LeaderChannels, LeaderLookup
 from services.api.cluster_services import ClusterServices
 from services.api.forward import RESMGR, ForwardedServices
+from services.api.history_service import HistoryService
 from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
 from services.api.job_table_service import JobTableService
@@ -161,6 +163,7 @@ async def start(
         (rebalances, REBALANCE_SERVICE),
         (LookupService(storage.search, storage.pools, calls), LOOKUP_SERVICE),
         (JobTableService(storage, calls), JOB_TABLE_SERVICE),
+        (HistoryService(storage.history, storage.pools, clusters, calls), HISTORY_SERVICE),
         (UpdateService(backend, specs), (UPDATE_SERVICE,)),
         *((service(backend), (name,)) for service, name in VOLUME_SERVICES),
         (JobService(backend, specs), (JOB_SERVICE,)),

@@ -12,7 +12,7 @@ from peloton.api.v0.advice import advice_pb2, advice_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
 from peloton.model.advice import Marked
 from peloton.model.daemon import DaemonReach, DaemonStep
-from peloton.model.host import Capacity, Desired, HostLease, LaunchResult, Placement, Prefetched
+from peloton.model.host import Capacity, ClusterSums, Desired, HostLease, LaunchResult, Placement, Prefetched
 from peloton.model.host_pool import PoolRoom
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount
@@ -138,6 +138,10 @@ class HostManagerClient:
         registered = answer.registered if answer.HasField("registered") else answer.capacity
         up, revocable, all_of_it = map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered))
         return Capacity(up, revocable, all_of_it, tuple(map(messages.host_pool_from_wire, answer.host_pools)))
+
+    def sums(self) -> ClusterSums:
+        with translate_rpc_errors(NAME):
+            return messages.sums_from_wire(self._stub().SumUpHosts(pb.SumUpHostsRequest(), timeout=CALL_TIMEOUT_S))
 
     def free(self) -> tuple[Resources, str]:
         """Room that is free there and not leased, and the kind of the cluster."""

@@ -7,16 +7,26 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from peloton.errors import InvalidArgument, PelotonError, Unavailable
+from peloton.errors import InvalidArgument, PelotonError, Unavailable, Unimplemented
 from peloton.lifecycle.constraints import may_hold_in
 from peloton.lifecycle.daemon import joined
 from peloton.model.advice import Mark, Marked
 from peloton.model.daemon import DaemonReach, DaemonStep
-from peloton.model.host import Capacity, ClusterChoice, Desired, HostLease, LaunchResult, Placement, Prefetched
+from peloton.model.host import (
+    Capacity,
+    ClusterChoice,
+    ClusterSums,
+    Desired,
+    HostLease,
+    LaunchResult,
+    Placement,
+    Prefetched,
+)
 from peloton.model.host_pool import PoolRoom, joined_rooms
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount
@@ -271,6 +281,15 @@ class HostManagers:
                 if job not in services or marked.mark is Mark.RED:
                     services[job] = marked
         return hosts, services
+
+    def sums(self) -> dict[str, ClusterSums]:
+        """By cluster, of those that answer: a host manager of the last release does not know the question."""
+        found: dict[str, ClusterSums] = {}
+        for cluster, address in sorted(self._clusters().items()):
+            if address:
+                with suppress(Unavailable, Unimplemented):
+                    found[cluster] = self._client(cluster).sums()
+        return found
 
     def target(self, cluster: str, shapes: Sequence[PodShape]) -> MigrationTarget:
         """What a cluster has, and which of these pods none of its hosts could take. Raises InvalidArgument for a

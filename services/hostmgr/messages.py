@@ -20,9 +20,11 @@ from peloton.model.advice import Mark, Marked
 from peloton.model.daemon import DaemonReach, DaemonStep
 from peloton.model.host import (
     POD_SLOTS_UNLIMITED,
+    ClusterSums,
     Desired,
     HostLease,
     HostPoolCapacity,
+    HostState,
     LaunchResult,
     LeasedHost,
     PlacedPod,
@@ -49,6 +51,32 @@ def resources_to_wire(resources: Resources) -> pb.Resources:
 
 def resources_from_wire(wire: pb.Resources) -> Resources:
     return Resources(wire.cpu_milli, wire.memory_mib, wire.disk_mib, wire.gpu_milli)
+
+
+def sums_to_wire(sums: ClusterSums) -> pb.SumUpHostsResponse:
+    return pb.SumUpHostsResponse(
+        capacity=resources_to_wire(sums.capacity),
+        registered=resources_to_wire(sums.registered),
+        allocation=resources_to_wire(sums.allocation),
+        slack_allocation_milli=sums.slack_allocation_milli,
+        slack_milli=sums.slack_milli,
+        use=resources_to_wire(sums.use),
+        measured_hosts=sums.measured_count,
+        hosts={state.value: count for state, count in sums.states.items()},
+    )
+
+
+def sums_from_wire(wire: pb.SumUpHostsResponse) -> ClusterSums:
+    return ClusterSums(
+        resources_from_wire(wire.capacity),
+        resources_from_wire(wire.registered),
+        resources_from_wire(wire.allocation),
+        wire.slack_allocation_milli,
+        wire.slack_milli,
+        resources_from_wire(wire.use),
+        wire.measured_hosts,
+        {state: wire.hosts[state.value] for state in HostState},
+    )
 
 
 def host_pool_to_wire(pool: HostPoolCapacity) -> pb.HostPoolCapacity:

@@ -172,7 +172,7 @@ class QosMeter:
         return [Observation(cpu, {"kind": "cpu"}), Observation(memory, {"kind": "memory"})]
 
     def _read_slack(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(self._book.slack()[0] / 1000)]
+        return [Observation(self._book.sums.slack()[0] / 1000)]
 
     def _read_held(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(self._book.slack()[1] / 1000)]
+        return [Observation(self._book.sums.slack()[1] / 1000)]

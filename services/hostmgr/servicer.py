@@ -36,12 +36,18 @@ Step = pb.MaintenanceStepRequest
 
 class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     def __init__(
-        self, core: HostManagerCore, maintainer: HostMaintainer, images: ImagePrefetcher, rebalancer: Rebalancer
+        self,
+        core: HostManagerCore,
+        maintainer: HostMaintainer,
+        images: ImagePrefetcher,
+        rebalancer: Rebalancer,
+        uses: Uses,
     ) -> None:
         self._core = core
         self._maintainer = maintainer
         self._images = images
         self._rebalancer = rebalancer
+        self._uses = uses
 
     @abort_on_error
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
@@ -91,6 +97,11 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             kind=self._core.driver.capabilities.kind,
             host_pools=map(messages.host_pool_to_wire, self._core.book.host_pools.capacities()),
         )
+
+    @abort_on_error
+    def SumUpHosts(self, request: pb.SumUpHostsRequest, context: grpc.ServicerContext) -> pb.SumUpHostsResponse:
+        capacity, revocable, _ = self._core.book.capacity()
+        return messages.sums_to_wire(self._core.book.sums.now(capacity, revocable, self._uses()))
 
     @abort_on_error
     def HostPoolRooms(
@@ -235,7 +246,7 @@ def serve(
     that are asked for without one. ``host_pools``: None while they are not in use."""
     threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")
     server = grpc.server(threads, interceptors=[RequestsOfThreads()], options=SERVER_OPTIONS)
-    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images, rebalancer), server)
+    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images, rebalancer, uses), server)
     hosts = HostServiceServicer(core.book, maintainer, uses, deadline_s, advisor, host_pools)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
     maintenance = MaintenanceServicer(maintainer, deadline_s, rebalancer, host_pools)

@@ -37,6 +37,7 @@ from services.resmgr.recovery import rebuild
 from services.resmgr.rounds import repeat
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import LogRow, ResmgrState
+from services.resmgr.tally import Tally
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,7 +65,8 @@ class AdmissionLoop:
         self._rounds = PreemptionRounds(self.settings.preemption_period_s, self.settings.sustained_over_count)
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")
-        self._meter = AdmissionMeter()
+        self.tally = Tally()
+        self._meter = AdmissionMeter(tally=self.tally)
         self.waiters = EnqueueWaiters(partial(lifecycles.jobs_changed, cause="pods were admitted"))
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()

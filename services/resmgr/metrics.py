@@ -18,6 +18,7 @@ from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.gangs import QueueKind
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.state import ResmgrState
+from services.resmgr.tally import Tally
 
 METER = "peloton.resmgr"
 QUEUED_TIMES_MAX = 50_000
@@ -64,7 +65,13 @@ class AdmissionMeter:
     The process that queued the pods times their wait: after a restart, waits of pods in the queue are not recorded.
     """
 
-    def __init__(self, meter: Meter | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        meter: Meter | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+        tally: Tally | None = None,
+    ) -> None:
+        self._tally = tally or Tally()
         meter = meter or metrics.get_meter(METER)
         self._admitted = meter.create_counter("peloton.pool.admitted")
         self._preempted = meter.create_counter("peloton.pool.preempted")
@@ -83,7 +90,8 @@ class AdmissionMeter:
             self._queued_s.popitem(last=False)
 
     def admitted(self, tree: PoolTree, chosen: Iterable[Admitted]) -> None:
-        now_s = self._clock_s()
+        now_s, chosen = self._clock_s(), list(chosen)
+        self._tally.count_admitted(tree, chosen)
         for one in chosen:
             pool = {"pool": tree.paths[one.pool]}
             self._admitted.add(one.gang_count * one.run.gang_size, pool)
@@ -93,6 +101,8 @@ class AdmissionMeter:
 
     def evicted(self, evictions: Iterable[Eviction]) -> None:
         """By the victim's pool, and whether the waiting gang is of the same pool."""
+        evictions = list(evictions)
+        self._tally.count_evicted(evictions)
         for one in evictions:
             kind = "inside" if one.grounds.is_inside else "between"
             self._preempted.add(one.run.pod_count, {"pool": one.grounds.pool_path, "kind": kind})

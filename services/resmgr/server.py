@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import grpc.aio
 
 from peloton.api.private import resmgr_pb2_grpc
 from peloton.api.service_names import EXPLAIN_SERVICE, MOVER_SERVICE, RESOURCE_MANAGER, add_under_all_names
+from peloton.model.host import ClusterSums
 from peloton.ports import Lifecycles
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
@@ -18,9 +20,10 @@ from services.resmgr.loop import AdmissionLoop
 from services.resmgr.metrics import PoolGauges
 from services.resmgr.mover_service import MoverService
 from services.resmgr.pool_service import PoolService
+from services.resmgr.recorder import Recorder
 from services.resmgr.records import CapacitySource
 from services.resmgr.servicer import AdmissionServicer
-from services.resmgr.settings import LoopSettings, MoverSettings
+from services.resmgr.settings import LoopSettings, MoverSettings, RecorderSettings
 from services.resmgr.wanted_hosts import wanted_hosts
 from services.storage.storage import Storage
 
@@ -34,12 +37,15 @@ class ResmgrServer:
     port: int
     _server: grpc.aio.Server
     _mover: HostMover | None = None
+    _recorder: Recorder | None = None
 
     async def stop(self) -> None:
         """Refuse new calls, finish those under way, then stop the loop."""
         await self._server.stop(DRAIN_S)
         if self._mover is not None:
             await self._mover.stop()
+        if self._recorder is not None:
+            await self._recorder.stop()
         await self.loop.stop()
 
 
@@ -51,9 +57,12 @@ async def serve(
     settings: LoopSettings | None = None,
     host_rooms: HostRooms | None = None,
     mover_settings: MoverSettings | None = None,
+    cluster_sums: Callable[[], Mapping[str, ClusterSums]] | None = None,
+    recorder_settings: RecorderSettings | None = None,
 ) -> ResmgrServer:
     """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port).
-    ``host_rooms``: for the mover of host pools; there is none without."""
+    ``host_rooms``: for the mover of host pools; there is none without. ``cluster_sums``: for the recorder of time
+    series, likewise."""
     loop = AdmissionLoop(storage, lifecycles, capacity_source, settings)
     pools = PoolService(loop, storage.pools, storage.jobs)
     await asyncio.to_thread(pools.load)
@@ -79,4 +88,9 @@ async def serve(
     port = server.add_insecure_port(address)
     await server.start()
     PoolGauges(lambda: loop.state)
-    return ResmgrServer(loop, port, server, mover)
+    recorder = None
+    if cluster_sums is not None:
+        period = recorder_settings or RecorderSettings()
+        recorder = Recorder(lambda: loop.state, loop.tally, cluster_sums, storage.history, period)
+        recorder.start()
+    return ResmgrServer(loop, port, server, mover, recorder)

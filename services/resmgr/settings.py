@@ -9,6 +9,7 @@ from peloton.scheduling.mover import MoverPolicy
 from services.settings import Settings
 
 MOVED_PER_HOUR_MAX = 1_000
+MINUTE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,19 @@ class MoverSettings:
             if not is_meant:
                 found = ", ".join(f"PELOTON_MOVER_{name}={number:g}" for name, number in numbers.items())
                 raise InvalidArgument(f"{found}: want {wanted}")
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderSettings:
+    """``period_s``: between samples of the time series; 0: there are none. Raises InvalidArgument."""
+
+    period_s: int = 60
+
+    def __post_init__(self) -> None:
+        if self.period_s < 0 or (self.period_s and MINUTE_S % self.period_s):
+            raise InvalidArgument(
+                f"PELOTON_HISTORY_PERIOD_S={self.period_s}: want 0, or seconds that divide a minute, such as 60 or 15"
+            )
 
 
 def mover_settings(settings: Settings) -> MoverSettings:

@@ -14,6 +14,7 @@ from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
 from services.storage.admission.admission import Admission
 from services.storage.daemons.daemons import Daemons
 from services.storage.engine import POOL_SIZE, Database
+from services.storage.history.history import History
 from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.hosts.hosts import Hosts
 from services.storage.hosts.maintenance import Maintenance
@@ -74,6 +75,7 @@ class Storage:
         self.leases = Leases(db)
         self.lockdowns = Lockdowns(db)
         self.watch_log = WatchLog(db)
+        self.history = History(db)
 
     def close(self) -> None:
         self.db.close()

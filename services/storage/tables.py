@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlmodel import Field, SQLModel
 
 import services.storage.daemons.tables
+import services.storage.history.tables
 import services.storage.hosts.tables
 import services.storage.jobs.tables
 import services.storage.moves.tables
@@ -322,3 +323,5 @@ REBALANCE_MOVE = METADATA.tables["rebalance_move"]
 EXTERNAL_POD = METADATA.tables["external_pod"]
 VOLUME = METADATA.tables["volume"]
 DAEMON_HOST = METADATA.tables["daemon_host"]
+HISTORY_SAMPLE = METADATA.tables["history_sample"]
+HISTORY_PAGE = METADATA.tables["history_page"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from peloton.api.v0.history import history_pb2
 from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
@@ -16,7 +17,9 @@ pytestmark = pytest.mark.xdist_group("preemption")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("preemption"), simulate=5)) as running:
+    recorded = {"PELOTON_HISTORY_PERIOD_S": "1"}
+    folder = tmp_path_factory.mktemp("preemption")
+    with Cluster(temporary(folder, simulate=5, environment=recorded)) as running:
         yield running
 
 
@@ -76,6 +79,8 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
     told = next(event for event in events if event.actualState == "PREEMPTING")
     assert told.reason == "EvictionReason_PREEMPTION"
     assert told.message.startswith(f"evicting running task: preempted for job {own} of /lender-{victim}, which wants")
+    if not victim:  # a leader takes what it counted within the last period with it
+        cluster.wait(lambda: preempted(cluster, f"/borrower-{victim}") == {f"/lender-{victim}": half}, "the marks")
     stop(cluster, big)
     delete_pools(cluster, f"/lender-{victim}", f"/borrower-{victim}")
 
@@ -102,6 +107,24 @@ def test_urgent_gang_goes_first_in_its_pool(cluster: Cluster) -> None:
     for job in (low, gang):
         stop(cluster, job)
     delete_pools(cluster, "/priority")
+
+
+def preempted(cluster: Cluster, path: str) -> dict[str, int]:
+    """By the time series: for which pool, and how many instances; asserts that they agree with the counted sums, and
+    that no pool ever held more than the clusters had."""
+    history = cluster.client.history
+    (pool,) = history.GetPoolHistory(history_pb2.GetPoolHistoryRequest(paths=[path], step_s=60, kinds=["cpu"])).pools
+    (local,) = history.GetClusterHistory(history_pb2.GetClusterHistoryRequest(step_s=60, kinds=["cpu"])).clusters
+    columns = {column.quantity: column for column in pool.columns}
+    sums = columns.get(history_pb2.QUANTITY_PREEMPTED, history_pb2.Column()).values
+    found = {mark.for_pool: 0 for mark in pool.preemptions}
+    for mark in pool.preemptions:
+        found[mark.for_pool] += mark.instances
+    assert sum(found.values()) == sum(sums)
+    held = columns.get(history_pb2.QUANTITY_ALLOCATION, history_pb2.Column()).values
+    (capacity,) = (each for each in local.columns if each.quantity == history_pb2.QUANTITY_CAPACITY)
+    assert max(held, default=0) <= max([*capacity.values, *capacity.maxima]) == cluster.capacity()
+    return found
 
 
 def delete_pools(cluster: Cluster, *paths: str) -> None:

@@ -1008,6 +1008,99 @@ class ClusterCapacityResponse(_message.Message):
 Global___ClusterCapacityResponse: _TypeAlias = ClusterCapacityResponse  # noqa: Y015
 
 @_typing.final
+class SumUpHostsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SumUpHostsRequest: _TypeAlias = SumUpHostsRequest  # noqa: Y015
+
+@_typing.final
+class SumUpHostsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class HostsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    REGISTERED_FIELD_NUMBER: _builtins.int
+    ALLOCATION_FIELD_NUMBER: _builtins.int
+    SLACK_ALLOCATION_MILLI_FIELD_NUMBER: _builtins.int
+    SLACK_MILLI_FIELD_NUMBER: _builtins.int
+    USE_FIELD_NUMBER: _builtins.int
+    MEASURED_HOSTS_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    slack_allocation_milli: _builtins.int
+    """revocable cpu that is held"""
+    slack_milli: _builtins.int
+    """revocable cpu of hosts that take pods"""
+    measured_hosts: _builtins.int
+    """hosts on which it is measured"""
+    @_builtins.property
+    def capacity(self) -> Global___Resources:
+        """of hosts that take pods"""
+
+    @_builtins.property
+    def registered(self) -> Global___Resources:
+        """of all that are there"""
+
+    @_builtins.property
+    def allocation(self) -> Global___Resources:
+        """what is held of those, revocable cpu included"""
+
+    @_builtins.property
+    def use(self) -> Global___Resources:
+        """measured cpu and memory"""
+
+    @_builtins.property
+    def hosts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """state -> how many"""
+
+    def __init__(
+        self,
+        *,
+        capacity: Global___Resources | None = ...,
+        registered: Global___Resources | None = ...,
+        allocation: Global___Resources | None = ...,
+        slack_allocation_milli: _builtins.int = ...,
+        slack_milli: _builtins.int = ...,
+        use: Global___Resources | None = ...,
+        measured_hosts: _builtins.int = ...,
+        hosts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "capacity", b"capacity", "registered", b"registered", "use", b"use"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "capacity", b"capacity", "hosts", b"hosts", "measured_hosts", b"measured_hosts", "registered", b"registered", "slack_allocation_milli", b"slack_allocation_milli", "slack_milli", b"slack_milli", "use", b"use"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SumUpHostsResponse: _TypeAlias = SumUpHostsResponse  # noqa: Y015
+
+@_typing.final
 class HostPoolCapacity(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -64,6 +64,11 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityResponse.FromString,
                 _registered_method=True)
+        self.SumUpHosts = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/SumUpHosts',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.SumUpHostsRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.SumUpHostsResponse.FromString,
+                _registered_method=True)
         self.HostPoolRooms = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/HostPoolRooms',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.HostPoolRoomsRequest.SerializeToString,
@@ -177,6 +182,13 @@ class HostsServicer:
 
     def ClusterCapacity(self, request, context):
         """Sum over hosts that take pods, and how much of it is revocable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SumUpHosts(self, request, context):
+        """Sums over the hosts for the time series. UNAVAILABLE while hosts are not known.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -313,6 +325,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.ClusterCapacity,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityResponse.SerializeToString,
+            ),
+            'SumUpHosts': grpc.unary_unary_rpc_method_handler(
+                    servicer.SumUpHosts,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.SumUpHostsRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.SumUpHostsResponse.SerializeToString,
             ),
             'HostPoolRooms': grpc.unary_unary_rpc_method_handler(
                     servicer.HostPoolRooms,
@@ -547,6 +564,33 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/ClusterCapacity',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SumUpHosts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/SumUpHosts',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.SumUpHostsRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.SumUpHostsResponse.FromString,
             options,
             channel_credentials,
             insecure,

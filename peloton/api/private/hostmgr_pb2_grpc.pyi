@@ -45,6 +45,8 @@ class HostsStub:
     """End the pods of a job whose goal is KILLED, or that are to run anew."""
     ClusterCapacity: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ClusterCapacityRequest, _hostmgr_pb2.ClusterCapacityResponse]
     """Sum over hosts that take pods, and how much of it is revocable."""
+    SumUpHosts: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.SumUpHostsRequest, _hostmgr_pb2.SumUpHostsResponse]
+    """Sums over the hosts for the time series. UNAVAILABLE while hosts are not known."""
     HostPoolRooms: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.HostPoolRoomsRequest, _hostmgr_pb2.HostPoolRoomsResponse]
     """How much each host pool has, and which hosts take pods in one of them. UNIMPLEMENTED `host pools not enabled`;
     UNAVAILABLE while hosts are not known.
@@ -97,6 +99,8 @@ class HostsAsyncStub(HostsStub):
     """End the pods of a job whose goal is KILLED, or that are to run anew."""
     ClusterCapacity: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ClusterCapacityRequest, _hostmgr_pb2.ClusterCapacityResponse]  # type: ignore[assignment]
     """Sum over hosts that take pods, and how much of it is revocable."""
+    SumUpHosts: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.SumUpHostsRequest, _hostmgr_pb2.SumUpHostsResponse]  # type: ignore[assignment]
+    """Sums over the hosts for the time series. UNAVAILABLE while hosts are not known."""
     HostPoolRooms: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.HostPoolRoomsRequest, _hostmgr_pb2.HostPoolRoomsResponse]  # type: ignore[assignment]
     """How much each host pool has, and which hosts take pods in one of them. UNIMPLEMENTED `host pools not enabled`;
     UNAVAILABLE while hosts are not known.
@@ -182,6 +186,14 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.ClusterCapacityResponse, _abc.Awaitable[_hostmgr_pb2.ClusterCapacityResponse]]:
         """Sum over hosts that take pods, and how much of it is revocable."""
+
+    @_abc_1.abstractmethod
+    def SumUpHosts(
+        self,
+        request: _hostmgr_pb2.SumUpHostsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.SumUpHostsResponse, _abc.Awaitable[_hostmgr_pb2.SumUpHostsResponse]]:
+        """Sums over the hosts for the time series. UNAVAILABLE while hosts are not known."""
 
     @_abc_1.abstractmethod
     def HostPoolRooms(

@@ -35,6 +35,7 @@ from services.hostmgr.hosts.host_listing import list_hosts
 from services.hostmgr.hosts.host_pool_book import HostPoolBook
 from services.hostmgr.hosts.host_room import HostRoom, leased_host
 from services.hostmgr.hosts.host_rooms import HostRooms
+from services.hostmgr.hosts.host_sums import HostSums
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.load_book import LoadBook
 from services.hostmgr.hosts.pooled_hosts import PooledHosts
@@ -76,6 +77,7 @@ class HostBook:
         self.loads = LoadBook(self._lock, self._table)
         self.reservations = ReservationBook(self._lock, self._table, self._chooser, self._waiting, wall_ns)
         self.host_pools = HostPoolBook(self._lock, self._table, self._waiting, self.daemons)
+        self.sums = HostSums(self._lock, self._table)
         self.pod_labels = self._table.pod_labels
         self.launches = InFlight[str]()  # by host, from a launch's claim to its commit
         self.aversions = Aversions(lambda: len(self._table.registered.by_name))
@@ -239,12 +241,6 @@ class HostBook:
     @property
     def room_count(self) -> int:
         return self._table.rooms.room_count
-
-    def slack(self) -> tuple[int, int]:
-        """Revocable cpu of all registered hosts, and the part that pods hold, in thousandths."""
-        with self._lock:
-            held = sum(host.revocable_held.cpu_milli for host in self._table.registered.holders.values())
-            return self._table.registered.revocable_cpu_milli, held
 
     def revocable_holders(self, with_others: bool = False) -> list[RegisteredHost]:
         """Hosts on which revocable pods run, or all, by name."""

@@ -95,6 +95,10 @@ class RegisteredHosts:
         found = [HostKind(capacity, labels_from(labels), count) for (capacity, labels), count in counts.items()]
         return found + [HostKind(host.capacity, host.labels) for host in apart]
 
+    def free_total(self) -> Resources:
+        """What the cluster says is free, whether we may use it now or not."""
+        return sum((free * count for (free, _), count in self._free.items()), NOTHING)
+
     def has_room(self, shape: PodShape) -> bool:
         """Whether a host has room, by the amounts alone."""
         views = (HostView({}, free, slack, PORTS_MAX) for free, slack in self._free)

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0022_from_0009"
-down_revision = "0020_from_0009"
+down_revision = "0021_from_0009"
 branch_labels = None
 depends_on = None
 

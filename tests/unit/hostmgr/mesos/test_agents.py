@@ -136,6 +136,6 @@ def test_sums_are_those_of_the_agents(looks: list[dict[str, tuple[int, int]]]) -
         slack, held = (sum(amounts) for amounts in zip(*look.values(), strict=True)) if look else (0, 0)
 
         assert pool.capacity() == (Resources.of(4, 2048) * len(look), Resources(cpu_milli=slack), len(look))
-        assert pool.slack() == (slack, held)
+        assert pool.sums.slack() == (slack, held)
         holders = sorted(name for name, (_, held) in look.items() if held)
         assert [Hostname(name) for name in holders] == [each.hostname for each in pool.revocable_holders()]

@@ -1,0 +1,202 @@
+"""Our HistoryService: time series of pools and clusters from storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from peloton.api.convert_history import Grid, columns_to_wire, covered_to_wire, preemptions_to_wire
+from peloton.api.convert_time import rfc3339, unix_seconds
+from peloton.api.v0.history import history_pb2 as pb
+from peloton.errors import InvalidArgument, NotFound
+from peloton.lifecycle.downsampling import downsample
+from peloton.model.history import Column, Quantity, Series, cluster_series, pool_series
+from peloton.model.ids import RespoolId
+from peloton.model.resources import RESOURCE_KINDS
+from peloton.model.respool import pool_paths
+from peloton.model.times import NS_PER_S
+from services.api.calls import Calls
+from services.api.channels import ClusterLookup
+from services.storage.history.history import HOUR_S, KEPT_S, MINUTE_S, History
+from services.storage.pools import Pools
+
+INTERVALS_DEFAULT, INTERVALS_MAX = 500, 1_500
+SERIES_MAX = 200
+VALUES_MAX = 400_000
+"""In one answer, as doubles of 8 bytes."""
+SPAN_DEFAULT_S = 6 * HOUR_S
+STEPS_S = (60, 120, 300, 600, 900, 1_800, *(hours * HOUR_S for hours in (1, 2, 3, 6, 12, 24, 48, 168)))
+"""From which the service chooses."""
+POOL_QUANTITIES = (
+    Quantity.RESERVATION,
+    Quantity.LIMIT,
+    Quantity.ENTITLEMENT,
+    Quantity.ALLOCATION,
+    Quantity.SLACK_ALLOCATION,
+    Quantity.DEMAND,
+)
+CLUSTER_QUANTITIES = (
+    Quantity.CAPACITY,
+    Quantity.REGISTERED,
+    Quantity.ALLOCATION,
+    Quantity.SLACK_ALLOCATION,
+    Quantity.USE,
+    Quantity.SLACK,
+)
+POOL_COUNTS = (Quantity.ADMITTED, Quantity.PREEMPTED)
+CLUSTER_COUNTS = (
+    Quantity.HOSTS_UP,
+    Quantity.HOSTS_DRAINING,
+    Quantity.HOSTS_DRAINED,
+    Quantity.HOSTS_DOWN,
+    Quantity.HOSTS_MEASURED,
+)
+Request = pb.GetPoolHistoryRequest | pb.GetClusterHistoryRequest
+
+
+class HistoryService:
+    def __init__(
+        self,
+        history: History,
+        pools: Pools,
+        clusters: ClusterLookup,
+        calls: Calls,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._history, self._pools, self._clusters = history, pools, clusters
+        self._calls, self._clock_s = calls, clock_s
+
+    async def GetPoolHistory(self, request: pb.GetPoolHistoryRequest, context: Any) -> pb.GetPoolHistoryResponse:
+        return await self._calls.run(self._pool_history, request)
+
+    async def GetClusterHistory(
+        self, request: pb.GetClusterHistoryRequest, context: Any
+    ) -> pb.GetClusterHistoryResponse:
+        return await self._calls.run(self._cluster_history, request)
+
+    def _pool_history(self, request: pb.GetPoolHistoryRequest) -> pb.GetPoolHistoryResponse:
+        wanted = columns_of(request.kinds, POOL_QUANTITIES, POOL_COUNTS)
+        paths = pool_paths(self._pools.specs())
+        chosen = chosen_pools(paths, request.paths, request.levels)
+        grid = self._grid(request, len(chosen), len(wanted))
+        found = self._read([pool_series(pool_id) for pool_id in chosen], grid, wanted)
+        pools = []
+        for pool_id in chosen:
+            series = found.get(pool_series(pool_id), Series())
+            one = pb.PoolHistory(
+                path=paths[pool_id],
+                pool_id=pool_id,
+                covered_s=covered_to_wire(series, grid),
+                columns=columns_to_wire(series, grid, wanted),
+                preemptions=preemptions_to_wire(series.preemptions, grid),
+            )
+            pools.append(one)
+        start = rfc3339(grid.start_s * NS_PER_S)
+        return pb.GetPoolHistoryResponse(start=start, step_s=grid.step_s, count=grid.count, pools=pools)
+
+    def _cluster_history(self, request: pb.GetClusterHistoryRequest) -> pb.GetClusterHistoryResponse:
+        wanted = columns_of(request.kinds, CLUSTER_QUANTITIES, CLUSTER_COUNTS)
+        known = sorted(self._clusters())
+        chosen = sorted(set(request.clusters)) or known
+        for name in chosen:
+            if name not in known:
+                raise NotFound(f"there is no cluster {name}, but {', '.join(known) or 'none at all'}")
+        grid = self._grid(request, len(chosen), len(wanted))
+        found = self._read([cluster_series(name) for name in chosen], grid, wanted)
+        clusters = []
+        for name in chosen:
+            series = found.get(cluster_series(name), Series())
+            columns = columns_to_wire(series, grid, wanted)
+            clusters.append(pb.ClusterHistory(cluster=name, covered_s=covered_to_wire(series, grid), columns=columns))
+        start = rfc3339(grid.start_s * NS_PER_S)
+        return pb.GetClusterHistoryResponse(start=start, step_s=grid.step_s, count=grid.count, clusters=clusters)
+
+    def _grid(self, request: Request, series_count: int, column_count: int) -> Grid:
+        now_s = int(self._clock_s())
+        end_s = seconds("end", request.end) if request.end else now_s
+        start_s = seconds("start", request.start) if request.start else end_s - SPAN_DEFAULT_S
+        return grid_of(start_s, end_s, request.step_s, now_s, series_count, column_count)
+
+    def _read(self, names: Sequence[str], grid: Grid, wanted: Sequence[Column]) -> dict[str, Series]:
+        kept_s = MINUTE_S if grid.step_s < HOUR_S else HOUR_S
+        found = self._history.read(names, kept_s, grid.start_s, grid.end_s, wanted)
+        return {name: downsample(series, grid.step_s) for name, series in found.items()}
+
+
+def seconds(name: str, text: str) -> int:
+    """Raises InvalidArgument."""
+    try:
+        return unix_seconds(text)
+    except (ValueError, OverflowError):
+        raise InvalidArgument(f"{name} is {text[:40]!r}: want a time such as 2026-01-31T08:00:00Z") from None
+
+
+def columns_of(kinds: Iterable[str], quantities: Sequence[Quantity], counts: Sequence[Quantity]) -> list[Column]:
+    """Raises InvalidArgument for a kind that is none."""
+    wanted = list(dict.fromkeys(kinds)) or list(RESOURCE_KINDS)
+    for kind in wanted:
+        if kind not in RESOURCE_KINDS:
+            raise InvalidArgument(f"{kind[:40]!r} is no kind of resource: want {', '.join(RESOURCE_KINDS)}")
+    return [Column(quantity, kind) for kind in wanted for quantity in quantities] + [Column(each) for each in counts]
+
+
+def chosen_pools(paths: dict[RespoolId, str], wanted: Sequence[str], levels: int) -> list[RespoolId]:
+    """Ids of the pools of these paths and so many levels below them, parents first. Raises NotFound,
+    InvalidArgument."""
+    if not wanted:
+        raise InvalidArgument("no path of a pool is given: want at least one, such as /")
+    known = set(paths.values())
+    tops = {each.rstrip("/") or "/" for each in wanted}
+    if unknown := sorted(tops - known):
+        raise NotFound(f"resource pool {unknown[0]} not found")
+    found = [
+        (_parts(path), pool_id) for pool_id, path in paths.items() if any(_is_within(path, top, levels) for top in tops)
+    ]
+    if len(found) > SERIES_MAX:
+        raise InvalidArgument(f"{len(found)} pools are asked for, at most {SERIES_MAX} in one call: want less levels")
+    return [pool_id for _, pool_id in sorted(found)]
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _is_within(path: str, top: str, levels: int) -> bool:
+    own, above = _parts(path), _parts(top)
+    return own[: len(above)] == above and len(own) - len(above) <= levels
+
+
+def grid_of(start_s: int, end_s: int, step_s: int, now_s: int, series_count: int, column_count: int) -> Grid:
+    """Raises InvalidArgument for intervals that are not kept, or more of them than one answer has."""
+    if start_s >= end_s:
+        raise InvalidArgument(f"the start, {rfc3339(start_s * NS_PER_S)}, is not before the end")
+    minutes_from_s = now_s - KEPT_S[MINUTE_S]
+    fits = VALUES_MAX // max(series_count * column_count * 2, 1)  # a mean and a maximum
+    if step_s:
+        if step_s % (MINUTE_S if step_s < HOUR_S else HOUR_S):
+            raise InvalidArgument(f"a step of {step_s} s: want a multiple of {MINUTE_S}, and of {HOUR_S} from there on")
+        if step_s < HOUR_S and start_s < minutes_from_s:
+            raise InvalidArgument(
+                f"a step of {step_s} s: from {rfc3339(start_s * NS_PER_S)} on there are hours only; minutes are kept "
+                f"for {KEPT_S[MINUTE_S] // HOUR_S} hours"
+            )
+        grid = _grid(start_s, end_s, step_s)
+        if grid.count > min(INTERVALS_MAX, fits):
+            raise InvalidArgument(
+                f"{grid.count} intervals of {step_s} s of {series_count} series: at most {min(INTERVALS_MAX, fits)} "
+                "in one call; want a longer step, a shorter time, less pools or one kind"
+            )
+        return grid
+    for step_s in STEPS_S:
+        grid = _grid(start_s, end_s, step_s)
+        if grid.count <= min(INTERVALS_DEFAULT, fits) and (step_s >= HOUR_S or start_s >= minutes_from_s):
+            return grid
+    raise InvalidArgument(
+        f"{(end_s - start_s) // HOUR_S} hours of {series_count} series are more than an answer has: want a shorter time"
+    )
+
+
+def _grid(start_s: int, end_s: int, step_s: int) -> Grid:
+    begin_s = start_s - start_s % step_s
+    return Grid(begin_s, step_s, -((begin_s - end_s) // step_s))

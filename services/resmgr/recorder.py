@@ -1,0 +1,166 @@
+"""The recorder of time series: once a minute what all pools were given, may use, hold and want, and the sums over the
+hosts of each cluster. The leader runs it, so that each series has one writer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from peloton.errors import Unavailable
+from peloton.lifecycle.downsampling import joined
+from peloton.model.history import Column, Preemption, Quantity, Sample, cluster_series, pool_series
+from peloton.model.host import ClusterSums, HostState
+from peloton.model.resources import RESOURCE_KINDS, Resources
+from peloton.scheduling.tree import PoolTree
+from services.resmgr.metrics import amounts_of
+from services.resmgr.rounds import repeat
+from services.resmgr.settings import RecorderSettings
+from services.resmgr.state import ResmgrState
+from services.resmgr.tally import Tally
+
+log = logging.getLogger(__name__)
+
+POOLS_MAX = 5_000
+"""Pools with time series: the upper ones, if there are more."""
+HOSTS_IN = {
+    HostState.UP: Column(Quantity.HOSTS_UP),
+    HostState.DRAINING: Column(Quantity.HOSTS_DRAINING),
+    HostState.DRAINED: Column(Quantity.HOSTS_DRAINED),
+    HostState.DOWN: Column(Quantity.HOSTS_DOWN),
+}
+Amounts = dict[Column, int]
+
+
+class HistoryRecords(Protocol):
+    def add(self, sample: Sample) -> bool:
+        """Returns whether it was stored: of a moment that is there already, the first sample stands."""
+        ...
+
+    def fold(self, now_s: int) -> bool:
+        """Take the samples of an hour that is over into pages; returns whether there was one."""
+        ...
+
+    def prune(self, now_s: int) -> None: ...
+
+
+class Recorder:
+    """Its methods are called on one event loop."""
+
+    def __init__(
+        self,
+        state: Callable[[], ResmgrState],
+        tally: Tally,
+        sums: Callable[[], Mapping[str, ClusterSums]],
+        records: HistoryRecords,
+        settings: RecorderSettings,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        """``sums``: of the clusters that answer; called in a thread."""
+        self._state, self._tally, self._sums, self._records = state, tally, sums, records
+        self._period_s, self._clock_s = settings.period_s, clock_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._period_s:
+            self._task = asyncio.create_task(repeat(self._recorder_round, float(self._period_s)), name="recorder")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _recorder_round(self) -> None:
+        now_s = self._clock_s()
+        end_s = int(now_s) - int(now_s) % self._period_s + self._period_s
+        await asyncio.sleep(end_s - now_s)
+        await self.record(end_s)
+
+    async def record(self, end_s: int) -> None:
+        """The sample of the period that ends now, at a multiple of it. Raises what storage raises. What was counted
+        goes into the next sample if another leader has stored this one, or if it could not be stored."""
+        counted, is_stored = self._tally.take(), False
+        try:
+            amounts, preemptions = pool_amounts(self._state(), counted)
+            is_stored = await asyncio.to_thread(self._store, end_s - self._period_s, amounts, preemptions)
+        finally:
+            if not is_stored:
+                self._tally.give_back(counted)
+        await asyncio.to_thread(self._tidy, end_s)
+
+    def _store(
+        self, at_s: int, amounts: dict[str, Amounts], preemptions: Mapping[str, tuple[tuple[str, int], ...]]
+    ) -> bool:
+        try:
+            clusters = {cluster_series(name): cluster_amounts(sums) for name, sums in self._sums().items()}
+        except Unavailable as error:
+            log.info("the hosts of this minute are not known: %s", error)
+            clusters = {}
+        return self._records.add(Sample(at_s, self._period_s, amounts | clusters, preemptions))
+
+    def _tidy(self, now_s: int) -> None:
+        if self._records.fold(now_s):
+            while self._records.fold(now_s):
+                pass
+            self._records.prune(now_s)
+
+
+def pool_amounts(
+    state: ResmgrState, counted: Tally
+) -> tuple[dict[str, Amounts], dict[str, tuple[tuple[str, int], ...]]]:
+    """By the name of the series, amounts of each pool and its preemptions; sums over the pools below it. None before
+    the capacity of the clusters is known: nobody is entitled to anything then."""
+    if state.capacity is None:
+        return {}, {}
+    tree, found = state.tree, dict[str, Amounts]()
+    arrays = {Quantity(name): array for name, array in amounts_of(state).items()}
+    arrays[Quantity.SLACK_ALLOCATION] = tree.roll_up(state.accounts.slack)
+    for quantity in (Quantity.RESERVATION, Quantity.LIMIT):
+        arrays[quantity] = arrays[quantity].copy()
+        arrays[quantity][0] = tuple(state.capacity)
+    for quantity, array in arrays.items():
+        columns = [Column(quantity, kind) for kind in RESOURCE_KINDS]
+        for pool_id, row in zip(tree.ids[:POOLS_MAX], array.tolist(), strict=False):
+            pool = found.setdefault(pool_series(pool_id), {})
+            pool.update((column, amount) for column, amount in zip(columns, row, strict=True) if amount)
+    admitted = _with_pools_above(tree, {(path, ""): pods for path, pods in counted.admitted.items()})
+    for name, by_cause in admitted.items():
+        found[name][Column(Quantity.ADMITTED)] = sum(by_cause.values())
+    preemptions = dict[str, tuple[tuple[str, int], ...]]()
+    for name, by_cause in _with_pools_above(tree, counted.preempted).items():
+        found[name][Column(Quantity.PREEMPTED)] = sum(by_cause.values())
+        marks = joined(Preemption(0, for_pool, pods) for for_pool, pods in by_cause.items())
+        preemptions[name] = tuple((mark.for_pool, mark.pod_count) for mark in marks)
+    return found, preemptions
+
+
+def _with_pools_above(tree: PoolTree, pods: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:
+    """``(path, cause)`` -> pods; by the series of each pool and of all above it, cause -> pods."""
+    rows = {path: row for row, path in enumerate(tree.paths)} if pods else {}
+    found: dict[str, Counter[str]] = {}
+    for (path, cause), count in pods.items():
+        row = rows.get(path)  # None: the pool is gone
+        for at in () if row is None else (row, *tree.ancestors[row]):
+            if at < POOLS_MAX:
+                found.setdefault(pool_series(tree.ids[at]), Counter())[cause] += count
+    return found
+
+
+def cluster_amounts(sums: ClusterSums) -> Amounts:
+    amounts = {HOSTS_IN[state]: count for state, count in sums.states.items()}
+    amounts[Column(Quantity.HOSTS_MEASURED)] = sums.measured_count
+    cpu = RESOURCE_KINDS[0]
+    amounts[Column(Quantity.SLACK, cpu)] = sums.slack_milli
+    amounts[Column(Quantity.SLACK_ALLOCATION, cpu)] = sums.slack_allocation_milli
+    by_kind: dict[Quantity, Resources] = {
+        Quantity.CAPACITY: sums.capacity,
+        Quantity.REGISTERED: sums.registered,
+        Quantity.ALLOCATION: sums.allocation,
+        Quantity.USE: sums.use,
+    }
+    for quantity, resources in by_kind.items():
+        amounts |= {Column(quantity, kind): amount for kind, amount in zip(RESOURCE_KINDS, resources, strict=True)}
+    return amounts

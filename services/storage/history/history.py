@@ -1,0 +1,125 @@
+"""Time series: samples of all series, and pages of one series each.
+
+A sample is one row. When an hour is over its samples become a page of minutes for each series, and a point in the page
+of hours of that day; each step may be cut anywhere and repeated, also by two leaders at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+
+import sqlalchemy as sa
+
+from peloton.lifecycle.downsampling import cut, downsample, merge
+from peloton.model.history import Column, Sample, Series
+from services.storage.engine import Database
+from services.storage.history.codec import page_from_blob, page_to_blob, sample_to_blob, samples_to_series
+from services.storage.tables import HISTORY_PAGE, HISTORY_SAMPLE
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+SPAN_S = {MINUTE_S: HOUR_S, HOUR_S: DAY_S}
+"""Step -> what one page spans."""
+KEPT_S = {MINUTE_S: DAY_S + HOUR_S, HOUR_S: 366 * DAY_S}
+"""Step -> for how long pages are kept."""
+SERIES_PER_WRITE = 100
+PRUNED_MAX = 2_000
+"""Pages deleted in one transaction."""
+_PAGE = HISTORY_PAGE.c
+
+
+class History:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def add(self, sample: Sample) -> bool:
+        """Returns whether it was stored: of a moment that is there already, the first sample stands."""
+        row = {"at_s": sample.at_s, "sample": sample_to_blob(sample)}
+        statement = self._db.upsert(HISTORY_SAMPLE).values(**row).on_conflict_do_nothing()
+        counted = statement.execution_options(preserve_rowcount=True)  # else unknown for an insert on PostgreSQL
+        return self._db.write(lambda conn: conn.execute(counted).rowcount) == 1
+
+    def fold(self, now_s: int) -> bool:
+        """Take the samples of the oldest hour into pages, if it is over; returns whether it was."""
+        at = HISTORY_SAMPLE.c.at_s
+
+        def work(conn: sa.Connection) -> list[tuple[int, bytes]]:
+            oldest_s = conn.execute(sa.select(sa.func.min(at))).scalar()
+            if oldest_s is None or (end_s := oldest_s - oldest_s % HOUR_S + HOUR_S) > now_s:
+                return []
+            query = sa.select(HISTORY_SAMPLE).where(at < end_s).order_by(at)
+            return [(row.at_s, row.sample) for row in conn.execute(query)]
+
+        rows = self._db.read(work)
+        if not rows:
+            return False
+        start_s, fresh = rows[0][0] - rows[0][0] % HOUR_S, samples_to_series(rows)
+        names = sorted(fresh)
+        for begin in range(0, len(names), SERIES_PER_WRITE):
+            some = {name: downsample(fresh[name], MINUTE_S) for name in names[begin : begin + SERIES_PER_WRITE]}
+            self._db.write(partial(_put_hour, db=self._db, start_s=start_s, fresh=some))
+        done = sa.delete(HISTORY_SAMPLE).where(at.in_([at_s for at_s, _ in rows]))
+        self._db.write(lambda conn: conn.execute(done))
+        return True
+
+    def prune(self, now_s: int) -> None:
+        """Forget pages that are too old."""
+        key = sa.tuple_(_PAGE.series, _PAGE.step_s, _PAGE.start_s)
+        for step_s, kept_s in KEPT_S.items():
+            is_old = sa.and_(_PAGE.step_s == step_s, _PAGE.start_s <= now_s - kept_s - SPAN_S[step_s])
+            some = sa.select(_PAGE.series, _PAGE.step_s, _PAGE.start_s).where(is_old).limit(PRUNED_MAX)
+            while (
+                self._db.write(partial(_delete, statement=sa.delete(HISTORY_PAGE).where(key.in_(some)))) == PRUNED_MAX
+            ):
+                pass
+
+    def read(
+        self, names: Collection[str], step_s: int, start_s: int, end_s: int, columns: Sequence[Column] | None = None
+    ) -> dict[str, Series]:
+        """By name, of those that have anything there: the intervals of MINUTE_S or HOUR_S that begin from ``start_s``
+        on and before ``end_s``, also of the hours that are not in pages yet."""
+        at = HISTORY_SAMPLE.c.at_s
+
+        def work(conn: sa.Connection) -> dict[str, list[Series]]:
+            begin_s = start_s - start_s % HOUR_S
+            query = sa.select(HISTORY_SAMPLE).where(at >= begin_s, at < end_s + HOUR_S).order_by(at)
+            rows = [(row.at_s, row.sample) for row in conn.execute(query)]
+            parts = {name: [downsample(s, step_s)] for name, s in samples_to_series(rows, names).items()}
+            for name, _, series in _pages(conn, names, step_s, start_s - SPAN_S[step_s], end_s):
+                parts.setdefault(name, []).insert(0, series)  # a page has the whole of its hour
+            return parts
+
+        found = self._db.read(work)
+        wanted = {name: [cut(part, start_s, end_s, columns) for part in parts] for name, parts in found.items()}
+        return {name: series for name, parts in wanted.items() if (series := merge(*parts)).times_s}
+
+
+def _delete(conn: sa.Connection, statement: sa.Delete) -> int:
+    return conn.execute(statement).rowcount
+
+
+def _pages(
+    conn: sa.Connection, names: Iterable[str], step_s: int, after_s: int, before_s: int
+) -> Iterable[tuple[str, int, Series]]:
+    """Those that begin between the two; name, begin and what they hold."""
+    is_there = sa.and_(_PAGE.step_s == step_s, _PAGE.start_s > after_s, _PAGE.start_s < before_s)
+    for row in conn.execute(sa.select(HISTORY_PAGE).where(_PAGE.series.in_(names), is_there)):
+        yield row.series, row.start_s, page_from_blob(row.page, row.start_s)
+
+
+def _put_hour(conn: sa.Connection, db: Database, start_s: int, fresh: Mapping[str, Series]) -> None:
+    """Minutes that came late are added to those of the page; the point of the hour is made of all."""
+    day_s = start_s - start_s % DAY_S
+    minutes = {name: series for name, _, series in _pages(conn, fresh, MINUTE_S, start_s - 1, start_s + 1)}
+    hours = {name: series for name, _, series in _pages(conn, fresh, HOUR_S, day_s - 1, day_s + 1)}
+    pages = []
+    for name, series in fresh.items():
+        whole = merge(minutes.get(name, Series()), series)
+        day = merge(downsample(whole, HOUR_S), hours.get(name, Series()))
+        pages.append({"series": name, "step_s": MINUTE_S, "start_s": start_s, "page": page_to_blob(whole, start_s)})
+        pages.append({"series": name, "step_s": HOUR_S, "start_s": day_s, "page": page_to_blob(day, day_s)})
+    insert = db.upsert(HISTORY_PAGE)
+    upsert = insert.on_conflict_do_update(
+        index_elements=["series", "step_s", "start_s"], set_={"page": insert.excluded.page}
+    )
+    conn.execute(upsert, pages)

@@ -1,0 +1,185 @@
+"""The recorder: what a sample has of pools and clusters, and that nothing counted is lost or there twice."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.history import Column, Quantity, Sample, Series, cluster_series, pool_series
+from peloton.model.host import ClusterSums, HostState
+from peloton.model.ids import ROOT_POOL_ID
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from services.resmgr.recorder import Recorder, pool_amounts
+from services.resmgr.recovery import rebuild
+from services.resmgr.settings import RecorderSettings
+from services.resmgr.tally import Tally
+from tests.unit.resmgr.test_loop import running, until
+from tests.unit.resmgr.test_preemption import ROUNDS, lend, two_pools
+from tests.unit.resmgr.world import World
+
+T0 = 1_700_006_400
+SUMS = ClusterSums(
+    Resources.of(100, 1_000),
+    Resources.of(120, 1_200),
+    Resources.of(40, 400),
+    1_000,
+    5_000,
+    Resources.of(20, 300),
+    3,
+    {HostState.UP: 4, HostState.DOWN: 1},
+)
+
+
+def cpu(quantity: Quantity) -> Column:
+    return Column(quantity, "cpu")
+
+
+@dataclass
+class Records:
+    """Remembers samples, and how often it was tidied."""
+
+    samples: list[Sample] = field(default_factory=list)
+    hours: int = 0  # that are over and not folded
+    pruned: list[int] = field(default_factory=list)
+    fault: Exception | None = None
+
+    def add(self, sample: Sample) -> bool:
+        if self.fault:
+            raise self.fault
+        if is_new := all(sample.at_s != one.at_s for one in self.samples):
+            self.samples.append(sample)
+        return is_new
+
+    def fold(self, now_s: int) -> bool:
+        self.hours -= 1
+        return self.hours >= 0
+
+    def prune(self, now_s: int) -> None:
+        self.pruned.append(now_s)
+
+
+def recorder_of(world: World, records: Records, tally: Tally) -> Recorder:
+    state = rebuild(world.storage)
+    state.set_capacity(Resources.of(100, 100_000), Resources())
+    return Recorder(lambda: state, tally, lambda: {"local": SUMS}, records, RecorderSettings())
+
+
+async def test_a_sample_has_pools_and_clusters(world: World) -> None:
+    """Inner pools are sums, the root has what the clusters have, and hosts are counted by state."""
+    inner = world.pool("eng", 10, 50)
+    leaf = world.pool("maps", 5, 40, inner)
+    job = world.job(leaf, 7)
+    world.storage.admission.mark_pending(job, world.storage.admission.queueable(job, 10), 1)
+    records = Records()
+
+    await recorder_of(world, records, Tally()).record(T0 + 60)
+
+    (sample,) = records.samples
+    assert (T0, 60) == (sample.at_s, sample.covered_s)
+    of_inner, of_leaf = sample.amounts[pool_series(inner)], sample.amounts[pool_series(leaf)]
+    assert 7_000 == of_inner[cpu(Quantity.DEMAND)] == of_leaf[cpu(Quantity.DEMAND)]
+    assert (5_000, 40_000) == (of_leaf[cpu(Quantity.RESERVATION)], of_leaf[cpu(Quantity.LIMIT)])
+    root = sample.amounts[pool_series(ROOT_POOL_ID)]
+    assert 100_000 == root[cpu(Quantity.LIMIT)] == root[cpu(Quantity.RESERVATION)]
+    hosts = sample.amounts[cluster_series("local")]
+    assert (100_000, 40_000, 20_000) == tuple(
+        hosts[cpu(one)] for one in (Quantity.CAPACITY, Quantity.ALLOCATION, Quantity.USE)
+    )
+    assert (4, 1, 3) == tuple(
+        hosts[Column(one)] for one in (Quantity.HOSTS_UP, Quantity.HOSTS_DOWN, Quantity.HOSTS_MEASURED)
+    )
+
+
+async def test_admissions_and_preemptions_are_counted_once(world: World) -> None:
+    """By pool and by who gets the room, for all pools above as well; the next sample counts anew."""
+    borrower, owner = two_pools(world)
+    records = Records()
+    async with running(world, ROUNDS) as loop:
+        recorder = Recorder(lambda: loop.state, loop.tally, dict, records, RecorderSettings())
+        await lend(world, loop, borrower, owner)
+        await until(lambda: PodState.PREEMPTING in world.states(borrower))
+        await recorder.record(T0 + 60)
+        paths = dict(zip(loop.state.tree.paths, loop.state.tree.ids, strict=True))
+    await recorder.record(T0 + 120)
+
+    first, second = records.samples
+    a, root = pool_series(paths["/a"]), pool_series(ROOT_POOL_ID)
+    assert {a: (("/b", 5),), root: (("/b", 5),)} == first.preemptions
+    assert (5, 10) == (first.amounts[a][Column(Quantity.PREEMPTED)], first.amounts[a][Column(Quantity.ADMITTED)])
+    assert 10 == first.amounts[root][Column(Quantity.ADMITTED)]
+    assert {} == second.preemptions
+    assert Column(Quantity.ADMITTED) not in second.amounts[a]
+
+
+async def test_what_is_not_stored_is_in_the_next_sample(world: World) -> None:
+    """Because storage was away, or another leader had stored the minute."""
+    pool = world.pool("maps", 5, 40)
+    tally, records = Tally(), Records(fault=Unavailable("away"))
+    tally.admitted["/maps"] = 3
+    recorder = recorder_of(world, records, tally)
+    with pytest.raises(Unavailable):
+        await recorder.record(T0 + 60)
+
+    records.fault = None
+    records.samples.append(Sample(T0, 60, {}))
+    await recorder.record(T0 + 60)
+    await recorder.record(T0 + 120)
+
+    assert [T0, T0 + 60] == [sample.at_s for sample in records.samples]
+    assert 3 == records.samples[1].amounts[pool_series(pool)][Column(Quantity.ADMITTED)]
+
+
+async def test_hours_are_folded_and_old_pages_forgotten(world: World) -> None:
+    """All hours that are over, also those of an outage; pages are looked through only then."""
+    records = Records(hours=2)
+    recorder = recorder_of(world, records, Tally())
+
+    await recorder.record(T0 + 60)
+    assert (-1, [T0 + 60]) == (records.hours, records.pruned)
+    await recorder.record(T0 + 120)
+    assert [T0 + 60] == records.pruned
+
+
+async def test_pools_have_no_sample_before_the_capacity_is_known(world: World) -> None:
+    """A new leader knows no entitlement yet: that is a gap, and not a pool without anything."""
+    assert ({}, {}) == pool_amounts(rebuild(world.storage), Tally())
+
+
+async def test_a_running_recorder_keeps_to_the_clock(world: World) -> None:
+    """Samples begin at multiples of the period, each once, and are read back from storage."""
+    pool = world.pool("maps", 5, 40)
+    state = rebuild(world.storage)
+    state.set_capacity(Resources.of(100), Resources())
+    recorder = Recorder(lambda: state, Tally(), dict, world.storage.history, RecorderSettings(1))
+    recorder.start()
+    name = pool_series(pool)
+
+    def seen() -> Series:
+        return world.storage.history.read([name], 60, 0, 2**40).get(name, Series())
+
+    await until(lambda: sum(seen().covered_s) >= 2)
+    await recorder.stop()
+
+    assert all(at_s % 60 == 0 for at_s in seen().times_s)
+    assert {5_000} == set(seen().columns[cpu(Quantity.RESERVATION)])
+
+
+async def test_no_period_no_series(world: World) -> None:
+    """0 switches it off."""
+    recorder = Recorder(lambda: rebuild(world.storage), Tally(), dict, Records(), RecorderSettings(0))
+    recorder.start()
+    await asyncio.sleep(0)
+    await recorder.stop()
+
+    assert 1 == len(asyncio.all_tasks())
+
+
+@pytest.mark.parametrize("period_s", [-1, 7, 120])
+def test_a_period_divides_a_minute(period_s: int) -> None:
+    """Or samples would not add up to minutes."""
+    with pytest.raises(InvalidArgument, match=f"PELOTON_HISTORY_PERIOD_S={period_s}: want 0"):
+        RecorderSettings(period_s)
