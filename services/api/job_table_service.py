@@ -9,11 +9,13 @@ from typing import Any
 from peloton.api import convert
 from peloton.api.convert_time import rfc3339
 from peloton.api.v0.table import table_pb2
+from peloton.api.v0.update import update_pb2
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import ROOT_POOL_ID, RespoolId, parse_job_id
 from peloton.model.job import JobRecord
 from peloton.model.respool import PoolSpec, pool_paths
 from peloton.model.times import NS_PER_S
+from peloton.model.update import UpdateRecord
 from services.api.calls import Calls
 from services.api.ids import known_id
 from services.api.job_query import check_no_nul, job_state, time_span
@@ -45,8 +47,9 @@ class JobTableService:
         wanted = _filter(request.filter, pools, paths)
         size = request.pageSize or PAGE_SIZE_DEFAULT
         page = self._records.job_table.page(wanted, size, at, request.oldestFirst)
+        updates = self._records.updates.some({job.update_id for job in page.jobs if job.update_id})
         response = table_pb2.ListJobsResponse(
-            jobs=[_row(job, paths) for job in page.jobs],
+            jobs=[_row(job, paths, updates.get(job.update_id)) for job in page.jobs],
             nextPageToken=_token(page.next, request.oldestFirst),
             previousPageToken=_token(page.previous, request.oldestFirst),
             cut=page.is_cut,
@@ -109,7 +112,7 @@ def _subtree(asked: str, pools: tuple[PoolSpec, ...], paths: _Paths) -> frozense
     return frozenset(str(pool) for pool in below if pool not in parents)
 
 
-def _row(job: JobRecord, paths: _Paths) -> table_pb2.JobRow:
+def _row(job: JobRecord, paths: _Paths, update: UpdateRecord | None) -> table_pb2.JobRow:
     row = table_pb2.JobRow(
         name=job.name,
         type=convert.JOB_TYPE_NUMBERS[job.type],  # type: ignore[arg-type]
@@ -127,6 +130,11 @@ def _row(job: JobRecord, paths: _Paths) -> table_pb2.JobRow:
     row.id.value, row.respoolID.value = job.job_id, job.respool_id
     for key, value in job.labels:
         row.labels.add(key=key, value=value)
+    if update is not None:
+        row.update.state = update_pb2.State.Value(update.state.value)
+        row.update.doneCount, row.update.failedCount = len(update.done), len(update.failed)
+        row.update.totalCount = update.total_count
+        row.update.waitingFor = update.waiting_for if update.is_active else ""
     return row
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -206,6 +206,12 @@ class Updates:
 
     def get(self, update_id: str) -> UpdateRecord | None:
         return self._db.read(lambda conn: read_update(conn, update_id))
+
+    def some(self, update_ids: Collection[str]) -> dict[str, UpdateRecord]:
+        """Those of them that are kept. At most a page of jobs has them."""
+        query = sa.select(UPDATE).where(UPDATE.c.update_id.in_(update_ids))
+        rows = self._db.read(lambda conn: conn.execute(query).all()) if update_ids else []
+        return {update.update_id: update for update in map(update_record, rows)}
 
     def of_job(self, job_id: JobId, limit: int = 0) -> list[UpdateRecord]:
         """Those that are kept, newest first; 0 = all."""

@@ -10,6 +10,8 @@ import pytest
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.table import table_pb2
+from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.model.ids import JobId
@@ -325,3 +327,16 @@ async def test_rolling_calls_of_a_batch_job(jobs: Any, job: JobId) -> None:
             Status.INVALID_ARGUMENT,
             f"{kind} supported only for service jobs",
         )
+
+
+@pytest.mark.usefixtures("service")
+async def test_the_table_of_jobs_says_how_far_the_latest_update_is(updates: Any, channel: grpc.aio.Channel) -> None:
+    """In numbers of instances; nothing of a job that has had none."""
+    table = JobTableServiceStub(channel)
+    [before] = (await table.ListJobs(table_pb2.ListJobsRequest())).jobs
+    await create_update(updates, changed(count=4))
+
+    [row] = (await table.ListJobs(table_pb2.ListJobsRequest())).jobs
+
+    assert not before.HasField("update")
+    assert table_pb2.JobUpdate(state=update_pb2.INITIALIZED, totalCount=4) == row.update

@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from peloton.api.v0.job import job_pb2 as peloton_dot_api_dot_v0_dot_job_dot_job__pb2
 from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb2
+from peloton.api.v0.update import update_pb2 as peloton_dot_api_dot_v0_dot_update_dot_update__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/v0/table/table.proto\x12\x14peloton.api.v0.table\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\"\x95\x02\n\tJobFilter\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12,\n\x06states\x18\x03 \x03(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12*\n\x05types\x18\x04 \x03(\x0e\x32\x1b.peloton.api.v0.job.JobType\x12-\n\x06labels\x18\x05 \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x10\n\x08namePart\x18\x06 \x01(\t\x12\x12\n\nnamePrefix\x18\x07 \x01(\t\x12<\n\x11\x63reationTimeRange\x18\x08 \x01(\x0b\x32!.peloton.api.v0.peloton.TimeRange\"\x8b\x01\n\x0fListJobsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.peloton.api.v0.table.JobFilter\x12\x13\n\x0boldestFirst\x18\x02 \x01(\x08\x12\x10\n\x08pageSize\x18\x03 \x01(\r\x12\x11\n\tpageToken\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\x08\"\xb1\x04\n\x06JobRow\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0c\n\x04name\x18\x02 \x01(\t\x12)\n\x04type\x18\x03 \x01(\x0e\x32\x1b.peloton.api.v0.job.JobType\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x39\n\trespoolID\x18\x05 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x10\n\x08poolPath\x18\x06 \x01(\t\x12+\n\x05state\x18\x07 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12/\n\tgoalState\x18\x08 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12\x15\n\rinstanceCount\x18\t \x01(\r\x12>\n\ttaskStats\x18\n \x03(\x0b\x32+.peloton.api.v0.table.JobRow.TaskStatsEntry\x12-\n\x06labels\x18\x0b \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x10\n\x08priority\x18\x0c \x01(\r\x12\x14\n\x0c\x63reationTime\x18\r \x01(\t\x12\x11\n\tstartTime\x18\x0e \x01(\t\x12\x16\n\x0e\x63ompletionTime\x18\x0f \x01(\t\x1a\x30\n\x0eTaskStatsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\'\n\x08JobCount\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\xac\x01\n\x10ListJobsResponse\x12*\n\x04jobs\x18\x01 \x03(\x0b\x32\x1c.peloton.api.v0.table.JobRow\x12\x15\n\rnextPageToken\x18\x02 \x01(\t\x12\x19\n\x11previousPageToken\x18\x03 \x01(\t\x12\x0b\n\x03\x63ut\x18\x04 \x01(\x08\x12-\n\x05\x63ount\x18\x05 \x01(\x0b\x32\x1e.peloton.api.v0.table.JobCount\"c\n\x18GetInstanceStatesRequest\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\r\n\x05start\x18\x02 \x01(\r\x12\r\n\x05limit\x18\x03 \x01(\r\"B\n\x19GetInstanceStatesResponse\x12\x0e\n\x06states\x18\x01 \x01(\x0c\x12\x15\n\rinstanceCount\x18\x02 \x01(\r2\xe2\x01\n\x0fJobTableService\x12Y\n\x08ListJobs\x12%.peloton.api.v0.table.ListJobsRequest\x1a&.peloton.api.v0.table.ListJobsResponse\x12t\n\x11GetInstanceStates\x12..peloton.api.v0.table.GetInstanceStatesRequest\x1a/.peloton.api.v0.table.GetInstanceStatesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/v0/table/table.proto\x12\x14peloton.api.v0.table\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\x1a\"peloton/api/v0/update/update.proto\"\x95\x02\n\tJobFilter\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12,\n\x06states\x18\x03 \x03(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12*\n\x05types\x18\x04 \x03(\x0e\x32\x1b.peloton.api.v0.job.JobType\x12-\n\x06labels\x18\x05 \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x10\n\x08namePart\x18\x06 \x01(\t\x12\x12\n\nnamePrefix\x18\x07 \x01(\t\x12<\n\x11\x63reationTimeRange\x18\x08 \x01(\x0b\x32!.peloton.api.v0.peloton.TimeRange\"\x8b\x01\n\x0fListJobsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.peloton.api.v0.table.JobFilter\x12\x13\n\x0boldestFirst\x18\x02 \x01(\x08\x12\x10\n\x08pageSize\x18\x03 \x01(\r\x12\x11\n\tpageToken\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\x08\"\xe2\x04\n\x06JobRow\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0c\n\x04name\x18\x02 \x01(\t\x12)\n\x04type\x18\x03 \x01(\x0e\x32\x1b.peloton.api.v0.job.JobType\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x39\n\trespoolID\x18\x05 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x10\n\x08poolPath\x18\x06 \x01(\t\x12+\n\x05state\x18\x07 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12/\n\tgoalState\x18\x08 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12\x15\n\rinstanceCount\x18\t \x01(\r\x12>\n\ttaskStats\x18\n \x03(\x0b\x32+.peloton.api.v0.table.JobRow.TaskStatsEntry\x12-\n\x06labels\x18\x0b \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x10\n\x08priority\x18\x0c \x01(\r\x12\x14\n\x0c\x63reationTime\x18\r \x01(\t\x12\x11\n\tstartTime\x18\x0e \x01(\t\x12\x16\n\x0e\x63ompletionTime\x18\x0f \x01(\t\x12/\n\x06update\x18\x10 \x01(\x0b\x32\x1f.peloton.api.v0.table.JobUpdate\x1a\x30\n\x0eTaskStatsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\x88\x01\n\tJobUpdate\x12+\n\x05state\x18\x01 \x01(\x0e\x32\x1c.peloton.api.v0.update.State\x12\x11\n\tdoneCount\x18\x02 \x01(\r\x12\x13\n\x0b\x66\x61iledCount\x18\x03 \x01(\r\x12\x12\n\ntotalCount\x18\x04 \x01(\r\x12\x12\n\nwaitingFor\x18\x05 \x01(\t\"\'\n\x08JobCount\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\xac\x01\n\x10ListJobsResponse\x12*\n\x04jobs\x18\x01 \x03(\x0b\x32\x1c.peloton.api.v0.table.JobRow\x12\x15\n\rnextPageToken\x18\x02 \x01(\t\x12\x19\n\x11previousPageToken\x18\x03 \x01(\t\x12\x0b\n\x03\x63ut\x18\x04 \x01(\x08\x12-\n\x05\x63ount\x18\x05 \x01(\x0b\x32\x1e.peloton.api.v0.table.JobCount\"c\n\x18GetInstanceStatesRequest\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\r\n\x05start\x18\x02 \x01(\r\x12\r\n\x05limit\x18\x03 \x01(\r\"B\n\x19GetInstanceStatesResponse\x12\x0e\n\x06states\x18\x01 \x01(\x0c\x12\x15\n\rinstanceCount\x18\x02 \x01(\r2\xe2\x01\n\x0fJobTableService\x12Y\n\x08ListJobs\x12%.peloton.api.v0.table.ListJobsRequest\x1a&.peloton.api.v0.table.ListJobsResponse\x12t\n\x11GetInstanceStates\x12..peloton.api.v0.table.GetInstanceStatesRequest\x1a/.peloton.api.v0.table.GetInstanceStatesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,22 +36,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_JOBROW_TASKSTATSENTRY']._loaded_options = None
   _globals['_JOBROW_TASKSTATSENTRY']._serialized_options = b'8\001'
-  _globals['_JOBFILTER']._serialized_start=119
-  _globals['_JOBFILTER']._serialized_end=396
-  _globals['_LISTJOBSREQUEST']._serialized_start=399
-  _globals['_LISTJOBSREQUEST']._serialized_end=538
-  _globals['_JOBROW']._serialized_start=541
-  _globals['_JOBROW']._serialized_end=1102
-  _globals['_JOBROW_TASKSTATSENTRY']._serialized_start=1054
-  _globals['_JOBROW_TASKSTATSENTRY']._serialized_end=1102
-  _globals['_JOBCOUNT']._serialized_start=1104
-  _globals['_JOBCOUNT']._serialized_end=1143
-  _globals['_LISTJOBSRESPONSE']._serialized_start=1146
-  _globals['_LISTJOBSRESPONSE']._serialized_end=1318
-  _globals['_GETINSTANCESTATESREQUEST']._serialized_start=1320
-  _globals['_GETINSTANCESTATESREQUEST']._serialized_end=1419
-  _globals['_GETINSTANCESTATESRESPONSE']._serialized_start=1421
-  _globals['_GETINSTANCESTATESRESPONSE']._serialized_end=1487
-  _globals['_JOBTABLESERVICE']._serialized_start=1490
-  _globals['_JOBTABLESERVICE']._serialized_end=1716
+  _globals['_JOBFILTER']._serialized_start=155
+  _globals['_JOBFILTER']._serialized_end=432
+  _globals['_LISTJOBSREQUEST']._serialized_start=435
+  _globals['_LISTJOBSREQUEST']._serialized_end=574
+  _globals['_JOBROW']._serialized_start=577
+  _globals['_JOBROW']._serialized_end=1187
+  _globals['_JOBROW_TASKSTATSENTRY']._serialized_start=1139
+  _globals['_JOBROW_TASKSTATSENTRY']._serialized_end=1187
+  _globals['_JOBUPDATE']._serialized_start=1190
+  _globals['_JOBUPDATE']._serialized_end=1326
+  _globals['_JOBCOUNT']._serialized_start=1328
+  _globals['_JOBCOUNT']._serialized_end=1367
+  _globals['_LISTJOBSRESPONSE']._serialized_start=1370
+  _globals['_LISTJOBSRESPONSE']._serialized_end=1542
+  _globals['_GETINSTANCESTATESREQUEST']._serialized_start=1544
+  _globals['_GETINSTANCESTATESREQUEST']._serialized_end=1643
+  _globals['_GETINSTANCESTATESRESPONSE']._serialized_start=1645
+  _globals['_GETINSTANCESTATESRESPONSE']._serialized_end=1711
+  _globals['_JOBTABLESERVICE']._serialized_start=1714
+  _globals['_JOBTABLESERVICE']._serialized_end=1940
 # @@protoc_insertion_point(module_scope)

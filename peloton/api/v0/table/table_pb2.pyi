@@ -13,6 +13,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from peloton.api.v0 import peloton_pb2 as _peloton_pb2
 from peloton.api.v0.job import job_pb2 as _job_pb2
+from peloton.api.v0.update import update_pb2 as _update_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -157,6 +158,7 @@ class JobRow(_message.Message):
     CREATIONTIME_FIELD_NUMBER: _builtins.int
     STARTTIME_FIELD_NUMBER: _builtins.int
     COMPLETIONTIME_FIELD_NUMBER: _builtins.int
+    UPDATE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: _job_pb2.JobType.ValueType
     owner: _builtins.str
@@ -179,6 +181,10 @@ class JobRow(_message.Message):
 
     @_builtins.property
     def labels(self) -> _containers.RepeatedCompositeFieldContainer[_peloton_pb2.Label]: ...
+    @_builtins.property
+    def update(self) -> Global___JobUpdate:
+        """Of a service that has had one: the latest."""
+
     def __init__(
         self,
         *,
@@ -197,14 +203,48 @@ class JobRow(_message.Message):
         creationTime: _builtins.str = ...,
         startTime: _builtins.str = ...,
         completionTime: _builtins.str = ...,
+        update: Global___JobUpdate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "respoolID", b"respoolID"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "respoolID", b"respoolID", "update", b"update"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completionTime", b"completionTime", "creationTime", b"creationTime", "goalState", b"goalState", "id", b"id", "instanceCount", b"instanceCount", "labels", b"labels", "name", b"name", "owner", b"owner", "poolPath", b"poolPath", "priority", b"priority", "respoolID", b"respoolID", "startTime", b"startTime", "state", b"state", "taskStats", b"taskStats", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completionTime", b"completionTime", "creationTime", b"creationTime", "goalState", b"goalState", "id", b"id", "instanceCount", b"instanceCount", "labels", b"labels", "name", b"name", "owner", b"owner", "poolPath", b"poolPath", "priority", b"priority", "respoolID", b"respoolID", "startTime", b"startTime", "state", b"state", "taskStats", b"taskStats", "type", b"type", "update", b"update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobRow: _TypeAlias = JobRow  # noqa: Y015
+
+@_typing.final
+class JobUpdate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    DONECOUNT_FIELD_NUMBER: _builtins.int
+    FAILEDCOUNT_FIELD_NUMBER: _builtins.int
+    TOTALCOUNT_FIELD_NUMBER: _builtins.int
+    WAITINGFOR_FIELD_NUMBER: _builtins.int
+    state: _update_pb2.State.ValueType
+    doneCount: _builtins.int
+    """Instances."""
+    failedCount: _builtins.int
+    totalCount: _builtins.int
+    waitingFor: _builtins.str
+    """What it waits for, while it is under way."""
+    def __init__(
+        self,
+        *,
+        state: _update_pb2.State.ValueType = ...,
+        doneCount: _builtins.int = ...,
+        failedCount: _builtins.int = ...,
+        totalCount: _builtins.int = ...,
+        waitingFor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["doneCount", b"doneCount", "failedCount", b"failedCount", "state", b"state", "totalCount", b"totalCount", "waitingFor", b"waitingFor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobUpdate: _TypeAlias = JobUpdate  # noqa: Y015
 
 @_typing.final
 class JobCount(_message.Message):
