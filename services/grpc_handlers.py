@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
@@ -19,6 +19,25 @@ _MAKERS: dict[tuple[bool, bool], Any] = {
     (True, False): grpc.stream_unary_rpc_method_handler,
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
+
+
+class AroundCalls(grpc.aio.ServerInterceptor):
+    """An interceptor that runs calls ``within`` something of its own."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler = await continuation(handler_call_details)
+        wrapped: grpc.RpcMethodHandler[Any, Any] | None = None
+        if handler is not None:
+            wrapped = self.wrapped(handler_call_details.method, handler)
+        return wrapped
+
+    def wrapped(self, method: str, handler: Any) -> Any:
+        """The handler of a method, as it is or within something."""
+        raise NotImplementedError
 
 
 def within(handler: Any, around: Around, read: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, PelotonError, ResourceExhausted
 from services.grpc_errors import status_of
-from services.grpc_handlers import within
+from services.grpc_handlers import AroundCalls, within
 
 UNPACKED_BYTES_MAX = 8 * 2**20
 """What one compressed message may unpack to; larger ones have to come uncompressed. In memory a message takes up to
@@ -107,20 +107,13 @@ def _as_wanted(read: Any, raw: bytes) -> Any:
     return message if read is None else message_of(read.__self__, message)
 
 
-class Requests(grpc.aio.ServerInterceptor):
+class Requests(AroundCalls):
     """Inside ErrorsToStatus, which turns the refusal into a status."""
 
     def __init__(self, room: Room | None = None) -> None:
         self._room = room or Room()
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler: Any = await continuation(handler_call_details)
-        if handler is None:
-            return None
+    def wrapped(self, method: str, handler: Any) -> Any:
         read = handler.request_deserializer
 
         @asynccontextmanager
@@ -143,7 +136,7 @@ class Requests(grpc.aio.ServerInterceptor):
             return aclosing(each(raws))
 
         around = stream if handler.request_streaming else kept if handler.response_streaming else one
-        return within(handler, around, None)  # type: ignore[no-any-return]
+        return within(handler, around, None)
 
 
 async def _read(read: Any, raw: bytes) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ import grpc.aio
 from peloton.api.limits import RETRY_AFTER
 from peloton.errors import PelotonError, ResourceExhausted
 from services.grpc_errors import status_of
-from services.grpc_handlers import within
+from services.grpc_handlers import AroundCalls, within
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ RETRY_KEYS = (RETRY_AFTER, "grpc-retry-pushback-ms")
 """Trailing metadata that say when to try again: ours, and what gRPC's own retries heed."""
 
 
-class ErrorsToStatus(grpc.aio.ServerInterceptor):
+class ErrorsToStatus(AroundCalls):
     """PelotonError becomes the status that it names; the unexpected becomes INTERNAL and is logged with its stack.
 
     ``role``: whose log that is.
@@ -31,15 +31,7 @@ class ErrorsToStatus(grpc.aio.ServerInterceptor):
     def __init__(self, role: str) -> None:
         self._role = role
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler: Any = await continuation(handler_call_details)
-        if handler is None:
-            return None
-
+    def wrapped(self, method: str, handler: Any) -> Any:
         @asynccontextmanager
         async def around(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
@@ -47,9 +39,9 @@ class ErrorsToStatus(grpc.aio.ServerInterceptor):
             except (asyncio.CancelledError, grpc.aio.AbortError):
                 raise
             except Exception as error:
-                await self._abort(context, handler_call_details.method, error)
+                await self._abort(context, method, error)
 
-        return within(handler, around, handler.request_deserializer)  # type: ignore[no-any-return]
+        return within(handler, around, handler.request_deserializer)
 
     async def _abort(self, context: Any, method: str, error: Exception) -> None:
         match error:

@@ -20,12 +20,9 @@ Wake-ups are coalesced by the senders (see ``services/temporal.py``).
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from temporalio import workflow
-from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 with workflow.unsafe.imports_passed_through():
     from activities.admission import AdmissionActivities
@@ -37,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.reason_text import placement_text
     from peloton.model.ids import daemon_workflow_id, gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
+    from workflows import beside
     from workflows.attributes import JOB_NAME, STATE
     from workflows.calls import WakeTimer, call, look, stoppable
     from workflows.daemon import DaemonInput, DaemonResult, DaemonWorkflow
@@ -138,30 +136,10 @@ class JobWorkflow:
         if wish == told and not progress.update_moves:
             return
         self.life = replace(self.life, update_told=wish)
-        if not await self.tell_update() and wish:
-            await self.start_update()
-
-    async def tell_update(self) -> bool:
-        """Returns whether its workflow runs."""
-        update = workflow.get_external_workflow_handle_for(UpdateWorkflow.run, update_workflow_id(self.job_id))
-        try:
-            await update.signal(UpdateWorkflow.changed)
-        except ApplicationError:
-            return False
-        return True
-
-    async def start_update(self) -> None:
-        with suppress(WorkflowAlreadyStartedError):
-            await workflow.start_child_workflow(
-                UpdateWorkflow.run,
-                UpdateInput(self.job_id, self.policies),
-                id=update_workflow_id(self.job_id),
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-                task_timeout=workflow.info().task_timeout,
-                static_summary=f"updates of job {self.name}",
-                search_attributes=workflow.info().typed_search_attributes,
-            )
+        rollout = update_workflow_id(self.job_id)
+        if not await beside.tell(UpdateWorkflow.run, rollout, UpdateWorkflow.changed) and wish:
+            given = UpdateInput(self.job_id, self.policies)
+            await beside.start(UpdateWorkflow.run, given, rollout, f"updates of job {self.name}")
 
     async def follow_hosts(self) -> None:
         """The instances of a daemon follow its hosts, by a workflow of their own. It is told when pods are to be
@@ -170,31 +148,12 @@ class JobWorkflow:
         if follows == self.is_followed and not self.progress.hosts_wait:
             return
         self.is_followed = follows
-        if not await self.tell_daemon() and follows:
-            await self.start_daemon()
-
-    async def tell_daemon(self) -> bool:
-        """Returns whether its workflow runs."""
-        daemon = workflow.get_external_workflow_handle_for(DaemonWorkflow.run, daemon_workflow_id(self.job_id))
-        try:
-            await daemon.signal(DaemonWorkflow.changed)
-        except ApplicationError:
-            return False
-        return True
-
-    async def start_daemon(self) -> None:
-        with suppress(WorkflowAlreadyStartedError):
-            follower = await workflow.start_child_workflow(
-                DaemonWorkflow.run,
-                DaemonInput(self.job_id, self.policies),
-                id=daemon_workflow_id(self.job_id),
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-                task_timeout=workflow.info().task_timeout,
-                static_summary=f"hosts of daemon {self.name}",
-                search_attributes=workflow.info().typed_search_attributes,
-            )
-            follower.add_done_callback(self.note_end_of_following)
+        daemon = daemon_workflow_id(self.job_id)
+        if not await beside.tell(DaemonWorkflow.run, daemon, DaemonWorkflow.changed) and follows:
+            given = DaemonInput(self.job_id, self.policies)
+            follower = await beside.start(DaemonWorkflow.run, given, daemon, f"hosts of daemon {self.name}")
+            if follower is not None:
+                follower.add_done_callback(self.note_end_of_following)
 
     def note_end_of_following(self, follower: asyncio.Future[DaemonResult]) -> None:
         """Look again: one that was terminated is started anew."""
@@ -261,32 +220,13 @@ class JobWorkflow:
         self.life = replace(self.life, gang_run=run)
         if run:
             self.waiting_for = "the launch of its gang"
-        is_told = bool(told_run) and await self.tell_gang(told_run)
+        told = gang_workflow_id(self.job_id, told_run)
+        is_told = bool(told_run) and await beside.tell(GangWorkflow.run, told, GangWorkflow.changed)
         if run and not (is_told and run == told_run):
-            await self.start_gang(run)
-
-    async def tell_gang(self, run: int) -> bool:
-        """Returns whether that launch is still under way."""
-        gang = workflow.get_external_workflow_handle_for(GangWorkflow.run, gang_workflow_id(self.job_id, run))
-        try:
-            await gang.signal(GangWorkflow.changed)
-        except ApplicationError:  # it is over
-            return False
-        return True
-
-    async def start_gang(self, run: int) -> None:
-        with suppress(WorkflowAlreadyStartedError):  # by a run of ours that continued as new
-            gang = await workflow.start_child_workflow(
-                GangWorkflow.run,
-                GangInput(self.job_id, self.policies),
-                id=gang_workflow_id(self.job_id, run),
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-                task_timeout=workflow.info().task_timeout,
-                static_summary=f"launch of the gang of job {self.name}",
-                search_attributes=workflow.info().typed_search_attributes,
-            )
-            gang.add_done_callback(self.note_end_of_launch)
+            given, summary = GangInput(self.job_id, self.policies), f"launch of the gang of job {self.name}"
+            gang = await beside.start(GangWorkflow.run, given, gang_workflow_id(self.job_id, run), summary)
+            if gang is not None:
+                gang.add_done_callback(self.note_end_of_launch)
 
     def note_end_of_launch(self, gang: asyncio.Future[GangResult]) -> None:
         """Look again if it did something. When it failed or was terminated the next look, whenever that is, starts

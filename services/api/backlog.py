@@ -15,15 +15,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
-import grpc
-import grpc.aio
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from peloton.errors import InvalidArgument
 from services.api.calls import METER, Calls, overloaded
 from services.api.v1.lockdown import LOCKABLE
-from services.grpc_handlers import within
+from services.grpc_handlers import AroundCalls, within
 from services.storage.jobs.search import Backlog
 
 LOOK_S = 1.0
@@ -70,7 +68,7 @@ class Backlogs(Protocol):
     def backlog(self) -> Backlog: ...
 
 
-class BacklogGate(grpc.aio.ServerInterceptor):
+class BacklogGate(AroundCalls):
     """Inside ErrorsToStatus, which turns the refusal into a status."""
 
     def __init__(
@@ -134,15 +132,10 @@ class BacklogGate(grpc.aio.ServerInterceptor):
         for field in fields(Backlog):
             yield Observation(getattr(found, field.name), {"of": field.name})
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler: Any = await continuation(handler_call_details)
-        service, _, name = handler_call_details.method.removeprefix("/").rpartition("/")
-        if handler is None or service not in LOCKABLE or not name.startswith(ADDS):
-            return handler  # type: ignore[no-any-return]
+    def wrapped(self, method: str, handler: Any) -> Any:
+        service, _, name = method.removeprefix("/").rpartition("/")
+        if service not in LOCKABLE or not name.startswith(ADDS):
+            return handler
 
         @asynccontextmanager
         async def admitted(request: Any, _: Any) -> AsyncIterator[Any]:
@@ -152,4 +145,4 @@ class BacklogGate(grpc.aio.ServerInterceptor):
             finally:
                 self.leave()
 
-        return within(handler, admitted, handler.request_deserializer)  # type: ignore[no-any-return]
+        return within(handler, admitted, handler.request_deserializer)

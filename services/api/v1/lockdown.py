@@ -7,19 +7,16 @@ GoalStateEngine are for the processes that do these things.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
-
-import grpc
-import grpc.aio
 
 from peloton.api.limits import LOCKED_DOWN
 from peloton.api.public_services import JOB_SERVICE, POD_SERVICE, UPDATE_SERVICE, WATCH_SERVICE
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, TASK_MANAGER
 from peloton.errors import Unavailable
 from services.api.calls import Calls
-from services.grpc_handlers import within
+from services.grpc_handlers import AroundCalls, within
 
 LOCKED_AGE_MAX_S = 1.0
 """Another process's lock-down is known here after this time at the latest."""
@@ -106,25 +103,20 @@ def _kind(method: str) -> str:
     return "Write" if name.startswith(WRITES) else ""
 
 
-class LockdownGate(grpc.aio.ServerInterceptor):
+class LockdownGate(AroundCalls):
     """Inside ErrorsToStatus, which turns the refusal into a status."""
 
     def __init__(self, locks: Locks) -> None:
         self._locks = locks
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler: Any = await continuation(handler_call_details)
-        kind = _kind(handler_call_details.method)
-        if handler is None or not kind:
-            return handler  # type: ignore[no-any-return]
+    def wrapped(self, method: str, handler: Any) -> Any:
+        kind = _kind(method)
+        if not kind:
+            return handler
 
         @asynccontextmanager
         async def checked(request: Any, _: Any) -> AsyncIterator[Any]:
             await self._locks.check(kind)
             yield request
 
-        return within(handler, checked, handler.request_deserializer)  # type: ignore[no-any-return]
+        return within(handler, checked, handler.request_deserializer)
