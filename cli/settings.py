@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from peloton.api.client import Client
+    from peloton.api.client import Client, Patience
 
 DEFAULT_ADDRESS = "localhost:5397"
 FOR_PROGRAMS = ("json", "yaml", "name")
@@ -47,20 +47,27 @@ class Settings:
         return self.output in FOR_PROGRAMS
 
     @property
+    def given_address(self) -> str | None:
+        """None: a command finds the API without it."""
+        return self.address if self.address != DEFAULT_ADDRESS else None
+
+    @property
     def client(self) -> Client:
         """Opened at the first use; ``close`` closes it."""
         if self.open_client is None:
-            from peloton.api import client
+            from peloton.api.client import Patience
 
-            given = {client.JOBMGR: self.jobmgr, client.RESMGR: self.resmgr, client.HOSTMGR: self.hostmgr}
-            overrides = {service: without_scheme(address) for service, address in given.items() if address}
-            self.open_client = client.Client(
-                without_scheme(self.address),
-                timeout_s=self.timeout,
-                overrides=overrides,
-                patience=client.Patience(time.sleep, self._say_busy, time.monotonic, self.patience),
-            )
+            self.open_client = self.connect(Patience(time.sleep, self._say_busy, time.monotonic, self.patience))
         return self.open_client
+
+    def connect(self, patience: Patience | None = None) -> Client:
+        """A client that the caller closes. Without ``patience`` it raises what a busy server answers."""
+        from peloton.api import client
+
+        given = {client.JOBMGR: self.jobmgr, client.RESMGR: self.resmgr, client.HOSTMGR: self.hostmgr}
+        overrides = {service: without_scheme(address) for service, address in given.items() if address}
+        address = without_scheme(self.address)
+        return client.Client(address, timeout_s=self.timeout, overrides=overrides, patience=patience)
 
     def _say_busy(self, refusal: str) -> None:
         """Once, however often it is refused."""

@@ -1,4 +1,4 @@
-"""`job why`, `respool why`, `respool tree` and the plans, through the commands, against a whole cluster."""
+"""`job why`, `respool why`, `respool tree`, the plans and `top`, through the commands, against a whole cluster."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ import yaml
 from click.testing import CliRunner
 
 from cli.main import peloton
+from cli.settings import Settings
+from cli.top.app import TopApp
+from cli.top.reading import Reader
 from peloton.api.v0.explain import explain_pb2
 from tests.e2e.local import Cluster, shell, temporary
+from tests.unit.cli.top_screen import Screen, table
 
 HOSTS = [{"name": f"gpu-{n}", "cpus": 4, "mem": 2048, "disk": 4096, "gpus": 1} for n in range(3)]
 
@@ -147,6 +151,37 @@ def test_a_plan_of_a_pool(cluster: Cluster, tmp_path: Path) -> None:
     assert "Pool /planned would be created." in plan
     assert "/planned cpu: 0 -> " in plan
     assert "planned" not in run(cluster, "respool", "tree")
+
+
+async def test_top(cluster: Cluster) -> None:
+    """`peloton top` shows what waits and runs, and leads from the overview to a pool, its job, why it waits, and from a
+    host to the pods on it."""
+    pool = cluster.pool("watched", cpu=2)
+    job = sleepers(cluster, pool, 3, name="watched-job")
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 2, "PENDING": 1}, "two run and one waits")
+    at = next(task.runtime.host for task in cluster.tasks(job).values() if task.runtime.host)
+    app = TopApp(Reader(Settings(address=cluster.local.address)), 0.2)
+    async with app.run_test(size=(130, 30)) as pilot:
+        screen = Screen(pilot, app)
+        await screen.shows("cpu (cores)", "3 hosts UP", "pool /watched", "1 instance waits for cpu 1")
+        await screen.press("2")
+        await screen.type("watched")
+        await screen.until(lambda lines: any(line.split()[:2] == ["watched", "1"] for line in lines))
+        await screen.press("enter")
+        await screen.shows("> /watched", "left of the pool limit of /watched: 2", "watched-job", "R2 P1")
+        await screen.press("enter")
+        await screen.shows(f"> job {job[:8]}", "held by job", "PENDING")
+        await screen.type("running")
+        await screen.until(lambda lines: len(table(lines, "Instance")) == 2)
+        await screen.press("enter")
+        await screen.shows("> instance ", "LAUNCHED")
+        await screen.press("4")
+        await screen.type(at)
+        await screen.until(lambda lines: table(lines, "Host") == [at])
+        await screen.press("enter")
+        await screen.shows(f"{at} is UP", "takes pods", f"{job[:8]}-")
+        await screen.press("q")
+    stop(cluster, job)
 
 
 def stop(cluster: Cluster, *jobs: str) -> None:

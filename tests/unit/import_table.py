@@ -139,5 +139,6 @@ MAY: dict[str, May] = {
     "cli.up": May((*_CLI, "services.local"), _CLI_OTHERS),
     "cli.local": May((*_CLI, "services.local"), _CLI_OTHERS),
     "cli.demo": May((*_CLI, "services.local"), _CLI_OTHERS),
+    "cli.top": May(_CLI, (*_CLI_OTHERS, "textual")),
     "cli.serve": May((*_CLI, "services.runtime"), _CLI_OTHERS),
 }

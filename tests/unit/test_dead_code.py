@@ -14,8 +14,8 @@ from tests.unit.tidy import PACKAGES as OURS
 from tests.unit.tidy import python_files, tree_of
 
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli", "deploy")
-DECORATORS = ["@*.command", "@*.group", "@*.listens_for"]
-"""What they decorate is called through click and SQLAlchemy."""
+DECORATORS = ["@*.command", "@*.group", "@*.listens_for", "@on"]
+"""What they decorate is called through click, SQLAlchemy and Textual."""
 GENERATED = ["*_pb2*", "*/migrations/versions/*"]
 BY_OTHERS = {
     "click": "command_class format_commands",
@@ -25,6 +25,8 @@ BY_OTHERS = {
     "httptools": "on_message_begin on_url on_header on_headers_complete on_body on_message_complete",
     "http.server": "do_POST log_message handle_error daemon_threads request_queue_size default_request_version",
     "io": "readable readinto",
+    "textual": "BINDINGS ENABLE_COMMAND_PALETTE theme on_mount on_unmount on_key on_resize action_close_page "
+    "action_filter action_help action_kind action_next_tab action_same_as action_scroll_above action_sort action_turn",
     "asyncio": "connection_made data_received",
     "uvicorn": "capture_signals should_exit",
     "sqlite3": "isolation_level",

@@ -86,9 +86,17 @@ def test_a_worker_can_load_workflows_without_the_heavy_packages() -> None:
 
 def test_the_command_line_starts_light() -> None:
     """``peloton --help`` loads click only: no gRPC, storage, Temporal or numpy."""
-    heavy = {"grpc", "google", "sqlalchemy", "sqlmodel", "temporalio", "numpy", "rich", "services"}
+    heavy = {"grpc", "google", "sqlalchemy", "sqlmodel", "temporalio", "numpy", "rich", "services", "textual"}
 
     assert loaded_by("import cli.main") & heavy == set()
+
+
+def test_only_top_loads_what_draws_it() -> None:
+    """Every command's module without Textual, which would be half of its start: it is loaded when `top` runs."""
+    load = "import cli.main, importlib; [importlib.import_module(each.module) for each in cli.main.ENTRIES.values()]"
+
+    assert "click" in loaded_by(load)
+    assert loaded_by(load) & {"textual"} == set()
 
 
 def test_roles_start_without_alembic() -> None:

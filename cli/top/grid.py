@@ -1,0 +1,84 @@
+"""A table as a value: columns, rows of styled texts, and how it fits a width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rich.text import Text
+
+GAP = 1
+"""Blanks on either side of a column."""
+
+
+class Column(NamedTuple):
+    """``least``: how far its texts may be cut; None: they never are. ``spare``: where there is no room for all columns,
+    empty ones go first and then those with the least of these; 0: it stays."""
+
+    title: str
+    is_number: bool = False
+    least: int | None = None
+    spare: int = 0
+
+
+class Row(NamedTuple):
+    """``key`` names what ``enter`` opens."""
+
+    key: str
+    cells: tuple[Text, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``nothing``: what to say when there are no rows. ``shown_of``: how many rows there were, if not all are here."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    nothing: str = ""
+    shown_of: int = 0
+
+
+def text(content: object, style: str = "") -> Text:
+    """One line."""
+    return Text(" ".join(str(content).split()), style=style, no_wrap=True, end="")
+
+
+def fitted(grid: Grid, width: int) -> list[tuple[int, int]]:
+    """Columns that are shown, by number, each with its width. First the longest texts that may be cut are cut, then
+    columns are left out."""
+    natural = [
+        max([len(column.title), *(row.cells[index].cell_len for row in grid.rows)])
+        for index, column in enumerate(grid.columns)
+    ]
+    least = [
+        size if column.least is None else min(size, max(column.least, len(column.title)))
+        for column, size in zip(grid.columns, natural, strict=True)
+    ]
+    shown = list(range(len(grid.columns)))
+
+    def room_left(widths: Sequence[int]) -> int:
+        return width - sum(widths[index] + 2 * GAP for index in shown)
+
+    empty = {index for index in shown if not any(row.cells[index] for row in grid.rows)}
+    for index in sorted(shown, key=lambda each: (each not in empty, grid.columns[each].spare)):
+        if room_left(least) >= 0:
+            break
+        if grid.columns[index].spare:
+            shown.remove(index)
+    widths = list(natural)
+    while room_left(widths) < 0:
+        longest = max(shown, key=lambda index: widths[index] - least[index])
+        if widths[longest] <= least[longest]:
+            break  # it is scrolled
+        widths[longest] -= 1
+    return [(index, widths[index]) for index in shown]
+
+
+def cut(cell: Text, width: int, is_number: bool) -> Text:
+    """As wide as its column; a number stands at the right."""
+    shown = cell.copy()
+    shown.truncate(width, overflow="ellipsis")
+    if is_number:
+        shown.align("right", width)
+    return shown

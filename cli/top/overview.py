@@ -1,0 +1,37 @@
+"""The overview: the whole cluster, and what is wrong now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from cli.top import faults
+from cli.top.hosts import HostPage
+from cli.top.job import JobPage
+from cli.top.page import Page, Picture
+from cli.top.pools import PoolPage
+from cli.top.reading import Reader
+
+DETAILS: dict[str, Callable[[str], Page]] = {"host": HostPage, "job": JobPage, "pool": PoolPage}
+
+
+class OverviewPage(Page):
+    title = "Overview"
+
+    def question(self) -> Callable[[Reader], Picture]:
+        width = self.width
+
+        def ask(reader: Reader) -> Picture:
+            seen = reader.overview()
+            grid = faults.fault_grid(faults.faults(seen, datetime.now(UTC)))
+            wrong = sum(row.cells[0].plain != faults.WEIGHT_TEXTS[faults.Weight.NOTE] for row in grid.rows)
+            return Picture(grid, faults.head(seen, width), f"Wrong now: {wrong}")
+
+        return ask
+
+    def same_as(self) -> str:
+        return "peloton respool tree; peloton host query; peloton host advice"
+
+    def opened(self, key: str) -> Page | None:
+        what, _, name = key.partition(":")
+        return DETAILS[what](name) if what in DETAILS and name else None

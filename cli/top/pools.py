@@ -1,0 +1,83 @@
+"""The tree of pools, and one pool: what its queues wait for, and its jobs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+
+from rich.text import Text
+
+from cli.queries import JobConditions
+from cli.respool.tree import LEGEND
+from cli.top.asked import JOB_ORDERS, jobs_asked
+from cli.top.jobs import JobsPage, jobs_picture
+from cli.top.page import Page, Picture
+from cli.top.reading import Reader
+from cli.top.rows import POOL_ORDERS, UNIT_TEXTS, kinds_of, pool_grid
+
+
+class PoolsPage(Page):
+    title = "Pools"
+    orders = POOL_ORDERS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kind_index = 0
+
+    def question(self) -> Callable[[Reader], Picture]:
+        index, order, wanted, width = self._kind_index, POOL_ORDERS[self.order_index], self.wanted, self.width
+
+        def ask(reader: Reader) -> Picture:
+            answer = reader.pools()
+            kinds = kinds_of(answer)
+            kind = kinds[index % len(kinds)]
+            others = ", others: r" if len(kinds) > 1 else ""
+            legend = Text.from_markup(LEGEND)
+            legend.truncate(width, overflow="ellipsis")
+            return Picture(
+                pool_grid(answer, kind, order, wanted, width), [legend], f"{UNIT_TEXTS.get(kind, kind)}{others}"
+            )
+
+        return ask
+
+    def same_as(self) -> str:
+        return "peloton respool tree"
+
+    def opened(self, key: str) -> Page:
+        return PoolPage(key)
+
+    def next_kind(self) -> bool:
+        self._kind_index += 1
+        return True
+
+
+class PoolPage(JobsPage):
+    """Its jobs may be filtered like all jobs."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+        self.title = path
+
+    def asked(self) -> JobConditions:
+        return jobs_asked(self.wanted, JOB_ORDERS[self.order_index], self.first, pool=self.path)
+
+    def question(self) -> Callable[[Reader], Picture]:
+        asked, path = self.asked(), self.path
+
+        def ask(reader: Reader) -> Picture:
+            found = reader.pool(path, asked)
+            assert found.why is not None
+            why = found.why.answer.text if found.why.answer is not None else found.why.error
+            return replace(jobs_picture(found, asked), head=[text_line(line) for line in why.splitlines()])
+
+        return ask
+
+    def same_as(self) -> str:
+        return f"peloton respool why {shlex.quote(self.path)}; {super().same_as()}"
+
+
+def text_line(line: str) -> Text:
+    """With its indent."""
+    return Text(line.rstrip())

@@ -1,0 +1,335 @@
+"""`peloton top`: from answers to rows, and what filters mean."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.text import Text
+
+from cli.top.asked import (
+    INSTANCE_ORDERS,
+    JOB_ORDERS,
+    instance_line,
+    instances_asked,
+    job_line,
+    jobs_asked,
+    matches,
+)
+from cli.top.faults import FAULTS_MAX, Weight, fault_grid, faults, head
+from cli.top.grid import Column, Grid, Row, fitted
+from cli.top.page import Picture
+from cli.top.reading import Overview, Part
+from cli.top.rows import (
+    HOST_ORDERS,
+    POOL_ORDERS,
+    ROWS_MAX,
+    age_text,
+    amount,
+    counts_text,
+    duration_text,
+    host_grid,
+    job_grid,
+    kinds_of,
+    pool_bar,
+    pool_grid,
+)
+from peloton.api.v0.advice import advice_pb2
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2
+from tests.unit.cli.top_answers import BROKEN, NOW, hosts, jobs, tree
+
+UNREACHED: Part[None] = Part(None, "no leader of role resmgr is known")
+
+
+def plain(grid: Grid) -> list[list[str]]:
+    return [[cell.plain for cell in row.cells] for row in grid.rows]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(-3, "0s"), (0, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172_800, "2d")],
+)
+def test_durations_have_one_unit(seconds: float, expected: str) -> None:
+    """The largest of which there are two or more."""
+    assert expected == duration_text(seconds)
+
+
+def test_an_age_needs_a_time() -> None:
+    """What has not begun has no age."""
+    now = datetime(2026, 1, 31, 8, tzinfo=UTC)
+
+    assert ["", "2h"] == [age_text(since, now) for since in ("", "2026-01-31T05:00:00.123456789Z")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [("cpu", 1.5, "1.5"), ("memory", 0, "0"), ("memory", 512, "512Mi"), ("disk", 1536, "1.5Gi"),
+     ("memory", 2**20, "1Ti"), ("gpu", 2, "2")],
+)  # fmt: skip
+def test_amounts_say_their_unit(kind: str, value: float, expected: str) -> None:
+    """Memory and disk in the unit that keeps them short; a number of cores is one."""
+    assert expected == amount(kind, value)
+
+
+def test_counts_have_letters() -> None:
+    """States of a kind are counted together, in a fixed order, each with its letter and colour."""
+    counts = counts_text({"KILLED": 1, "RUNNING": 3, "PENDING": 1, "INITIALIZED": 1, "LAUNCHED": 2})
+
+    assert "R3 L2 P2 K1" == counts.plain
+    assert {"cyan", "blue", "yellow", "magenta"} == {str(span.style) for span in counts.spans}
+
+
+# Pools.
+
+
+def test_pools_stand_in_their_tree() -> None:
+    """Children below their parents, the queue beside its pool; a pool without the kind has no numbers."""
+    cpu = plain(pool_grid(tree(), "cpu", POOL_ORDERS[0], "", 80))
+    memory = plain(pool_grid(tree(), "memory", POOL_ORDERS[0], "", 80))
+
+    assert [("/", "3"), ("  eng", "3"), ("  ads", "")] == [(row[0], row[1]) for row in cpu]
+    assert ["6", "6", "3", "4", "6"] == cpu[1][3:]
+    assert ["  ads", *[""] * 7] == memory[2]
+
+
+def test_bars_have_one_scale() -> None:
+    """All of a kind are parts of the cluster: one that ends at half of it is half as long."""
+    whole, eng, _ = (row[2] for row in plain(pool_grid(tree(), "cpu", POOL_ORDERS[0], "", 88)))
+
+    assert (24, 12) == (len(whole.rstrip()), len(eng.rstrip()))
+    assert whole.count("█") == 12
+    assert eng.replace("┆", "█").replace("│", "█").count("█") == 12
+
+
+def test_a_bar_shows_more_than_its_limit() -> None:
+    """What is held above a limit that was cut is drawn."""
+    held = explain_pb2.PoolAmounts(kind="cpu", limit=2, allocation=6, entitlement=2)
+
+    assert 6 == len(pool_bar(held, 12, 12).plain.rstrip())
+    assert "" == pool_bar(explain_pb2.PoolAmounts(), 0, 4).plain.strip("·")
+
+
+def test_pools_by_what_waits() -> None:
+    """In another order than the tree's, pools have their whole path."""
+    order = next(order for order in POOL_ORDERS if order.title == "above entitlement")
+    grid = pool_grid(tree(), "cpu", order, "", 80)
+
+    assert ["/eng", "/", "/ads"] == [row.key for row in grid.rows]
+    assert ["/eng", "/", "/ads"] == [row[0] for row in plain(grid)]
+
+
+def test_parts_of_the_hosts_are_in_the_tree() -> None:
+    """What a pool has on hosts that serve some workloads only stands below it, and leads to it."""
+    answer = tree()
+    part = answer.pools[1].onHosts.add(hostPools="host pool batch")
+    part.amounts.add(kind="cpu", limit=4, allocation=1)
+    grid = pool_grid(answer, "cpu", POOL_ORDERS[0], "eng", 80)
+
+    assert [("/eng", "  eng"), ("/eng", "    in host pool batch")] == [
+        (row.key, row.cells[0].plain) for row in grid.rows
+    ]
+
+
+def test_kinds_are_those_of_the_cluster() -> None:
+    """`r` goes through what there is; without an answer that names any, there is cpu."""
+    assert ["cpu", "memory"] == kinds_of(tree())
+    assert ["cpu"] == kinds_of(explain_pb2.PoolTreeResponse())
+
+
+# Jobs.
+
+
+def test_a_job_without_counts_has_its_size() -> None:
+    """A job whose instances are not there yet shows how many it has; an unknown pool shows its id."""
+    response = job_pb2.QueryResponse()
+    job = response.results.add(name="new", instanceCount=7)
+    job.id.value, job.respoolID.value = BROKEN, "p"
+
+    ((name, state, count, age, pool, _, _, short),) = plain(job_grid(response, {}, NOW))
+    assert ("new", "UNKNOWN", "7", "", "p", BROKEN[:8]) == (name, state, count, age, pool, short)
+
+
+FILTERS = {
+    "state:failed,running tiles": "job query -s FAILED,RUNNING --name tiles -n 200 -p creation_time -a DESC",
+    "state:active": "job query -s UNINITIALIZED,INITIALIZED,PENDING,RUNNING,KILLING -n 200 -p creation_time -a DESC",
+    "pool:/eng owner:maps": "job query -r /eng --owner maps -n 200 -p creation_time -a DESC",
+    "label:k=v,a=b days:30": "job query -l k=v,a=b -d 30 -n 200 -p creation_time -a DESC",
+    "": "job query -n 200 -p creation_time -a DESC",
+}
+
+
+@pytest.mark.parametrize("typed", FILTERS)
+def test_filters_of_jobs_are_conditions(typed: str) -> None:
+    """What is typed is what `job query` is asked for."""
+    assert FILTERS[typed] == job_line(jobs_asked(typed, JOB_ORDERS[0]))
+
+
+WRONG = {
+    "state:asleep": "invalid state 'asleep'",
+    "team:maps": "unknown condition 'team:', expected one of state:, pool:, owner:, label:, days:",
+    "pool:eng": "path should begin with /, got 'eng'",
+    "label:x": "Invalid label 'x'",
+    "days:many": "expected a whole number",
+}
+
+
+@pytest.mark.parametrize("typed", WRONG)
+def test_filters_that_say_nothing(typed: str) -> None:
+    """The error names what is wrong, and what is expected."""
+    with pytest.raises(ValueError, match=WRONG[typed].replace("(", r"\(")):
+        jobs_asked(typed, JOB_ORDERS[0])
+
+
+def test_a_pool_is_no_condition_in_a_pool() -> None:
+    """The jobs of a pool are asked for by it, whatever is typed."""
+    assert "/eng" == jobs_asked("owner:maps", JOB_ORDERS[0], pool="/eng").respool
+    with pytest.raises(ValueError, match="unknown condition 'pool:'"):
+        jobs_asked("pool:/ads", JOB_ORDERS[0], pool="/eng")
+
+
+def test_filters_of_instances_are_states() -> None:
+    """Bare words are states; a page is in the command."""
+    asked = instances_asked("failed state:lost host:h1,h2", INSTANCE_ORDERS[1], 200)
+
+    expected = "task query J -s FAILED,LOST --hosts h1,h2 -n 200 --offset 200 -p state -a ASC"
+    assert expected == instance_line("J", asked)
+    with pytest.raises(ValueError, match="invalid state 'h1'"):
+        instances_asked("h1", INSTANCE_ORDERS[0])
+
+
+# Hosts.
+
+
+def test_hosts_in_trouble_come_first() -> None:
+    """DOWN, then marked, then the others; or by what is taken."""
+    found = [[row.key for row in host_grid(hosts(), order, "").rows] for order in HOST_ORDERS]
+
+    assert ["host-3", "host-1", "host-2"] == found[0]
+    assert ["host-1", "host-2", "host-3"] == found[1]
+    assert ["host-1", "host-2", "host-3"] == found[2]
+    assert ["", "3/4", "2/4"] == [row[3] for row in plain(host_grid(hosts(), HOST_ORDERS[0], ""))]
+
+
+def test_hosts_are_found_by_labels() -> None:
+    """All words must be in its name, state, host pool, mark or labels."""
+    assert matches("rack=R2 up", "host-2", "UP", "rack=r2")
+    assert ["host-2"] == [row.key for row in host_grid(hosts(), HOST_ORDERS[0], "rack=r2 UP").rows]
+    assert "No host matches: rack=r9" == host_grid(hosts(), HOST_ORDERS[0], "rack=r9").nothing
+
+
+def test_hosts_have_a_bound() -> None:
+    """Of more the table has the first, and knows how many there are."""
+    answer = host_svc_pb2.QueryHostsResponse(
+        host_infos=[host_pb2.HostInfo(hostname=f"h{n}", state=2) for n in range(ROWS_MAX + 5)]  # type: ignore[arg-type]
+    )
+    grid = host_grid(answer, HOST_ORDERS[1], "")
+
+    assert (ROWS_MAX, ROWS_MAX + 5) == (len(grid.rows), grid.shown_of)
+
+
+# The overview.
+
+
+def seen(**parts: Part[object]) -> Overview:
+    whole = {
+        "tree": Part(tree()),
+        "hosts": Part(hosts()),
+        "advice": Part(advice_pb2.AdviceResponse()),
+        "lockdown": Part(admin_svc_pb2.GetLockdownResponse()),
+        "failed": Part(job_pb2.QueryResponse()),
+    }
+    return Overview(**{**whole, **parts})  # type: ignore[arg-type]
+
+
+def test_the_worst_comes_first() -> None:
+    """Red, orange, notes; each names what it is about."""
+    locked = admin_svc_pb2.GetLockdownResponse(components=[admin_svc_pb2.Component.Value("Kill")])
+    failed = jobs(job_pb2.QueryRequest(spec={"jobStates": [job_pb2.JobState.Value("FAILED")]}))
+    advice = advice_pb2.AdviceResponse()
+    advice.services.add(job_id="s", mark=advice_pb2.Mark.Value("MARK_ORANGE"), reason="p99 310 ms")
+    found = faults(seen(lockdown=Part(locked), failed=Part(failed), advice=Part(advice)), NOW)
+
+    assert [
+        (Weight.RED, "Kill is locked", ""),
+        (Weight.RED, "host host-1", "host:host-1"),
+        (Weight.RED, "host host-3", "host:host-3"),
+        (Weight.ORANGE, "job broken", f"job:{BROKEN}"),
+        (Weight.ORANGE, "service s", "job:s"),
+        (Weight.NOTE, "pool /eng", "pool:/eng"),
+    ] == [(fault.weight, fault.what, fault.key) for fault in found]
+    assert found[3].why == "failed 9m ago, 1 of 2 instances"
+    assert found[5].why == "3 instances wait for cpu 3"
+
+
+def test_who_does_not_answer_is_wrong() -> None:
+    """A role without an answer is red, and so is a silent cluster; what the others say is there."""
+    answer = hosts()
+    answer.silent_clusters.append("blue")
+    overview = seen(tree=UNREACHED, hosts=Part(answer))
+    found = faults(overview, NOW)
+    lines = [line.plain for line in head(overview, 80)]
+
+    assert [("cluster blue", "its host manager does not answer"), ("resource manager", UNREACHED.error)] == [
+        (fault.what, fault.why) for fault in found if not fault.key
+    ]
+    assert "resource manager: NO ANSWER" in lines[-1]
+    assert "1 host DOWN  2 hosts UP" in lines[-1]
+    assert len(lines) == 2
+
+
+def test_capacity_by_kind() -> None:
+    """Capacity, allocation, what is free, queued, used and slack, and a bar that fits."""
+    lines = [line.plain for line in head(seen(), 80)]
+
+    assert ["cpu", "(cores)", "12", "6", "6", "3", "1", "0"] == lines[1].split()[:8]
+    assert ["memory", "24Gi", "6Gi", "18Gi", "0", "0"] == lines[2].split()[:6]
+    assert max(map(len, lines)) <= 80
+
+
+def test_faults_have_a_bound() -> None:
+    """Of ten thousand hosts that are down the first are listed, and how many there are."""
+    answer = host_svc_pb2.QueryHostsResponse(
+        host_infos=[host_pb2.HostInfo(hostname=f"h{n}", state=5) for n in range(10_000)]  # type: ignore[arg-type]
+    )
+    grid = fault_grid(faults(seen(hosts=Part(answer)), NOW + timedelta(hours=1)))
+
+    assert (FAULTS_MAX, 10_001) == (len(grid.rows), grid.shown_of)
+
+
+# Fitting a width.
+
+
+def grid_of(*columns: tuple[Column, str]) -> Grid:
+    return Grid(tuple(column for column, _ in columns), (Row("", tuple(Text(content) for _, content in columns)),))
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (60, [(0, 12), (1, 6), (2, 20), (3, 5)]),
+        (40, [(0, 7), (1, 6), (2, 14), (3, 5)]),
+        (30, [(0, 6), (1, 6), (2, 12)]),
+        (20, [(0, 5), (2, 11)]),
+        (9, [(0, 4), (2, 10)]),
+    ],
+)
+def test_columns_fit(width: int, expected: list[tuple[int, int]]) -> None:
+    """Long texts are cut first, then columns go, the least wanted first; what may not be cut is scrolled."""
+    grid = grid_of(
+        (Column("A", least=4), "a" * 12), (Column("B", spare=2), "b" * 6), (Column("C", least=10), "c" * 20),
+        (Column("D", spare=1), "d" * 5),
+    )  # fmt: skip
+
+    assert expected == fitted(grid, width)
+
+
+def test_empty_columns_go_first() -> None:
+    """However much they are wanted otherwise."""
+    grid = grid_of((Column("A"), "a" * 10), (Column("Empty", spare=9), ""), (Column("C", spare=1), "c" * 10))
+
+    assert [0, 2] == [index for index, _ in fitted(grid, 26)]
+    assert Picture(grid).note == ""

@@ -1,0 +1,159 @@
+"""A small cluster, as the API tells `peloton top` of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from peloton.api.v0.advice import advice_pb2
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.maintenance import maintenance_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2
+from tests.unit.cli.fake_api import FakeApi
+
+NOW = datetime.now(UTC)
+BATCH, SERVICE, BROKEN = (f"{n}1b1b8e5-2ba8-11e7-bc23-0242ac11000d" for n in "123")
+
+
+def ago(**duration: float) -> str:
+    return (NOW - timedelta(**duration)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def tree() -> explain_pb2.PoolTreeResponse:
+    answer = explain_pb2.PoolTreeResponse()
+    root = answer.pools.add(path="/", queuedInstances=3)
+    root.amounts.add(kind="cpu", reservation=12, limit=12, entitlement=12, allocation=6, demand=3)
+    root.amounts.add(kind="memory", reservation=24576, limit=24576, entitlement=24576, allocation=6144)
+    eng = answer.pools.add(path="/eng", depth=1, isLeaf=True, queuedInstances=3)
+    eng.amounts.add(kind="cpu", reservation=4, limit=6, entitlement=6, allocation=6, demand=3)
+    eng.amounts.add(kind="memory", reservation=0, limit=float("inf"), entitlement=24576, allocation=6144)
+    ads = answer.pools.add(path="/ads", depth=1, isLeaf=True)
+    ads.amounts.add(kind="cpu", reservation=2, limit=float("inf"), entitlement=6)
+    return answer
+
+
+def pools() -> respool_pb2.QueryResponse:
+    answer = respool_pb2.QueryResponse()
+    for path in ("/", "/eng", "/ads"):
+        pool = answer.resourcePools.add()
+        pool.id.value, pool.path.value = f"id of {path}", path
+    return answer
+
+
+JOBS = {
+    BATCH: ("tiles", "/eng", "maps", "RUNNING", "BATCH", {"RUNNING": 6, "PENDING": 3, "SUCCEEDED": 1}, 120),
+    SERVICE: ("search", "/ads", "ads", "RUNNING", "SERVICE", {"RUNNING": 2}, 90_000),
+    BROKEN: ("broken", "/eng", "maps", "FAILED", "BATCH", {"FAILED": 1, "KILLED": 1}, 600),
+}
+
+
+def jobs(request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
+    """Those of the pool, states and name that are asked for."""
+    answer = job_pb2.QueryResponse()
+    states = {job_pb2.JobState.Name(number) for number in request.spec.jobStates}
+    for job_id, (name, pool, owner, state, kind, counts, age_s) in JOBS.items():
+        is_asked = request.respoolID.value in ("", f"id of {pool}") and request.spec.name in name
+        if not is_asked or (states and state not in states):
+            continue
+        job = answer.results.add(name=name, owningTeam=owner, instanceCount=sum(counts.values()))
+        job.id.value, job.respoolID.value, job.type = job_id, f"id of {pool}", job_pb2.JobType.Value(kind)
+        job.runtime.state = job_pb2.JobState.Value(state)
+        job.runtime.creationTime, job.runtime.completionTime = ago(seconds=age_s), ago(seconds=age_s - 60)
+        job.runtime.taskStats.update(counts)
+    answer.pagination.total = len(answer.results)
+    return answer
+
+
+def job(request: job_pb2.GetRequest) -> job_pb2.GetResponse:
+    name, pool, owner, state, kind, counts, age_s = JOBS[request.id.value]
+    answer = job_pb2.GetResponse()
+    info = answer.jobInfo
+    info.id.value, info.config.name, info.config.owningTeam = request.id.value, name, owner
+    info.config.respoolID.value, info.config.type = f"id of {pool}", job_pb2.JobType.Value(kind)
+    info.config.instanceCount = sum(counts.values())
+    info.runtime.state = job_pb2.JobState.Value(state)
+    info.runtime.goalState, info.runtime.creationTime = job_pb2.JobState.Value("SUCCEEDED"), ago(seconds=age_s)
+    info.runtime.taskStats.update(counts)
+    return answer
+
+
+def tasks(request: task_pb2.QueryRequest) -> task_pb2.QueryResponse:
+    """Three of each job, of the states that are asked for."""
+    answer = task_pb2.QueryResponse()
+    states = {task_pb2.TaskState.Name(number) for number in request.spec.taskStates}
+    for instance, state in enumerate(("RUNNING", "FAILED", "PENDING")):
+        if states and state not in states:
+            continue
+        info = answer.records.add(instanceId=instance)
+        info.jobId.value, info.config.name = request.jobId.value, "worker"
+        runtime = info.runtime
+        runtime.state = task_pb2.TaskState.Value(state)
+        if state != "PENDING":
+            runtime.host, runtime.startTime = "host-1", ago(seconds=100)
+            runtime.mesosTaskId.value = f"{request.jobId.value}-{instance}-2"
+        if state == "FAILED":
+            runtime.message, runtime.completionTime = "exit code 3", ago(seconds=10)
+    answer.pagination.total = len(answer.records)
+    return answer
+
+
+def events(request: task_pb2.GetPodEventsRequest) -> task_pb2.GetPodEventsResponse:
+    answer = task_pb2.GetPodEventsResponse()
+    for state, message in (("FAILED", "exit code 3"), ("RUNNING", ""), ("PENDING", "queued")):
+        event = answer.result.add(actualState=state, goalState="SUCCEEDED", hostname="host-1", message=message)
+        event.taskId.value, event.timestamp = f"{request.jobId.value}-{request.instanceId}-2", ago(seconds=9)
+    return answer
+
+
+def hosts() -> host_svc_pb2.QueryHostsResponse:
+    answer = host_svc_pb2.QueryHostsResponse()
+    for name, free, state, marked in (
+        ("host-1", 1, "UP", "RED: cpu 97 % of 4 cores"),
+        ("host-2", 2, "UP", ""),
+        ("host-3", 3, "DOWN", ""),
+    ):
+        info = answer.host_infos.add(hostname=name, ip="10.0.0.1", current_pool="default", marked=marked)
+        info.state = host_pb2.HostState.Value(f"HOST_STATE_{state}")
+        info.labels.add(key="rack", value=f"r{name[-1]}")
+        if state == "UP":
+            info.capacity.cpu, info.capacity.memory_mib, info.capacity.disk_mib = 4, 8192, 10240
+            info.free.cpu, info.free.memory_mib, info.free.disk_mib = free, 4096, 10240
+            info.used.cpu = 0.5
+    return answer
+
+
+def plan(request: maintenance_pb2.PlanRequest) -> maintenance_pb2.PlanResponse:
+    answer = maintenance_pb2.PlanResponse()
+    host = answer.hosts.add(hostname=request.hostnames[0], leaving_count=1)
+    host.jobs.add(job_id=BATCH, pod_count=1)
+    return answer
+
+
+def give_cluster(api: FakeApi) -> None:
+    """The answers of an API at which all is served."""
+    api.answers |= {
+        "explain.PoolTree": [tree()],
+        "explain.PoolWhy": [explain_pb2.PoolWhyResponse(text="/eng: 3 gangs wait\n  cpu 1 wanted, 0 left of 6")],
+        "explain.JobWhy": [explain_pb2.JobWhyResponse(text="3 instances wait: cpu 1 wanted, 0 left of 6")],
+        "respools.Query": [pools()],
+        "respools.LookupResourcePoolID": [lookup],
+        "jobs.Query": [jobs],
+        "jobs.Get": [job],
+        "tasks.Query": [tasks],
+        "tasks.GetPodEvents": [events],
+        "hosts.QueryHosts": [hosts()],
+        "maintenance.Query": [maintenance_pb2.QueryResponse()],
+        "maintenance.Plan": [plan],
+        "advice.Advice": [advice_pb2.AdviceResponse()],
+        "admin.GetLockdown": [admin_svc_pb2.GetLockdownResponse()],
+    }
+
+
+def lookup(request: respool_pb2.LookupRequest) -> respool_pb2.LookupResponse:
+    answer = respool_pb2.LookupResponse()
+    answer.id.value = f"id of {request.path.value}"
+    return answer
