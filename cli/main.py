@@ -18,6 +18,7 @@ ENTRIES = {
     "local": Entry("cli.local", "local", "Look at, stop and start the parts of the local Peloton."),
     "serve": Entry("cli.serve", "serve", "Run one or more roles of Peloton in this process."),
     "top": Entry("cli.top.command", "top", "Show pools, jobs and hosts live."),
+    "overview": Entry("cli.overview", "overview", "Say what is wrong now, and how full the clusters are."),
     "job": Entry("cli.job.group", "job", "Create, watch, query, update and stop jobs."),
     "task": Entry("cli.task.group", "task", "Look at, start and stop the tasks of a job; read their logs."),
     "pod": Entry("cli.pod.group", "pod", "Look at, start, stop and restart the pods of services; read their logs."),

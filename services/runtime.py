@@ -128,13 +128,12 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
         api = await server.start(
             shared.storage, waker, waker, channels.leader, address, bounds=bounds, clusters=channels.clusters,
             targets=_host_managers(shared), migrations_changed=changed,
-            rebalances_changed=rebalances.rebalances_changed,
+            rebalances_changed=rebalances.rebalances_changed, temporal=shared.temporal_config,
         )  # fmt: skip
         log.info("API at %s", address)
         await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
         changed(one.migration_id for one in await asyncio.to_thread(shared.storage.migrations.active))
-        under_way = await asyncio.to_thread(shared.storage.rebalances.all)
-        rebalances.rebalances_changed(one.cluster for one in under_way)
+        rebalances.rebalances_changed(one.cluster for one in await asyncio.to_thread(shared.storage.rebalances.all))
         deleting = asyncio.create_task(_end_deletions(shared.storage.jobs), name="deletions that were broken off")
         await stop.wait()
         deleting.cancel()
@@ -214,6 +213,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.hostmgr.qos import QosController
     from services.hostmgr.rebalancer import Rebalancer
     from services.hostmgr.servicer import serve
+    from services.hostmgr.views import ClusterViews
     from services.resmgr.client import ResourceManagerClient
 
     sys.setswitchinterval(SWITCH_S)
@@ -248,8 +248,8 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             host_pools = None
             if settings.host_pools:
                 host_pools = HostPoolKeeper(core, storage.host_pools, storage.host_pods, maintainer, deadline_s)
-            uses = samples.uses
-            server, port = serve(core, maintainer, images, uses, address, deadline_s, rebalancer, advisor, host_pools)
+            judges = rebalancer, advisor, ClusterViews(settings.cluster, core, advisor, samples.uses, storage.overview)
+            server, port = serve(core, maintainer, images, samples.uses, address, deadline_s, *judges, host_pools)
             samples.start()
             if host_pools is not None:
                 host_pools.start()

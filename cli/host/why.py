@@ -26,7 +26,7 @@ def why(settings: Settings, host: str) -> None:
     Examples:
       peloton host why host1
     """
-    answer = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())
+    answer = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest(hostnames=[host]))
     found = [info for info in answer.host_infos if info.hostname == host]
     if not found:
         silent = f"; {silent_clusters_text(answer.silent_clusters)}" if answer.silent_clusters else ""

@@ -18,6 +18,7 @@ __all__ = [
     "maintenance",
     "migration",
     "mover",
+    "overview",
     "peloton",
     "query",
     "rebalance",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
     from peloton.api.v0.migration import migration_pb2 as migration
     from peloton.api.v0.mover import mover_pb2 as mover
+    from peloton.api.v0.overview import overview_pb2 as overview
     from peloton.api.v0.query import query_pb2 as query
     from peloton.api.v0.rebalance import rebalance_pb2 as rebalance
     from peloton.api.v0.respool import respool_pb2 as respool
@@ -69,6 +71,7 @@ else:
             "peloton": "peloton.api.v0.peloton_pb2",
             "query": "peloton.api.v0.query.query_pb2",
             "mover": "peloton.api.v0.mover.mover_pb2",
+            "overview": "peloton.api.v0.overview.overview_pb2",
             "rebalance": "peloton.api.v0.rebalance.rebalance_pb2",
             "respool": "peloton.api.v0.respool.respool_pb2",
             "table": "peloton.api.v0.table.table_pb2",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
     from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
     from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceStub
+    from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
     from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceStub
     from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
     from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
@@ -207,6 +208,12 @@ class Client:
         from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceStub
 
         return MoverServiceStub(self._channel(RESMGR))
+
+    @cached_property
+    def overview(self) -> OverviewServiceStub:
+        from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
+
+        return OverviewServiceStub(self._channel(JOBMGR))
 
     @cached_property
     def rebalances(self) -> RebalanceServiceStub:

@@ -23,6 +23,7 @@ from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.migration import migration_pb2
 from peloton.api.v0.mover import mover_pb2
+from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.rebalance import rebalance_pb2
 from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.short_names import job_pb2 as short_job_pb2
@@ -56,6 +57,7 @@ MIGRATION_SERVICE = ("peloton.api.v0.migration.MigrationService",)
 MOVER_SERVICE = ("peloton.api.v0.mover.MoverService",)
 ADVICE_SERVICE = ("peloton.api.v0.advice.AdviceService",)
 JOB_TABLE_SERVICE = ("peloton.api.v0.table.JobTableService",)
+OVERVIEW_SERVICE = ("peloton.api.v0.overview.OverviewService",)
 REBALANCE_SERVICE = ("peloton.api.v0.rebalance.RebalanceService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
@@ -74,6 +76,7 @@ DECLARED_IN = (
     maintenance_pb2,
     migration_pb2,
     mover_pb2,
+    overview_pb2,
     rebalance_pb2,
     table_pb2,
 )

@@ -10,8 +10,9 @@ RebalanceService and AdviceService to the host manager. gRPC answers UNIMPLEMENT
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -43,6 +44,7 @@ from peloton.api.service_names import (
     MAINTENANCE_SERVICE,
     MIGRATION_SERVICE,
     MOVER_SERVICE,
+    OVERVIEW_SERVICE,
     REBALANCE_SERVICE,
     RESOURCE_MANAGER,
     TASK_MANAGER,
@@ -61,6 +63,7 @@ from services.api.job_manager import JobManager
 from services.api.job_table_service import JobTableService
 from services.api.lookup_service import LookupService
 from services.api.migration_service import MigrationService, NoTargets, Targets
+from services.api.overview_service import OverviewService
 from services.api.pending_reasons import PendingReasons
 from services.api.rebalance_service import RebalanceService
 from services.api.servicer import Backend, Servicer
@@ -135,16 +138,17 @@ async def start(
     targets: Targets | None = None,
     migrations_changed: Callable[[Iterable[str]], None] = lambda _: None,
     rebalances_changed: Callable[[Iterable[str]], None] = lambda _: None,
+    temporal: Mapping[str, object] = MappingProxyType({}),
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
 
     ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers. ``hosts`` stands in for these.
     ``bounds``: of what may wait in storage. ``migrations_changed`` and ``rebalances_changed`` wake workflows.
+    ``temporal``: how it is reached, of which people are told address and namespace.
     """
     calls, channels = Calls(), LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
-    specs = Specs(storage.pools, calls, hosts)
-    locks = Locks(storage.lockdowns, calls)
+    specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches = WatchHub(ChangeReader(storage), calls)
     gates = LockdownGate(locks), BacklogGate(storage.search, calls, bounds or Bounds())
     interceptors = [ErrorsToStatus("api"), Requests(), *gates]
@@ -161,6 +165,7 @@ async def start(
         (bulk, BULK_SERVICE),
         (migrations, MIGRATION_SERVICE),
         (rebalances, REBALANCE_SERVICE),
+        (OverviewService(storage, channels, calls, temporal), OVERVIEW_SERVICE),
         (LookupService(storage.search, storage.pools, calls), LOOKUP_SERVICE),
         (JobTableService(storage, calls), JOB_TABLE_SERVICE),
         (HistoryService(storage.history, storage.pools, clusters, calls), HISTORY_SERVICE),

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from peloton.api.convert_overview import host_amounts
 from peloton.api.convert_time import rfc3339
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
@@ -66,7 +67,8 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         wanted = set(request.host_states)
         uses = self._uses()
         cluster = self._maintainer.cluster
-        infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._book.hosts()]
+        names = _checked(request.hostnames) if request.hostnames else ()
+        infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._book.hosts(names)]
         marked = {one.hostname: one for one in self._advisor.host_marks({Mark.ORANGE, Mark.RED})}
         for info in infos:
             if one := marked.get(Hostname(info.hostname)):
@@ -204,20 +206,11 @@ def _host_info(host: Host, use: Use | None, cluster: str) -> host_pb2.HostInfo:
         desired_pool=host.pool.desired if host.pool else "",
     )
     if any(host.capacity):  # the host is there
-        info.capacity.CopyFrom(_amounts(host.capacity))
-        info.free.CopyFrom(_amounts(host.free))
+        info.capacity.CopyFrom(host_amounts(host.capacity))
+        info.free.CopyFrom(host_amounts(host.free))
     if use is not None:
-        info.used.CopyFrom(_amounts(Resources(use.cpu_milli, use.memory_mib)))
+        info.used.CopyFrom(host_amounts(Resources(use.cpu_milli, use.memory_mib)))
     return info
-
-
-def _amounts(resources: Resources) -> host_pb2.HostAmounts:
-    return host_pb2.HostAmounts(
-        cpu=resources.cpu_milli / 1000,
-        memory_mib=resources.memory_mib,
-        disk_mib=resources.disk_mib,
-        gpu=resources.gpu_milli / 1000,
-    )
 
 
 class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):

@@ -27,6 +27,7 @@ from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
+from services.hostmgr.views import ClusterViews, ViewsServicer
 
 THREADS_MAX = 16
 JUDGED_MAX = 1_000
@@ -240,6 +241,7 @@ def serve(
     deadline_s: int,
     rebalancer: Rebalancer,
     advisor: HostAdvisor,
+    views: ClusterViews,
     host_pools: HostPoolKeeper | None = None,
 ) -> tuple[grpc.Server, int]:
     """Start serving at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s``: of drains
@@ -252,6 +254,7 @@ def serve(
     maintenance = MaintenanceServicer(maintainer, deadline_s, rebalancer, host_pools)
     maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(maintenance, server)
     advice_pb2_grpc.add_AdviceServiceServicer_to_server(AdviceServicer(advisor, maintainer.cluster), server)
+    hostmgr_pb2_grpc.add_ViewsServicer_to_server(ViewsServicer(views), server)
     server.add_generic_rpc_handlers((RebalanceServicer(rebalancer).handler(),))
     port = server.add_insecure_port(address)
     server.start()

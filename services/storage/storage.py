@@ -29,6 +29,7 @@ from services.storage.leases import Leases
 from services.storage.lockdowns import Lockdowns
 from services.storage.moves.migrations import Migrations
 from services.storage.moves.rebalances import Rebalances
+from services.storage.overview import Overview
 from services.storage.pods.external_pods import ExternalPods
 from services.storage.pods.host_pods import HostPods
 from services.storage.pods.pods import Pods
@@ -76,6 +77,7 @@ class Storage:
         self.lockdowns = Lockdowns(db)
         self.watch_log = WatchLog(db)
         self.history = History(db)
+        self.overview = Overview(db)
 
     def close(self) -> None:
         self.db.close()

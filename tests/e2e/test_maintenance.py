@@ -7,10 +7,13 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from click.testing import CliRunner
 
+from cli.main import peloton
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
+from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import ROOT_POOL_ID
@@ -120,6 +123,38 @@ def a_pool_of(cluster: Cluster, cpus: float) -> str:
     answer = cluster.client.respools.CreateResourcePool(respool_pb2.CreateRequest(config=config))
     assert not answer.HasField("error"), answer
     return "".join(answer.warnings)
+
+
+def test_the_whole_at_a_glance(cluster: Cluster, job: str) -> None:
+    """What the clusters have, who leads, where each pod is; and nothing is wrong."""
+    service, held = cluster.client.overview, hosts_of(cluster, job)
+
+    def seen() -> overview_pb2.GetOverviewResponse:
+        return service.GetOverview(overview_pb2.GetOverviewRequest())
+
+    cluster.wait(lambda: seen().pods["RUNNING"] == PODS, "a count of all pods")
+    found = seen()
+    (here,) = found.clusters
+    assert here.amounts[0].capacity == cluster.capacity()
+    assert {"UP": HOSTS} == dict(here.hosts.states)
+    assert ["hostmgr/local", "resmgr"] == [role.role for role in found.roles if role.address]
+    assert [] == list(found.problems)
+
+    cluster.wait(lambda: sum(mapped(cluster).pod_counts) == PODS, "all pods on the map")
+    hosts = mapped(cluster)
+    assert {host: count for host, count in zip(hosts.hostnames, hosts.pod_counts, strict=True) if count} == held
+    for host, count in held.items():
+        pods = service.GetHostPods(overview_pb2.GetHostPodsRequest(hostname=host)).pods
+        assert [(job, "RUNNING")] * count == [(pod.job_id, task_pb2.TaskState.Name(pod.state)) for pod in pods]
+        (info,) = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest(hostnames=[host])).host_infos
+        assert host == info.hostname
+    said = CliRunner().invoke(peloton, ["-a", cluster.local.address, "overview"])
+    assert said.stdout.startswith("Nothing is wrong"), said.output
+
+
+def mapped(cluster: Cluster) -> overview_pb2.HostMap:
+    (found,) = cluster.client.overview.GetHostMap(overview_pb2.GetHostMapRequest()).maps
+    return found
 
 
 def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:

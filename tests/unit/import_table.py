@@ -18,10 +18,12 @@ _REPOSITORIES = (
     "storage admission.admission daemons.daemons history.history hosts.host_pools hosts.hosts hosts.maintenance "
     "hosts.mover jobs.configs jobs.job_streams jobs.job_table jobs.jobs jobs.search jobs.secrets leases lockdowns "
     "moves.migrations moves.rebalances pods.external_pods pods.host_pods pods.pods pods.status_writes pools "
-    "updates.disruptions updates.updates volumes.volumes watch_log"
+    "updates.disruptions updates.updates volumes.volumes watch_log overview"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
-_CHOOSES_HOSTS = "advice clusters departures fit fleet host_pools putting qos rebalance relocation rows spreading tree"
+_CHOOSES_HOSTS = (
+    "advice clusters columns departures fit fleet host_pools putting qos rebalance relocation rows spreading tree"
+)
 _HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
 _GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
@@ -55,6 +57,7 @@ MAY: dict[str, May] = {
     "services.leading": May(("peloton.errors", "services.leader")),
     "services.log_lines": May(),
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
+    "services.rested": May(),
     "services.payloads": May((), ("temporalio",)),
     "services.temporal": May(
         ("peloton.model", "services.temporal_connection", "services.workflow_labels", "workflows"), ("temporalio",)
@@ -69,7 +72,7 @@ MAY: dict[str, May] = {
     "services.temporal_connection": May(("peloton.errors", "services.payloads"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
     "services.api": May(
-        (*_INSIDE, *_STORED, *_SERVES),
+        (*_INSIDE, *_STORED, *_SERVES, "services.rested"),
         ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
     ),
     "services.resmgr": May(
@@ -81,6 +84,7 @@ MAY: dict[str, May] = {
             *_INSIDE,
             *_STORED,
             *_SERVES,
+            "services.rested",
             *(f"peloton.scheduling.{name}" for name in _CHOOSES_HOSTS.split()),
         ),
         ("google", "grpc", "opentelemetry"),

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from peloton.api.private import reason_pb2 as _reason_pb2
+from peloton.api.v0.overview import overview_pb2 as _overview_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -19,6 +20,69 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+@_typing.final
+class DescribeClusterRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeClusterRequest: _TypeAlias = DescribeClusterRequest  # noqa: Y015
+
+@_typing.final
+class DescribeClusterResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OVERVIEW_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    PROBLEMS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    problems_left_out: _builtins.int
+    @_builtins.property
+    def overview(self) -> _overview_pb2.ClusterOverview: ...
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[_overview_pb2.Problem]:
+        """the worst first, at most 50"""
+
+    def __init__(
+        self,
+        *,
+        overview: _overview_pb2.ClusterOverview | None = ...,
+        problems: _abc.Iterable[_overview_pb2.Problem] | None = ...,
+        problems_left_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["overview", b"overview"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["overview", b"overview", "problems", b"problems", "problems_left_out", b"problems_left_out"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeClusterResponse: _TypeAlias = DescribeClusterResponse  # noqa: Y015
+
+@_typing.final
+class MapHostsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWN_VERSION_FIELD_NUMBER: _builtins.int
+    known_version: _builtins.str
+    def __init__(
+        self,
+        *,
+        known_version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_version", b"known_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MapHostsRequest: _TypeAlias = MapHostsRequest  # noqa: Y015
 
 @_typing.final
 class Resources(_message.Message):

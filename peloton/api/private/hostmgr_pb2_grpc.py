@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from peloton.api.private import hostmgr_pb2 as peloton_dot_api_dot_private_dot_hostmgr__pb2
+from peloton.api.v0.overview import overview_pb2 as peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -969,6 +970,125 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/AdvanceRebalance',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.AdvanceRebalanceRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.AdvanceRebalanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class ViewsStub:
+    """What the api puts together for people, of each cluster.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.DescribeCluster = channel.unary_unary(
+                '/peloton.private.hostmgr.Views/DescribeCluster',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.DescribeClusterRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.DescribeClusterResponse.FromString,
+                _registered_method=True)
+        self.MapHosts = channel.unary_unary(
+                '/peloton.private.hostmgr.Views/MapHosts',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MapHostsRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.HostMap.FromString,
+                _registered_method=True)
+
+
+class ViewsServicer:
+    """What the api puts together for people, of each cluster.
+    """
+
+    def DescribeCluster(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MapHosts(self, request, context):
+        """`is_unchanged`, and no hosts, while the map is of the known version.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ViewsServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'DescribeCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeCluster,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.DescribeClusterRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.DescribeClusterResponse.SerializeToString,
+            ),
+            'MapHosts': grpc.unary_unary_rpc_method_handler(
+                    servicer.MapHosts,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MapHostsRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.HostMap.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'peloton.private.hostmgr.Views', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('peloton.private.hostmgr.Views', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Views:
+    """What the api puts together for people, of each cluster.
+    """
+
+    @staticmethod
+    def DescribeCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Views/DescribeCluster',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.DescribeClusterRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.DescribeClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MapHosts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Views/MapHosts',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MapHostsRequest.SerializeToString,
+            peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.HostMap.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ Between the worker or the api and the host manager."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from peloton.api.private import hostmgr_pb2 as _hostmgr_pb2
+from peloton.api.v0.overview import overview_pb2 as _overview_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -314,3 +315,43 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         """
 
 def add_HostsServicer_to_server(servicer: HostsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class ViewsStub:
+    """What the api puts together for people, of each cluster."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> ViewsAsyncStub: ...
+    DescribeCluster: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.DescribeClusterRequest, _hostmgr_pb2.DescribeClusterResponse]
+    MapHosts: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MapHostsRequest, _overview_pb2.HostMap]
+    """`is_unchanged`, and no hosts, while the map is of the known version."""
+
+@_typing.type_check_only
+class ViewsAsyncStub(ViewsStub):
+    """What the api puts together for people, of each cluster."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    DescribeCluster: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.DescribeClusterRequest, _hostmgr_pb2.DescribeClusterResponse]  # type: ignore[assignment]
+    MapHosts: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MapHostsRequest, _overview_pb2.HostMap]  # type: ignore[assignment]
+    """`is_unchanged`, and no hosts, while the map is of the known version."""
+
+class ViewsServicer(metaclass=_abc_1.ABCMeta):
+    """What the api puts together for people, of each cluster."""
+
+    @_abc_1.abstractmethod
+    def DescribeCluster(
+        self,
+        request: _hostmgr_pb2.DescribeClusterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.DescribeClusterResponse, _abc.Awaitable[_hostmgr_pb2.DescribeClusterResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def MapHosts(
+        self,
+        request: _hostmgr_pb2.MapHostsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_overview_pb2.HostMap, _abc.Awaitable[_overview_pb2.HostMap]]:
+        """`is_unchanged`, and no hosts, while the map is of the known version."""
+
+def add_ViewsServicer_to_server(servicer: ViewsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

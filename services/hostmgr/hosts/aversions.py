@@ -55,7 +55,7 @@ class Aversions:
         self._jobs: OrderedDict[JobId, dict[Hostname, Record]] = OrderedDict()
         self._avoided: dict[Hostname, Record | Returns] = {}  # by all jobs: at most a share of the hosts
         self._there: frozenset[Hostname] = frozenset()  # hosts of the cluster
-        self._gone: OrderedDict[Hostname, None] = OrderedDict()  # that have been there
+        self._gone: OrderedDict[Hostname, float] = OrderedDict()  # that have been there -> when they went
         self._returns: OrderedDict[Hostname, Returns] = OrderedDict()
         meter = meter or metrics.get_meter("peloton.hostmgr")
         meter.create_observable_gauge("peloton.hosts.avoided", [self._read_avoided])
@@ -105,7 +105,7 @@ class Aversions:
             self._there = there
             if there == before:
                 return
-            self._gone.update(dict.fromkeys(sorted(before - there)))
+            self._gone.update(dict.fromkeys(sorted(before - there), now_s))
             back = [host for host in sorted(there - before) if host in self._gone]
             for host in back:
                 del self._gone[host]
@@ -175,6 +175,11 @@ class Aversions:
         with self._lock:
             self._drop_expired(now_s)
             return {host: (record.why, record.until_s - now_s) for host, record in self._avoided.items()}
+
+    def gone_lately(self, within_s: float, now_s: float) -> dict[Hostname, float]:
+        """Hosts that have left the cluster since this process leads and are not back, and how many seconds ago."""
+        with self._lock:
+            return {host: now_s - at_s for host, at_s in self._gone.items() if now_s - at_s <= within_s}
 
     def _read_avoided(self, _: CallbackOptions) -> list[Observation]:
         return [Observation(len(self.avoided_by_all(time.monotonic())))]

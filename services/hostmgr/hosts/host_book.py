@@ -37,6 +37,7 @@ from services.hostmgr.hosts.host_room import HostRoom, leased_host
 from services.hostmgr.hosts.host_rooms import HostRooms
 from services.hostmgr.hosts.host_sums import HostSums
 from services.hostmgr.hosts.host_table import HostTable
+from services.hostmgr.hosts.host_views import HostViews
 from services.hostmgr.hosts.load_book import LoadBook
 from services.hostmgr.hosts.pooled_hosts import PooledHosts
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
@@ -74,6 +75,7 @@ class HostBook:
         self._waiting = WaitingJobs()
         self.daemons = DaemonHosts(self._table, self._lock)
         self.domains = DomainCounts(self._table, self._lock)
+        self.views = HostViews(self._lock, self._table, lambda: self.are_hosts_known)
         self.loads = LoadBook(self._lock, self._table)
         self.reservations = ReservationBook(self._lock, self._table, self._chooser, self._waiting, wall_ns)
         self.host_pools = HostPoolBook(self._lock, self._table, self._waiting, self.daemons)
@@ -256,14 +258,14 @@ class HostBook:
             self._table.closed = dict(hosts)
             return self._waiting.pop_all() if has_opened else set()
 
-    def hosts(self) -> list[Host]:
-        """All known hosts, by host name."""
+    def hosts(self, names: Collection[str] = ()) -> list[Host]:
+        """All known hosts, by host name; or those of these names."""
         avoided = self.aversions.avoided_by_all(time.monotonic())
         with self._lock:  # not for the sorting
             table = self._table
-            registered, withdrawn, maintained = table.registered.by_name, table.withdrawn, table.maintained
+            known = table.registered.by_name, table.withdrawn, table.maintained
             free = {name: host.free for name, host in table.rooms.hosts.items()} | table.unannounced()
-        found = list_hosts(registered, withdrawn, maintained, free, avoided, self._cluster_labels, self._wall_ns())
+        found = list_hosts(*known, free, avoided, self._cluster_labels, self._wall_ns(), names)
         found = self.reservations.shown(found)
         if not self.host_pools.are_used:
             return found

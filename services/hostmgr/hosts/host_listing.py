@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from peloton.lifecycle.constraints import label_pairs
 from peloton.lifecycle.reason_text import avoided_text
@@ -15,6 +16,8 @@ from peloton.model.reason import Misfit
 from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING, RegisteredHost
 
+T = TypeVar("T")
+
 
 def list_hosts(
     hosts: Mapping[Hostname, RegisteredHost],
@@ -24,10 +27,13 @@ def list_hosts(
     avoided: Mapping[Hostname, tuple[Misfit, float]],
     cluster_labels: Mapping[str, str],
     wall_ns: int,
+    names: Collection[str] = (),
 ) -> list[Host]:
     """Registered hosts, those that operators of the cluster have withdrawn, and those in maintenance that are neither;
     by host name. ``avoided``: the reason, and the seconds that it still holds. ``cluster_labels``: what every host
-    has, also one that is away."""
+    has, also one that is away. ``names``: only these; none: all."""
+    if names:
+        hosts, withdrawn, maintained = _only(hosts, names), _only(withdrawn, names), _only(maintained, names)
     found = [_registered(a, maintained.get(name), free.get(name, NOTHING)) for name, a in hosts.items()]
     found += [_withdrawn(host) for name, host in withdrawn.items() if name not in maintained]
     found += [_unregistered(host, cluster_labels) for name, host in maintained.items() if name not in hosts]
@@ -37,6 +43,10 @@ def list_hosts(
             end = datetime.fromtimestamp(wall_ns / 1e9 + seconds, UTC)
             found[at] = replace(host, avoided=f"{avoided_text(why)}, until {end:%Y-%m-%d %H:%M:%S} UTC")
     return sorted(found, key=lambda host: host.hostname)
+
+
+def _only(hosts: Mapping[Hostname, T], names: Collection[str]) -> dict[Hostname, T]:
+    return {name: hosts[name] for name in map(Hostname, names) if name in hosts}
 
 
 def _registered(host: RegisteredHost, maintained: HostMaintenance | None, free: Resources) -> Host:

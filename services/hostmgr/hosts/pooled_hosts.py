@@ -37,6 +37,11 @@ class PooledHosts:
         return self._pools is not None
 
     @property
+    def pools(self) -> HostPools | None:
+        """As they are now; None while host pools are not in use."""
+        return self._pools
+
+    @property
     def version(self) -> int:
         """Of what is known; rises with each change."""
         return self._pools.version if self._pools is not None else -1

@@ -34,6 +34,7 @@ from services.hostmgr.latency_reports import LatencyReports
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.rebalancer import Rebalancer
 from services.hostmgr.servicer import serve as serve_hosts
+from services.hostmgr.views import ClusterViews
 from services.resmgr.pool_rules import with_defaults
 from services.resmgr.server import serve as serve_pools
 from services.storage import migrate
@@ -111,8 +112,9 @@ async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
         world.core.book, storage.rebalances, "local", storage.host_pods.coming_back, wakes, world.core.count_domains
     )
     advisor = HostAdvisor(AdvisorSettings(), storage.jobs, LatencyReports(time.monotonic))
+    views = ClusterViews("local", world.core, advisor, dict, storage.overview)
     hosts, hosts_port = serve_hosts(
-        world.core, maintainer, prefetcher(""), dict, "127.0.0.1:0", 600, rebalancer, advisor
+        world.core, maintainer, prefetcher(""), dict, "127.0.0.1:0", 600, rebalancer, advisor, views
     )
     to_hosts = grpc.insecure_channel(f"127.0.0.1:{hosts_port}")
     of_hosts = HostManagerClient(lambda: to_hosts)

@@ -33,6 +33,7 @@ from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.rebalancer import Rebalancer
 from services.hostmgr.servicer import serve
+from services.hostmgr.views import ClusterViews
 from services.storage import migrate
 from services.storage.storage import Storage
 from tests.conformance.hostmgr.world import Wakes, wait
@@ -64,9 +65,9 @@ class Manager:
         images: Any = None
         self.rebalancer = self._rebalancer(wakes)
         self.advisor = HostAdvisor(AdvisorSettings(), self.storage.jobs, LatencyReports(time.monotonic))
-        self._server, port = serve(
-            self.core, self.maintainer, images, dict, "127.0.0.1:0", 3_600, self.rebalancer, self.advisor, self.keeper
-        )
+        self.views = ClusterViews(cluster, self.core, self.advisor, dict, self.storage.overview)
+        judges = self.rebalancer, self.advisor, self.views
+        self._server, port = serve(self.core, self.maintainer, images, dict, "127.0.0.1:0", 3_600, *judges, self.keeper)
         if self.keeper is not None:
             self.keeper.start()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")

@@ -29,6 +29,7 @@ def test_a_host_that_takes_pods(run: Run, api: FakeApi) -> None:
         "Free: cpu 2.5 of 8, memory 0 of 4096 MiB, disk 0 of 0 MiB, gpu 0 of 0",
         f"Pods go elsewhere while others could take them: it is avoided {FLAPS}",
     ] == run("host why h1").stdout.splitlines()
+    assert [host_svc_pb2.QueryHostsRequest(hostnames=["h1"])] == api.requests("hosts.QueryHosts")
 
 
 def test_a_host_that_is_reserved_for_a_pod(run: Run, api: FakeApi) -> None:

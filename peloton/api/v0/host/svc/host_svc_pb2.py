@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v0.host import host_pb2 as peloton_dot_api_dot_v0_dot_host_dot_host__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&peloton/api/v0/host/svc/host_svc.proto\x12\x17peloton.api.v0.host.svc\x1a\x1epeloton/api/v0/host/host.proto\"H\n\x11QueryHostsRequest\x12\x33\n\x0bhost_states\x18\x01 \x03(\x0e\x32\x1e.peloton.api.v0.host.HostState\"`\n\x12QueryHostsResponse\x12\x31\n\nhost_infos\x18\x01 \x03(\x0b\x32\x1d.peloton.api.v0.host.HostInfo\x12\x17\n\x0fsilent_clusters\x18\x64 \x03(\t\">\n\x17StartMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"A\n\x18StartMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x13\n\x0bwaiting_for\x18\x64 \x01(\t\"A\n\x1a\x43ompleteMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"/\n\x1b\x43ompleteMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\"\x16\n\x14ListHostPoolsRequest\"I\n\x15ListHostPoolsResponse\x12\x30\n\x05pools\x18\x01 \x03(\x0b\x32!.peloton.api.v0.host.HostPoolInfo\"}\n\x15\x43reateHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06serves\x18\x64 \x03(\t\x12\x35\n\x07\x66\x61\x63tors\x18\x65 \x01(\x0b\x32$.peloton.api.v0.host.HostPoolFactors\x12\x0f\n\x07minimum\x18\x66 \x01(\r\"\x18\n\x16\x43reateHostPoolResponse\"\xa3\x01\n\x15UpdateHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bsets_serves\x18\x02 \x01(\x08\x12\x0e\n\x06serves\x18\x03 \x03(\t\x12\x35\n\x07\x66\x61\x63tors\x18\x04 \x01(\x0b\x32$.peloton.api.v0.host.HostPoolFactors\x12\x14\n\x07minimum\x18\x05 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_minimum\"I\n\x16UpdateHostPoolResponse\x12/\n\x04pool\x18\x01 \x01(\x0b\x32!.peloton.api.v0.host.HostPoolInfo\"%\n\x15\x44\x65leteHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteHostPoolResponse\"V\n\x15\x43hangeHostPoolRequest\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x12\n\nsourcePool\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\"\x18\n\x16\x43hangeHostPoolResponse\"z\n\x10MoveHostsRequest\x12\x12\n\nsourcePool\x18\x01 \x01(\t\x12\x1b\n\x13srcPoolDesiredHosts\x18\x02 \x01(\x05\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\x12\x1c\n\x14\x64\x65stPoolDesiredHosts\x18\x04 \x01(\x05\"\x13\n\x11MoveHostsResponse2\x90\x08\n\x0bHostService\x12\x65\n\nQueryHosts\x12*.peloton.api.v0.host.svc.QueryHostsRequest\x1a+.peloton.api.v0.host.svc.QueryHostsResponse\x12w\n\x10StartMaintenance\x12\x30.peloton.api.v0.host.svc.StartMaintenanceRequest\x1a\x31.peloton.api.v0.host.svc.StartMaintenanceResponse\x12\x80\x01\n\x13\x43ompleteMaintenance\x12\x33.peloton.api.v0.host.svc.CompleteMaintenanceRequest\x1a\x34.peloton.api.v0.host.svc.CompleteMaintenanceResponse\x12n\n\rListHostPools\x12-.peloton.api.v0.host.svc.ListHostPoolsRequest\x1a..peloton.api.v0.host.svc.ListHostPoolsResponse\x12q\n\x0e\x43reateHostPool\x12..peloton.api.v0.host.svc.CreateHostPoolRequest\x1a/.peloton.api.v0.host.svc.CreateHostPoolResponse\x12q\n\x0e\x44\x65leteHostPool\x12..peloton.api.v0.host.svc.DeleteHostPoolRequest\x1a/.peloton.api.v0.host.svc.DeleteHostPoolResponse\x12q\n\x0e\x43hangeHostPool\x12..peloton.api.v0.host.svc.ChangeHostPoolRequest\x1a/.peloton.api.v0.host.svc.ChangeHostPoolResponse\x12q\n\x0eUpdateHostPool\x12..peloton.api.v0.host.svc.UpdateHostPoolRequest\x1a/.peloton.api.v0.host.svc.UpdateHostPoolResponse\x12\x62\n\tMoveHosts\x12).peloton.api.v0.host.svc.MoveHostsRequest\x1a*.peloton.api.v0.host.svc.MoveHostsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&peloton/api/v0/host/svc/host_svc.proto\x12\x17peloton.api.v0.host.svc\x1a\x1epeloton/api/v0/host/host.proto\"[\n\x11QueryHostsRequest\x12\x33\n\x0bhost_states\x18\x01 \x03(\x0e\x32\x1e.peloton.api.v0.host.HostState\x12\x11\n\thostnames\x18\x64 \x03(\t\"`\n\x12QueryHostsResponse\x12\x31\n\nhost_infos\x18\x01 \x03(\x0b\x32\x1d.peloton.api.v0.host.HostInfo\x12\x17\n\x0fsilent_clusters\x18\x64 \x03(\t\">\n\x17StartMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"A\n\x18StartMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x13\n\x0bwaiting_for\x18\x64 \x01(\t\"A\n\x1a\x43ompleteMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"/\n\x1b\x43ompleteMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\"\x16\n\x14ListHostPoolsRequest\"I\n\x15ListHostPoolsResponse\x12\x30\n\x05pools\x18\x01 \x03(\x0b\x32!.peloton.api.v0.host.HostPoolInfo\"}\n\x15\x43reateHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06serves\x18\x64 \x03(\t\x12\x35\n\x07\x66\x61\x63tors\x18\x65 \x01(\x0b\x32$.peloton.api.v0.host.HostPoolFactors\x12\x0f\n\x07minimum\x18\x66 \x01(\r\"\x18\n\x16\x43reateHostPoolResponse\"\xa3\x01\n\x15UpdateHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bsets_serves\x18\x02 \x01(\x08\x12\x0e\n\x06serves\x18\x03 \x03(\t\x12\x35\n\x07\x66\x61\x63tors\x18\x04 \x01(\x0b\x32$.peloton.api.v0.host.HostPoolFactors\x12\x14\n\x07minimum\x18\x05 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_minimum\"I\n\x16UpdateHostPoolResponse\x12/\n\x04pool\x18\x01 \x01(\x0b\x32!.peloton.api.v0.host.HostPoolInfo\"%\n\x15\x44\x65leteHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteHostPoolResponse\"V\n\x15\x43hangeHostPoolRequest\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x12\n\nsourcePool\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\"\x18\n\x16\x43hangeHostPoolResponse\"z\n\x10MoveHostsRequest\x12\x12\n\nsourcePool\x18\x01 \x01(\t\x12\x1b\n\x13srcPoolDesiredHosts\x18\x02 \x01(\x05\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\x12\x1c\n\x14\x64\x65stPoolDesiredHosts\x18\x04 \x01(\x05\"\x13\n\x11MoveHostsResponse2\x90\x08\n\x0bHostService\x12\x65\n\nQueryHosts\x12*.peloton.api.v0.host.svc.QueryHostsRequest\x1a+.peloton.api.v0.host.svc.QueryHostsResponse\x12w\n\x10StartMaintenance\x12\x30.peloton.api.v0.host.svc.StartMaintenanceRequest\x1a\x31.peloton.api.v0.host.svc.StartMaintenanceResponse\x12\x80\x01\n\x13\x43ompleteMaintenance\x12\x33.peloton.api.v0.host.svc.CompleteMaintenanceRequest\x1a\x34.peloton.api.v0.host.svc.CompleteMaintenanceResponse\x12n\n\rListHostPools\x12-.peloton.api.v0.host.svc.ListHostPoolsRequest\x1a..peloton.api.v0.host.svc.ListHostPoolsResponse\x12q\n\x0e\x43reateHostPool\x12..peloton.api.v0.host.svc.CreateHostPoolRequest\x1a/.peloton.api.v0.host.svc.CreateHostPoolResponse\x12q\n\x0e\x44\x65leteHostPool\x12..peloton.api.v0.host.svc.DeleteHostPoolRequest\x1a/.peloton.api.v0.host.svc.DeleteHostPoolResponse\x12q\n\x0e\x43hangeHostPool\x12..peloton.api.v0.host.svc.ChangeHostPoolRequest\x1a/.peloton.api.v0.host.svc.ChangeHostPoolResponse\x12q\n\x0eUpdateHostPool\x12..peloton.api.v0.host.svc.UpdateHostPoolRequest\x1a/.peloton.api.v0.host.svc.UpdateHostPoolResponse\x12\x62\n\tMoveHosts\x12).peloton.api.v0.host.svc.MoveHostsRequest\x1a*.peloton.api.v0.host.svc.MoveHostsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,41 +33,41 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.host.svc.hos
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_QUERYHOSTSREQUEST']._serialized_start=99
-  _globals['_QUERYHOSTSREQUEST']._serialized_end=171
-  _globals['_QUERYHOSTSRESPONSE']._serialized_start=173
-  _globals['_QUERYHOSTSRESPONSE']._serialized_end=269
-  _globals['_STARTMAINTENANCEREQUEST']._serialized_start=271
-  _globals['_STARTMAINTENANCEREQUEST']._serialized_end=333
-  _globals['_STARTMAINTENANCERESPONSE']._serialized_start=335
-  _globals['_STARTMAINTENANCERESPONSE']._serialized_end=400
-  _globals['_COMPLETEMAINTENANCEREQUEST']._serialized_start=402
-  _globals['_COMPLETEMAINTENANCEREQUEST']._serialized_end=467
-  _globals['_COMPLETEMAINTENANCERESPONSE']._serialized_start=469
-  _globals['_COMPLETEMAINTENANCERESPONSE']._serialized_end=516
-  _globals['_LISTHOSTPOOLSREQUEST']._serialized_start=518
-  _globals['_LISTHOSTPOOLSREQUEST']._serialized_end=540
-  _globals['_LISTHOSTPOOLSRESPONSE']._serialized_start=542
-  _globals['_LISTHOSTPOOLSRESPONSE']._serialized_end=615
-  _globals['_CREATEHOSTPOOLREQUEST']._serialized_start=617
-  _globals['_CREATEHOSTPOOLREQUEST']._serialized_end=742
-  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_start=744
-  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_end=768
-  _globals['_UPDATEHOSTPOOLREQUEST']._serialized_start=771
-  _globals['_UPDATEHOSTPOOLREQUEST']._serialized_end=934
-  _globals['_UPDATEHOSTPOOLRESPONSE']._serialized_start=936
-  _globals['_UPDATEHOSTPOOLRESPONSE']._serialized_end=1009
-  _globals['_DELETEHOSTPOOLREQUEST']._serialized_start=1011
-  _globals['_DELETEHOSTPOOLREQUEST']._serialized_end=1048
-  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_start=1050
-  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_end=1074
-  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_start=1076
-  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_end=1162
-  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_start=1164
-  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_end=1188
-  _globals['_MOVEHOSTSREQUEST']._serialized_start=1190
-  _globals['_MOVEHOSTSREQUEST']._serialized_end=1312
-  _globals['_MOVEHOSTSRESPONSE']._serialized_start=1314
-  _globals['_MOVEHOSTSRESPONSE']._serialized_end=1333
-  _globals['_HOSTSERVICE']._serialized_start=1336
-  _globals['_HOSTSERVICE']._serialized_end=2376
+  _globals['_QUERYHOSTSREQUEST']._serialized_end=190
+  _globals['_QUERYHOSTSRESPONSE']._serialized_start=192
+  _globals['_QUERYHOSTSRESPONSE']._serialized_end=288
+  _globals['_STARTMAINTENANCEREQUEST']._serialized_start=290
+  _globals['_STARTMAINTENANCEREQUEST']._serialized_end=352
+  _globals['_STARTMAINTENANCERESPONSE']._serialized_start=354
+  _globals['_STARTMAINTENANCERESPONSE']._serialized_end=419
+  _globals['_COMPLETEMAINTENANCEREQUEST']._serialized_start=421
+  _globals['_COMPLETEMAINTENANCEREQUEST']._serialized_end=486
+  _globals['_COMPLETEMAINTENANCERESPONSE']._serialized_start=488
+  _globals['_COMPLETEMAINTENANCERESPONSE']._serialized_end=535
+  _globals['_LISTHOSTPOOLSREQUEST']._serialized_start=537
+  _globals['_LISTHOSTPOOLSREQUEST']._serialized_end=559
+  _globals['_LISTHOSTPOOLSRESPONSE']._serialized_start=561
+  _globals['_LISTHOSTPOOLSRESPONSE']._serialized_end=634
+  _globals['_CREATEHOSTPOOLREQUEST']._serialized_start=636
+  _globals['_CREATEHOSTPOOLREQUEST']._serialized_end=761
+  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_start=763
+  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_end=787
+  _globals['_UPDATEHOSTPOOLREQUEST']._serialized_start=790
+  _globals['_UPDATEHOSTPOOLREQUEST']._serialized_end=953
+  _globals['_UPDATEHOSTPOOLRESPONSE']._serialized_start=955
+  _globals['_UPDATEHOSTPOOLRESPONSE']._serialized_end=1028
+  _globals['_DELETEHOSTPOOLREQUEST']._serialized_start=1030
+  _globals['_DELETEHOSTPOOLREQUEST']._serialized_end=1067
+  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_start=1069
+  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_end=1093
+  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_start=1095
+  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_end=1181
+  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_start=1183
+  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_end=1207
+  _globals['_MOVEHOSTSREQUEST']._serialized_start=1209
+  _globals['_MOVEHOSTSREQUEST']._serialized_end=1331
+  _globals['_MOVEHOSTSRESPONSE']._serialized_start=1333
+  _globals['_MOVEHOSTSRESPONSE']._serialized_end=1352
+  _globals['_HOSTSERVICE']._serialized_start=1355
+  _globals['_HOSTSERVICE']._serialized_end=2395
 # @@protoc_insertion_point(module_scope)

@@ -24,16 +24,22 @@ class QueryHostsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_STATES_FIELD_NUMBER: _builtins.int
+    HOSTNAMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def host_states(self) -> _containers.RepeatedScalarFieldContainer[_host_pb2.HostState.ValueType]: ...
+    @_builtins.property
+    def hostnames(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ours: only hosts of these names, at most 1,000. Empty: all."""
+
     def __init__(
         self,
         *,
         host_states: _abc.Iterable[_host_pb2.HostState.ValueType] | None = ...,
+        hostnames: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["host_states", b"host_states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host_states", b"host_states", "hostnames", b"hostnames"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

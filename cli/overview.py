@@ -1,0 +1,104 @@
+"""``peloton overview``: the whole installation at a glance, and what is wrong with it first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import click
+
+from cli.command import Command
+from cli.output import Table, print_for_programs, print_table
+from cli.settings import Settings, pass_settings
+from cli.times import seconds_text
+from cli.wire import v0
+from peloton.model.problem import Severity
+
+PROBLEMS = Table(("Severity", "Since", "What", "More"), whole=("Severity",), spare=("Since", "More"))
+AMOUNTS = Table(
+    ("Cluster", "Kind", "Capacity", "Away", "Allocated", "Used", "Slack", "Slack held"),
+    whole=("Cluster", "Kind", "Capacity", "Allocated"),
+    spare=("Away", "Slack held", "Slack", "Used"),
+)
+UNITS = {"cpu": "cpu (cores)", "memory": "memory (MiB)", "disk": "disk (MiB)", "gpu": "gpu (gpus)"}
+SEVERITIES = {severity.value: severity.name for severity in Severity}
+
+
+@click.command(cls=Command)
+@pass_settings
+def overview(settings: Settings) -> None:
+    """Say what is wrong now, the worst first, with the command that says more; then what the clusters have, what pods
+    have asked for and use of it, and how hosts, jobs and pods are.
+
+    What counts as wrong: no leader, a host manager that does not answer, hosts that left their cluster within an hour,
+    are avoided or marked RED, drains beyond their deadlines, volumes that are LOST, updates that failed or stand
+    still, and gangs that will never start.
+
+    \b
+    Examples:
+      peloton overview
+      peloton --json overview | jq -r '.problems[].text'
+    """
+    answer = settings.client.overview.GetOverview(v0.overview.GetOverviewRequest())
+    if print_for_programs(settings, answer, (problem.subject_id for problem in answer.problems)):
+        return
+    is_wide = settings.output == "wide"
+    if answer.problems:
+        print_table(PROBLEMS, [problem_row(problem) for problem in answer.problems], is_wide)
+    else:
+        click.echo("Nothing is wrong")
+    if answer.problems_left_out:
+        click.echo(f"and {answer.problems_left_out} more")
+    click.echo()
+    print_table(AMOUNTS, amount_rows(answer), is_wide)
+    click.echo()
+    for line in lines_of(answer):
+        click.echo(line)
+
+
+def problem_row(problem: v0.overview.Problem) -> tuple[str, ...]:
+    since = seconds_text(problem.since) if problem.since else ""
+    return SEVERITIES.get(problem.severity, ""), since, problem.text, problem.command
+
+
+def amount_rows(answer: v0.overview.GetOverviewResponse) -> Iterator[tuple[str, ...]]:
+    for cluster in answer.clusters:
+        if cluster.is_silent:
+            yield cluster.cluster, "no answer", *[""] * 6
+        for one in cluster.amounts:
+            is_slack, is_measured = one.kind == "cpu", one.measured_capacity > 0
+            yield (
+                cluster.cluster,
+                UNITS.get(one.kind, one.kind),
+                f"{one.capacity:g}",
+                f"{one.away:g}",
+                f"{one.allocation:g}" + (f" ({one.allocation / one.capacity:.0%})" if one.capacity else ""),
+                f"{one.used:.2f} of {one.measured_capacity:g}" if is_measured else "",
+                f"{one.slack:g}" if is_slack else "",
+                f"{one.slack_held:g}" if is_slack else "",
+            )
+
+
+def lines_of(answer: v0.overview.GetOverviewResponse) -> Iterator[str]:
+    for cluster in answer.clusters:
+        if not cluster.is_silent:
+            hosts = cluster.hosts
+            more = [f"{hosts.in_maintenance} in maintenance"] if hosts.in_maintenance else []
+            more += [f"{hosts.avoided} avoided"] if hosts.avoided else []
+            more += [f"marked {counts_text(hosts.marks)}"] if hosts.marks else []
+            yield ", ".join([f"Hosts of {cluster.cluster}: {counts_text(hosts.states) or 'none'}", *more])
+    if answer.counted_time:
+        yield f"Jobs: {counts_text(answer.jobs) or 'none'}"
+        yield f"Pods: {counts_text(answer.pods) or 'none'}"
+    else:
+        yield "Jobs and pods are being counted: ask again in a few seconds"
+    for role in answer.roles:
+        led = f"led at {role.address}, lease for {role.seconds_left:.1f} s more" if role.address else "nobody leads"
+        yield f"Role {role.role}: {led}"
+    if answer.temporal_address:
+        yield f"Temporal: {answer.temporal_address}, namespace {answer.temporal_namespace}"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """The largest first."""
+    found = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return ", ".join(f"{count:,} {name}" for name, count in found)

@@ -1,0 +1,196 @@
+"""What counts as wrong, how bad it is, and how people are told. Of what there may be thousands, a few are named and the
+others counted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from peloton.lifecycle.reason_text import avoided_text
+from peloton.model.advice import HostMark, ServiceMark
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname
+from peloton.model.maintenance import HostMaintenance
+from peloton.model.problem import Problem, Severity, SubjectKind
+from peloton.model.reason import Misfit
+from peloton.model.times import NS_PER_S
+from peloton.model.update import UpdateRecord, UpdateState
+from peloton.model.volume import VolumeRecord
+
+PROBLEMS_MAX = 50
+NAMED_MAX = 5
+"""Hosts, volumes or updates of one kind of problem that are named one by one."""
+GONE_WITHIN_S = 3_600.0
+"""A host that left its cluster longer ago has been removed rather than lost."""
+WARNING, CRITICAL = Severity.WARNING, Severity.CRITICAL
+
+
+def worst_first(problems: Iterable[Problem], limit: int = PROBLEMS_MAX) -> tuple[list[Problem], int]:
+    """At most ``limit`` of them, and how many more there are. Equally bad ones keep their order."""
+    found = sorted(problems, key=lambda one: -one.severity)
+    return found[:limit], max(len(found) - limit, 0)
+
+
+def span_text(seconds: float) -> str:
+    """About how long: 40 s, 5 min, 3 h, 2 days."""
+    whole = max(int(seconds), 0)
+    for size, unit in ((172_800, "days"), (7_200, "h"), (120, "min")):
+        if whole >= size:
+            return f"{whole // {'days': 86_400, 'h': 3_600, 'min': 60}[unit]} {unit}"
+    return f"{whole} s"
+
+
+def role_problem(role: str, overdue_s: float | None) -> Problem:
+    """No process leads it. ``overdue_s``: since the last lease ran out; None: there is no lease."""
+    ended = f": the lease of the last one ran out {span_text(overdue_s)} ago" if overdue_s is not None else ""
+    text = f"No process leads the role {role}{ended}. {_missed(role)}"
+    return Problem(CRITICAL, text, SubjectKind.ROLE, role, command="peloton local status")
+
+
+def _missed(role: str) -> str:
+    if role == "resmgr":
+        return "No pod is admitted meanwhile"
+    return f"No pod is launched or stopped in cluster {role.rpartition('/')[2]} meanwhile; those on its hosts run on"
+
+
+def silent_problem(cluster: str, patience_s: float) -> Problem:
+    text = f"The host manager of cluster {cluster} leads and does not answer within {patience_s:g} s"
+    return Problem(CRITICAL, text, SubjectKind.CLUSTER, cluster, cluster, command="peloton host query")
+
+
+def resmgr_problem(patience_s: float) -> Problem:
+    text = f"The resource manager leads and does not answer within {patience_s:g} s: why pools wait is not known"
+    return Problem(WARNING, text, SubjectKind.ROLE, "resmgr", command="peloton respool tree")
+
+
+def cluster_problems(
+    cluster: str, kind: str, is_connected: bool, unready: str, are_hosts_known: bool, up_count: int
+) -> list[Problem]:
+    """Of a cluster as a whole: at most one."""
+    if not is_connected:
+        what = f"Cluster {cluster} is not connected to its {_control_plane(kind)}: no pod is launched or stopped there"
+    elif unready:
+        what = f"Cluster {cluster} launches no pods: {unready}"
+    elif not are_hosts_known:
+        what = f"Cluster {cluster} has not listed its hosts yet"
+    elif not up_count:
+        what = f"Cluster {cluster} has no host that takes pods"
+    else:
+        return []
+    return [Problem(CRITICAL, what, SubjectKind.CLUSTER, cluster, cluster, command="peloton host query")]
+
+
+def _control_plane(kind: str) -> str:
+    return {"mesos": "Mesos master", "kubernetes": "apiserver"}.get(kind, "control plane")
+
+
+def gone_hosts(
+    cluster: str, gone: Mapping[Hostname, float], maintained: Collection[Hostname], now_ns: int
+) -> list[Problem]:
+    """``gone``: hosts that left the cluster, and how many seconds ago. A host that went for maintenance is meant to be
+    away."""
+    found = []
+    for ago_s, name in sorted((ago_s, name) for name, ago_s in gone.items() if name not in maintained):
+        text = f"Host {name} left cluster {cluster} {span_text(ago_s)} ago and is not back"
+        found.append(_of_host(CRITICAL, text, name, cluster, now_ns - round(ago_s * NS_PER_S)))
+    return _bounded(found, f"more hosts left cluster {cluster} within {span_text(GONE_WITHIN_S)} and are not back")
+
+
+def avoided_hosts(cluster: str, avoided: Mapping[Hostname, tuple[Misfit, float]]) -> list[Problem]:
+    """``avoided``: why, and for how many seconds more."""
+    found = [
+        _of_host(WARNING, f"Host {name} is avoided {avoided_text(why)}, for {span_text(left_s)} more", name, cluster)
+        for name, (why, left_s) in sorted(avoided.items())
+    ]
+    return _bounded(found, f"more hosts of cluster {cluster} are avoided")
+
+
+def red_marks(cluster: str, hosts: Sequence[HostMark], services: Sequence[ServiceMark]) -> list[Problem]:
+    """``hosts`` and ``services``: those that are marked RED."""
+    loaded = [
+        _of_host(WARNING, f"Host {one.hostname} is marked RED: {one.reason}", one.hostname, cluster, one.since_ns)
+        for one in hosts
+    ]
+    advice = "peloton host advice --mark red"
+    slow = [
+        Problem(WARNING, f"Service {one.job_id} is marked RED: {one.reason}", SubjectKind.JOB, one.job_id, cluster,
+                one.since_ns, advice)
+        for one in services
+    ]  # fmt: skip
+    return [
+        *_bounded(loaded, f"more hosts of cluster {cluster} are marked RED"),
+        *_bounded(slow, f"more services in cluster {cluster} are marked RED"),
+    ]
+
+
+def late_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Problem]:
+    """Drains that are beyond their deadline and that nobody has forced."""
+    late = [
+        host
+        for host in maintained
+        if host.state is HostState.DRAINING and not host.is_forced and 0 < host.deadline_ns < now_ns
+    ]
+    found = []
+    for host in sorted(late, key=lambda one: one.deadline_ns):
+        over = span_text((now_ns - host.deadline_ns) / NS_PER_S)
+        left, waits = host.progress.pod_count, host.progress.waiting_for
+        text = f"The drain of host {host.hostname} is {over} beyond its deadline: {left} pods are left"
+        text += f" and wait for {waits}" if waits else ""
+        command = f"peloton host maintenance status {host.hostname}"
+        found.append(Problem(WARNING, text, SubjectKind.HOST, host.hostname, host.cluster, host.deadline_ns, command))
+    return _bounded(found, "more drains are beyond their deadlines")
+
+
+def lost_volumes(volumes: Sequence[VolumeRecord], total: int) -> list[Problem]:
+    """``volumes``: the first of ``total``."""
+    found = []
+    for one in volumes:
+        why = f" ({one.note})" if one.note else ""
+        text = f"Volume {one.volume_id} on host {one.host} is LOST{why}: pod {one.pod_name} waits for it"
+        command = f"peloton volume get {one.volume_id}"
+        found.append(Problem(CRITICAL, text, SubjectKind.JOB, one.job_id, one.cluster, one.changed_ns, command))
+    return _bounded(found, "more volumes are LOST", total)
+
+
+def stuck_updates(updates: Sequence[tuple[str, UpdateRecord]], total: int) -> list[Problem]:
+    """Of services, with their names: the last update failed, is paused after failures, or waits for a pulse.
+    ``updates``: the first of ``total``."""
+    found = []
+    for name, update in updates:
+        if what := _stuck(update):
+            text, command = f"The update of service {name} {what}", f"peloton job why {update.job_id}"
+            found.append(Problem(WARNING, text, SubjectKind.JOB, update.job_id, "", update.updated_ns, command))
+    return _bounded(found, "more updates of services have failed or stand still", total)
+
+
+def _stuck(update: UpdateRecord) -> str:
+    bad = f"{len(update.failed)} of its {update.total_count} instances failed"
+    if update.state is UpdateState.FAILED:
+        return f"has failed: {bad}"
+    if update.state is UpdateState.PAUSED and update.failed:
+        return f"is paused: {bad}, {update.remaining_count} are left"
+    if update.awaits_pulse and update.is_active:
+        return f"waits for a pulse: {update.remaining_count} of {update.total_count} instances are left"
+    return ""
+
+
+def hopeless_gangs(heads: Sequence[tuple[str, str, int, str]]) -> list[Problem]:
+    """Gangs for which no wait helps: path of the pool, job, gangs, and why."""
+    found = []
+    for path, job_id, count, why in heads:
+        text = f"{count} {'gang' if count == 1 else 'gangs'} of job {job_id} in pool {path} will never start: {why}"
+        found.append(Problem(WARNING, text, SubjectKind.POOL, path, command=f"peloton job why {job_id}"))
+    return _bounded(found, "more pools have gangs that will never start")
+
+
+def _of_host(severity: Severity, text: str, name: str, cluster: str, since_ns: int = 0) -> Problem:
+    return Problem(severity, text, SubjectKind.HOST, name, cluster, since_ns, f"peloton host why {name}")
+
+
+def _bounded(found: list[Problem], others: str, total: int | None = None) -> list[Problem]:
+    """The first few by name, the others as one."""
+    named, count = found[:NAMED_MAX], len(found) if total is None else total
+    if count <= len(named):
+        return named
+    last = named[-1]
+    subject = (SubjectKind.CLUSTER, last.cluster) if last.cluster else (last.subject_kind, last.subject_id)
+    return [*named, Problem(last.severity, f"{count - len(named)} {others}", *subject, last.cluster)]

@@ -1,0 +1,251 @@
+"""Our OverviewService: what host managers, the resource manager and storage say, put together. Whoever does not answer
+in time is left out, and named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import grpc.aio
+
+from peloton.api import convert
+from peloton.api.convert_overview import host_amounts, problem_to_wire
+from peloton.api.convert_time import rfc3339, rfc3339_seconds
+from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
+from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
+from peloton.api.v0.overview import overview_pb2 as pb
+from peloton.api.v0.respool import respool_pb2
+from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.lifecycle import problems
+from peloton.model.ids import HOSTMGR_ROLE
+from peloton.model.problem import Problem
+from peloton.model.respool import pool_paths
+from peloton.model.times import NS_PER_S
+from services.api.calls import Calls
+from services.api.channels import LeaderChannels
+from services.api.forward import RESMGR
+from services.rested import REST_PER_QUESTION, Rested
+from services.storage.overview import Counts, HostPodRow, LeaseRow
+from services.storage.storage import Storage
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ASK_S, MAP_S = 1.0, 10.0
+"""Patience with a host manager that sums up, and with one that sends all of its hosts."""
+HEADS_S, HEADS_AGE_S = 2.0, 10.0
+"""Patience with the resource manager, and how long its answer is used at least."""
+COUNT_S, COUNTS_AGE_S, FINDINGS_AGE_S = 2.0, 5.0, 5.0
+"""How long an answer waits for counts that are not there yet, and how long they are used at least."""
+HOST_PODS_MAX, HOST_PODS_AGE_S, HOSTS_KEPT = 1_000, 2.0, 100
+"""Pods in an answer, how long it is used at least, and of how many hosts one is kept."""
+
+
+class Counted(NamedTuple):
+    counts: Counts
+    time_ns: int
+
+
+class OverviewService:
+    def __init__(
+        self,
+        storage: Storage,
+        channels: LeaderChannels,
+        calls: Calls,
+        temporal: Mapping[str, object],
+        clock: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._storage, self._channels, self._calls, self._temporal = storage, channels, calls, temporal
+        self._clock, self._wall_ns = clock, wall_ns
+        self._counts = Rested(self._count, COUNTS_AGE_S)
+        self._findings = Rested(self._find, FINDINGS_AGE_S)
+        self._counting: asyncio.Task[Counted] | None = None
+        self._heads: tuple[float, list[Problem]] = (float("-inf"), [])  # good until then
+        self._host_pods: OrderedDict[str, Rested[list[HostPodRow]]] = OrderedDict()
+
+    # The overview.
+
+    async def GetOverview(self, request: pb.GetOverviewRequest, context: Any) -> pb.GetOverviewResponse:
+        clusters = await self._channels.clusters()
+        (leases, findings, counted, heads), described = await asyncio.gather(
+            asyncio.gather(
+                self._calls.run(self._storage.overview.leases),
+                self._calls.run(self._findings.get),
+                self._counted(),
+                self._hopeless(),
+            ),
+            asyncio.gather(*(self._describe(cluster) for cluster in clusters if clusters[cluster])),
+        )
+        now_s = self._wall_ns() / NS_PER_S
+        answered = {one.overview.cluster: one for one in described if one is not None}
+        roles = [RESMGR, *(HOSTMGR_ROLE + cluster for cluster in clusters)]
+        silent = [name for name in clusters if clusters[name] and name not in answered]
+        found = [problem_to_wire(one) for one in [*_leaderless(roles, leases, now_s), *heads, *findings]]
+        found += [problem_to_wire(problems.silent_problem(name, ASK_S)) for name in silent]
+        found += [problem for one in answered.values() for problem in one.problems]
+        found.sort(key=lambda one: -one.severity)
+        left_out = sum(one.problems_left_out for one in answered.values())
+        return pb.GetOverviewResponse(
+            clusters=[
+                answered[name].overview if name in answered else pb.ClusterOverview(cluster=name, is_silent=True)
+                for name in clusters
+            ],
+            jobs={state.value: count for state, count in counted.counts.jobs.items()},
+            pods={state.value: count for state, count in counted.counts.pods.items()},
+            counted_time=rfc3339_seconds(counted.time_ns),
+            roles=_roles(roles, leases, now_s),
+            temporal_address=str(self._temporal.get("target_host", "")),
+            temporal_namespace=str(self._temporal.get("namespace", "")),
+            problems=found[: problems.PROBLEMS_MAX],
+            problems_left_out=max(len(found) - problems.PROBLEMS_MAX, 0) + left_out,
+        )
+
+    async def _describe(self, cluster: str) -> hostmgr_pb2.DescribeClusterResponse | None:
+        """None: its host manager does not answer."""
+
+        async def ask() -> hostmgr_pb2.DescribeClusterResponse:
+            stub: Any = hostmgr_pb2_grpc.ViewsStub(await self._channels.to_cluster(cluster))
+            answer: hostmgr_pb2.DescribeClusterResponse = await stub.DescribeCluster(
+                hostmgr_pb2.DescribeClusterRequest(), timeout=ASK_S
+            )
+            return answer
+
+        return await _unless_silent(ask(), f"the host manager of cluster {cluster}")
+
+    async def _counted(self) -> Counted:
+        """What was counted last. The first count of a large installation takes longer than anybody waits."""
+        counting = self._counting
+        if counting is None or counting.done():
+            counting = self._counting = asyncio.create_task(self._calls.run(self._counts.get))
+            counting.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen: nobody may wait
+        done, _ = await asyncio.wait({counting}, timeout=COUNT_S)
+        return counting.result() if done else Counted(Counts(), 0)
+
+    def _count(self) -> Counted:
+        now_ns = self._wall_ns()
+        return Counted(self._storage.overview.counts(), now_ns)
+
+    def _find(self) -> list[Problem]:
+        volumes, total = self._storage.overview.lost_volumes()
+        return [
+            *problems.lost_volumes(volumes, total),
+            *problems.stuck_updates(*self._storage.overview.stuck_updates()),
+        ]
+
+    async def _hopeless(self) -> list[Problem]:
+        """Of the first gang of each queue, as of a while ago; none while no resource manager leads."""
+        began_s = self._clock()
+        good_until_s, known = self._heads
+        if began_s < good_until_s:
+            return known
+        self._heads = began_s + HEADS_S, known  # others use the last answer meanwhile
+        try:
+            stub: Any = explain_pb2_grpc.ExplainServiceStub(await self._channels.to(RESMGR))
+        except Unavailable:
+            return []
+        request = explain_pb2.PoolWhyRequest(path=respool_pb2.ResourcePoolPath(value="/"))
+        answer = await _unless_silent(stub.PoolWhy(request, timeout=HEADS_S), "the resource manager")
+        ended_s = self._clock()
+        found = [problems.resmgr_problem(HEADS_S)] if answer is None else problems.hopeless_gangs(_hopeless(answer))
+        self._heads = ended_s + max(HEADS_AGE_S, REST_PER_QUESTION * (ended_s - began_s)), found
+        return found
+
+    # Hosts.
+
+    async def GetHostMap(self, request: pb.GetHostMapRequest, context: Any) -> pb.GetHostMapResponse:
+        clusters = await self._channels.clusters()
+
+        async def ask(cluster: str) -> pb.HostMap:
+            stub: Any = hostmgr_pb2_grpc.ViewsStub(await self._channels.to_cluster(cluster))
+            known = hostmgr_pb2.MapHostsRequest(known_version=request.known_versions.get(cluster, ""))
+            patience_s = min(context.time_remaining() or MAP_S, MAP_S)
+            answer: pb.HostMap = await stub.MapHosts(known, timeout=patience_s)
+            return answer
+
+        asked = [_unless_silent(ask(cluster), f"the host manager of cluster {cluster}") for cluster in clusters]
+        found = dict(zip(clusters, await asyncio.gather(*asked), strict=True))
+        silent = [cluster for cluster, answer in found.items() if answer is None]
+        return pb.GetHostMapResponse(maps=filter(None, found.values()), silent_clusters=silent)
+
+    async def GetHostPods(self, request: pb.GetHostPodsRequest, context: Any) -> pb.GetHostPodsResponse:
+        hostname = request.hostname
+        if not hostname:
+            raise InvalidArgument("no host is named")
+        read = partial(self._storage.overview.pods_on, hostname, HOST_PODS_MAX + 1)
+        rested = self._host_pods.setdefault(hostname, Rested(read, HOST_PODS_AGE_S))
+        self._host_pods.move_to_end(hostname)
+        while len(self._host_pods) > HOSTS_KEPT:
+            self._host_pods.popitem(last=False)
+        found = await self._calls.run(rested.get)
+        if not found and not await self._calls.run(self._storage.hosts.clusters_of, [hostname]):
+            raise NotFound(f"host {hostname[:200]} not found")
+        paths = pool_paths(await self._calls.run(self._storage.pools.specs)) if found else {}
+        pods = sorted(found[:HOST_PODS_MAX], key=lambda pod: (paths.get(pod.respool_id, ""), -pod.priority, pod.pod_id))
+        return pb.GetHostPodsResponse(
+            pods=[_host_pod(pod, paths.get(pod.respool_id, "")) for pod in pods], has_more=len(found) > HOST_PODS_MAX
+        )
+
+
+async def _unless_silent(question: Awaitable[T], whom: str) -> T | None:
+    """None: no answer in time, or an error."""
+    try:
+        return await question
+    except (Unavailable, grpc.aio.AioRpcError) as error:
+        log.debug("%s does not answer: %s", whom, error)
+        return None
+
+
+def _leaderless(roles: Sequence[str], leases: Sequence[LeaseRow], now_s: float) -> list[Problem]:
+    expiry = {lease.role: lease.expires_s for lease in leases}
+    return [
+        problems.role_problem(role, now_s - expiry[role] if role in expiry else None)
+        for role in roles
+        if expiry.get(role, 0.0) <= now_s
+    ]
+
+
+def _roles(roles: Sequence[str], leases: Sequence[LeaseRow], now_s: float) -> list[pb.RoleLease]:
+    """Also those that nobody has ever led."""
+    known = {lease.role: lease for lease in leases}
+    found = []
+    for role in sorted({*roles, *known}):
+        lease = known.get(role, LeaseRow(role, "", now_s))
+        left_s = lease.expires_s - now_s
+        found.append(
+            pb.RoleLease(role=role, address=lease.address if left_s > 0 else "", seconds_left=round(left_s, 3))
+        )
+    return found
+
+
+def _hopeless(answer: explain_pb2.PoolWhyResponse) -> list[tuple[str, str, int, str]]:
+    return [
+        (queue.poolPath, queue.head.jobId.value, queue.head.gangCount, queue.head.reason.text)
+        for queue in answer.queues
+        if queue.head.reason.isFinal
+    ]
+
+
+def _host_pod(pod: HostPodRow, path: str) -> pb.HostPod:
+    return pb.HostPod(
+        pod_id=str(pod.pod_id),
+        job_id=pod.pod_id.job_id,
+        job_name=pod.job_name,
+        job_type=convert.JOB_TYPE_NUMBERS[pod.job_type],  # type: ignore[arg-type]
+        pool_path=path,
+        instance_id=pod.pod_id.instance_id,
+        priority=pod.priority,
+        state=convert.POD_STATE_NUMBERS[pod.state],  # type: ignore[arg-type]
+        since=rfc3339(pod.started_ns),
+        asked=host_amounts(pod.asked),
+        is_revocable=pod.is_revocable,
+        is_preemptible=pod.is_preemptible,
+        workload=pod.workload.value,
+        has_volume=pod.has_volume,
+        is_leaving=pod.is_leaving,
+    )

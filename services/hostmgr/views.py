@@ -1,0 +1,178 @@
+"""What a host manager shows of its cluster as a whole: sums and problems, and a map of its hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+from itertools import repeat
+
+import grpc
+
+from peloton.api.convert_overview import problem_to_wire
+from peloton.api.private import hostmgr_pb2 as private
+from peloton.api.private import hostmgr_pb2_grpc
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.overview import overview_pb2 as pb
+from peloton.lifecycle import problems
+from peloton.model.advice import Mark
+from peloton.model.host import HostState
+from peloton.model.host_pool import DEFAULT_HOST_POOL
+from peloton.model.ids import Hostname
+from peloton.model.problem import Problem
+from peloton.model.resources import RESOURCE_KINDS
+from peloton.scheduling.columns import HostColumns, Measured
+from peloton.scheduling.qos import Use
+from services.grpc_errors import abort_on_error
+from services.hostmgr.advisor import HostAdvisor
+from services.hostmgr.hosts.host_views import HostView
+from services.hostmgr.manager import HostManagerCore
+from services.rested import Rested
+from services.storage.overview import Overview
+
+Uses = Callable[[], Mapping[Hostname, Use]]
+
+MAP_AGE_S = 1.0
+PODS_AGE_S = 5.0
+"""How long maps and counts of pods are used at least."""
+MAINTAINED, AVOIDED = 1, 2
+"""Flags of a host."""
+_SCALES = {"cpu": 1_000, "memory": 1, "disk": 1, "gpu": 1_000}
+_STATE_NUMBERS = {state: host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in HostState}
+_MARK_NUMBERS = {mark: number for number, mark in enumerate(Mark, 1)}
+"""As in ``advice.Mark``."""
+
+
+class ClusterViews:
+    """Any thread asks."""
+
+    def __init__(
+        self,
+        cluster: str,
+        core: HostManagerCore,
+        advisor: HostAdvisor,
+        uses: Uses,
+        records: Overview,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._cluster, self._book, self._driver = cluster, core.book, core.driver
+        self._advisor, self._uses, self._wall_ns = advisor, uses, wall_ns
+        self._pod_counts = Rested(partial(records.pods_by_host, cluster), PODS_AGE_S)
+        self._map = Rested(self._draw, MAP_AGE_S)
+        self._overview = Rested(self._describe, MAP_AGE_S)
+
+    def overview(self) -> private.DescribeClusterResponse:
+        """No older than MAP_AGE_S."""
+        return self._overview.get()
+
+    def map(self) -> pb.HostMap:
+        """The same. Raises what storage raises."""
+        return self._map.get()
+
+    def _describe(self) -> private.DescribeClusterResponse:
+        view = self._book.views.view()
+        columns, kind = view.columns, self._driver.capabilities.kind
+        measured = Measured.of(columns.hostnames, self._uses())
+        states = columns.state_counts()
+        marks = [one.mark for one in self._advisor.host_marks()]
+        avoided = self._book.aversions.avoided_by_all(time.monotonic())
+        found, left_out = problems.worst_first(self._problems(view, kind, states.get(HostState.UP, 0)))
+        return private.DescribeClusterResponse(
+            overview=pb.ClusterOverview(
+                cluster=self._cluster,
+                cluster_kind=kind,
+                amounts=[_amounts(columns, each, measured) for each in RESOURCE_KINDS],
+                hosts=pb.HostCounts(
+                    total=len(columns.hostnames),
+                    states={state.value: count for state, count in states.items()},
+                    marks={mark.value: marks.count(mark) for mark in Mark if mark in marks},
+                    in_maintenance=len(view.maintained),
+                    avoided=len(avoided),
+                ),
+            ),
+            problems=[problem_to_wire(one) for one in found],
+            problems_left_out=left_out,
+        )
+
+    def _problems(self, view: HostView, kind: str, up_count: int) -> list[Problem]:
+        cluster, now_ns, now_s, driver = self._cluster, self._wall_ns(), time.monotonic(), self._driver
+        aversions, red = self._book.aversions, {Mark.RED}
+        gone = aversions.gone_lately(problems.GONE_WITHIN_S, now_s)
+        return [
+            *problems.cluster_problems(
+                cluster, kind, driver.is_connected, driver.unready, view.are_hosts_known, up_count
+            ),
+            *problems.gone_hosts(cluster, gone, view.maintained, now_ns),
+            *problems.late_drains(view.maintained.values(), now_ns),
+            *problems.red_marks(cluster, self._advisor.host_marks(red), self._advisor.service_marks(red)),
+            *problems.avoided_hosts(cluster, aversions.avoided_by_all(now_s)),
+        ]
+
+    def _draw(self) -> pb.HostMap:
+        columns, maintained, host_pools, _ = self._book.views.view()
+        names, pods = columns.hostnames, self._pod_counts.get()
+        measured = Measured.of(names, self._uses())
+        marks = {one.hostname: _MARK_NUMBERS[one.mark] for one in self._advisor.host_marks()}
+        flags = dict.fromkeys(maintained, MAINTAINED)
+        for name in self._book.aversions.avoided_by_all(time.monotonic()):
+            flags[name] = flags.get(name, 0) | AVOIDED
+        found = pb.HostMap(
+            cluster=self._cluster,
+            hostnames=names,
+            states=columns.state_bytes(_STATE_NUMBERS),
+            marks=_sparse(names, marks),
+            flags=_sparse(names, flags),
+            pod_counts=map(pods.get, names, repeat(0)),
+            kinds=[
+                pb.KindPercents(
+                    kind=kind, allocation=columns.held_percents(kind), used=columns.used_percents(kind, measured)
+                )
+                for kind in RESOURCE_KINDS
+            ],
+        )
+        if host_pools is not None:
+            found.host_pool_names.extend(sorted(host_pools.pools))
+            place = {name: at for at, name in enumerate(found.host_pool_names)}
+            placed, default = host_pools.hosts, place[DEFAULT_HOST_POOL]
+            found.host_pools.extend(place[placed[name].current] if name in placed else default for name in names)
+        found.version = blake2b(found.SerializeToString(deterministic=True), digest_size=8).hexdigest()
+        return found
+
+
+def _amounts(columns: HostColumns, kind: str, measured: Measured) -> pb.KindAmounts:
+    sums, scale = columns.sums(kind, measured), _SCALES[kind]
+    found = pb.KindAmounts(
+        kind=kind,
+        capacity=sums.capacity / scale,
+        away=sums.away / scale,
+        allocation=sums.held / scale,
+        used=sums.used / scale,
+        measured_capacity=sums.measured_capacity / scale,
+    )
+    if kind == "cpu":
+        found.slack, found.slack_held = (amount / scale for amount in columns.slack())
+    return found
+
+
+def _sparse(names: Sequence[Hostname], values: Mapping[Hostname, int]) -> bytes:
+    """One byte for each host, 0 for those without a value."""
+    return bytes(map(values.get, names, repeat(0))) if values else bytes(len(names))
+
+
+class ViewsServicer(hostmgr_pb2_grpc.ViewsServicer):
+    def __init__(self, views: ClusterViews) -> None:
+        self._views = views
+
+    @abort_on_error
+    def DescribeCluster(
+        self, request: private.DescribeClusterRequest, context: grpc.ServicerContext
+    ) -> private.DescribeClusterResponse:
+        return self._views.overview()
+
+    @abort_on_error
+    def MapHosts(self, request: private.MapHostsRequest, context: grpc.ServicerContext) -> pb.HostMap:
+        found = self._views.map()
+        if found.version == request.known_version:
+            return pb.HostMap(cluster=found.cluster, version=found.version, is_unchanged=True)
+        return found

@@ -1,0 +1,190 @@
+"""What is counted over all jobs and pods for people who look at the whole installation. Nothing here is cheap for a
+large one: callers let an answer rest."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES, JOB_TYPES, POD_STATES
+from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
+from peloton.lifecycle.host_pools import workload_of
+from peloton.lifecycle.problems import NAMED_MAX
+from peloton.model.host_pool import Workload
+from peloton.model.ids import JobId, PodId, RespoolId
+from peloton.model.job import JobState, JobType
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from peloton.model.update import UpdateRecord, UpdateState
+from peloton.model.volume import VolumeRecord, VolumeState
+from services.storage.engine import Database
+from services.storage.jobs.configs import facts_of
+from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
+from services.storage.pods.sql import GOAL_ENDED, NEWER
+from services.storage.tables import FINISHED_STATES, JOB, LEASE, POD, UPDATE, VOLUME
+from services.storage.updates.rows import read_update
+from services.storage.volumes.rows import WANTED, volume_record, volume_there
+
+UPDATES_READ_MAX = 1_000
+"""Of those that have failed or stand still, the newest."""
+_DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
+_LIVING = JOB.c.state.not_in(FINISHED_STATES)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Jobs that exist by their state; and pods, of jobs that have not ended."""
+
+    jobs: Mapping[JobState, int] = field(default_factory=dict)
+    pods: Mapping[PodState, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    role: str
+    address: str  # empty: the leader does not serve yet
+    expires_s: float  # unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class HostPodRow:
+    """A pod that is believed on a host."""
+
+    pod_id: PodId
+    job_name: str
+    job_type: JobType
+    respool_id: RespoolId
+    priority: int
+    state: PodState
+    started_ns: int
+    asked: Resources
+    is_revocable: bool
+    is_preemptible: bool
+    workload: Workload
+    has_volume: bool
+    is_leaving: bool
+
+
+class Overview:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def counts(self) -> Counts:
+        """One pass over the jobs; of those that have not ended, jobs of like counts come as one row."""
+        living = sa.select(JOB.c.state, JOB.c.pod_counts, sa.func.count().label("count")).where(_LIVING)
+        living = living.where(JOB.c.state != _DELETED).group_by(JOB.c.state, JOB.c.pod_counts)
+        ended = sa.select(JOB.c.state, sa.func.count()).where(JOB.c.state.in_(FINISHED_STATES)).group_by(JOB.c.state)
+
+        def work(conn: sa.Connection) -> Counts:
+            jobs: Counter[JobState] = Counter()
+            pods: Counter[PodState] = Counter()
+            for state, pod_counts, count in conn.execute(living):
+                jobs[JOB_STATES[state]] += count
+                for number, pod_count in json.loads(pod_counts or "{}").items():
+                    pods[POD_STATES[int(number)]] += pod_count * count
+            for state, count in conn.execute(ended):
+                jobs[JOB_STATES[state]] += count
+            return Counts(dict(jobs), {state: count for state, count in pods.items() if count})
+
+        return self._db.read(work)
+
+    def leases(self) -> list[LeaseRow]:
+        """Of all roles that have ever been led and not been resigned, by role."""
+        query = sa.select(LEASE.c.role, LEASE.c.address, LEASE.c.expires_s).order_by(LEASE.c.role)
+        return self._db.read(lambda conn: [LeaseRow(*row) for row in conn.execute(query)])
+
+    def lost_volumes(self) -> tuple[list[VolumeRecord], int]:
+        """The first NAMED_MAX that are LOST and wanted, and how many there are."""
+        lost = sa.and_(VOLUME.c.state == VOLUME_STATE_NUMBERS[VolumeState.LOST], WANTED)
+        first = sa.select(VOLUME).where(lost).order_by(VOLUME.c.changed_ns.desc(), VOLUME.c.volume_id).limit(NAMED_MAX)
+        number = sa.select(sa.func.count()).select_from(VOLUME).where(lost)
+
+        def work(conn: sa.Connection) -> tuple[list[VolumeRecord], int]:
+            return [volume_record(row) for row in conn.execute(first)], conn.execute(number).scalar_one()
+
+        return self._db.read(work)
+
+    def stuck_updates(self) -> tuple[list[tuple[str, UpdateRecord]], int]:
+        """The updates of services that have failed, are paused after failures, or wait for a pulse, unless another one
+        followed: the newest NAMED_MAX, with the name of the service, and how many there are."""
+        failed = UPDATE.c.state == UpdateState.FAILED.value
+        paused = sa.and_(UPDATE.c.state == UpdateState.PAUSED.value, UPDATE.c.failed != "")
+        waits = sa.and_(UPDATE.c.awaits_pulse, UPDATE.c.completed_ns == 0)
+        query = (
+            sa.select(UPDATE.c.update_id, JOB.c.name, JOB.c.update_id.label("last_update_id"))
+            .join(JOB, JOB.c.job_id == UPDATE.c.job_id)
+            .where(sa.or_(failed, paused, waits), _LIVING)
+            .order_by(UPDATE.c.updated_ns.desc())
+            .limit(UPDATES_READ_MAX)
+        )
+
+        def work(conn: sa.Connection) -> tuple[list[tuple[str, UpdateRecord]], int]:
+            rows = [row for row in conn.execute(query) if row.update_id == row.last_update_id]
+            named = [(row.name, read_update(conn, row.update_id)) for row in rows[:NAMED_MAX]]
+            return [(name, update) for name, update in named if update is not None], len(rows)
+
+        return self._db.read(work)
+
+    def pods_by_host(self, cluster: str) -> dict[str, int]:
+        """Pods that are believed on each host of the cluster. One pass over the pods of jobs that have not ended."""
+        query = (
+            sa.select(POD.c.host, sa.func.count())
+            .join(JOB, JOB.c.job_id == POD.c.job_id)
+            .where(_LIVING, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+            .group_by(POD.c.host)
+        )
+        return self._db.read(lambda conn: {row[0]: row[1] for row in conn.execute(query)})
+
+    def pods_on(self, hostname: str, limit: int) -> list[HostPodRow]:
+        """Pods that are believed on a host, by job and instance. One pass over the pods of jobs that have not ended:
+        no index mentions the host of a pod."""
+        leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
+        has_volume = volume_there(POD.c.job_id, POD.c.instance_id, POD.c.host).label("has_volume")
+        of_job = (JOB.c.name, JOB.c.type, JOB.c.respool_id, JOB.c.priority)
+        columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.state, POD.c.started_ns, POD.c.config_version)
+        query = (
+            sa.select(*columns, *of_job, leaves, has_volume)
+            .join(JOB, JOB.c.job_id == POD.c.job_id)
+            .where(_LIVING, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.host == hostname)
+            .order_by(POD.c.job_id, POD.c.instance_id)
+            .limit(limit)
+        )
+
+        def work(conn: sa.Connection) -> list[HostPodRow]:
+            rows: list[Any] = list(conn.execute(query))
+            groups = groupby(rows, key=attrgetter("job_id"))
+            return [one for job_id, rows in groups for one in _on_host(conn, job_id, list(rows))]
+
+        return self._db.read(work)
+
+
+def _on_host(conn: sa.Connection, job_id: str, rows: Sequence[sa.Row[Any]]) -> list[HostPodRow]:
+    facts = facts_of(conn, job_id, {row.instance_id: row.config_version for row in rows})
+    found = []
+    for row in rows:
+        shape, job_type = facts[row.instance_id].shape, JOB_TYPES[row.type]
+        found.append(
+            HostPodRow(
+                PodId(JobId(job_id), row.instance_id, row.run_id),
+                row.name,
+                job_type,
+                RespoolId(row.respool_id),
+                row.priority,
+                POD_STATES[row.state],
+                row.started_ns,
+                shape.resources,
+                shape.revocable,
+                shape.preemptible,
+                workload_of(job_type, shape),
+                bool(row.has_volume),
+                bool(row.leaves),
+            )
+        )
+    return found

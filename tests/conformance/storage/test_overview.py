@@ -1,0 +1,116 @@
+"""What is counted over all jobs and pods for people who look at the whole installation."""
+
+from __future__ import annotations
+
+from peloton.lifecycle.problems import NAMED_MAX
+from peloton.model.host_pool import Workload
+from peloton.model.job import JobState, JobType
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from peloton.model.update import UpdateSpec, UpdateState
+from peloton.model.volume import VolumeState
+from services.storage.overview import Counts
+from services.storage.storage import Storage
+from tests.conformance.storage.builders import NOW, SECOND, K, R, S, a_job, a_running_job, admit, report
+from tests.conformance.storage.services import a_service, roll, service_config, update
+from tests.conformance.storage.test_volumes import a_database, launch, of_job
+
+
+def test_jobs_and_pods_by_state(storage: Storage) -> None:
+    """Jobs that have ended count, too; their pods do not, and jobs that are deleted count nowhere."""
+    assert Counts() == storage.overview.counts()
+    a_running_job(storage, 3)
+    a_running_job(storage, 3)
+    mixed = a_running_job(storage, 4)
+    report(storage, mixed, [0, 1], S)
+    storage.jobs.settle(mixed, NOW)
+    ended = a_running_job(storage, 2)
+    report(storage, ended, [0, 1], S)
+    storage.jobs.settle(ended, NOW)
+    gone = a_running_job(storage, 2)
+    report(storage, gone, [0, 1], S)
+    storage.jobs.settle(gone, NOW)
+    storage.jobs.delete(gone)
+
+    found = storage.overview.counts()
+
+    assert {JobState.RUNNING: 3, JobState.SUCCEEDED: 1} == dict(found.jobs)
+    assert {PodState.RUNNING: 8, PodState.SUCCEEDED: 2} == dict(found.pods)
+
+
+def test_pods_by_host(storage: Storage) -> None:
+    """Those that a host may know, of its cluster."""
+    job_id = a_job(storage, 4)
+    admit(storage, job_id)
+    for cluster, instances in (("a", (0, 1, 2)), ("b", (3,))):
+        rows = [(i, 1, f"host{i // 2}", "agent", {}) for i in instances]
+        storage.host_pods.mark_launched(job_id, rows, NOW, cluster)
+    report(storage, job_id, [2], S)
+
+    assert {"host0": 2, "host1": 1} == storage.overview.pods_by_host("a")
+    assert {"host1": 1} == storage.overview.pods_by_host("b")
+    storage.host_pods.apply_status([], "a")
+    assert {} == storage.overview.pods_by_host("c")
+
+
+def test_the_pods_on_a_host(storage: Storage) -> None:
+    """With what they hold, whose they are, and whether they leave; at most so many."""
+    batch = a_running_job(storage, 4, priority=7, preemptible=True)
+    service = a_service(storage, 3)
+    storage.pods.set_goals(batch, [(3, 1)], K, NOW, "stop")
+
+    found = {(pod.pod_id.job_id, pod.pod_id.instance_id): pod for pod in storage.overview.pods_on("host0", 100)}
+
+    assert {(batch, 0), (batch, 3), (service, 0)} == found.keys()
+    first, last, web = found[batch, 0], found[batch, 3], found[service, 0]
+    assert (JobType.BATCH, "train", "pool", 7, Workload.SHARED) == (
+        first.job_type, first.job_name, first.respool_id, first.priority, first.workload
+    )  # fmt: skip
+    assert (R, NOW, Resources.of(1.5, 100)) == (first.state, first.started_ns, first.asked)
+    assert (True, False, False) == (first.is_preemptible, first.is_revocable, first.has_volume)
+    assert (False, True) == (first.is_leaving, last.is_leaving)
+    assert (JobType.SERVICE, Workload.STATELESS) == (web.job_type, web.workload)
+    assert 2 == len(storage.overview.pods_on("host0", 2))
+    assert [] == storage.overview.pods_on("host9", 100)
+
+
+def test_volumes_that_are_lost(storage: Storage) -> None:
+    """A few, the latest first, and how many; not those that are to be deleted."""
+    count = NAMED_MAX + 2
+    job_id = a_database(storage, count)
+    launch(storage, job_id, {instance: f"host{instance}" for instance in range(count)})
+    volumes = of_job(storage, job_id)
+    assert ([], 0) == storage.overview.lost_volumes()
+    storage.volumes.note({one.volume_id: (VolumeState.LOST, "gone") for one in volumes.values()}, NOW)
+    storage.volumes.note({volumes[3].volume_id: (VolumeState.CREATED, "")}, NOW)
+    storage.volumes.note({volumes[3].volume_id: (VolumeState.LOST, "again")}, NOW + SECOND)
+
+    found, total = storage.overview.lost_volumes()
+
+    assert (count, NAMED_MAX, volumes[3].volume_id) == (total, len(found), found[0].volume_id)
+    assert ("again", "host3") == (found[0].note, found[0].host)
+
+
+def test_updates_that_failed_or_stand_still(storage: Storage) -> None:
+    """Until another update follows."""
+    job_id, other = a_service(storage, 4), a_service(storage, 4)
+    update(storage, job_id, service_config(4, "v2"), UpdateSpec(2, max_failure_instances=1, max_instance_attempts=1))
+    update(storage, other, service_config(4, "v2"), UpdateSpec(start_paused=True))
+    assert ([], 0) == storage.overview.stuck_updates()
+    roll(storage, job_id, broken_version=2)
+
+    ((name, failed),), total = storage.overview.stuck_updates()
+
+    assert ("train", job_id, UpdateState.FAILED, 1) == (name, failed.job_id, failed.state, total)
+    update(storage, job_id, service_config(4, "v3"))
+    assert ([], 0) == storage.overview.stuck_updates()
+
+
+def test_leases(storage: Storage) -> None:
+    """Also those that have run out."""
+    storage.leases.acquire("resmgr", "me", "10.0.0.1:1", 5.0, 100.0)
+    storage.leases.acquire("hostmgr/west", "me", "10.0.0.1:2", 5.0, 50.0)
+
+    assert [("hostmgr/west", "10.0.0.1:2", 55.0), ("resmgr", "10.0.0.1:1", 105.0)] == [
+        (lease.role, lease.address, lease.expires_s) for lease in storage.overview.leases()
+    ]

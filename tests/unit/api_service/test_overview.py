@@ -1,0 +1,241 @@
+"""Our OverviewService over real storage and host managers of canned answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
+from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.overview import overview_pb2 as pb
+from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
+from peloton.api.v0.task import task_pb2
+from peloton.model.pod import PodState
+from services.api.overview_service import HOSTS_KEPT
+from services.api.server import start
+from services.storage.storage import Storage
+from tests.conformance.storage import builders
+from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.story import ID, JOB, refused
+
+
+class HostManager:
+    """Of a cluster with two hosts and two problems."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.server, self.problem_count = name, grpc.aio.server(), 1
+
+    async def serve(self) -> str:
+        hostmgr_pb2_grpc.add_ViewsServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        await self.server.start()
+        return address
+
+    async def DescribeCluster(self, request: Any, context: Any) -> Any:
+        found = pb.ClusterOverview(cluster=self.name, cluster_kind="mesos", hosts=pb.HostCounts(total=2))
+        problems = [pb.Problem(severity=pb.SEVERITY_WARNING, text=f"{self.name}{n}") for n in range(self.problem_count)]
+        return hostmgr_pb2.DescribeClusterResponse(overview=found, problems=problems, problems_left_out=3)
+
+    async def MapHosts(self, request: Any, context: Any) -> Any:
+        if request.known_version == f"v-{self.name}":
+            return pb.HostMap(cluster=self.name, version=f"v-{self.name}", is_unchanged=True)
+        return pb.HostMap(cluster=self.name, version=f"v-{self.name}", hostnames=[f"{self.name}1", f"{self.name}2"])
+
+
+class ResourceManager:
+    """Of one queue whose first gang never starts, and one whose first gang waits."""
+
+    def __init__(self) -> None:
+        self.server, self.asked = grpc.aio.server(), 0
+
+    async def serve(self) -> str:
+        explain_pb2_grpc.add_ExplainServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        await self.server.start()
+        return address
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return None
+
+    async def PoolWhy(self, request: Any, context: Any) -> Any:
+        self.asked += 1
+        heads = [
+            {
+                "poolPath": path,
+                "head": {"jobId": {"value": JOB}, "gangCount": 1, "reason": {"isFinal": path == "/a", "text": "no"}},
+            }
+            for path in ("/a", "/b")
+        ]
+        return explain_pb2.PoolWhyResponse(queues=heads if request.path.value == "/" else [])
+
+
+class World:
+    """Two clusters and a resource manager behind an api."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.managers = {name: HostManager(name) for name in ("east", "west")}
+        self.resmgr = ResourceManager()
+        self.addresses: dict[str, str] = {}
+        self.resmgr_address: str | None = None
+
+    async def start(self) -> OverviewServiceStub:
+        self.addresses = {name: await manager.serve() for name, manager in self.managers.items()}
+        self.resmgr_address = await self.resmgr.serve()
+        now_s = time.time()
+        for role in ("resmgr", "hostmgr/east", "hostmgr/west"):
+            self.storage.leases.acquire(role, "me", f"{role}:1", 600.0, now_s)
+        wakes = RecordedWakes()
+        self.server = await start(
+            self.storage, wakes, wakes, lambda _: self.resmgr_address, "127.0.0.1:0",
+            clusters=lambda: self.addresses, temporal={"target_host": "temporal:7233", "namespace": "prod"},
+        )  # fmt: skip
+        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{self.server.port}")
+        return OverviewServiceStub(self.channel)
+
+    async def stop(self) -> None:
+        await self.channel.close()
+        await self.server.stop(0)
+        for server in [self.resmgr.server, *(manager.server for manager in self.managers.values())]:
+            await server.stop(None)
+
+
+@pytest.fixture
+async def world(storage: Storage) -> AsyncIterator[World]:
+    world = World(storage)
+    world.stub = await world.start()  # type: ignore[attr-defined]
+    yield world
+    await world.stop()
+
+
+@pytest.fixture
+def overview(world: World) -> Any:
+    return world.stub  # type: ignore[attr-defined]
+
+
+def said(answer: pb.GetOverviewResponse) -> list[str]:
+    return [problem.text for problem in answer.problems]
+
+
+async def test_clusters_roles_and_problems_are_put_together(overview: Any) -> None:
+    """What no wait helps is told of the pool; where Temporal is comes from the settings."""
+    answer = await overview.GetOverview(pb.GetOverviewRequest())
+
+    assert ["east", "west"] == [one.cluster for one in answer.clusters]
+    assert [2, 2] == [one.hosts.total for one in answer.clusters]
+    assert [f"1 gang of job {JOB} in pool /a will never start: no", "east0", "west0"] == said(answer)
+    assert 6 == answer.problems_left_out
+    assert ["hostmgr/east", "hostmgr/west", "resmgr"] == [role.role for role in answer.roles]
+    assert all(role.address and 0 < role.seconds_left <= 600 for role in answer.roles)
+    assert ("temporal:7233", "prod") == (answer.temporal_address, answer.temporal_namespace)
+
+
+async def test_jobs_and_pods_are_counted(overview: Any, storage: Storage) -> None:
+    """With the time of the count."""
+    builders.a_running_job(storage, 3)
+
+    answer = await overview.GetOverview(pb.GetOverviewRequest())
+
+    assert ({"RUNNING": 1}, {"RUNNING": 3}) == (dict(answer.jobs), dict(answer.pods))
+    assert answer.counted_time
+
+
+async def test_whoever_is_silent_is_named(world: World, overview: Any) -> None:
+    """The worst first: what stands still goes before what somebody should look at."""
+    await world.managers["west"].server.stop(None)
+    world.addresses["east"] = ""
+    world.storage.leases.release("hostmgr/east", "me")
+
+    answer = await overview.GetOverview(pb.GetOverviewRequest())
+
+    assert [True, True] == [one.is_silent for one in answer.clusters]
+    assert said(answer)[0].startswith("No process leads the role hostmgr/east.")
+    assert "The host manager of cluster west leads and does not answer within 1 s" == said(answer)[1]
+    east = next(role for role in answer.roles if role.role == "hostmgr/east")
+    assert "" == east.address
+
+
+async def test_no_resource_manager(world: World, overview: Any) -> None:
+    """One that leads and does not answer is named as well; the rest of the answer comes nevertheless."""
+    await world.resmgr.server.stop(None)
+
+    answer = await overview.GetOverview(pb.GetOverviewRequest())
+
+    assert said(answer)[0].startswith("The resource manager leads and does not answer")
+    assert ["east", "west"] == [one.cluster for one in answer.clusters]
+
+
+async def test_the_resource_manager_is_asked_now_and_then(world: World, overview: Any) -> None:
+    """However many look."""
+    for _ in range(3):
+        answer = await overview.GetOverview(pb.GetOverviewRequest())
+
+    assert 1 == world.resmgr.asked
+    assert "will never start" in said(answer)[0]
+
+
+async def test_problems_are_bounded(world: World, overview: Any) -> None:
+    """Those that are left out by host managers count, too."""
+    world.managers["east"].problem_count = 60
+
+    answer = await overview.GetOverview(pb.GetOverviewRequest())
+
+    assert (50, 12 + 6) == (len(answer.problems), answer.problems_left_out)
+
+
+async def test_maps_of_all_clusters(world: World, overview: Any) -> None:
+    """A version that the caller has comes back without hosts; clusters without an answer are named."""
+    known = {"east": "v-east", "west": "old"}
+    answer = await overview.GetHostMap(pb.GetHostMapRequest(known_versions=known))
+
+    assert [(True, []), (False, ["west1", "west2"])] == [(m.is_unchanged, list(m.hostnames)) for m in answer.maps]
+    world.addresses["west"] = ""
+    answer = await overview.GetHostMap(pb.GetHostMapRequest())
+    assert (["east"], ["west"]) == ([m.cluster for m in answer.maps], list(answer.silent_clusters))
+
+
+async def test_pods_of_a_host(
+    overview: Any, storage: Storage, jobs: Any, config: Callable[..., job_pb2.JobConfig]
+) -> None:
+    """With the path of their pool, and in the words of the wire."""
+    wanted = config(4, name="tiles")
+    wanted.sla.priority = 9
+    storage.hosts.claim("west", ["host0", "empty"])
+    await jobs.Create(job_pb2.CreateRequest(id=ID, config=wanted))
+    storage.pods.create(JOB, lambda _: None)
+    storage.jobs.settle(JOB, builders.NOW)
+    builders.admit(storage, JOB)
+    launched = sorted(builders.launch(storage, JOB))
+    builders.report(storage, JOB, launched, PodState.RUNNING)
+
+    answer = await overview.GetHostPods(pb.GetHostPodsRequest(hostname="host0"))
+
+    assert [0, 3] == [pod.instance_id for pod in answer.pods]
+    pod = answer.pods[0]
+    assert (f"{JOB}-0-1", "tiles", "/eng/maps", 9, "shared") == (
+        pod.pod_id, pod.job_name, pod.pool_path, pod.priority, pod.workload
+    )  # fmt: skip
+    assert (job_pb2.BATCH, task_pb2.RUNNING, 1.0, 64.0) == (
+        pod.job_type, pod.state, pod.asked.cpu, pod.asked.memory_mib
+    )  # fmt: skip
+    assert pod.since
+    assert not answer.has_more
+    assert [] == list((await overview.GetHostPods(pb.GetHostPodsRequest(hostname="empty"))).pods)
+
+
+async def test_hosts_that_are_not_there(overview: Any) -> None:
+    """Answers of a bounded number of hosts are kept, whatever is asked."""
+    assert (grpc.StatusCode.INVALID_ARGUMENT, "no host is named") == await refused(
+        overview.GetHostPods(pb.GetHostPodsRequest())
+    )
+    for number in range(HOSTS_KEPT + 2):
+        code, _ = await refused(overview.GetHostPods(pb.GetHostPodsRequest(hostname=f"h{number}")))
+        assert grpc.StatusCode.NOT_FOUND is code

@@ -1,0 +1,227 @@
+"""A cluster as a whole: its sums, what is wrong with it, and the map of its hosts."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import grpc
+
+from peloton.api.private import hostmgr_pb2 as private
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.overview import overview_pb2 as pb
+from peloton.model.advice import HostMark, Mark, ServiceMark
+from peloton.model.host import HostState
+from peloton.model.host_pool import DEFAULT_HOST_POOL, HostInPool, HostPool, HostPools
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from peloton.scheduling.columns import UNKNOWN, HostColumns
+from peloton.scheduling.qos import Use
+from services.hostmgr.driver import Capabilities, RegisteredHost
+from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.views import AVOIDED, MAINTAINED, ClusterViews, ViewsServicer
+from tests.unit.hostmgr.test_maintenance import maintained
+
+CAPACITY = Resources.of(8, 4_096, 40_000)
+HALF = Resources.of(4, 1_024, 0)
+
+
+@dataclass
+class Driver:
+    capabilities = Capabilities("mesos")
+    is_connected: bool = True
+    unready: str = ""
+
+
+class Advisor:
+    def __init__(self, *marks: HostMark) -> None:
+        self.marks = marks
+
+    def host_marks(self, wanted: Any = tuple(Mark)) -> list[HostMark]:
+        return [one for one in self.marks if one.mark in wanted]
+
+    def service_marks(self, wanted: Any) -> list[ServiceMark]:
+        return []
+
+
+def host(name: str, **facts: Any) -> RegisteredHost:
+    found = RegisteredHost(f"{name}-S", Hostname(name), "", CAPACITY, Resources.of(2), {}, held=HALF)
+    return replace(found, **facts)
+
+
+def book(*hosts: RegisteredHost) -> HostBook:
+    found = HostBook(30.0)
+    found.set_hosts(hosts)
+    return found
+
+
+class Story:
+    """Hosts b and a, of which a is measured and red."""
+
+    def __init__(self, *hosts: RegisteredHost) -> None:
+        self.book = book(*(hosts or (host("b"), host("a", revocable_held=Resources.of(1)))))
+        self.driver = Driver()
+        self.uses = {Hostname("a"): Use(6_000, 2_048)}
+        red = HostMark(Hostname("a"), Mark.RED, 1, "cpu 97 %, red from 90 %")
+        advisor: Any = Advisor(red)
+        core: Any = self
+        self.views = ClusterViews("west", core, advisor, lambda: self.uses, core)
+
+    def pods_by_host(self, cluster: str) -> dict[str, int]:
+        return {"a": 3} if cluster == "west" else {}
+
+    def map(self) -> pb.HostMap:
+        return self.views._draw()
+
+    def problems(self) -> list[str]:
+        return [one.text for one in self.views._describe().problems]
+
+
+def test_the_sums_of_a_cluster() -> None:
+    """By kind; use only of what is measured, and slack of cpu alone."""
+    found = Story().views.overview().overview
+
+    cpu, memory, disk, gpu = found.amounts
+    assert pb.KindAmounts(
+        kind="cpu", capacity=16, allocation=8, used=6, measured_capacity=8, slack=4, slack_held=1
+    ) == cpu  # fmt: skip
+    assert (
+        pb.KindAmounts(kind="memory", capacity=8_192, allocation=2_048, used=2_048, measured_capacity=4_096) == memory
+    )
+    assert (80_000, 0, 0) == (disk.capacity, disk.allocation, disk.measured_capacity)
+    assert pb.KindAmounts(kind="gpu") == gpu
+    assert ("west", "mesos", 2, {"UP": 2}, {"RED": 1}) == (
+        found.cluster, found.cluster_kind, found.hosts.total, dict(found.hosts.states), dict(found.hosts.marks)
+    )  # fmt: skip
+
+
+def test_hosts_in_maintenance_count_by_their_state() -> None:
+    """Also one that is down and gone from the cluster, whose capacity is not counted; that of one that drains is."""
+    story = Story()
+    story.book.set_maintained([maintained("a", HostState.DRAINING), maintained("gone", HostState.DOWN)])
+
+    found = story.views.overview().overview
+
+    assert (3, {"UP": 1, "DRAINING": 1, "DOWN": 1}, 2) == (
+        found.hosts.total, dict(found.hosts.states), found.hosts.in_maintenance
+    )  # fmt: skip
+    assert (16, 8) == (found.amounts[0].capacity, found.amounts[0].away)
+
+
+def test_what_is_wrong_with_a_cluster() -> None:
+    """The cluster first, then hosts that left, then marks."""
+    story = Story()
+    story.driver.is_connected = False
+    story.book.set_hosts([host("a")])
+
+    cluster, gone, red = story.problems()
+
+    assert "Cluster west is not connected to its Mesos master" in cluster
+    assert gone.startswith("Host b left cluster west 0 s ago")
+    assert "Host a is marked RED: cpu 97 %, red from 90 %" == red
+
+
+def test_a_host_that_is_back_or_went_for_maintenance_is_not_wrong() -> None:
+    """And one that has been gone for long was removed."""
+    story = Story()
+    story.book.set_hosts([])
+    story.book.set_maintained([maintained("a", HostState.DOWN)])
+
+    assert ["Host b left"] == [text[:11] for text in story.problems() if text.startswith("Host") and "left" in text]
+    story.book.set_hosts([host("b")])
+    assert not any("left" in text for text in story.problems())
+    assert {} == story.book.aversions.gone_lately(60.0, time.monotonic() + 100.0)
+
+
+def test_the_map_has_one_entry_for_each_host() -> None:
+    """By name. 255 stands for what a host has none of, or what is not known."""
+    story = Story(host("b"), host("a"), host("c", withdrawn="an operator drains it", state=HostState.DRAINING))
+    story.book.set_maintained([maintained("d", HostState.DOWN)])
+
+    found = story.map()
+
+    assert ["a", "b", "c", "d"] == list(found.hostnames)
+    up, draining, down = host_pb2.HOST_STATE_UP, host_pb2.HOST_STATE_DRAINING, host_pb2.HOST_STATE_DOWN
+    assert [up, up, draining, down] == list(found.states)
+    assert ([3, 0, 0, 0], [0, 0, 0, MAINTAINED]) == (list(found.marks), list(found.flags))
+    assert [3, 0, 0, 0] == list(found.pod_counts)
+    cpu, memory, disk, gpu = found.kinds
+    assert ([50, 50, UNKNOWN, UNKNOWN], [75, UNKNOWN, UNKNOWN, UNKNOWN]) == (list(cpu.allocation), list(cpu.used))
+    assert [25, 25, UNKNOWN, UNKNOWN] == list(memory.allocation)
+    assert ([0, 0, UNKNOWN, UNKNOWN], b"") == (list(disk.allocation), disk.used)
+    assert {UNKNOWN} == set(gpu.allocation)
+    assert ([], []) == (list(found.host_pools), list(found.host_pool_names))
+
+
+def test_more_than_everything_is_still_a_byte() -> None:
+    """Of a host on which others hold more than it announces."""
+    story = Story(host("a", held=Resources.of(100, 5_000)))
+
+    cpu, memory, *_ = story.map().kinds
+
+    assert ([254], [122]) == (list(cpu.allocation), list(memory.allocation))
+
+
+def test_host_pools_of_the_map() -> None:
+    """As places in the list of their names."""
+    story = Story()
+    pools = {name: HostPool(name) for name in (DEFAULT_HOST_POOL, "batch")}
+    story.book.host_pools.set(HostPools(1, pools, {Hostname("b"): HostInPool("batch", "batch")}))
+    story.book.set_hosts([host("a"), host("b")])
+
+    found = story.map()
+
+    assert (["batch", DEFAULT_HOST_POOL], [1, 0]) == (list(found.host_pool_names), list(found.host_pools))
+
+
+def test_the_version_changes_with_the_map_alone() -> None:
+    """A map that the caller has comes without hosts."""
+    story = Story()
+    servicer, context = ViewsServicer(story.views), cast("grpc.ServicerContext", None)
+    first = servicer.MapHosts(private.MapHostsRequest(known_version="none"), context)
+    again = servicer.MapHosts(private.MapHostsRequest(known_version=first.version), context)
+
+    assert (True, first.version, []) == (again.is_unchanged, again.version, list(again.hostnames))
+    assert (False, 2) == (first.is_unchanged, len(first.hostnames))
+    assert first.version == story.map().version
+    story.book.set_hosts([host("b"), host("a", held=CAPACITY)])
+    assert first.version != story.map().version
+    assert 100 == story.map().kinds[0].allocation[0]
+
+
+def held_cpu(columns: HostColumns) -> dict[str, int]:
+    """By host, in percent."""
+    return dict(zip(columns.hostnames, columns.held_percents("cpu"), strict=True))
+
+
+def test_columns_follow_hosts_that_come_change_and_go() -> None:
+    """What was read before stays as it was."""
+    story = Story()
+    views = story.book.views
+    first = views.view().columns
+    kept = story.book.host("b")
+    assert kept is not None
+
+    story.book.set_hosts([kept, host("a", held=CAPACITY)])
+    changed = views.view().columns
+    story.book.set_hosts([kept, host("z")])
+    swapped = views.view().columns
+    story.book.set_hosts([])
+
+    assert {"a": 50, "b": 50} == held_cpu(first)
+    assert {"a": 100, "b": 50} == held_cpu(changed)
+    assert {"b": 50, "z": 50} == held_cpu(swapped)
+    assert {} == held_cpu(views.view().columns)
+
+
+def test_avoided_hosts_have_a_flag() -> None:
+    """And are counted."""
+    story = Story()
+    for _ in range(5):  # it flaps
+        story.book.set_hosts([host("b")])
+        story.book.set_hosts([host("b"), host("a")])
+
+    assert [AVOIDED, 0] == list(story.map().flags)
+    assert 1 == story.views.overview().overview.hosts.avoided
+    assert any("Host a is avoided after it was gone and came back" in text for text in story.problems())

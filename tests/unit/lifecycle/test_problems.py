@@ -1,0 +1,161 @@
+"""What counts as wrong, and how people are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from peloton.lifecycle import problems
+from peloton.model.advice import HostMark, Mark, ServiceMark
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname, JobId
+from peloton.model.maintenance import DrainProgress, HostMaintenance
+from peloton.model.problem import Problem, Severity, SubjectKind
+from peloton.model.reason import HostRule, Misfit
+from peloton.model.times import NS_PER_S
+from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from peloton.model.volume import VolumeRecord, VolumeState
+
+NOW = 1_700_000_000 * NS_PER_S
+JOB = JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d")
+
+
+def texts(found: list[Problem]) -> list[str]:
+    return [one.text for one in found]
+
+
+def test_the_worst_come_first_and_the_rest_is_counted() -> None:
+    """Those that are equally bad keep their order."""
+    found = [
+        Problem(severity, str(number), SubjectKind.HOST, "h")
+        for number, severity in enumerate([Severity.WARNING, Severity.CRITICAL] * 3)
+    ]
+
+    shown, left_out = problems.worst_first(found, 4)
+
+    assert (["1", "3", "5", "0"], 2) == (texts(shown), left_out)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (200_000, "2 days")]
+)
+def test_about_how_long(seconds: float, text: str) -> None:
+    """In the largest unit of which there are two."""
+    assert text == problems.span_text(seconds)
+
+
+def test_roles_without_a_leader() -> None:
+    """What stands still meanwhile, and since when nobody leads."""
+    pools, hosts = problems.role_problem("resmgr", 42.0), problems.role_problem("hostmgr/west", None)
+
+    assert "the lease of the last one ran out 42 s ago. No pod is admitted" in pools.text
+    assert "No pod is launched or stopped in cluster west" in hosts.text
+    assert "lease" not in hosts.text
+    assert (Severity.CRITICAL, SubjectKind.ROLE, "hostmgr/west") == (
+        hosts.severity,
+        hosts.subject_kind,
+        hosts.subject_id,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ((False, "", True, 3), "is not connected to its Mesos master"),
+        ((True, "no framework id", True, 3), "launches no pods: no framework id"),
+        ((True, "", False, 0), "has not listed its hosts yet"),
+        ((True, "", True, 0), "has no host that takes pods"),
+    ],
+)
+def test_a_cluster_as_a_whole(state: tuple[bool, str, bool, int], text: str) -> None:
+    """The first of what may be wrong; everything else follows from it."""
+    (found,) = problems.cluster_problems("west", "mesos", *state)
+
+    assert text in found.text
+    assert Severity.CRITICAL is found.severity
+    assert [] == problems.cluster_problems("west", "mesos", True, "", True, 1)
+
+
+def test_hosts_that_left() -> None:
+    """The latest first, without those in maintenance; of many a few are named."""
+    gone = {Hostname(f"h{number}"): 10.0 * number for number in range(1, 9)}
+
+    found = problems.gone_hosts("west", gone, {Hostname("h2")}, NOW)
+
+    assert ["h1", "h3", "h4", "h5", "h6", "west"] == [one.subject_id for one in found]
+    assert "Host h3 left cluster west 30 s ago and is not back" == found[1].text
+    assert (NOW - 30 * NS_PER_S, "peloton host why h3") == (found[1].since_ns, found[1].command)
+    assert found[-1].text.startswith("2 more hosts left cluster west")
+    assert SubjectKind.CLUSTER is found[-1].subject_kind
+
+
+def test_avoided_hosts_and_red_marks() -> None:
+    """With their reasons."""
+    why = Misfit(HostRule.FLAPPING, wanted=3, left=40)
+    (avoided,) = problems.avoided_hosts("west", {Hostname("h1"): (why, 300.0)})
+    host = HostMark(Hostname("h2"), Mark.RED, NOW, "memory 97 %, red from 90 %")
+    service = ServiceMark(JOB, Mark.RED, NOW, "p99 900 ms, red from 500 ms")
+
+    assert "Host h1 is avoided after it was gone and came back 3 times within 40 s, for 5 min more" == avoided.text
+    assert [
+        "Host h2 is marked RED: memory 97 %, red from 90 %",
+        f"Service {JOB} is marked RED: p99 900 ms, red from 500 ms",
+    ] == texts(problems.red_marks("west", [host], [service]))
+
+
+def test_drains_beyond_their_deadlines() -> None:
+    """Those that somebody has forced, that have ended, or that have time left are not wrong."""
+    late = HostMaintenance(
+        "west", Hostname("h1"), HostState.DRAINING, HostState.DOWN, deadline_s=60, drained_from_ns=NOW - 660 * NS_PER_S,
+        progress=DrainProgress(3, 1, (), "the SLA of 1 job"),
+    )  # fmt: skip
+    others = [
+        replace(late, is_forced=True),
+        replace(late, state=HostState.DOWN),
+        replace(late, deadline_s=700),
+        replace(late, drained_from_ns=0),
+    ]
+
+    (found,) = problems.late_drains([late, *others], NOW)
+
+    assert (
+        "The drain of host h1 is 10 min beyond its deadline: 3 pods are left and wait for the SLA of 1 job"
+        == found.text
+    )
+
+
+def test_lost_volumes() -> None:
+    """Of more than are named, the number."""
+    volume = VolumeRecord("v1", JOB, 3, 1, "p", "west", "h1", "data", 100, VolumeState.LOST, note="h1 is gone")
+
+    named, more = problems.lost_volumes([volume], 8)
+
+    assert f"Volume v1 on host h1 is LOST (h1 is gone): pod {JOB}-3 waits for it" == named.text
+    assert ("7 more volumes are LOST", SubjectKind.CLUSTER) == (more.text, more.subject_kind)
+
+
+def test_updates_that_failed_or_stand_still() -> None:
+    """An update that somebody paused before anything failed is not wrong."""
+    whole = frozenset(range(10))
+    failed = UpdateRecord("u1", JOB, UpdateType.UPDATE, UpdateSpec(), UpdateState.FAILED, 2, 1, updated=whole,
+                          failed=frozenset({1, 2}), done=frozenset({3}))  # fmt: skip
+    paused = replace(failed, state=UpdateState.PAUSED)
+    waits = replace(failed, state=UpdateState.ROLLING_FORWARD, awaits_pulse=True, failed=frozenset())
+    meant = replace(paused, failed=frozenset())
+
+    found = problems.stuck_updates([("a", failed), ("b", paused), ("c", waits), ("d", meant)], 4)
+
+    assert [
+        "The update of service a has failed: 2 of its 10 instances failed",
+        "The update of service b is paused: 2 of its 10 instances failed, 7 are left",
+        "The update of service c waits for a pulse: 9 of 10 instances are left",
+    ] == texts(found)[:3]
+
+
+def test_gangs_that_never_start() -> None:
+    """The pool is named, and the job with the reason."""
+    (found,) = problems.hopeless_gangs([("/eng", JOB, 2, "it wants 9 of 4 gpus")])
+
+    assert f"2 gangs of job {JOB} in pool /eng will never start: it wants 9 of 4 gpus" == found.text
+    assert (SubjectKind.POOL, "/eng") == (found.subject_kind, found.subject_id)
