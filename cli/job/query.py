@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,9 +17,6 @@ from cli.settings import Settings, pass_settings
 from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.job import JobState
-
-if TYPE_CHECKING:
-    from peloton.api.client import Client
 
 JOB_STATES = StatesType(JobState)
 PAGE_SIZE = 1_000
@@ -50,27 +46,20 @@ def query(settings: Settings, wanted: JobConditions) -> None:
       peloton job query -s RUNNING,PENDING --owner maps
       peloton job query -r /dev -d 30 -n 20 -p name -a ASC
     """
-    request = query_request(settings.client, wanted)
-    response = settings.client.jobs.Query(request)
-    raise_if_refused(settings, response, QUERY_TEXTS)
-    print_jobs(settings, response, response.results)
-    say_if_more(wanted.offset + len(response.results), response.pagination.total, "see --offset and --limit")
-
-
-def query_request(client: Client, wanted: JobConditions) -> v0.job.QueryRequest:
-    """Asks the API for the id of the pool, if there is one among the conditions. Raises Failed when there is no such
-    pool."""
     request = v0.job.QueryRequest(summaryOnly=True)
     spec = request.spec
     if wanted.respool:
-        request.respoolID.value = pool_id_at(client, wanted.respool)
+        request.respoolID.value = pool_id_at(settings.client, wanted.respool)
         spec.respool.value = wanted.respool
     wanted.fill(spec)
     spec.jobStates.extend(map(v0.job.JobState.Value, wanted.states))
     if wanted.timerange:
         wanted.fill_created(spec.creationTimeRange)
     set_v0_page(spec.pagination, wanted.offset, wanted.limit, wanted.considered, wanted.sort, wanted.sortorder)
-    return request
+    response = settings.client.jobs.Query(request)
+    raise_if_refused(settings, response, QUERY_TEXTS)
+    print_jobs(settings, response, response.results)
+    say_if_more(wanted.offset + len(response.results), response.pagination.total, "see --offset and --limit")
 
 
 @click.command("list", cls=Command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import click
@@ -69,18 +70,10 @@ def table(
       peloton job table --prefix train- --since 24h -n 20
       peloton job table -t SERVICE -l tier=gold
     """
-    wanted = v0.table.JobFilter(
-        pool=respool or "",
-        owner=owner,
-        states=map(v0.job.JobState.Value, states),
-        types=map(v0.job.JobType.Value, types),
-        labels=[v0.peloton.Label(key=key, value=value) for key, value in labels],
-        namePart=name,
-        namePrefix=prefix,
-    )
-    for moment, field in ((since, "min"), (until, "max")):
-        if moment is not None:
-            getattr(wanted.creationTimeRange, field).FromDatetime(moment)
+    wanted = job_filter(respool, states, types, owner, labels, name, since)
+    wanted.namePrefix = prefix
+    if until is not None:
+        wanted.creationTimeRange.max.FromDatetime(until)
     request = v0.table.ListJobsRequest(filter=wanted, oldestFirst=oldest_first, pageToken=token, count=count)
     response = v0.table.ListJobsResponse()
     for _ in range(CALLS_MAX):
@@ -100,6 +93,29 @@ def table(
         click.echo(f"{'At least ' if response.count.more else ''}{response.count.count:,} match.", err=True)
     if response.nextPageToken:
         say_more(len(response.jobs), None, f"--token {response.nextPageToken} goes on")
+
+
+def job_filter(
+    respool: str | None,
+    states: Iterable[str],
+    types: Iterable[str],
+    owner: str,
+    labels: Iterable[Label],
+    name: str,
+    since: datetime | None,
+) -> v0.table.JobFilter:
+    """The parameters are the options of the command."""
+    wanted = v0.table.JobFilter(
+        pool=respool or "",
+        owner=owner,
+        states=map(v0.job.JobState.Value, states),
+        types=map(v0.job.JobType.Value, types),
+        labels=[v0.peloton.Label(key=key, value=value) for key, value in labels],
+        namePart=name,
+    )
+    if since is not None:
+        wanted.creationTimeRange.min.FromDatetime(since)
+    return wanted
 
 
 def job_row(job: v0.table.JobRow) -> tuple[object, ...]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cli.job.query import JOB_STATES
-from cli.params import COUNT, LABELS, POOL_PATH, WORDS
-from cli.queries import JobConditions
+from cli.job.table import TYPES
+from cli.params import LABELS, POOL_PATH, SINCE, WORDS, Label
 from cli.task.group import TASK_STATES
 from peloton.model.job import JOB_TERMINAL
 
@@ -17,7 +17,7 @@ PAGE_ROWS = 200
 """Jobs, or instances of a job, that are asked for at a time."""
 ACTIVE = "active"
 ACTIVE_STATES = ",".join(state for state in JOB_STATES.states if state not in JOB_TERMINAL and state != "UNKNOWN")
-JOB_KEYS = ("state", "pool", "owner", "label", "days")
+JOB_KEYS = ("state", "pool", "owner", "type", "label", "since")
 INSTANCE_KEYS = ("state", "host")
 
 
@@ -33,19 +33,28 @@ class Order(NamedTuple):
         return "DESC" if self.falls else "ASC"
 
 
-JOB_ORDERS = (
-    Order("newest", "creation_time", True),
-    Order("name", "name", False),
-    Order("state", "state", False),
-    Order("owner", "owner", False),
-    Order("instances", "instance_count", True),
-)
+JOB_ORDERS = (Order("newest", "creation_time", True), Order("oldest", "creation_time", False))
 INSTANCE_ORDERS = (
     Order("instance", "instanceId", False),
     Order("state", "state", False),
     Order("host", "host", False),
     Order("latest start", "creation_time", True),
 )
+
+
+@dataclass(frozen=True)
+class JobConditions:
+    """``since`` as it was typed, such as ``24h``. ``token``: of the page; "" is the first one."""
+
+    pool: str
+    states: tuple[str, ...]
+    types: tuple[str, ...]
+    owner: str
+    labels: tuple[Label, ...]
+    name: str
+    since: str
+    order: Order
+    token: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,25 +80,23 @@ def split_text(text: str, keys: Sequence[str]) -> tuple[dict[str, str], list[str
     return conditions, words
 
 
-def jobs_asked(text: str, order: Order, offset: int = 0, pool: str | None = None) -> JobConditions:
-    """Words that are no conditions are the part of a name. ``pool``: the only one whose jobs are asked for. Raises
+def jobs_asked(text: str, order: Order, token: str = "", pool: str = "") -> JobConditions:
+    """Words that are no conditions are part of the name. ``pool``: the only one whose jobs are asked for. Raises
     ValueError."""
-    conditions, words = split_text(text, JOB_KEYS if pool is None else [key for key in JOB_KEYS if key != "pool"])
-    states = conditions.get("state", "")
-    path = conditions.get("pool", "")
+    conditions, words = split_text(text, [key for key in JOB_KEYS if key != "pool" or not pool])
+    states, path = conditions.get("state", ""), conditions.get("pool", "")
+    if since := conditions.get("since", ""):
+        SINCE.parse(since)
     return JobConditions(
-        labels=LABELS.parse(conditions.get("label", "")),
-        respool=pool or (POOL_PATH.parse(path) if path else None),
-        keywords=(),
+        pool=pool or (POOL_PATH.parse(path) if path else ""),
         states=JOB_STATES.parse(ACTIVE_STATES if states.lower() == ACTIVE else states),
+        types=TYPES.parse(conditions.get("type", "")),
         owner=conditions.get("owner", ""),
+        labels=LABELS.parse(conditions.get("label", "")),
         name=" ".join(words),
-        timerange=COUNT.parse(conditions.get("days", "0")),
-        limit=PAGE_ROWS,
-        total=None,
-        offset=offset,
-        sort=(order.field,),
-        sortorder=order.word,
+        since=since,
+        order=order,
+        token=token,
     )
 
 
@@ -103,18 +110,17 @@ def instances_asked(text: str, order: Order, offset: int = 0) -> InstanceConditi
 def job_line(asked: JobConditions) -> str:
     """The command that asks the same."""
     options: list[tuple[str, str]] = [
+        ("-r", asked.pool),
         ("-s", ",".join(asked.states)),
-        ("-r", asked.respool or ""),
+        ("-t", ",".join(asked.types)),
         ("--owner", asked.owner),
         ("-l", ",".join(f"{key}={value}" for key, value in asked.labels)),
         ("--name", asked.name),
-        ("-d", str(asked.timerange or "")),
-        ("-n", str(asked.limit)),
-        ("--offset", str(asked.offset or "")),
-        ("-p", ",".join(asked.sort)),
-        ("-a", asked.sortorder),
+        ("--since", asked.since),
+        ("-n", str(PAGE_ROWS)),
+        ("--token", asked.token),
     ]
-    return command("job query", options)
+    return command("job table" if asked.order.falls else "job table --oldest-first", options)
 
 
 def instance_line(job_id: str, asked: InstanceConditions) -> str:

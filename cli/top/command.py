@@ -12,7 +12,7 @@ from cli.params import DURATION
 from cli.settings import Settings, pass_settings
 
 NO_TERMINAL = (
-    "peloton top needs a terminal; for programs there are `peloton respool tree -o json`, `peloton job list -o json`, "
+    "peloton top needs a terminal; for programs there are `peloton respool tree -o json`, `peloton job table -o json`, "
     "`peloton host query -o json` and `peloton host advice -o json`"
 )
 

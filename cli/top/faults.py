@@ -10,9 +10,10 @@ from typing import NamedTuple
 from rich.text import Text
 
 from cli.admin import EFFECTS
+from cli.times import parse_time
 from cli.top.grid import Column, Grid, Row, text
 from cli.top.reading import Overview, Part
-from cli.top.rows import KINDS, MARK_STYLES, UNIT_TEXTS, age_text, amount, host_state, mark_of, pool_bar
+from cli.top.rows import KINDS, MARK_STYLES, UNIT_TEXTS, amount, duration_text, host_state, mark_of, pool_bar
 from cli.wire import v0, v1
 
 FAULTS_MAX = 200
@@ -23,6 +24,9 @@ CAPACITY_TITLES = (
 """Each with its width. Slack: what hosts offer to revocable pods."""
 BAR_WIDTH_MIN = 10
 BESIDE_CAPACITY_BAR = 68
+
+
+FAILED_WITHIN_S = 3_600
 
 
 class Weight(IntEnum):
@@ -99,14 +103,16 @@ def _queues(part: Part[v0.explain.PoolTreeResponse]) -> Iterator[Fault]:
             yield Fault(Weight.NOTE, f"pool {pool.path}", f"{many} for {', '.join(wanted)}", f"pool:{pool.path}")
 
 
-def _failures(part: Part[v0.job.QueryResponse], now: datetime) -> Iterator[Fault]:
-    for job in part.answer.results if part.answer is not None else ():
-        failed = job.runtime.taskStats.get("FAILED", 0)
+def _failures(part: Part[v0.table.ListJobsResponse], now: datetime) -> Iterator[Fault]:
+    """Within FAILED_WITHIN_S."""
+    for job in part.answer.jobs if part.answer is not None else ():
+        ended = parse_time(job.completionTime)
+        if ended is None or (since_s := (now - ended).total_seconds()) > FAILED_WITHIN_S:
+            continue
+        failed = job.taskStats.get("FAILED", 0)
         of = f"{failed} of {job.instanceCount} instances" if failed else f"{job.instanceCount} instances"
-        since = age_text(job.runtime.completionTime, now)
-        yield Fault(
-            Weight.ORANGE, f"job {job.name or job.id.value}", f"failed {since} ago, {of}", f"job:{job.id.value}"
-        )
+        why = f"failed {duration_text(since_s)} ago, {of}"
+        yield Fault(Weight.ORANGE, f"job {job.name or job.id.value}", why, f"job:{job.id.value}")
 
 
 FAULT_COLUMNS = (Column("Weight"), Column("What", least=14), Column("Why", least=20))

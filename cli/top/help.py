@@ -18,7 +18,7 @@ esc            back
 /              filter; an empty one ends it
   pools, hosts   of the name; of hosts also of state, host pool, labels
   jobs           part of the name, state:failed,running state:active
-                 pool:/eng owner:maps label:k=v days:30
+                 pool:/eng owner:maps type:service label:k=v since:24h
   instances      states, host:h1
 s              the next order
 r              pools: the next kind of resource

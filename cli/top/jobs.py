@@ -5,25 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from cli.queries import JobConditions
-from cli.top.asked import JOB_ORDERS, PAGE_ROWS, job_line, jobs_asked
+from cli.top.asked import JOB_ORDERS, PAGE_ROWS, JobConditions, job_line, jobs_asked
 from cli.top.job import JobPage
 from cli.top.page import Page, Picture
-from cli.top.reading import JobList, Reader
+from cli.top.reading import Reader
 from cli.top.rows import LETTER_WORDS, job_grid
+from cli.wire import v0
 
 
 class JobsPage(Page):
     title = "Jobs"
     orders = JOB_ORDERS
     turns = True
+    pool = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tokens = {0: ""}  # of the page that begins there
 
     def asked(self) -> JobConditions:
-        return jobs_asked(self.wanted, JOB_ORDERS[self.order_index], self.first)
+        return jobs_asked(self.wanted, JOB_ORDERS[self.order_index], self._tokens.get(self.first, ""), self.pool)
 
     def question(self) -> Callable[[Reader], Picture]:
         asked = self.asked()
-        return lambda reader: jobs_picture(reader.jobs(asked), asked)
+        return lambda reader: jobs_picture(reader.jobs(asked))
+
+    def show(self, picture: Picture) -> None:
+        self._tokens[self.first + PAGE_ROWS] = picture.next_token
+        super().show(picture)
 
     def same_as(self) -> str:
         return f"peloton {job_line(self.asked())}"
@@ -32,7 +41,7 @@ class JobsPage(Page):
         return JobPage(key)
 
 
-def jobs_picture(found: JobList, asked: JobConditions) -> Picture:
-    grid = job_grid(found.response, found.pools, datetime.now(UTC))
-    has_more = len(grid.rows) == PAGE_ROWS and found.response.pagination.total > asked.offset + PAGE_ROWS
-    return Picture(grid, note=LETTER_WORDS, has_more=has_more)
+def jobs_picture(found: v0.table.ListJobsResponse) -> Picture:
+    """A page may be short, or empty, before the last one: the API looks at so many jobs only."""
+    token = found.nextPageToken
+    return Picture(job_grid(found.jobs, datetime.now(UTC)), (), LETTER_WORDS, bool(token), token)

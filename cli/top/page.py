@@ -34,6 +34,7 @@ class Picture:
     head: Sequence[Text] = ()
     note: str = ""
     has_more: bool = False
+    next_token: str = ""
 
 
 class GridTable(DataTable[Text]):
@@ -166,8 +167,8 @@ class Page(Vertical):
         parts = []
         if not rows:
             parts.append(picture.grid.nothing)
-        elif self.turns:
-            parts.append(f"{self.first + 1} to {self.first + rows}{', more: n' if picture.has_more else ''}")
+        if self.first or picture.has_more:
+            parts.append(f"page {self.first // PAGE_ROWS + 1}{', more: n' if picture.has_more else ''}")
         elif rows < of:
             parts.append(f"{rows} of {of}, others: /")
         if self.orders:

@@ -8,9 +8,7 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from cli.queries import JobConditions
 from cli.respool.tree import LEGEND
-from cli.top.asked import JOB_ORDERS, jobs_asked
 from cli.top.jobs import JobsPage, jobs_picture
 from cli.top.page import Page, Picture
 from cli.top.reading import Reader
@@ -53,31 +51,21 @@ class PoolsPage(Page):
 
 
 class PoolPage(JobsPage):
-    """Its jobs may be filtered like all jobs."""
+    """Jobs of the pools below it are there, too; they may be filtered like all jobs."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
-        self.path = path
-        self.title = path
-
-    def asked(self) -> JobConditions:
-        return jobs_asked(self.wanted, JOB_ORDERS[self.order_index], self.first, pool=self.path)
+        self.pool = self.title = path
 
     def question(self) -> Callable[[Reader], Picture]:
-        asked, path = self.asked(), self.path
+        asked, path = self.asked(), self.pool
 
         def ask(reader: Reader) -> Picture:
-            found = reader.pool(path, asked)
-            assert found.why is not None
-            why = found.why.answer.text if found.why.answer is not None else found.why.error
-            return replace(jobs_picture(found, asked), head=[text_line(line) for line in why.splitlines()])
+            why, jobs = reader.pool_why(path), jobs_picture(reader.jobs(asked))
+            lines = (why.answer.text if why.answer is not None else why.error).splitlines()
+            return replace(jobs, head=[Text(line.rstrip()) for line in lines])
 
         return ask
 
     def same_as(self) -> str:
-        return f"peloton respool why {shlex.quote(self.path)}; {super().same_as()}"
-
-
-def text_line(line: str) -> Text:
-    """With its indent."""
-    return Text(line.rstrip())
+        return f"peloton respool why {shlex.quote(self.pool)}; {super().same_as()}"

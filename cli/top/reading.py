@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import grpc
 
 from cli.errors import Failed, rpc_failure
-from cli.job.query import QUERY_TEXTS, query_request
 from cli.job.read import get_job_or_summary, refuse_unknown_job
-from cli.queries import JobConditions, set_v0_page
+from cli.job.table import job_filter
+from cli.params import SINCE
+from cli.queries import set_v0_page
 from cli.refusals import raise_if_refused
 from cli.settings import Settings
-from cli.top.asked import INSTANCE_ORDERS, PAGE_ROWS, InstanceConditions
+from cli.top.asked import INSTANCE_ORDERS, PAGE_ROWS, InstanceConditions, JobConditions
 from cli.wire import v0, v1
 
-FAILED_WITHIN_S = 3_600
-FAILED_JOBS_MAX = 20
+FAILED_JOBS_MAX = 50
+"""The newest that have failed, whenever that was."""
 HOST_JOBS_MAX = 10
 """Jobs of a host whose pods are asked for one by one."""
 HOST_PODS_PER_JOB = 50
@@ -45,20 +46,11 @@ class Overview:
     hosts: Part[v0.host_svc.QueryHostsResponse]
     advice: Part[v0.advice.AdviceResponse]
     lockdown: Part[v1.admin_svc.GetLockdownResponse]
-    failed: Part[v0.job.QueryResponse]  # jobs that failed within FAILED_WITHIN_S
+    failed: Part[v0.table.ListJobsResponse]  # at most FAILED_JOBS_MAX
 
     @property
     def parts(self) -> Sequence[Part[object]]:
         return (self.tree, self.hosts, self.advice, self.lockdown, self.failed)
-
-
-@dataclass(frozen=True)
-class JobList:
-    """``pools``: id -> path, of those that are known. ``why``: of the pool whose jobs they are, if it is one."""
-
-    response: v0.job.QueryResponse
-    pools: dict[str, str]
-    why: Part[v0.explain.PoolWhyResponse] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,19 +88,15 @@ class Reader:
 
     def overview(self) -> Overview:
         """Raises RpcError when no call is answered."""
-        failed = v0.job.QueryRequest(summaryOnly=True)
-        failed.spec.jobStates.append(v0.job.JobState.Value("FAILED"))
-        now_s = int(time.time())
-        ended = failed.spec.completionTimeRange
-        ended.min.seconds, ended.max.seconds = now_s - FAILED_WITHIN_S, now_s + FAILED_WITHIN_S
-        set_v0_page(failed.spec.pagination, 0, FAILED_JOBS_MAX, FAILED_JOBS_MAX, ("completion_time",), "DESC")
+        failed = v0.table.ListJobsRequest(pageSize=FAILED_JOBS_MAX)
+        failed.filter.states.append(v0.job.JobState.Value("FAILED"))
         client, marks = self.client, map(v0.advice.Mark.Value, ("MARK_ORANGE", "MARK_RED"))
         found = Overview(
             tree=self._part(lambda: client.explain.PoolTree(v0.explain.PoolTreeRequest())),
             hosts=self._part(lambda: client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())),
             advice=self._part(lambda: client.advice.Advice(v0.advice.AdviceRequest(marks=marks))),
             lockdown=self._part(lambda: client.admin.GetLockdown(v1.admin_svc.GetLockdownRequest())),
-            failed=self._part(lambda: client.jobs.Query(failed)),
+            failed=self._part(lambda: client.job_table.ListJobs(failed)),
         )
         if not any(part.answer is not None for part in found.parts):
             raise Failed(found.tree.error)
@@ -117,16 +105,17 @@ class Reader:
     def pools(self) -> v0.explain.PoolTreeResponse:
         return self.client.explain.PoolTree(v0.explain.PoolTreeRequest())
 
-    def jobs(self, asked: JobConditions) -> JobList:
-        response = self.client.jobs.Query(query_request(self.client, asked))
-        raise_if_refused(self.settings, response, QUERY_TEXTS)
-        return JobList(response, self._pool_paths(summary.respoolID.value for summary in response.results))
+    def jobs(self, asked: JobConditions) -> v0.table.ListJobsResponse:
+        since = SINCE.parse(asked.since) if asked.since else None
+        wanted = job_filter(asked.pool, asked.states, asked.types, asked.owner, asked.labels, asked.name, since)
+        request = v0.table.ListJobsRequest(
+            filter=wanted, oldestFirst=not asked.order.falls, pageSize=PAGE_ROWS, pageToken=asked.token
+        )
+        return self.client.job_table.ListJobs(request)
 
-    def pool(self, path: str, asked: JobConditions) -> JobList:
+    def pool_why(self, path: str) -> Part[v0.explain.PoolWhyResponse]:
         request = v0.explain.PoolWhyRequest(path=v0.respool.ResourcePoolPath(value=path))
-        why = self._part(lambda: self.client.explain.PoolWhy(request))
-        found = self.jobs(asked)
-        return JobList(found.response, found.pools, why)
+        return self._part(lambda: self.client.explain.PoolWhy(request))
 
     def job(self, job_id: str, asked: InstanceConditions) -> OneJob:
         wire = v0.peloton.JobID(value=job_id)
@@ -134,8 +123,8 @@ class Reader:
         refuse_unknown_job(self.settings, response, "Unable to get job", job_id)
         why = self._part(lambda: self.client.explain.JobWhy(v0.explain.JobWhyRequest(jobId=wire)))
         job = response.jobInfo
-        pool = job.config.respoolID.value
-        return OneJob(job, self._pool_paths([pool]).get(pool, pool), why, self._instances(job_id, asked, PAGE_ROWS))
+        instances = self._instances(job_id, asked, PAGE_ROWS)
+        return OneJob(job, self._pool_path(job.config.respoolID.value), why, instances)
 
     def events(self, job_id: str, instance_id: int) -> v0.task.GetPodEventsResponse:
         request = v0.task.GetPodEventsRequest(
@@ -169,13 +158,13 @@ class Reader:
         raise_if_refused(self.settings, response, {"notFound": "Job {id} was not found: {message}"}, id=job_id)
         return response
 
-    def _pool_paths(self, wanted: Iterable[str]) -> dict[str, str]:
-        """What is known is not asked for again. Without a resource manager ids have to do."""
-        if not self._pools.keys() >= set(wanted):
+    def _pool_path(self, pool_id: str) -> str:
+        """What is known is not asked for again. Without a resource manager the id has to do."""
+        if pool_id not in self._pools:
             pools = self._part(lambda: self.client.respools.Query(v0.respool.QueryRequest())).answer
             if pools is not None:
                 self._pools = {pool.id.value: pool.path.value for pool in pools.resourcePools}
-        return self._pools
+        return self._pools.get(pool_id, pool_id)
 
     def _part(self, call: Callable[[], T]) -> Part[T]:
         began_s = time.monotonic()

@@ -178,26 +178,33 @@ JOB_COLUMNS = (
     Column("Pool", least=8, spare=4),
     Column("Owner", least=6, spare=2),
     Column("Type", spare=1),
+    Column("Update", least=10, spare=5),
     Column("Id", spare=3),
 )
 
 
-def job_grid(response: v0.job.QueryResponse, pools: Mapping[str, str], now: datetime) -> Grid:
+def job_grid(jobs: Iterable[v0.table.JobRow], now: datetime) -> Grid:
     rows = []
-    for job in response.results:
-        pool, runtime = job.respoolID.value, job.runtime
+    for job in jobs:
         cells = (
             text(job.name or job.id.value),
-            state_text(v0.job.JobState.Name(runtime.state)),
-            counts_text(runtime.taskStats) or text(job.instanceCount),
-            text(age_text(runtime.creationTime, now)),
-            text(pools.get(pool, pool)),
-            text(job.owningTeam),
+            state_text(v0.job.JobState.Name(job.state)),
+            counts_text(job.taskStats) or text(job.instanceCount),
+            text(age_text(job.creationTime, now)),
+            text(job.poolPath),
+            text(job.owner),
             text(v0.job.JobType.Name(job.type)),
+            text(update_text(job.update) if job.HasField("update") else "", "yellow"),
             text(job.id.value[:ID_SHOWN]),
         )
         rows.append(Row(job.id.value, cells))
     return Grid(JOB_COLUMNS, tuple(rows), "No jobs found")
+
+
+def update_text(update: v0.table.JobUpdate) -> str:
+    """Empty once it has succeeded."""
+    state = v0.update.State.Name(update.state)
+    return "" if state == "SUCCEEDED" else f"{state} {update.doneCount}/{update.totalCount}"
 
 
 INSTANCE_COLUMNS = (

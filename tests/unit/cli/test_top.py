@@ -17,6 +17,7 @@ from cli.top.app import TopApp
 from cli.top.reading import Reader
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.table import table_pb2
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
 from tests.unit.cli.top_answers import BATCH, BROKEN, give_cluster, jobs, tree
@@ -66,7 +67,7 @@ async def test_from_a_pool_to_its_jobs(cluster: FakeApi) -> None:
     assert ["/", "eng", "ads"] == table(lines, "Pool")
     assert ["tiles", "broken"] == table(opened, "Job")
     assert "/eng" == row
-    assert ["id of /eng"] == [request.respoolID.value for request in cluster.requests("jobs.Query")][-1:]
+    assert "/eng" in {request.filter.pool for request in cluster.requests("job_table.ListJobs")}
 
 
 async def test_a_long_why_is_scrolled(cluster: FakeApi) -> None:
@@ -94,7 +95,7 @@ async def test_jobs_are_looked_for_by_the_api(cluster: FakeApi) -> None:
         await screen.type("state:failed bro")
         failed = await screen.until(lambda lines: "state:failed" in lines[1] and "tiles" not in "".join(lines))
         await screen.press("s")
-        await screen.shows("by name")
+        await screen.shows("by oldest")
         await screen.type(" team:x")
         await screen.shows("! unknown condition 'team:'")
         await screen.press("escape")
@@ -102,35 +103,36 @@ async def test_jobs_are_looked_for_by_the_api(cluster: FakeApi) -> None:
         await screen.press("escape")
         await screen.until(lambda lines: "tiles" in "".join(lines))
 
-    asked = [request.spec for request in cluster.requests("jobs.Query")]
-    by_name = [spec for spec in asked if [each.property.value for each in spec.pagination.orderBy] == ["name"]]
+    asked = cluster.requests("job_table.ListJobs")
+    oldest = next(request for request in asked if request.oldestFirst)
     assert ["tiles", "search", "broken"] == table(everything, "Job")
     assert ["broken"] == table(failed, "Job")
-    assert ("bro", [job_pb2.JobState.Value("FAILED")]) == (by_name[0].name, list(by_name[0].jobStates))
-    assert {200} == {spec.pagination.limit for spec in asked if spec.name}
+    assert ("bro", [job_pb2.JobState.Value("FAILED")]) == (oldest.filter.namePart, list(oldest.filter.states))
+    assert {200} == {request.pageSize for request in asked if request.filter.namePart}
 
 
 async def test_jobs_come_in_pages(cluster: FakeApi) -> None:
     """`n` asks for the next page where there is one, and `p` for the one before."""
 
-    def many(request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
-        answer, page = job_pb2.QueryResponse(), request.spec.pagination
-        for number in range(page.offset, min(page.offset + page.limit, 201)):
-            answer.results.add(name=f"job-{number}").id.value = str(number)
-        answer.pagination.total = min(201, page.maxLimit)
+    def many(request: table_pb2.ListJobsRequest) -> table_pb2.ListJobsResponse:
+        first = int(request.pageToken or 0)
+        answer = table_pb2.ListJobsResponse(nextPageToken="" if first else "200")
+        for number in range(first, min(first + request.pageSize, 201)):
+            answer.jobs.add(name=f"job-{number}").id.value = str(number)
         return answer
 
-    cluster.answers["jobs.Query"] = [many]
+    cluster.answers["job_table.ListJobs"] = [many]
     async with top(cluster) as screen:
         await screen.press("3")
-        await screen.shows("1 to 200, more: n")
+        await screen.shows("page 1, more: n")
         await screen.press("n")
-        await screen.shows("201 to 201", "job-200")
-        await screen.press("n", "n", "p")
-        await screen.shows("1 to 200, more: n", "job-0")
+        await screen.shows("page 2 |", "job-200")
+        await screen.press("n", "c", "n", "p")
+        await screen.shows("page 1, more: n", "job-0")
 
-    pages = [request.spec.pagination.offset for request in cluster.requests("jobs.Query")]
-    assert {0, 200} == set(pages)
+    pages = [request.pageToken for request in cluster.requests("job_table.ListJobs")]
+    assert {"", "200"} == set(pages)
+    assert screen.app.clipboard.endswith("job table -n 200 --token 200")
 
 
 async def test_from_a_job_to_the_events_of_an_instance(cluster: FakeApi) -> None:
@@ -156,9 +158,9 @@ async def test_a_job_without_a_resource_manager(cluster: FakeApi) -> None:
     cluster.answers["respools.Query"] = [GONE]
     async with top(cluster) as screen:
         await screen.press("3")
-        await screen.shows("tiles", "id of /eng")
+        await screen.shows("tiles", "/eng")
         await screen.press("enter")
-        await screen.shows("the resource manager is gone", "exit code 3")
+        await screen.shows("the resource manager is gone", "| id of /eng |", "exit code 3")
 
 
 async def test_from_a_host_to_its_pods(cluster: FakeApi) -> None:
@@ -257,7 +259,7 @@ async def test_the_command_that_gives_the_same(cluster: FakeApi) -> None:
     assert [
         f"{given}respool tree; {given}host query; {given}host advice",
         f"{given}respool tree",
-        f"{given}job query -n 200 -p creation_time -a DESC",
+        f"{given}job table -n 200",
         f"{given}host query",
         f"{given}host why host-1; {given}host drain host-1 --plan",
     ] == copied
@@ -301,16 +303,16 @@ async def test_a_row_keeps_the_cursor(cluster: FakeApi) -> None:
         await screen.press("3")
         await screen.shows("broken")
         await screen.press("j", "j")
-        cluster.answers["jobs.Query"] = [without_the_first]
+        cluster.answers["job_table.ListJobs"] = [without_the_first]
         await screen.until(lambda lines: "tiles" not in "\n".join(lines))
         key = screen.app.page.table.key
 
     assert BROKEN == key
 
 
-def without_the_first(request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
+def without_the_first(request: table_pb2.ListJobsRequest) -> table_pb2.ListJobsResponse:
     answer = jobs(request)
-    del answer.results[0]
+    del answer.jobs[0]
     return answer
 
 

@@ -33,12 +33,15 @@ from cli.top.rows import (
     kinds_of,
     pool_bar,
     pool_grid,
+    update_text,
 )
 from peloton.api.v0.advice import advice_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.table import table_pb2
+from peloton.api.v0.update import update_pb2
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from tests.unit.cli.top_answers import BROKEN, NOW, hosts, jobs, tree
 
@@ -144,36 +147,44 @@ def test_kinds_are_those_of_the_cluster() -> None:
 
 
 def test_a_job_without_counts_has_its_size() -> None:
-    """A job whose instances are not there yet shows how many it has; an unknown pool shows its id."""
-    response = job_pb2.QueryResponse()
-    job = response.results.add(name="new", instanceCount=7)
-    job.id.value, job.respoolID.value = BROKEN, "p"
+    """A job whose instances are not there yet shows how many it has."""
+    response = table_pb2.ListJobsResponse()
+    job = response.jobs.add(name="new", instanceCount=7, poolPath="/eng")
+    job.id.value = BROKEN
 
-    ((name, state, count, age, pool, _, _, short),) = plain(job_grid(response, {}, NOW))
-    assert ("new", "UNKNOWN", "7", "", "p", BROKEN[:8]) == (name, state, count, age, pool, short)
+    ((name, state, count, age, pool, _, _, update, short),) = plain(job_grid(response.jobs, NOW))
+    assert ("new", "UNKNOWN", "7", "", "/eng", "", BROKEN[:8]) == (name, state, count, age, pool, update, short)
+
+
+def test_a_service_says_how_far_its_update_is() -> None:
+    """While one is under way, or has failed; what has succeeded needs no word."""
+    states = {"ROLLING_FORWARD": "ROLLING_FORWARD 3/10", "ABORTED": "ABORTED 3/10", "SUCCEEDED": ""}
+    updates = [table_pb2.JobUpdate(state=update_pb2.State.Value(state), doneCount=3, totalCount=10) for state in states]
+
+    assert list(states.values()) == [update_text(update) for update in updates]
 
 
 FILTERS = {
-    "state:failed,running tiles": "job query -s FAILED,RUNNING --name tiles -n 200 -p creation_time -a DESC",
-    "state:active": "job query -s UNINITIALIZED,INITIALIZED,PENDING,RUNNING,KILLING -n 200 -p creation_time -a DESC",
-    "pool:/eng owner:maps": "job query -r /eng --owner maps -n 200 -p creation_time -a DESC",
-    "label:k=v,a=b days:30": "job query -l k=v,a=b -d 30 -n 200 -p creation_time -a DESC",
-    "": "job query -n 200 -p creation_time -a DESC",
+    "state:failed,running tiles": "job table -s FAILED,RUNNING --name tiles -n 200",
+    "state:active": "job table -s UNINITIALIZED,INITIALIZED,PENDING,RUNNING,KILLING -n 200",
+    "pool:/eng owner:maps": "job table -r /eng --owner maps -n 200",
+    "label:k=v,a=b since:24h type:service": "job table -t SERVICE -l k=v,a=b --since 24h -n 200",
+    "": "job table -n 200",
 }
 
 
 @pytest.mark.parametrize("typed", FILTERS)
 def test_filters_of_jobs_are_conditions(typed: str) -> None:
-    """What is typed is what `job query` is asked for."""
+    """What is typed is what `job table` is asked for."""
     assert FILTERS[typed] == job_line(jobs_asked(typed, JOB_ORDERS[0]))
 
 
 WRONG = {
     "state:asleep": "invalid state 'asleep'",
-    "team:maps": "unknown condition 'team:', expected one of state:, pool:, owner:, label:, days:",
+    "team:maps": "unknown condition 'team:', expected one of state:, pool:, owner:, type:, label:, since:",
     "pool:eng": "path should begin with /, got 'eng'",
     "label:x": "Invalid label 'x'",
-    "days:many": "expected a whole number",
+    "since:many": "expected a duration such as 10m",
 }
 
 
@@ -186,7 +197,7 @@ def test_filters_that_say_nothing(typed: str) -> None:
 
 def test_a_pool_is_no_condition_in_a_pool() -> None:
     """The jobs of a pool are asked for by it, whatever is typed."""
-    assert "/eng" == jobs_asked("owner:maps", JOB_ORDERS[0], pool="/eng").respool
+    assert "/eng" == jobs_asked("owner:maps", JOB_ORDERS[0], pool="/eng").pool
     with pytest.raises(ValueError, match="unknown condition 'pool:'"):
         jobs_asked("pool:/ads", JOB_ORDERS[0], pool="/eng")
 
@@ -240,7 +251,7 @@ def seen(**parts: Part[object]) -> Overview:
         "hosts": Part(hosts()),
         "advice": Part(advice_pb2.AdviceResponse()),
         "lockdown": Part(admin_svc_pb2.GetLockdownResponse()),
-        "failed": Part(job_pb2.QueryResponse()),
+        "failed": Part(table_pb2.ListJobsResponse()),
     }
     return Overview(**{**whole, **parts})  # type: ignore[arg-type]
 
@@ -248,7 +259,7 @@ def seen(**parts: Part[object]) -> Overview:
 def test_the_worst_comes_first() -> None:
     """Red, orange, notes; each names what it is about."""
     locked = admin_svc_pb2.GetLockdownResponse(components=[admin_svc_pb2.Component.Value("Kill")])
-    failed = jobs(job_pb2.QueryRequest(spec={"jobStates": [job_pb2.JobState.Value("FAILED")]}))
+    failed = jobs(table_pb2.ListJobsRequest(filter={"states": [job_pb2.JobState.Value("FAILED")]}))
     advice = advice_pb2.AdviceResponse()
     advice.services.add(job_id="s", mark=advice_pb2.Mark.Value("MARK_ORANGE"), reason="p99 310 ms")
     found = faults(seen(lockdown=Part(locked), failed=Part(failed), advice=Part(advice)), NOW)
@@ -263,6 +274,16 @@ def test_the_worst_comes_first() -> None:
     ] == [(fault.weight, fault.what, fault.key) for fault in found]
     assert found[3].why == "failed 9m ago, 1 of 2 instances"
     assert found[5].why == "3 instances wait for cpu 3"
+
+
+def test_jobs_that_failed_long_ago_are_not_wrong_now() -> None:
+    """After an hour nobody has to hurry."""
+    failed = Part(jobs(table_pb2.ListJobsRequest(filter={"states": [job_pb2.JobState.Value("FAILED")]})))
+    kinds = [
+        {fault.key[:3] for fault in faults(seen(failed=failed), NOW + timedelta(minutes=late))} for late in (50, 52)
+    ]
+
+    assert [{"job", "hos", "poo"}, {"hos", "poo"}] == kinds
 
 
 def test_who_does_not_answer_is_wrong() -> None:

@@ -11,6 +11,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from tests.unit.cli.fake_api import FakeApi
@@ -51,20 +52,20 @@ JOBS = {
 }
 
 
-def jobs(request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
+def jobs(request: table_pb2.ListJobsRequest) -> table_pb2.ListJobsResponse:
     """Those of the pool, states and name that are asked for."""
-    answer = job_pb2.QueryResponse()
-    states = {job_pb2.JobState.Name(number) for number in request.spec.jobStates}
+    answer, wanted = table_pb2.ListJobsResponse(), request.filter
+    states = {job_pb2.JobState.Name(number) for number in wanted.states}
     for job_id, (name, pool, owner, state, kind, counts, age_s) in JOBS.items():
-        is_asked = request.respoolID.value in ("", f"id of {pool}") and request.spec.name in name
+        is_asked = pool.startswith(wanted.pool) and wanted.namePart in name
         if not is_asked or (states and state not in states):
             continue
-        job = answer.results.add(name=name, owningTeam=owner, instanceCount=sum(counts.values()))
-        job.id.value, job.respoolID.value, job.type = job_id, f"id of {pool}", job_pb2.JobType.Value(kind)
-        job.runtime.state = job_pb2.JobState.Value(state)
-        job.runtime.creationTime, job.runtime.completionTime = ago(seconds=age_s), ago(seconds=age_s - 60)
-        job.runtime.taskStats.update(counts)
-    answer.pagination.total = len(answer.results)
+        job = answer.jobs.add(name=name, owner=owner, poolPath=pool, instanceCount=sum(counts.values()))
+        job.id.value, job.type, job.state = job_id, job_pb2.JobType.Value(kind), job_pb2.JobState.Value(state)
+        job.creationTime = ago(seconds=age_s)
+        if state == "FAILED":
+            job.completionTime = ago(seconds=age_s - 60)
+        job.taskStats.update(counts)
     return answer
 
 
@@ -140,8 +141,7 @@ def give_cluster(api: FakeApi) -> None:
         "explain.PoolWhy": [explain_pb2.PoolWhyResponse(text="/eng: 3 gangs wait\n  cpu 1 wanted, 0 left of 6")],
         "explain.JobWhy": [explain_pb2.JobWhyResponse(text="3 instances wait: cpu 1 wanted, 0 left of 6")],
         "respools.Query": [pools()],
-        "respools.LookupResourcePoolID": [lookup],
-        "jobs.Query": [jobs],
+        "job_table.ListJobs": [jobs],
         "jobs.Get": [job],
         "tasks.Query": [tasks],
         "tasks.GetPodEvents": [events],
@@ -151,9 +151,3 @@ def give_cluster(api: FakeApi) -> None:
         "advice.Advice": [advice_pb2.AdviceResponse()],
         "admin.GetLockdown": [admin_svc_pb2.GetLockdownResponse()],
     }
-
-
-def lookup(request: respool_pb2.LookupRequest) -> respool_pb2.LookupResponse:
-    answer = respool_pb2.LookupResponse()
-    answer.id.value = f"id of {request.path.value}"
-    return answer
