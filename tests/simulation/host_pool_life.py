@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from peloton.api import convert
-from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL
 from peloton.lifecycle.host_pools import announced, serving
@@ -18,9 +16,9 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobState, JobType
 from peloton.model.maintenance import MaintenanceRequest
 from peloton.model.resources import Resources
-from peloton.model.update import UpdateSpec
 from services.hostmgr.driver import NOTHING
 from services.hostmgr.host_pool_keeper import HostPoolKeeper
+from services.hostmgr.manager import HostManagerSettings
 from services.hostmgr.memory.cluster import MemoryHost
 from tests.conformance.storage.builders import a_config
 from tests.simulation.hostmgr import SimulatedHostManager
@@ -41,7 +39,7 @@ ROUNDS_TO_END_MAX = 300
 
 
 class HostPoolLife(JobLife):
-    uses_host_pools = True
+    settings = HostManagerSettings(uses_host_pools=True)
     dies = 0.05
 
     def __init__(self, seed: int, template: Path, folder: Path) -> None:
@@ -77,18 +75,9 @@ class HostPoolLife(JobLife):
             rule.labelConstraint.kind, rule.labelConstraint.condition = task_pb2.LabelConstraint.HOST, 2  # type: ignore[assignment]
             rule.labelConstraint.label.key, rule.labelConstraint.label.value = EXCLUSIVE_LABEL, "ours"
             rule.labelConstraint.requirement = 1
-        job_id = self._new_id()
-        self._store(job_id, config)
+        job_id = self.create(config)
         self.jobs[job_id], self.counts[job_id] = workload, count
         return job_id
-
-    def _store(self, job_id: JobId, config: job_pb2.JobConfig) -> None:
-        job, now_ns = convert.new_job_record(job_id, config, self.clock.ns), self.clock.ns
-        if job.type is JobType.SERVICE:
-            self.storage.updates.create_service(job, config, b"", UpdateSpec(), "", now_ns)
-        else:
-            self.storage.jobs.create(job, config, now_ns)
-            self.storage.pods.create(job_id, lambda _: None)
 
     def job_ids(self) -> Collection[JobId]:
         return self.jobs.keys()
@@ -119,7 +108,7 @@ class HostPoolLife(JobLife):
                 break
         else:
             raise AssertionError(f"it does not come to rest: {self._maintained()}, {sorted(self.cluster.running())}")
-        fresh = SimulatedHostManager(self.storage, self.cluster, uses_host_pools=True)
+        fresh = SimulatedHostManager(self.storage, self.cluster, self.settings)
         fresh.do_chores()
         if fresh.book.host_pools.rooms() != self.core.book.host_pools.rooms():
             raise AssertionError(

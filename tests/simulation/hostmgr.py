@@ -21,6 +21,8 @@ from services.hostmgr.residents import Residents
 from services.storage.storage import Storage
 from tests.simulation.clock import Clock
 
+SETTINGS = HostManagerSettings()
+
 
 class NoListener:
     """Whom the host manager wakes: here everybody looks by himself."""
@@ -62,13 +64,12 @@ class SimulatedDriver(MemoryDriver):
 
 
 class SimulatedHostManager(HostManagerCore):
-    def __init__(self, storage: Storage, cluster: MemoryCluster, uses_host_pools: bool = False) -> None:
-        settings = HostManagerSettings(uses_host_pools=uses_host_pools)
+    def __init__(self, storage: Storage, cluster: MemoryCluster, settings: HostManagerSettings = SETTINGS) -> None:
         super().__init__(settings, storage, NoListener(), SimulatedDriver(cluster))
         self.cluster = cluster
         for pods in storage.host_pods.labelled("local"):
             self.book.pod_labels.add(pods)
-        if uses_host_pools:
+        if settings.uses_host_pools:
             self.read_host_pools()
             self._read_asked()
         self.driver.start(self)

@@ -16,29 +16,34 @@ from typing import Any, Self
 from temporalio.exceptions import ApplicationError
 
 from activities.placement import PlacementActivities
+from peloton.api import convert
+from peloton.api.v0.job import job_pb2
 from peloton.errors import PelotonError
 from peloton.model.host import HostState, LaunchResult, Placement
 from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobType
 from peloton.model.maintenance import MaintenanceAct
 from peloton.model.pod import PodState
+from peloton.model.update import UpdateSpec
 from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr import host_pool_keeper, launcher, maintenance, manager, rebalancer, volumes
 from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.storage.storage import Storage
 from tests.simulation.clock import Clock
-from tests.simulation.hostmgr import QueueOfAll, SimulatedHostManager, SimulatedMaintainer, Through
+from tests.simulation.hostmgr import SETTINGS, QueueOfAll, SimulatedHostManager, SimulatedMaintainer, Through
 
 Act = Callable[..., object]
-PODS_PER_TURN = 100
+PODS_PER_TURN = 1_000
 PLACEMENT_S = 60.0
 LINES_SHOWN = 60
+LIVES_MAX = 10
 
 
 class JobLife:
     """``with JobLife(...) as life: life.live(steps); life.end()``. Subclasses say what is played, what must hold after
     each act, and how it ends."""
 
-    uses_host_pools = False
+    settings = SETTINGS
     lost_max = 2  # hosts that are away at a time
     dies = 0.0  # the share of launches in whose middle the host manager dies
 
@@ -137,11 +142,22 @@ class JobLife:
     def _new_id(self) -> JobId:
         return JobId(str(uuid.UUID(int=self.random.getrandbits(128), version=4)))
 
+    def create(self, config: job_pb2.JobConfig) -> JobId:
+        """A job, as the api creates it."""
+        job_id, now_ns = self._new_id(), self.clock.ns
+        job = convert.new_job_record(job_id, config, now_ns)
+        if job.type is JobType.SERVICE:
+            self.storage.updates.create_service(job, config, b"", UpdateSpec(), "", now_ns)
+        else:
+            self.storage.jobs.create(job, config, now_ns)
+            self.storage.pods.create(job_id, lambda _: None)
+        return job_id
+
     # What workflows and the host manager do.
 
     def _lead(self) -> None:
         """A new host manager, which knows what storage and the cluster tell it."""
-        self.core = SimulatedHostManager(self.storage, self.cluster, self.uses_host_pools)
+        self.core = SimulatedHostManager(self.storage, self.cluster, self.settings)
         self.maintainer = SimulatedMaintainer(self.core, self.storage, self.clock)
         hosts: Any = Through(self.core, self.launch)
         queue: Any = QueueOfAll(self.storage)
@@ -294,3 +310,16 @@ class JobLife:
         for host in self.cluster.hosts:
             if host not in down:
                 self.cluster.bring_back(host)
+
+
+def first_fault(kind: Callable[[int, Path, Path], JobLife], template: Path, folder: Path, steps: int) -> str:
+    """What the first of a few lives that notices something says of it. Raises AssertionError when none does."""
+    for seed in range(1, LIVES_MAX + 1):
+        with kind(seed, template, folder) as life:
+            try:
+                life.live(steps)
+            except AssertionError as error:
+                what, where = str(error).splitlines()[:2]
+                assert where.startswith(f"seed {seed}, step ")
+                return what
+    raise AssertionError(f"no life of {LIVES_MAX} noticed anything")

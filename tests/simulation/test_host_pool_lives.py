@@ -16,10 +16,10 @@ from services.hostmgr import maintenance
 from services.hostmgr.hosts import pooled_hosts
 from services.hostmgr.hosts.host_rooms import HostRooms
 from tests.simulation.host_pool_life import HostPoolLife
+from tests.simulation.job_life import first_fault
 
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
-LIVES_MAX = 10
 ACTS = {"move", "move_at_once", "change_factors", "change_workloads", "drain", "lead", "lose_host", "maintain"}
 
 
@@ -59,18 +59,5 @@ def test_a_rule_that_is_forgotten_is_noticed(
     """One of a few lives ends with what was broken, and with the seed and the step that repeat it: in which of them the
     fault does harm depends on the story."""
     monkeypatch.setattr(where, name, fault)
-    noticed = next(filter(None, (_what_broke(seed, template, tmp_path) for seed in range(1, LIVES_MAX + 1))), None)
-    assert noticed is not None, f"no life of {LIVES_MAX} noticed it"
+    noticed = first_fault(HostPoolLife, template, tmp_path, steps=1_000)
     assert told in noticed
-
-
-def _what_broke(seed: int, template: Path, folder: Path) -> str:
-    """The first line of what ended the life, or nothing."""
-    with HostPoolLife(seed, template, folder) as life:
-        try:
-            life.live(1_000)
-        except AssertionError as error:
-            what, where = str(error).splitlines()[:2]
-            assert where.startswith(f"seed {seed}, step ")
-            return what
-    return ""

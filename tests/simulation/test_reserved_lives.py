@@ -1,0 +1,50 @@
+"""Random lives of large pods among small ones in virtual time, which get hosts reserved."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.model.resources import Resources
+from services.hostmgr.hosts.host_table import HostTable
+from services.hostmgr.hosts.reservations import HostReservations
+from tests.simulation.job_life import first_fault
+from tests.simulation.reserved_life import ReservedLife
+
+SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "500"))
+ACTS = {"reserved", "found", "given_back", "lead", "stop", "lose_host", "restart"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
+    """Others get what is free beside what is reserved, a job has one host at a time, and for a bounded time; in the end
+    all that is large runs, and no host is reserved.
+
+    PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
+    """
+    with ReservedLife(seed, template, tmp_path) as life:
+        life.live(STEPS)
+        life.end()
+        assert ACTS <= {name for name, count in life.done.items() if count}
+
+
+# What would go wrong is noticed.
+
+FAULTS: dict[str, tuple[Any, str, Any, str]] = {
+    "others": (HostTable, "kept_from", lambda *_: (Resources(), 0), "left beside"),
+    "span": (HostReservations, "late", lambda *_: [], "is reserved for"),
+    "launched": (HostReservations, "launched", lambda *_: None, "which runs on"),
+}
+
+
+@pytest.mark.parametrize(("where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_rule_that_is_forgotten_is_noticed(
+    where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of a few lives ends with what was broken: in which of them the fault does harm depends on the story."""
+    monkeypatch.setattr(where, name, fault)
+    assert told in first_fault(ReservedLife, template, tmp_path, steps=500)
