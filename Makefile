@@ -20,7 +20,7 @@ ROUGH ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check web fmt proto docs bench sim kubernetes browser clean
+.PHONY: help demo up test check web fmt proto docs bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -58,7 +58,7 @@ check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 
 # Tests of whole clusters wait for more than half of their time: four at a time keep two cores busy.
 test: $(VENV)/dev.stamp ## everything: make check, conformance, end to end, faults, simulation
-	$(call checked,-n 4 --dist loadgroup --no-loadscope-reorder tests/e2e tests/simulation tests/conformance tests/kubernetes tests/workflow tests/unit)
+	$(call checked,-n 4 --dist loadgroup --no-loadscope-reorder tests/e2e tests/browser tests/simulation tests/conformance tests/kubernetes tests/workflow tests/unit)
 
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build
@@ -69,6 +69,9 @@ web: ## build the web pages, where Node is installed
 
 browser: $(VENV)/dev.stamp ## install Chromium for the tests of the web pages, as root on a Debian
 	@$(BIN)/python -m tests.browser.chromium
+
+screenshots: $(VENV)/dev.stamp ## take those of all web pages anew, into docs/screenshots
+	@$(BIN)/python -m tests.browser.screenshots
 
 fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .

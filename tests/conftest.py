@@ -64,6 +64,7 @@ LONGEST_FIRST = (
     "preemption",
     "gangs",
     "host pools",
+    "browser",
 )
 """Groups of tests (``xdist_group``) that take minutes: they start first, and the many short tests fill the gaps."""
 

@@ -1,0 +1,34 @@
+"""Every page of the app, from the table that the app itself reads, so that a new page is tested by being there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.web import app
+
+TABLE = Path(app.__file__).parent / "app" / "pages.json"
+
+
+@dataclass(frozen=True)
+class Page:
+    name: str
+    path: str  # with ":id" and the like for parts that are given
+    title: str
+
+    def address(self, given: Mapping[str, str]) -> str:
+        """``given``: by the place in the path, ``jobs/:id`` for one. Raises LookupError naming what is lacking."""
+        parts = self.path.strip("/").split("/")
+        for index, part in enumerate(parts):
+            if part.startswith(":"):
+                place = "/".join([*self.path.strip("/").split("/")[:index], part])
+                if place not in given:
+                    raise LookupError(f"page {self.name}: tests/browser/world.py gives nothing for {place}")
+                parts[index] = given[place]
+        return "/" + "/".join(parts)
+
+
+def pages() -> list[Page]:
+    return [Page(one["name"], one["path"], one["title"]) for one in json.loads(TABLE.read_text(encoding="utf-8"))]

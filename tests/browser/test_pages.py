@@ -1,0 +1,84 @@
+"""Every page in a real browser: for everybody's eyes, on narrow screens, and as its screenshot shows it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from cli.main import peloton
+from cli.reference import context, installed_commands
+from tests.browser import pictures
+from tests.browser.pages import Page, pages
+from tests.browser.views import NARROW, THEMES, Seen, opened, see
+from tests.browser.world import World
+
+pytestmark = [
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.parametrize("page", pages(), ids=lambda page: page.name),
+]
+in_both_themes = pytest.mark.parametrize("theme", THEMES)
+Look = Callable[[Page, str], Seen]
+
+
+@pytest.fixture(scope="module")
+def look(shown: World, browser: Browser) -> Look:
+    """A page in a theme, which is opened once for all tests."""
+    return cache(lambda page, theme: see(browser, shown.url + page.address(shown.given), theme))
+
+
+@in_both_themes
+def test_a_page_has_no_fault_of_wcag_a_and_aa(look: Look, page: Page, theme: str) -> None:
+    """By axe's audit, of what is folded too."""
+    assert "" == look(page, theme).audit
+
+
+def test_a_page_does_not_scroll_sideways_on_a_narrow_screen(shown: World, browser: Browser, page: Page) -> None:
+    """At 360 px, also with all details unfolded."""
+    with opened(browser, shown.url + page.address(shown.given), size=NARROW) as open_page:
+        folded = open_page.sticks_out()
+        open_page.unfold()
+
+        assert ([], []) == (folded, open_page.sticks_out())
+
+
+@in_both_themes
+def test_the_browser_has_nothing_to_complain_of(look: Look, page: Page, theme: str) -> None:
+    """No errors of scripts, and nothing that the policy of contents forbids."""
+    assert [] == look(page, theme).faults
+
+
+def test_a_page_has_a_title_of_its_own(look: Look, page: Page) -> None:
+    """It ends with the name of the application."""
+    title = look(page, THEMES[0]).title
+
+    assert title.endswith("Peloton")
+    assert page.path == "/" or page.title in title
+
+
+def test_a_page_says_what_gives_the_same(look: Look, page: Page) -> None:
+    """The line is of a command that there is."""
+    commands = {path for path, _, _ in installed_commands(peloton, context(peloton, "peloton"))}
+
+    lines = [shlex.split(line) for line in look(page, THEMES[0]).same_as if line.startswith("peloton ")]
+
+    assert lines
+    assert [line for line in lines if not any(" ".join(line[:n]) in commands for n in range(2, len(line) + 1))] == []
+
+
+@in_both_themes
+def test_a_page_looks_as_its_screenshot_does(look: Look, page: Page, theme: str, tmp_path: Path) -> None:
+    """But for what differs from run to run."""
+    kept = pictures.file_of(page.name, theme)
+    assert kept.is_file(), "it has none: run make screenshots"
+    picture = look(page, theme).picture
+
+    share, differs = pictures.difference(picture, kept)
+    if share > pictures.SHARE_MAX:
+        picture.image.save(tmp_path / "now.png")
+        differs.save(tmp_path / "differs.png")
+    assert share <= pictures.SHARE_MAX, f"see {tmp_path}; if it is meant to look so: make screenshots"

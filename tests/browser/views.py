@@ -1,0 +1,115 @@
+"""What tests ask of a page that is open in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, ViewportSize, sync_playwright
+from playwright.sync_api import Page as View
+
+from tests.browser.chromium import program
+from tests.browser.pictures import Picture, take
+
+THEMES = ("light", "dark")
+SIZE = ViewportSize(width=1280, height=900)
+NARROW = ViewportSize(width=360, height=800)
+PATIENCE_MS = 60_000
+"""Generous, for a machine that does much else; what is there is seen at once."""
+STANDARD = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
+IS_SETTLED = """() => document.querySelector("main h1") && !document.querySelector('[aria-busy="true"]')"""
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+STICKS_OUT = """() => {
+  const wide = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= wide) return [];
+  const scrolls = (one) => one !== document.body && getComputedStyle(one).overflowX !== "visible";
+  const isInside = (one) => one.parentElement && (scrolls(one.parentElement) || isInside(one.parentElement));
+  const guilty = [...document.querySelectorAll("body *")]
+    .filter((one) => one.getBoundingClientRect().right > wide + 1 && !isInside(one));
+  const said = guilty.slice(0, 5).map((one) => one.outerHTML.slice(0, 160));
+  return [`${document.documentElement.scrollWidth} px`, ...said];
+}"""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program(), args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Opened:
+    view: View
+    faults: list[str] = field(default_factory=list)
+    """What the browser complained of: errors of scripts, the policy of contents."""
+
+    def unfold(self) -> None:
+        """All details that are folded."""
+        self.view.evaluate("() => document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        self.view.evaluate(TWO_FRAMES)
+
+    def axe(self) -> str:
+        """Faults of WCAG A and AA, as text; empty when there are none."""
+        found: Any = Axe().run(self.view, options=STANDARD)
+        return found.generate_report() if found.violations_count else ""
+
+    def sticks_out(self) -> list[str]:
+        """Why the page scrolls sideways; nothing when it does not."""
+        return list(self.view.evaluate(STICKS_OUT))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of one page in one theme."""
+
+    picture: Picture
+    title: str
+    same_as: list[str]  # lines that give the same
+    audit: str
+    faults: list[str]
+
+
+@contextmanager
+def opened(browser: Browser, url: str, theme: str = "light", size: ViewportSize = SIZE) -> Iterator[Opened]:
+    """The page once it is drawn and live."""
+    with browser.new_context(
+        viewport=size,
+        color_scheme=theme,  # type: ignore[arg-type]
+        reduced_motion="reduce",
+        locale="en-GB",
+        timezone_id="Europe/Lisbon",
+    ) as context:
+        found = Opened(context.new_page())
+        view = found.view
+        view.set_default_timeout(PATIENCE_MS)
+        view.on("pageerror", lambda error: found.faults.append(str(error)))
+        view.on("console", lambda told: found.faults.append(told.text) if is_fault(told) else None)
+        view.goto(url)
+        settle(view)
+        yield found
+
+
+def is_fault(told: ConsoleMessage) -> bool:
+    """Answers that are errors are named there without their address."""
+    return told.type in ("error", "warning") and not told.text.startswith("Failed to load resource")
+
+
+def see(browser: Browser, url: str, theme: str) -> Seen:
+    with opened(browser, url, theme) as page:
+        picture = take(page.view)
+        page.unfold()
+        lines = page.view.locator(".same-as code").all_text_contents()
+        return Seen(picture, page.view.title(), lines, page.axe(), page.faults)
+
+
+def settle(view: View) -> None:
+    view.wait_for_function(IS_SETTLED)
+    view.evaluate("() => document.fonts.ready.then(() => true)")
+    view.evaluate(TWO_FRAMES)
