@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from peloton.api.config_bounds import SPREADS_MAX, TEXT_MAX
 from peloton.api.v0.job import job_pb2
 from peloton.model.layout import GangClose, Layout, Spread
-
-SPREADS_MAX = 8
-LABEL_MAX = 4_000
 
 
 def layout(placement: job_pb2.Placement) -> Layout | None:
@@ -31,8 +29,8 @@ def layout_faults(config: job_pb2.JobConfig) -> Iterator[str]:
     for order, label in enumerate(labels):
         if not label:
             yield f"placement.spread[{order}] names no label of hosts"
-        elif len(label) > LABEL_MAX:
-            yield f"placement.spread[{order}]: the label has {len(label)} characters, at most {LABEL_MAX} are allowed"
+        elif len(label) > TEXT_MAX:
+            yield f"placement.spread[{order}]: the label has {len(label)} characters, at most {TEXT_MAX} are allowed"
         elif label in labels[:order]:
             yield f"placement.spread[{order}]: the label {label} is there already"
 
@@ -40,7 +38,7 @@ def layout_faults(config: job_pb2.JobConfig) -> Iterator[str]:
 def _close_faults(close: job_pb2.GangClose, gang_size: int) -> Iterator[str]:
     if not close.label:
         yield "placement.gangClose names no label of hosts"
-    elif len(close.label) > LABEL_MAX:
-        yield f"placement.gangClose: the label has {len(close.label)} characters, at most {LABEL_MAX} are allowed"
+    elif len(close.label) > TEXT_MAX:
+        yield f"placement.gangClose: the label has {len(close.label)} characters, at most {TEXT_MAX} are allowed"
     if gang_size < 2:
         yield f"placement.gangClose is given: the job has no gang, its minimumRunningInstances is {gang_size}"

@@ -1,4 +1,4 @@
-"""Generates the Python code of every .proto file below peloton/api.
+"""Generates the Python code of every .proto file below peloton/api, and the table of their comments.
 
 Run ``python -m peloton.api.generate`` after changing a .proto file, and commit the result. With ``--check`` nothing is
 written: the command names the files that differ and fails. A file's place in the tree is its import path, so that
@@ -14,6 +14,10 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from peloton.api.comments import TABLE, comments_in, table_of
 
 REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
 API_FOLDER = Path("peloton/api")
@@ -33,6 +37,9 @@ WITHOUT_STUBS = {
 }
 
 
+PRIVATE = API_FOLDER / "private"
+
+
 class GenerationError(Exception):
     """The compiler refused a .proto file."""
 
@@ -49,9 +56,21 @@ def generate(root: Path, out: Path) -> None:
     run_protoc(root, ["python", "mypy"], out, protos)
     if services:
         run_protoc(root, ["grpc_python", "mypy_grpc"], out, services)
+    write_comments(root, out, [path for path in protos if PRIVATE not in path.parents])
+
+
+def write_comments(root: Path, out: Path, protos: list[Path]) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        call_protoc(root, ["--include_source_info", f"--descriptor_set_out={file.name}"], protos)
+        descriptors = FileDescriptorSet.FromString(file.read())
+    (out / API_FOLDER / TABLE).write_text(table_of(comments_in(descriptors)), encoding="utf-8")
 
 
 def run_protoc(root: Path, languages: list[str], out: Path, protos: list[Path]) -> None:
+    call_protoc(root, [f"--{language}_out={out}" for language in languages], protos)
+
+
+def call_protoc(root: Path, wanted: list[str], protos: list[Path]) -> None:
     # The plugins are looked for next to the interpreter: a virtual environment need not be on PATH.
     scripts = Path(sys.executable).parent
     well_known = Path(str(find_spec("grpc_tools").submodule_search_locations[0])) / "_proto"  # type: ignore[union-attr, index]
@@ -63,7 +82,7 @@ def run_protoc(root: Path, languages: list[str], out: Path, protos: list[Path]) 
         f"--proto_path={well_known}",
         f"--plugin=protoc-gen-mypy={scripts / 'protoc-gen-mypy'}",
         f"--plugin=protoc-gen-mypy_grpc={scripts / 'protoc-gen-mypy_grpc'}",
-        *(f"--{language}_out={out}" for language in languages),
+        *wanted,
         *(str(path) for path in protos),
     ]
     result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
@@ -73,7 +92,7 @@ def run_protoc(root: Path, languages: list[str], out: Path, protos: list[Path]) 
 
 def generated_files(root: Path) -> dict[Path, bytes]:
     """Generated files below ``root``, by path relative to it."""
-    found = (path for path in (root / API_FOLDER).rglob("*") if path.name.endswith(GENERATED_ENDINGS))
+    found = (path for path in (root / API_FOLDER).rglob("*") if path.name.endswith((*GENERATED_ENDINGS, TABLE)))
     return {path.relative_to(root): path.read_bytes() for path in found}
 
 

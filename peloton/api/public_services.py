@@ -5,6 +5,11 @@ Importing this module declares them all in the descriptor pool.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+
 from peloton.api.service_names import (
     ADVICE_SERVICE,
     BULK_SERVICE,
@@ -71,3 +76,15 @@ SPELLINGS = (
 )
 """The names of each service; clients use the first one."""
 SERVED = tuple(name for names in SPELLINGS for name in names)
+
+
+def service_of(name: str) -> ServiceDescriptor:
+    """Of one of the names here."""
+    return descriptor_pool.Default().FindServiceByName(name)
+
+
+def served_methods() -> Iterator[tuple[str, MethodDescriptor]]:
+    """Each method of each service with its path, ``service/method``."""
+    for name in SERVED:
+        for method in service_of(name).methods:
+            yield f"{name}/{method.name}", method

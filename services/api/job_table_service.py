@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from peloton.api import convert
+from peloton.api.config_bounds import TASKS_PER_JOB_MAX
 from peloton.api.convert_time import rfc3339
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.update import update_pb2
@@ -19,7 +20,6 @@ from peloton.model.update import UpdateRecord
 from services.api.calls import Calls
 from services.api.ids import known_id
 from services.api.job_query import check_no_nul, job_state, time_span
-from services.api.validation import MAX_TASKS_PER_JOB
 from services.storage.jobs.job_table import JobFilter, Position
 from services.storage.storage import Storage
 
@@ -62,12 +62,12 @@ class JobTableService:
     async def GetInstanceStates(
         self, request: table_pb2.GetInstanceStatesRequest, context: Any
     ) -> table_pb2.GetInstanceStatesResponse:
-        if request.limit > MAX_TASKS_PER_JOB:
-            raise InvalidArgument(f"limit is {request.limit}, at most {MAX_TASKS_PER_JOB} is allowed")
+        if request.limit > TASKS_PER_JOB_MAX:
+            raise InvalidArgument(f"limit is {request.limit}, at most {TASKS_PER_JOB_MAX} is allowed")
         job_id = known_id(request.id)
         if job_id is None:
             raise NotFound(f"job {request.id.value} not found")
-        limit = request.limit or MAX_TASKS_PER_JOB
+        limit = request.limit or TASKS_PER_JOB_MAX
         states, count = await self._calls.run(self._records.pods.states, job_id, request.start, limit)
         return table_pb2.GetInstanceStatesResponse(states=states, instanceCount=count)
 

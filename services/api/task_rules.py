@@ -6,11 +6,19 @@ A rule sees one config, default or override, that carries the field, and yields 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from peloton.api import convert
 from peloton.api.cluster_kinds import kind_fault
+from peloton.api.config_bounds import (
+    AMOUNTS_MAX,
+    COMMAND_BYTES_MAX,
+    CONTAINER_NAME,
+    CONTAINERS_MAX,
+    PORT_MAX,
+    VOLUME_MB_MAX,
+    VOLUME_PATH_MAX,
+)
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts, has_several, main_name, ports
 from peloton.api.v0.job import job_pb2
@@ -18,19 +26,9 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.lifecycle.constraints import pod_labels_named
 
-PORT_MAX = 65_535
-COMMAND_BYTES_MAX = 128 * 1024 - 1
-"""Linux refuses a longer argument of a program."""
-VOLUME_PATH_MAX = 200
-VOLUME_MB_MAX = 2**31 - 1
 NEVER_PREEMPTED = "a pod with a volume is never preempted: it can be neither preemptible nor revocable"
-CONTAINERS_MAX = 20
-CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 CONSTRAINT_DEPTH_MAX = 20
 """Protobuf reads messages to a depth of 100, and answers nest a constraint deeper than the request did."""
-AMOUNTS_MAX = {"cpuLimit": 2.0**30, "memLimitMb": 2.0**40, "diskLimitMb": 2.0**40, "gpuLimit": 2.0**30}
-"""Largest amount of each kind that a pod may ask, in the wire's units: sums of four million pods stay within int64, in
-thousandths of a cpu or gpu."""
 
 
 def port_name_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:

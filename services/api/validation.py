@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum, auto
 
 from peloton.api.cluster_kinds import kind_refusal
+from peloton.api.config_bounds import LABELS_MAX, TASKS_PER_JOB_MAX, TEXT_MAX
 from peloton.api.convert_layout import layout_faults
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import has_amounts
@@ -30,10 +31,6 @@ from services.api.task_rules import (
     port_name_fault,
 )
 
-MAX_TASKS_PER_JOB = 100_000
-TEXT_MAX = 4_000
-"""Characters of a name, a description or a label: they travel with every answer about the job."""
-LABELS_MAX = 1_000
 MAX_FAILURES = 100
 """More retries than this are cut down to it, silently: existing clients rely on it."""
 
@@ -108,9 +105,9 @@ def _form_fault(config: job_pb2.JobConfig) -> str:
     if config.type not in RULES:
         name = job_pb2.JobType.Name(config.type) if config.type in job_pb2.JobType.values() else str(config.type)
         return f"invalid job type: {name}"
-    if config.instanceCount > MAX_TASKS_PER_JOB:
+    if config.instanceCount > TASKS_PER_JOB_MAX:
         return (
-            f"Requested tasks: {config.instanceCount} for job is greater than supported: {MAX_TASKS_PER_JOB} tasks/job"
+            f"Requested tasks: {config.instanceCount} for job is greater than supported: {TASKS_PER_JOB_MAX} tasks/job"
         )
     for field in ("name", "owningTeam", "owner", "description"):
         text = getattr(config, field)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from peloton.api.config_bounds import CONTROLLER_PERCENT_MAX, POOL_KINDS, POOL_NAME_MAX, SLACK_PERCENT_MAX
 from peloton.api.convert_pool import UNITS, pool_spec
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound
@@ -20,14 +21,6 @@ from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.gangs import GangRun, Usage
 from peloton.scheduling.tree import Ints, PoolTree, build_tree
 from services.resmgr.state import ResmgrState
-
-WIRE_KINDS = ("cpu", "gpu", "memory", "disk")
-"""The order of kinds on the wire."""
-PERCENT_MAX = 10_000
-"""Of a controller or slack limit, far beyond what makes a difference."""
-
-NAME_MAX = 255
-"""Characters of a pool's name."""
 
 NOT_FOUND = "resource pool not found"
 
@@ -50,7 +43,7 @@ def with_defaults(config: pb.ResourcePoolConfig) -> pb.ResourcePoolConfig:
     if full.policy == pb.UNKNOWN:
         full.policy = pb.PriorityFIFO
     given = {resource.kind for resource in full.resources}
-    full.resources.extend(pb.ResourceConfig(kind=kind, share=1) for kind in WIRE_KINDS if kind not in given)
+    full.resources.extend(pb.ResourceConfig(kind=kind, share=1) for kind in POOL_KINDS if kind not in given)
     return full
 
 
@@ -87,8 +80,8 @@ def check_config(
     if any(sibling.name == spec.name for sibling in siblings):
         raise PoolNameTaken(f"resource pool:{spec.name} already exists")
     _check_reservations(state, spec, siblings)
-    if config.controllerLimit.maxPercent > 100:
-        raise InvalidArgument("controller limit, max percent cannot be more than 100")
+    if config.controllerLimit.maxPercent > CONTROLLER_PERCENT_MAX:
+        raise InvalidArgument(f"controller limit, max percent cannot be more than {CONTROLLER_PERCENT_MAX}")
     _check_name(config.name)
     _check_amounts(config)
     _check_parent_is_idle(state, pool_id, parent_id)
@@ -101,9 +94,9 @@ def check_values(config: pb.ResourcePoolConfig) -> None:
     seen: set[str] = set()
     for resource in config.resources:
         kind = resource.kind
-        if kind not in WIRE_KINDS:
+        if kind not in POOL_KINDS:
             raise InvalidArgument(
-                f"resource pool config has unknown resource type {kind} (there are {', '.join(WIRE_KINDS)})"
+                f"resource pool config has unknown resource type {kind} (there are {', '.join(POOL_KINDS)})"
             )
         if kind in seen:
             raise InvalidArgument(f"resource pool config has multiple configurations for resource type {kind}")
@@ -127,14 +120,14 @@ def check_values(config: pb.ResourcePoolConfig) -> None:
     for name, percent in percents.items():
         if not math.isfinite(percent):
             raise InvalidArgument(f"{name}, maxPercent {percent} is not a finite number")
-        if percent > PERCENT_MAX:
-            raise InvalidArgument(f"{name}, maxPercent {number(percent)} is more than {PERCENT_MAX}")
+        if percent > SLACK_PERCENT_MAX:
+            raise InvalidArgument(f"{name}, maxPercent {number(percent)} is more than {SLACK_PERCENT_MAX}")
 
 
 def _check_name(name: str) -> None:
     """A rule of ours: a pool with such a name could not be found by its path."""
-    if len(name) > NAME_MAX:
-        raise InvalidArgument(f"resource pool name has {len(name)} characters, at most {NAME_MAX} are allowed")
+    if len(name) > POOL_NAME_MAX:
+        raise InvalidArgument(f"resource pool name has {len(name)} characters, at most {POOL_NAME_MAX} are allowed")
     if not name or "/" in name:
         raise InvalidArgument(f"resource pool name {name!r} must not be empty or contain '/'")
 
@@ -159,7 +152,7 @@ def _bounds_of(state: ResmgrState, pool_id: RespoolId) -> dict[str, tuple[int, i
 
 def _on_wire(spec: PoolSpec) -> Iterator[PoolResource]:
     by_kind = {resource.kind: resource for resource in spec.resources}
-    yield from (by_kind[kind] for kind in WIRE_KINDS)
+    yield from (by_kind[kind] for kind in POOL_KINDS)
 
 
 def _amount(kind: str, amount: int) -> str:

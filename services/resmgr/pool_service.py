@@ -9,6 +9,7 @@ from collections.abc import Callable
 import grpc
 import grpc.aio
 
+from peloton.api.config_bounds import POOL_KINDS
 from peloton.api.convert_pool import pool_spec
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
@@ -240,7 +241,7 @@ class _View:
             config=self._root_config() if row == 0 else self._configs.get(pool_id),
             parent=ResourcePoolID(value=tree.ids[tree.parent[row]]) if row else None,
             children=[ResourcePoolID(value=child) for child in self.children(pool_id)],
-            usage=[self._usage(row, kind) for kind in pool_rules.WIRE_KINDS],
+            usage=[self._usage(row, kind) for kind in POOL_KINDS],
             path=pb.ResourcePoolPath(value=tree.paths[row]),
         )
 
@@ -255,7 +256,7 @@ class _View:
         capacity = self._state.capacity
         amounts = dict(zip(RESOURCE_KINDS, capacity, strict=True)) if capacity is not None else {}
         resources = []
-        for kind in pool_rules.WIRE_KINDS if amounts else ():
+        for kind in POOL_KINDS if amounts else ():
             amount = pool_rules.wire_amount(kind, amounts[kind])
             resources.append(pb.ResourceConfig(kind=kind, reservation=amount, limit=amount, share=1))
         return pb.ResourcePoolConfig(name="root", policy=pb.PriorityFIFO, resources=resources)

@@ -21,6 +21,7 @@ from starlette.types import Scope
 from peloton.errors import PelotonError
 from services.web.api import Api
 from services.web.faults import refused
+from services.web.gateway import Gateway
 from services.web.guard import Guard
 from services.web.live import Hub
 from services.web.topics.all import TOPICS
@@ -51,6 +52,7 @@ def create_app(settings: WebSettings) -> Starlette:
     """Raises InvalidArgument for addresses that are none."""
     api = Api(settings.api)
     hub = Hub(api, TOPICS)
+    gateway = Gateway(api)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -61,6 +63,7 @@ def create_app(settings: WebSettings) -> Starlette:
     routes: list[BaseRoute] = [
         Route("/live", _live(hub)),
         Route("/settings.json", _settings(settings)),
+        *gateway.routes(),
         Mount("/assets", _Assets(directory=ASSETS / "assets", check_dir=False)),
         Route("/{path:path}", _page),
     ]
@@ -70,6 +73,7 @@ def create_app(settings: WebSettings) -> Starlette:
     ]
     app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
     app.state.hub = hub
+    app.state.gateway = gateway
     return app
 
 

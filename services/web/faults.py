@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import grpc
+import grpc.aio
 from starlette.responses import JSONResponse
 
+from peloton.api.limits import RETRY_AFTER, is_connection_failure
 from peloton.errors import PelotonError
 
 HTTP_STATUSES = {
     "canceled": 499,
+    "unknown": 500,
     "invalid_argument": 400,
     "deadline_exceeded": 504,
     "not_found": 404,
@@ -19,10 +25,28 @@ HTTP_STATUSES = {
     "aborted": 409,
     "out_of_range": 400,
     "unimplemented": 501,
+    "internal": 500,
     "unavailable": 503,
+    "data_loss": 500,
     "unauthenticated": 401,
 }
-"""All other codes are 500."""
+
+
+class Refusal(Exception):
+    """``status``: where it is not that of the code. ``headers``: of the response."""
+
+    def __init__(self, code: str, message: str, status: int = 0, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status or HTTP_STATUSES[code]
+        self.headers = dict(headers or {})
+
+    def content(self) -> dict[str, str]:
+        return {"code": self.code, "message": self.message}
+
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.content(), self.status, self.headers)
 
 
 def code_word(status: str | grpc.StatusCode) -> str:
@@ -32,8 +56,35 @@ def code_word(status: str | grpc.StatusCode) -> str:
 
 
 def refusal(word: str, message: str) -> JSONResponse:
-    return JSONResponse({"code": word, "message": message}, HTTP_STATUSES.get(word, 500))
+    return Refusal(word, message).response()
 
 
 def refused(error: PelotonError) -> JSONResponse:
-    return refusal(code_word(error.code), error.message)
+    return refusal_of(error).response()
+
+
+def too_busy(message: str, retry_after_s: float) -> Refusal:
+    """Nothing has been done, and it may be repeated."""
+    headers = {"Retry-After": str(math.ceil(retry_after_s))}
+    return Refusal("resource_exhausted", f"{message}: try again in {retry_after_s:g} s", headers=headers)
+
+
+def refusal_of(error: BaseException) -> Refusal:
+    """What the viewer is told of an error of ours or of a call; of all others only that there was one."""
+    match error:
+        case Refusal():
+            return error
+        case PelotonError():
+            return Refusal(code_word(error.code), error.message)
+        case grpc.aio.AioRpcError():
+            return _refusal_of_call(error)
+    return Refusal("internal", f"internal error: {type(error).__name__}; see the log of role web")
+
+
+def _refusal_of_call(error: grpc.aio.AioRpcError) -> Refusal:
+    details = error.details() or ""
+    if error.code() is grpc.StatusCode.UNAVAILABLE and is_connection_failure(details):
+        return Refusal("unavailable", f"the api does not answer: {details}")
+    waits_ms = [int(value) for key, value in error.trailing_metadata() if key == RETRY_AFTER]
+    headers = {"Retry-After": str(math.ceil(waits_ms[0] / 1000))} if waits_ms else {}
+    return Refusal(code_word(error.code()), details, headers=headers)

@@ -49,6 +49,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
+        app.state.gateway.close()
         await app.state.hub.close()
         server.should_exit = True
         await running

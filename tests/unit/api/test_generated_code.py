@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from peloton.api import generate
+from peloton.api.comments import TABLE, comment_of
 
 
 def copy_of_api(folder: Path) -> Path:
@@ -45,7 +46,30 @@ def test_code_without_its_proto_file_is_noticed(tmp_path: Path) -> None:
     root = copy_of_api(tmp_path)
     (root / "peloton/api/v1alpha/watch/svc/watch_svc.proto").unlink()
     outdated = {path.name: content for path, content in generate.outdated_files(root).items()}
+    comments = outdated.pop(TABLE)
+    assert comments is not None
+    assert b"watch_svc.proto" not in comments
     assert outdated == dict.fromkeys(f"watch_svc{ending}" for ending in generate.GENERATED_ENDINGS)
+
+
+def test_a_changed_comment_is_noticed(tmp_path: Path) -> None:
+    """It makes the table of comments out of date, and the types, which have it as well."""
+    root = copy_of_api(tmp_path)
+    proto = root / "peloton/api/v0/job/job.proto"
+    proto.write_text(proto.read_text().replace("// What the owner asks for.", "// What the owner wants."))
+    outdated = {path.name: content for path, content in generate.outdated_files(root).items()}
+    assert outdated.keys() == {TABLE, "job_pb2.pyi"}
+    assert b'"peloton.api.v0.job.JobConfig": "What the owner wants."' in (outdated[TABLE] or b"")
+
+
+def test_comments_have_the_full_names_of_what_they_are_about() -> None:
+    """Of services, methods, messages, fields, enums and their values, and of files; what has none is empty."""
+    assert "What the owner asks for." == comment_of("peloton.api.v0.job.JobConfig")
+    assert comment_of("peloton.api.v0.job.SlaConfig.maxRunningTime").startswith("In seconds;")
+    assert comment_of("peloton.api.v0.job.JobType.EXTERNAL").startswith("Ours: its pods were made by others")
+    assert comment_of("peloton.api.v0.bulk.BulkService.CreateJob").startswith("The answer is that of")
+    assert "\n\n" in comment_of("peloton/api/v0/bulk/bulk.proto")
+    assert "" == comment_of("peloton.api.v0.job.JobConfig.name")
 
 
 def test_generating_mends_what_the_check_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,13 +9,13 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api.config_bounds import TASKS_PER_JOB_MAX
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
 from peloton.model.ids import JobId, new_job_id
 from services.api.job_table_service import LABELS_MAX, PAGE_SIZE_MAX, TEXT_MAX
-from services.api.validation import MAX_TASKS_PER_JOB
 from tests.unit.api_service.conftest import INNER, LEAF
 from tests.unit.api_service.story import ID, refused
 
@@ -144,6 +144,6 @@ async def test_states_of_unknown_jobs(table: Any) -> None:
     for value in (new_job_id(), "no-uuid"):
         request = table_pb2.GetInstanceStatesRequest(id=peloton_pb2.JobID(value=value))
         assert (grpc.StatusCode.NOT_FOUND, f"job {value} not found") == await refused(table.GetInstanceStates(request))
-    request = table_pb2.GetInstanceStatesRequest(id=ID, limit=MAX_TASKS_PER_JOB + 1)
+    request = table_pb2.GetInstanceStatesRequest(id=ID, limit=TASKS_PER_JOB_MAX + 1)
     code, _ = await refused(table.GetInstanceStates(request))
     assert grpc.StatusCode.INVALID_ARGUMENT is code

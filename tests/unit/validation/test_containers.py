@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 
+from peloton.api.config_bounds import CONTAINERS_MAX
 from peloton.api.v0.job import job_pb2
 from services.api.pool_rules import PoolBounds
-from services.api.task_rules import CONTAINERS_MAX
 from services.api.validation import job_faults
 
 BOUNDS = PoolBounds((4_000, 1_000, 1_000, 0), ("/eng",) * 4, kinds=frozenset({"kubernetes", "mesos"}))

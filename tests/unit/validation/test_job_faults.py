@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from google.protobuf.json_format import ParseDict
 
+from peloton.api.config_bounds import AMOUNTS_MAX
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import resources
 from peloton.api.v0 import peloton_pb2
@@ -17,7 +18,6 @@ from peloton.api.v0.task import task_pb2
 from services.api.backlog import Bounds
 from services.api.faults import FAULTS_MAX
 from services.api.pool_rules import PoolBounds
-from services.api.task_rules import AMOUNTS_MAX
 from services.api.validation import clamp_max_failures, job_faults
 
 TASK = task_pb2.TaskConfig

@@ -1,0 +1,133 @@
+"""What requests carry: bodies and lines within bounds, and the headers that Connect defines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+
+from starlette.requests import Request
+
+from services.web.faults import Refusal, too_busy
+
+BODY_BYTES_MAX = 4 * 2**20
+"""Of one request, and of each line of one that streams. What is larger goes over gRPC."""
+BODIES_BYTES_MAX = 8 * BODY_BYTES_MAX
+"""Of all requests in progress; one that streams counts with a whole body."""
+READ_S_MAX = 30.0
+"""Between two pieces of a body."""
+TIMEOUT_S_MAX = 600.0
+"""What the header Connect-Timeout-Ms may ask for."""
+RETRY_AFTER_S = 1.0
+
+
+class Bodies:
+    """Reads bodies, all of them together within a bound."""
+
+    def __init__(self) -> None:
+        self._held_bytes = 0
+
+    @contextmanager
+    def room(self) -> Iterator[Room]:
+        """For one request, until it is answered."""
+        room = Room(self)
+        try:
+            yield room
+        finally:
+            self._held_bytes -= room.bytes
+
+    def hold(self, size_bytes: int) -> None:
+        if self._held_bytes + size_bytes > BODIES_BYTES_MAX:
+            text = f"requests in progress have {self._held_bytes:,} bytes, the bound is {BODIES_BYTES_MAX:,}"
+            raise too_busy(text, RETRY_AFTER_S)
+        self._held_bytes += size_bytes
+
+
+class Room:
+    """What one request holds."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self.bytes = 0
+
+    def hold(self, size_bytes: int) -> None:
+        self._bodies.hold(size_bytes)
+        self.bytes += size_bytes
+
+    async def body(self, request: Request) -> bytes:
+        """Raises Refusal."""
+        pieces = []
+        async with aclosing(_pieces(request)) as read:
+            async for piece in read:
+                self.hold(len(piece))
+                if self.bytes > BODY_BYTES_MAX:
+                    raise _too_large("the body")
+                pieces.append(piece)
+        return b"".join(pieces)
+
+    async def lines(self, request: Request) -> AsyncIterator[bytes]:
+        """Those with something in them, each without its end. Raises Refusal."""
+        self.hold(BODY_BYTES_MAX)
+        kept = bytearray()
+        async with aclosing(_pieces(request)) as read:
+            async for piece in read:
+                *whole, rest = piece.split(b"\n")
+                for end in whole:
+                    kept += end
+                    if kept.strip():
+                        yield bytes(kept)
+                    kept.clear()
+                kept += rest
+                if len(kept) > BODY_BYTES_MAX:
+                    raise _too_large("a line")
+        if kept.strip():
+            yield bytes(kept)
+
+
+async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
+    pieces = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(READ_S_MAX):
+                piece = await anext(pieces, None)
+        except TimeoutError:
+            text = f"nothing of the body has come for {READ_S_MAX:g} s"
+            raise Refusal("deadline_exceeded", text, status=408) from None
+        if piece is None:
+            return
+        yield piece
+
+
+def _too_large(what: str) -> Refusal:
+    text = f"{what} has more than {BODY_BYTES_MAX:,} bytes: send what is so large over gRPC, or in pieces"
+    return Refusal("resource_exhausted", text, status=413)
+
+
+def check_headers(request: Request, media_type: str) -> None:
+    """Raises Refusal."""
+    headers = request.headers
+    given = headers.get("content-type", "")
+    kind, _, rest = given.partition(";")
+    charset = rest.strip().lower().removeprefix("charset=").strip('"')
+    if kind.strip().lower() != media_type or charset not in ("", "utf-8"):
+        text = f"the content type is {given[:200]!r}, want {media_type}"
+        raise Refusal("invalid_argument", text, status=415, headers={"Accept-Post": media_type})
+    encoding = headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        text = f"the body has the encoding {encoding[:200]!r}: send it as it is"
+        raise Refusal("invalid_argument", text, status=415, headers={"Accept-Encoding": "identity"})
+    version = headers.get("connect-protocol-version", "1")
+    if version != "1":
+        raise Refusal("invalid_argument", f"Connect-Protocol-Version is {version[:200]!r}, want '1'")
+
+
+def timeout_of(request: Request, default_s: float | None) -> float | None:
+    """Seconds that the call may take, None for no bound. Raises Refusal."""
+    text = request.headers.get("connect-timeout-ms")
+    if text is None:
+        return default_s
+    is_number = text.isascii() and text.isdigit() and len(text) <= 10
+    if not is_number or not 0 < int(text) <= TIMEOUT_S_MAX * 1000:
+        wanted = f"want milliseconds from 1 to {TIMEOUT_S_MAX * 1000:.0f}"
+        raise Refusal("invalid_argument", f"Connect-Timeout-Ms is {text[:200]!r}, {wanted}")
+    return int(text) / 1000

@@ -1,0 +1,44 @@
+"""A viewer without a network, who comes and goes when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from services.web.gateway import Gateway
+
+
+async def answer_of(
+    gateway: Gateway, path: str, body: bytes, gone: asyncio.Event | None = None, begun: asyncio.Event | None = None
+) -> tuple[int, Any, bytes]:
+    """Status, headers and body for a viewer that stays until ``gone``."""
+    service, _, name = path.partition("/")
+    sent: list[Any] = []
+    incoming = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Any:
+        if incoming:
+            return incoming.pop()
+        await (gone or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if begun is not None:
+            begun.set()
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": f"/api/{path}",
+        "path_params": {"service": service, "method": name},
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+        "server": ("web", 80),
+        "scheme": "http",
+    }
+    route = gateway.routes()[-1]
+    await route.app(scope, receive, send)
+    head = sent[0] if sent else {"status": 0, "headers": []}
+    headers = {name.decode(): text.decode() for name, text in head["headers"]}
+    return head["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
