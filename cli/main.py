@@ -30,6 +30,7 @@ ENTRIES = {
     "migrate": Entry("cli.migrate", "migrate", "Move a service or a pool to another cluster."),
     "migration": Entry("cli.migrate", "migration", "Look at migrations to other clusters, and steer them."),
     "admin": Entry("cli.admin", "admin", "Lock parts of Peloton and unlock them."),
+    "schema": Entry("cli.schema", "schema", "Print the JSON schema of job, service or pool files, for editors."),
     "version": Entry("cli.version", "version", "Print the version."),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
 }

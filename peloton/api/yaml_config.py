@@ -258,7 +258,7 @@ class MessageReader:
     def read_enum(self, node: yaml.ScalarNode, field: Field, where: str) -> int:
         enum = field.enum_type
         number = number_in(node)
-        if number is not None and number in enum.values_by_number:
+        if number is not None and number in {value.number for value in enum.values}:
             return int(number)
         by_name = {squash(value.name): value.number for value in enum.values}
         if number is None and squash(node.value) in by_name:

@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from peloton.errors import PelotonError
+from services.web import schemas
 from services.web.api import Api
 from services.web.faults import refused
 from services.web.gateway import Gateway
@@ -64,6 +65,7 @@ def create_app(settings: WebSettings) -> Starlette:
         Route("/live", _live(hub)),
         Route("/settings.json", _settings(settings)),
         *gateway.routes(),
+        *schemas.routes(),
         Mount("/assets", _Assets(directory=ASSETS / "assets", check_dir=False)),
         Route("/{path:path}", _page),
     ]

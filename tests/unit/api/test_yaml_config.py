@@ -212,6 +212,10 @@ ERRORS = {
         "type: 7",
         "job.yaml:1:7: type: unknown JobType '7', expected BATCH (0), SERVICE (1), DAEMON (2), EXTERNAL (100)",
     ),
+    "enum number that no enum can have": (
+        "type: 9999999999",
+        "job.yaml:1:7: type: unknown JobType '9999999999', expected BATCH (0), SERVICE (1), DAEMON (2), EXTERNAL (100)",
+    ),
     "missing key of a Mesos message": (
         "defaultconfig:\n  container:\n    docker: {image: a}\n",
         "job.yaml:3:5: defaultconfig.container: missing key 'type'",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from peloton.api.config_schema import schema_of
 from services.web import app as web
 from services.web.app import ASSETS, WebSettings, create_app
 
@@ -50,6 +51,15 @@ def test_nothing_comes_from_another_network() -> None:
     assert "http:" not in page
     assert "https:" not in page
     assert "//" not in page.replace("<!--", "")
+
+
+def test_editors_find_the_schemas_of_files(client: TestClient) -> None:
+    """They are those that ``peloton schema`` prints."""
+    for name in ("job", "service", "pool"):
+        response = client.get(f"/schemas/{name}.json")
+
+        assert (200, "application/schema+json") == (response.status_code, response.headers["content-type"])
+        assert schema_of(name) == response.json()
 
 
 def test_every_page_of_the_table_has_a_component() -> None:

@@ -1,0 +1,240 @@
+"""JSON schemas of the YAML files of users, for editors: what ``yaml_config`` reads, with bounds that the api checks.
+
+Keys are offered in lower case and taken in any mix of cases and underscores, as the command line takes them. The
+schemas are narrower in one point: a key without a value is not accepted. They are of draft 7, which all editors know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from peloton.api import config_bounds as bounds
+from peloton.api.comments import comment_of
+from peloton.api.respell import squash
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.yaml_config import INTEGER_RANGES, is_duration, is_map
+
+Schema: TypeAlias = dict[str, Any]
+# Two unrelated classes implement descriptors, and messages are typed as having either.
+Field: TypeAlias = Any
+Kind: TypeAlias = Any
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+MERGE_KEY = "^<<$"
+
+
+class File(NamedTuple):
+    """``message``: what the file is read into."""
+
+    message: type[Any]
+    title: str
+
+
+FILES = {
+    "job": File(job_pb2.JobConfig, "A job of Peloton (peloton job create)"),
+    "service": File(stateless_pb2.JobSpec, "A service of Peloton (peloton job stateless create)"),
+    "pool": File(respool_pb2.ResourcePoolConfig, "A resource pool of Peloton (peloton respool create)"),
+}
+"""By the name of their schema."""
+
+
+def _amounts(names: Mapping[str, str]) -> dict[str, Schema]:
+    return {name: {"minimum": 0, "maximum": bounds.AMOUNTS_MAX[wire]} for name, wire in names.items()}
+
+
+_TEXT: Schema = {"maxLength": bounds.TEXT_MAX}
+_LABELS: Schema = {"maxItems": bounds.LABELS_MAX}
+_COUNT: Schema = {"maximum": bounds.TASKS_PER_JOB_MAX}
+_PATH: Schema = {"pattern": r"^(?!/)(?!(.*/)?\.{0,2}(/|$)).+$", "maxLength": bounds.VOLUME_PATH_MAX}
+_MEBIBYTES: Schema = {"minimum": 1, "maximum": bounds.VOLUME_MB_MAX}
+_OTHERS: Schema = {"maxItems": bounds.CONTAINERS_MAX - 1}
+_CONTAINERS: Schema = {"maxItems": bounds.CONTAINERS_MAX}
+_COMMAND: Schema = {"maxLength": bounds.COMMAND_BYTES_MAX}
+_VARIABLE: Schema = {"pattern": "^[^=]+$"}
+_PORT: Schema = {"maximum": bounds.PORT_MAX}
+_AMOUNT: Schema = {"minimum": 0}
+_JOB = {"name": _TEXT, "owner": _TEXT, "description": _TEXT, "labels": _LABELS}
+_V0_AMOUNTS = _amounts({name: name for name in bounds.AMOUNTS_MAX})
+_V1_AMOUNTS = _amounts(
+    {"cpu_limit": "cpuLimit", "mem_limit_mb": "memLimitMb", "disk_limit_mb": "diskLimitMb", "gpu_limit": "gpuLimit"}
+)
+
+RULES: dict[str, dict[str, Schema]] = {
+    "v0.job.JobConfig": _JOB
+    | {"owningTeam": _TEXT, "instanceCount": _COUNT, "type": {"not": {"enum": ["EXTERNAL", 100]}}},
+    "v0.job.Placement": {"spread": {"maxItems": bounds.SPREADS_MAX}},
+    "v0.job.Spread": {"label": _TEXT | {"minLength": 1}},
+    "v0.job.GangClose": {"label": _TEXT | {"minLength": 1}},
+    "v0.task.ResourceConfig": _V0_AMOUNTS,
+    "v0.task.PortConfig": {"value": _PORT, "name": {"minLength": 1}},
+    "v0.task.TaskConfig": {"otherContainers": _OTHERS, "initContainers": _OTHERS},
+    "v0.task.ContainerConfig": {"name": {"pattern": f"^{bounds.CONTAINER_NAME.pattern}$"}},
+    "mesos.v1.CommandInfo": {"value": _COMMAND},
+    "mesos.v1.Environment.Variable": {"name": _VARIABLE},
+    "v1alpha.job.stateless.JobSpec": _JOB | {"owning_team": _TEXT, "instance_count": _COUNT},
+    "v1alpha.job.stateless.Placement": {"spread": {"maxItems": bounds.SPREADS_MAX}},
+    "v1alpha.job.stateless.Spread": {"label": _TEXT | {"minLength": 1}},
+    "v1alpha.pod.ResourceSpec": _V1_AMOUNTS,
+    "v1alpha.pod.PortSpec": {"value": _PORT},
+    "v1alpha.pod.PersistentVolumeSpec": {"container_path": _PATH, "size_mb": _MEBIBYTES},
+    "v1alpha.pod.PodSpec": {"containers": _CONTAINERS, "init_containers": _OTHERS},
+    "v1alpha.pod.CommandSpec": {"value": _COMMAND},
+    "v1alpha.pod.Environment": {"name": _VARIABLE},
+    "v0.respool.ResourcePoolConfig": {"name": {"pattern": "^[^/]+$", "maxLength": bounds.POOL_NAME_MAX}},
+    "v0.respool.ResourceConfig": {
+        "kind": {"enum": list(bounds.POOL_KINDS)},
+        "reservation": _AMOUNT,
+        "limit": _AMOUNT,
+        "share": _AMOUNT,
+    },
+    "v0.respool.ControllerLimit": {"maxPercent": {"maximum": bounds.CONTROLLER_PERCENT_MAX}},
+    "v0.respool.SlackLimit": {"maxPercent": {"maximum": bounds.SLACK_PERCENT_MAX}},
+}
+"""What holds of a field beyond its type, by message (without ``peloton.api.``) and by its name in the .proto file."""
+
+REQUIRED = {
+    "v0.job.Spread": ("label",),
+    "v0.job.GangClose": ("label",),
+    "v0.task.PortConfig": ("name",),
+    "v0.task.ContainerConfig": ("name",),
+    "v1alpha.job.stateless.Spread": ("label",),
+    "v1alpha.pod.PersistentVolumeSpec": ("container_path", "size_mb"),
+    "v1alpha.pod.Environment": ("name",),
+    "v0.respool.ResourcePoolConfig": ("name",),
+    "v0.respool.ResourceConfig": ("kind",),
+}
+"""Fields without which a message is refused; those that the .proto files call required come on top."""
+
+
+@cache
+def schema_of(name: str) -> Schema:
+    """Of the files of this name in FILES."""
+    file = FILES[name]
+    definitions: dict[str, Schema] = {}
+    waiting = [file.message.DESCRIPTOR]
+    while waiting:
+        kind = waiting.pop()
+        if _key(kind) in definitions:
+            continue
+        definitions[_key(kind)] = _message(kind)
+        for field in kind.fields:
+            value = field.message_type.fields_by_name["value"] if is_map(field) else field
+            if value.message_type is not None:
+                waiting.append(value.message_type)
+    root = _ref(file.message.DESCRIPTOR)
+    return {"$schema": DRAFT, "title": file.title, "allOf": [root], "definitions": definitions}
+
+
+def _key(kind: Kind) -> str:
+    return str(kind.full_name).removeprefix("peloton.api.")
+
+
+def _ref(kind: Kind) -> Schema:
+    return {"$ref": f"#/definitions/{_key(kind)}"}
+
+
+def _message(kind: Kind) -> Schema:
+    rules = RULES.get(_key(kind), {})
+    properties = {squash(field.name): _field(field, rules.get(field.name, {})) for field in kind.fields}
+    place = f"#/definitions/{_key(kind)}{'/anyOf/1' if is_duration(kind) else ''}/properties"
+    spellings: Schema = {_spelling(name, but=name): {"$ref": f"{place}/{name}"} for name in properties}
+    schema: Schema = {
+        "type": "object",
+        "properties": properties,
+        "patternProperties": spellings | {MERGE_KEY: {}},
+        "additionalProperties": False,
+    }
+    if text := comment_of(kind.full_name):
+        schema["description"] = text
+    if required := [field for field in kind.fields if field.is_required or field.name in REQUIRED.get(_key(kind), ())]:
+        schema["allOf"] = [_requires(field) for field in required]
+    if is_duration(kind):
+        return {"anyOf": [{"type": "integer"}, schema]}
+    return schema
+
+
+def _spelling(name: str, but: str = "") -> str:
+    """Of ``name`` in any mix of cases and underscores; ``but`` the one in which it is offered."""
+    return f"^{f'(?!{but}$)' if but else ''}_*{''.join(_any_case(letter) for letter in name)}$"
+
+
+def _any_case(letter: str) -> str:
+    return f"[{letter}{letter.upper()}]_*" if letter.isalpha() else f"{letter}_*"
+
+
+def _requires(field: Field) -> Schema:
+    """In any spelling; editors tell the first choice where none holds."""
+    name = squash(field.name)
+    has_another = {"not": {"propertyNames": {"not": {"pattern": _spelling(name)}}}}
+    return {"anyOf": [{"required": [name]}, has_another]}
+
+
+def _field(field: Field, rule: Schema) -> Schema:
+    if is_map(field):
+        schema = _map(field)
+    elif field.is_repeated and field.type != FieldDescriptor.TYPE_BYTES:
+        schema = {"type": "array", "items": _one(field)}
+    else:
+        schema = _one(field)
+    if rule:
+        schema = schema | rule if "anyOf" not in schema else {"allOf": [schema, rule]}
+    if text := comment_of(field.full_name):
+        schema = schema | {"description": text}
+    return schema | ({"deprecated": True} if field.GetOptions().deprecated else {})
+
+
+def _map(field: Field) -> Schema:
+    """A key without a value stands for a message with nothing set."""
+    key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+    schema: Schema = {"type": "object", "additionalProperties": _one(value)}
+    if value.message_type is not None:
+        schema["additionalProperties"] = {"anyOf": [_one(value), {"type": "null"}]}
+    if key.cpp_type in INTEGER_RANGES:
+        schema["propertyNames"] = {"pattern": "^([0-9]+|<<)$"}
+    return schema
+
+
+def _one(field: Field) -> Schema:
+    if field.message_type is not None:
+        return _ref(field.message_type)
+    if field.type == FieldDescriptor.TYPE_ENUM:
+        return _enum(field.enum_type)
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return {"type": ["string", "number", "boolean"]}  # 8080 and yes are taken as they are written
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return {"type": "boolean"}
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        byte = {"type": "integer", "minimum": 0, "maximum": 255}
+        return {"anyOf": [{"type": ["string", "number", "boolean"]}, {"type": "array", "items": byte}]}
+    if field.cpp_type in INTEGER_RANGES:
+        low, high = INTEGER_RANGES[field.cpp_type]
+        return {"type": "integer", "minimum": low, "maximum": high}
+    return {"type": "number"}
+
+
+def _enum(enum: Kind) -> Schema:
+    """Names are offered as they are, and taken in any mix of cases and underscores; numbers are taken as well."""
+    names = [value.name for value in enum.values]
+    spellings = "|".join(_spelling(squash(name)) for name in names)
+    numbers = [{"type": "integer", "minimum": low, "maximum": high} for low, high in _runs(enum.values_by_number)]
+    comments = {name: comment_of(f"{enum.full_name}.{name}") for name in names}
+    about = [f"{name}: {text}" for name, text in comments.items() if text]
+    schema: Schema = {"anyOf": [{"enum": names}, {"type": "string", "pattern": spellings}, *numbers]}
+    return schema | ({"description": " ".join(about)} if about else {})
+
+
+def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of those that follow each other: editors would offer the numbers of a list as values."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs

@@ -1,0 +1,26 @@
+"""The JSON schemas of files at ``/schemas/``, where editors find them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from peloton.api.config_schema import FILES, schema_of
+
+
+def routes() -> list[Route]:
+    return [Route(f"/schemas/{name}.json", _answer) for name in FILES]
+
+
+async def _answer(request: Request) -> Response:
+    name = request.url.path.rpartition("/")[2].removesuffix(".json")
+    return Response(_encoded(name), media_type="application/schema+json")
+
+
+@cache
+def _encoded(name: str) -> bytes:
+    return orjson.dumps(schema_of(name))
