@@ -9,10 +9,11 @@ from typing import Any
 from peloton.api import convert
 from peloton.api.config_bounds import TASKS_PER_JOB_MAX
 from peloton.api.convert_time import rfc3339
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.errors import InvalidArgument, NotFound
-from peloton.model.ids import ROOT_POOL_ID, RespoolId, parse_job_id
+from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId, parse_job_id
 from peloton.model.job import JobRecord
 from peloton.model.respool import PoolSpec, pool_paths
 from peloton.model.times import NS_PER_S
@@ -59,17 +60,32 @@ class JobTableService:
             response.count.count, response.count.more = count.count, not count.is_exact
         return response
 
+    async def GetJob(self, request: table_pb2.GetJobRequest, context: Any) -> table_pb2.JobRow:
+        return await self._calls.run(self._get, _asked_id(request.id))
+
+    def _get(self, job_id: JobId) -> table_pb2.JobRow:
+        job = self._records.jobs.get(job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} not found")
+        update = self._records.updates.some([job.update_id]).get(job.update_id) if job.update_id else None
+        return _row(job, pool_paths(self._records.pools.specs()), update)
+
     async def GetInstanceStates(
         self, request: table_pb2.GetInstanceStatesRequest, context: Any
     ) -> table_pb2.GetInstanceStatesResponse:
         if request.limit > TASKS_PER_JOB_MAX:
             raise InvalidArgument(f"limit is {request.limit}, at most {TASKS_PER_JOB_MAX} is allowed")
-        job_id = known_id(request.id)
-        if job_id is None:
-            raise NotFound(f"job {request.id.value} not found")
-        limit = request.limit or TASKS_PER_JOB_MAX
+        job_id, limit = _asked_id(request.id), request.limit or TASKS_PER_JOB_MAX
         states, count = await self._calls.run(self._records.pods.states, job_id, request.start, limit)
         return table_pb2.GetInstanceStatesResponse(states=states, instanceCount=count)
+
+
+def _asked_id(wire: peloton_pb2.JobID) -> JobId:
+    """Raises NotFound."""
+    job_id = known_id(wire)
+    if job_id is None:
+        raise NotFound(f"job {wire.value} not found")
+    return job_id
 
 
 def _filter(asked: table_pb2.JobFilter, pools: tuple[PoolSpec, ...], paths: _Paths) -> JobFilter:

@@ -10,12 +10,18 @@ import grpc.aio
 from peloton.api.client import CHANNEL_OPTIONS, target
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
+from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
+from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 
 if TYPE_CHECKING:
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub
     from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceAsyncStub
+    from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerAsyncStub
+    from peloton.api.v0.table.table_pb2_grpc import JobTableServiceAsyncStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceAsyncStub
+    from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceAsyncStub
 
 TIMEOUT_S = 20.0
 """Of calls that name none."""
@@ -47,3 +53,15 @@ class Api:
     @cached_property
     def services(self) -> JobServiceAsyncStub:
         return JobServiceStub(self.channel)
+
+    @cached_property
+    def job_table(self) -> JobTableServiceAsyncStub:
+        return JobTableServiceStub(self.channel)
+
+    @cached_property
+    def tasks(self) -> TaskManagerAsyncStub:
+        return TaskManagerStub(self.channel)
+
+    @cached_property
+    def pods(self) -> PodServiceAsyncStub:
+        return PodServiceStub(self.channel)

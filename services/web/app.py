@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from peloton.api.mesos_access import OPEN, MesosAccess
 from peloton.errors import PelotonError
 from services.web import schemas
 from services.web.api import Api
@@ -25,6 +26,7 @@ from services.web.faults import refused
 from services.web.gateway import Gateway
 from services.web.guard import Guard
 from services.web.live import Hub
+from services.web.logs import Logs
 from services.web.topics.all import TOPICS
 from services.web.viewer import viewer_of
 
@@ -38,6 +40,8 @@ class WebSettings:
     api: str  # addresses of the API
     temporal_ui: str = ""  # where its Web UI is, for links; empty: pages show none
     hosts: tuple[str, ...] = ()  # names by which pages may be asked for
+    agents: MesosAccess = OPEN  # how agents of Mesos are asked for what pods print
+    temporal_namespace: str = ""  # empty: Temporal's default
 
 
 class _Assets(StaticFiles):
@@ -63,6 +67,7 @@ def create_app(settings: WebSettings) -> Starlette:
 
     routes: list[BaseRoute] = [
         Route("/live", _live(hub)),
+        Route("/logs/{job_id}/{instance:int}", Logs(api, settings.agents).answer),
         Route("/settings.json", _settings(settings)),
         *gateway.routes(),
         *schemas.routes(),
@@ -95,7 +100,12 @@ def _live(hub: Hub) -> Callable[[Request], Awaitable[Response]]:
 def _settings(settings: WebSettings) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         viewer = viewer_of(request)
-        told = {"temporalUi": settings.temporal_ui, "viewer": viewer.name, "mayChange": viewer.may_change}
+        told = {
+            "temporalUi": settings.temporal_ui,
+            "temporalNamespace": settings.temporal_namespace,
+            "viewer": viewer.name,
+            "mayChange": viewer.may_change,
+        }
         return Response(orjson.dumps(told), media_type="application/json", headers={"cache-control": "no-store"})
 
     return answer

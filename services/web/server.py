@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import uvicorn
 
+from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from peloton.errors import Unavailable
 from services.settings import Settings
 from services.web.app import WebSettings, create_app
@@ -30,7 +31,8 @@ class _Server(uvicorn.Server):
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Until ``stop``. Raises Unavailable when the port is taken, InvalidArgument for addresses that are none."""
     names = tuple(name for one in settings.web_hosts.split(",") if (name := one.strip()))
-    app = create_app(WebSettings(settings.api, settings.temporal_ui, names))
+    web = WebSettings(settings.api, settings.temporal_ui, names, _agents(settings), settings.temporal_namespace)
+    app = create_app(web)
     host, port = settings.host, settings.web_port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
@@ -53,3 +55,11 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         await app.state.hub.close()
         server.should_exit = True
         await running
+
+
+def _agents(settings: Settings) -> MesosAccess:
+    """Raises InvalidArgument naming the setting."""
+    files = TlsFiles(
+        settings.mesos_tls_ca_file, settings.mesos_tls_cert_file, settings.mesos_tls_key_file, settings.mesos_tls_names
+    )
+    return read_access(settings.mesos_principal, settings.mesos_secret_file, settings.mesos_tls, files)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from services.web.live import Topic
-from services.web.topics import overview, service
+from services.web.topics import job, jobs, overview, service
 
 TOPICS = {
     "overview": Topic(overview.look, period_s=2.0),
+    "jobs": Topic(jobs.look, period_s=2.0, takes_argument=True),
+    "job": Topic(job.look, period_s=2.0, takes_argument=True),
+    "states": Topic(job.look_at_states, period_s=5.0, takes_argument=True),
     "service": Topic(service.look, period_s=1.0, takes_argument=True),
 }

@@ -130,6 +130,18 @@ async def test_what_is_refused(table: Any, request_: table_pb2.ListJobsRequest, 
     assert (code, True) == (found.name, text in details), details
 
 
+@pytest.mark.usefixtures("job")
+async def test_one_job_has_the_row_that_it_has_in_the_table(table: Any) -> None:
+    """And unknown ones have none."""
+    row = await table.GetJob(table_pb2.GetJobRequest(id=ID))
+    assert [row] == list((await table.ListJobs(table_pb2.ListJobsRequest())).jobs)
+    unknown = peloton_pb2.JobID(value=new_job_id())
+
+    assert (grpc.StatusCode.NOT_FOUND, f"job {unknown.value} not found") == (
+        await refused(table.GetJob(table_pb2.GetJobRequest(id=unknown)))
+    )
+
+
 async def test_states_of_instances(table: Any, job: JobId) -> None:
     """A byte each, from any instance on."""
     whole = await table.GetInstanceStates(table_pb2.GetInstanceStatesRequest(id=ID))

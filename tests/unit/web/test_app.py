@@ -132,7 +132,8 @@ def test_our_own_page_is_answered(client: TestClient) -> None:
     """With what it needs to know."""
     answer = client.get("/settings.json", headers={"origin": "http://127.0.0.1:5398"})
 
-    assert {"temporalUi": "http://temporal.example", "viewer": "everybody", "mayChange": True} == answer.json()
+    told = {"temporalUi": "http://temporal.example", "temporalNamespace": "", "viewer": "everybody", "mayChange": True}
+    assert told == answer.json()
 
 
 def test_a_wrong_topic_is_refused(client: TestClient) -> None:

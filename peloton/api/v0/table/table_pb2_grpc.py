@@ -39,6 +39,11 @@ class JobTableServiceStub:
                 request_serializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.ListJobsRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.ListJobsResponse.FromString,
                 _registered_method=True)
+        self.GetJob = channel.unary_unary(
+                '/peloton.api.v0.table.JobTableService/GetJob',
+                request_serializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetJobRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.JobRow.FromString,
+                _registered_method=True)
         self.GetInstanceStates = channel.unary_unary(
                 '/peloton.api.v0.table.JobTableService/GetInstanceStates',
                 request_serializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceStatesRequest.SerializeToString,
@@ -52,6 +57,13 @@ class JobTableServiceServicer:
     def ListJobs(self, request, context):
         """INVALID_ARGUMENT for a token that this service did not give or that is of the other order, and for bounds that are
         broken; NOT_FOUND for an unknown pool.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetJob(self, request, context):
+        """The row of one job, whatever its configuration weighs. NOT_FOUND for an unknown one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,6 +83,11 @@ def add_JobTableServiceServicer_to_server(servicer, server):
                     servicer.ListJobs,
                     request_deserializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.ListJobsRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.ListJobsResponse.SerializeToString,
+            ),
+            'GetJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetJob,
+                    request_deserializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetJobRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.JobRow.SerializeToString,
             ),
             'GetInstanceStates': grpc.unary_unary_rpc_method_handler(
                     servicer.GetInstanceStates,
@@ -105,6 +122,33 @@ class JobTableService:
             '/peloton.api.v0.table.JobTableService/ListJobs',
             peloton_dot_api_dot_v0_dot_table_dot_table__pb2.ListJobsRequest.SerializeToString,
             peloton_dot_api_dot_v0_dot_table_dot_table__pb2.ListJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v0.table.JobTableService/GetJob',
+            peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetJobRequest.SerializeToString,
+            peloton_dot_api_dot_v0_dot_table_dot_table__pb2.JobRow.FromString,
             options,
             channel_credentials,
             insecure,

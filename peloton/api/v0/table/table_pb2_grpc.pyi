@@ -39,6 +39,8 @@ class JobTableServiceStub:
     """INVALID_ARGUMENT for a token that this service did not give or that is of the other order, and for bounds that are
     broken; NOT_FOUND for an unknown pool.
     """
+    GetJob: _grpc.UnaryUnaryMultiCallable[_table_pb2.GetJobRequest, _table_pb2.JobRow]
+    """The row of one job, whatever its configuration weighs. NOT_FOUND for an unknown one."""
     GetInstanceStates: _grpc.UnaryUnaryMultiCallable[_table_pb2.GetInstanceStatesRequest, _table_pb2.GetInstanceStatesResponse]
     """NOT_FOUND for an unknown job."""
 
@@ -49,6 +51,8 @@ class JobTableServiceAsyncStub(JobTableServiceStub):
     """INVALID_ARGUMENT for a token that this service did not give or that is of the other order, and for bounds that are
     broken; NOT_FOUND for an unknown pool.
     """
+    GetJob: _aio.UnaryUnaryMultiCallable[_table_pb2.GetJobRequest, _table_pb2.JobRow]  # type: ignore[assignment]
+    """The row of one job, whatever its configuration weighs. NOT_FOUND for an unknown one."""
     GetInstanceStates: _aio.UnaryUnaryMultiCallable[_table_pb2.GetInstanceStatesRequest, _table_pb2.GetInstanceStatesResponse]  # type: ignore[assignment]
     """NOT_FOUND for an unknown job."""
 
@@ -62,6 +66,14 @@ class JobTableServiceServicer(metaclass=_abc_1.ABCMeta):
         """INVALID_ARGUMENT for a token that this service did not give or that is of the other order, and for bounds that are
         broken; NOT_FOUND for an unknown pool.
         """
+
+    @_abc_1.abstractmethod
+    def GetJob(
+        self,
+        request: _table_pb2.GetJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_table_pb2.JobRow, _abc.Awaitable[_table_pb2.JobRow]]:
+        """The row of one job, whatever its configuration weighs. NOT_FOUND for an unknown one."""
 
     @_abc_1.abstractmethod
     def GetInstanceStates(

@@ -3,11 +3,12 @@ import { fetched } from "./api";
 
 export interface Settings {
   temporalUi: string; // empty: not known
+  temporalNamespace: string; // empty: its default
   viewer: string;
   mayChange: boolean; // whether buttons that change something are shown
 }
 
-export const settings = signal<Settings>({ temporalUi: "", viewer: "", mayChange: false });
+export const settings = signal<Settings>({ temporalUi: "", temporalNamespace: "", viewer: "", mayChange: false });
 
 fetched<Settings>("/settings.json").then(
   (told) => (settings.value = told),

@@ -1,0 +1,169 @@
+// A job: all of its instances at a glance, why they wait, and one of them with its events and its log.
+import { useEffect, useState } from "preact/hooks";
+import { call } from "../api";
+import { amount, count, duration, mebibytes } from "../format";
+import { ENDED, inflated, JOB_MANAGER, JOB_TABLE, POD_STATES, type Row, TASK_MANAGER, type Why } from "../jobs";
+import { useLive } from "../live";
+import type { PageProps } from "./all";
+import { useAsked } from "../parts/asked";
+import { Confirm } from "../parts/confirm";
+import { Grid } from "../parts/grid";
+import { Instance } from "../parts/instance";
+import { Instances } from "../parts/instances";
+import { Stale } from "../parts/problem";
+import { SameAs } from "../parts/same-as";
+import { State } from "../parts/state";
+import { Time } from "../parts/time";
+import { WhyTree } from "../parts/why";
+import { parameter, setParameters } from "../router";
+import { settings } from "../settings";
+
+interface Told {
+  row: Row;
+  why?: Why;
+  problem?: string;
+}
+
+export default function Job({ arguments: { id = "" } }: PageProps) {
+  const { value, error } = useLive<Told>(`job:${id}`);
+  if (!value) return error ? <><h1>Job {id}</h1><Stale error={error} /></> : <p class="quiet" aria-busy="true">Loading</p>;
+  const { row } = value;
+  const hasEnded = ENDED.includes(row.state ?? "");
+  return (
+    <>
+      <h1>{row.name || id}</h1>
+      <Stale error={error} />
+      <Facts row={row} />
+      {row.type !== "EXTERNAL" && !hasEnded && (
+        <p class="buttons">
+          <Confirm label="Stop job" title={`Stop ${row.name || id}?`} act={() => call(TASK_MANAGER, "Stop", { jobId: { value: id } })}>
+            <p>All of its {count(row.instanceCount ?? 0, "instance")} are stopped, and do not run again by themselves.</p>
+          </Confirm>
+          <Confirm label="Restart job" title={`Restart ${row.name || id}?`} act={() => call(TASK_MANAGER, "Restart", { jobId: { value: id } })}>
+            <p>All of its {count(row.instanceCount ?? 0, "instance")} are stopped at once and run anew. {row.type === "SERVICE" && "Its own page restarts a service in batches."}</p>
+          </Confirm>
+        </p>
+      )}
+      <Timeline row={row} />
+      {(value.problem || value.why?.waiting?.length || value.why?.reasons?.length) && (
+        <section aria-label="Why it waits">
+          <h2>Why it waits</h2>
+          {value.problem && <p class="stale" role="alert">Not known now: {value.problem}</p>}
+          {value.why && <WhyTree why={value.why} />}
+        </section>
+      )}
+      <States id={id} hasEnded={hasEnded} />
+      <Instances job={id} version={JSON.stringify(row.taskStats)} />
+      <Configuration id={id} />
+      <SameAs command={`peloton job status ${id}`} service={JOB_TABLE} method="GetJob" request={{ id: { value: id } }} />
+    </>
+  );
+}
+
+function Facts({ row }: { row: Row }) {
+  const { temporalUi, temporalNamespace } = settings.value;
+  const workflow = encodeURIComponent(`job/${row.id.value}`);
+  return (
+    <p class="facts">
+      <State state={row.state ?? "UNKNOWN"} />
+      {row.goalState && row.goalState !== row.state && !ENDED.includes(row.state ?? "") && <span>on the way to {row.goalState.toLowerCase()}</span>}
+      <a href={`/pools${row.poolPath}`}>{row.poolPath}</a>
+      {row.owner && <span>of {row.owner}</span>}
+      <span>{(row.type ?? "BATCH").toLowerCase()}, priority {row.priority ?? 0}</span>
+      <span>created <Time at={row.creationTime} /></span>
+      {(row.labels ?? []).map((one) => <code key={one.key}>{one.key}={one.value}</code>)}
+      {row.type === "SERVICE" && <a href={`/services/${row.id.value}`}>its rollouts and SLA</a>}
+      {temporalUi && <a href={`${temporalUi}/namespaces/${encodeURIComponent(temporalNamespace || "default")}/workflows/${workflow}`}>its workflow in Temporal</a>}
+    </p>
+  );
+}
+
+// Waiting, running, over: in the proportion of their times.
+function Timeline({ row }: { row: Row }) {
+  const moment = (text: string | undefined) => (text ? new Date(text).getTime() / 1000 : 0);
+  const created = moment(row.creationTime);
+  const started = moment(row.startTime);
+  const ended = moment(row.completionTime) || Date.now() / 1000;
+  const waited = Math.max(0, (started || ended) - created);
+  const ran = started ? Math.max(0, ended - started) : 0;
+  const parts = [
+    { name: started || !row.completionTime ? "waited" : "lasted", seconds: waited, tone: "demand" },
+    { name: row.completionTime ? "ran" : "runs for", seconds: ran, tone: "use" },
+  ].filter((part) => part.seconds > 0);
+  const text = parts.map((part) => `${part.name} ${duration(part.seconds)}`).join(", ");
+  return (
+    <div class="row">
+      <h3>Timeline</h3>
+      <div class="bar" role="img" aria-label={`Timeline: ${text}`}>
+        <div class="track" aria-hidden="true">
+          {parts.map((part) => <span key={part.name} class={`part ${part.tone}`} style={{ width: `${(100 * part.seconds) / Math.max(waited + ran, 1e-9)}%` }} />)}
+        </div>
+        <span class="figures" aria-hidden="true">{text}</span>
+      </div>
+    </div>
+  );
+}
+
+function States({ id, hasEnded }: { id: string; hasEnded: boolean }) {
+  const { value, error } = useLive<{ count: number; states: string }>(`states:${id}`);
+  const [states, setStates] = useState<Uint8Array>(new Uint8Array());
+  const given = parameter("instance");
+  const chosen = given && /^\d+$/.test(given) ? Number(given) : -1;
+  const choose = (instance: number) => setParameters({ instance: instance < 0 ? "" : String(instance) });
+  useEffect(() => {
+    if (value) void inflated(value.states).then(setStates);
+  }, [value?.states]);
+  return (
+    <>
+      <section aria-label="Instances">
+        <h2>Instances</h2>
+        <Stale error={error} />
+        {states.length > 0 && <Grid states={states} chosen={chosen} choose={choose} />}
+        {value && value.count > states.length && states.length > 0 && <p class="quiet">The first {count(states.length)} of {count(value.count)}.</p>}
+        <p>
+          <label>
+            Instance{" "}
+            <input
+              type="number" min={0} max={Math.max(states.length - 1, 0)} value={chosen < 0 ? "" : chosen} placeholder="choose one"
+              onChange={(event) => choose(event.currentTarget.value === "" ? -1 : Number(event.currentTarget.value))}
+            />
+          </label>
+        </p>
+      </section>
+      {chosen >= 0 && chosen < states.length && (
+        <Instance key={chosen} job={id} instance={chosen} state={POD_STATES[states[chosen]!] ?? ""} hasEnded={hasEnded} />
+      )}
+    </>
+  );
+}
+
+function Configuration({ id }: { id: string }) {
+  const { value, error } = useAsked(id, () => call(JOB_MANAGER, "Get", { id: { value: id } }));
+  const config = value?.jobInfo?.config;
+  const task = config?.defaultConfig ?? {};
+  const limits = task.resource ?? {};
+  const gang = config?.sla?.minimumRunningInstances ?? 0;
+  const used: Record<string, number> = value?.jobInfo?.runtime?.resourceUsage ?? {};
+  const retries = task.restartPolicy?.maxFailures ?? 0;
+  const held = [
+    used.cpu && `${count(used.cpu / 3600)} core-hours`, used.gpu && `${count(used.gpu / 3600)} gpu-hours`,
+    used.memory && `${mebibytes(used.memory / 3600)}-hours of memory`,
+  ].filter(Boolean);
+  return (
+    <section aria-label="Configuration">
+      <h2>Configuration</h2>
+      <Stale error={error} />
+      {config && (
+        <>
+          <p>
+            Each instance asks for {amount("cpu", limits.cpuLimit ?? 0)}, {amount("memory", limits.memLimitMb ?? 0)} of memory, {amount("disk", limits.diskLimitMb ?? 0)} of disk
+            {limits.gpuLimit ? `, ${amount("gpu", limits.gpuLimit)}` : ""}, and {retries ? `is run again after up to ${count(retries, "failure")}` : "is not run again when it fails"}.
+            {gang > 1 && ` Instances 0 to ${gang - 1} are one gang: they start together or not at all.`}
+          </p>
+          {held.length > 0 && <p>Held so far, by what was asked for: {held.join(", ")}.</p>}
+          <details><summary>All of it</summary><pre class="scroll">{JSON.stringify(config, null, 2)}</pre></details>
+        </>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,155 @@
+// All jobs, a page at a time; filters and the place in the table are in the address.
+import { useMemo } from "preact/hooks";
+import { call } from "../api";
+import { count } from "../format";
+import { AGES, commandOf, filterOf, JOB_STATES, JOB_TABLE, JOB_TYPES, type Listed, PAGE_SIZE, type Row } from "../jobs";
+import { useLive } from "../live";
+import { useAsked } from "../parts/asked";
+import { Empty } from "../parts/empty";
+import { Stale } from "../parts/problem";
+import { SameAs } from "../parts/same-as";
+import { State } from "../parts/state";
+import { Time } from "../parts/time";
+import { address, go, parameter } from "../router";
+
+const FILTERS = ["pool", "owner", "state", "type", "label", "name", "age"];
+
+export default function Jobs() {
+  const age = parameter("age");
+  const sinceS = useMemo(() => (AGES[age] ? Math.floor(Date.now() / 60_000) * 60 - AGES[age]! : 0), [age]);
+  const filter = filterOf(sinceS);
+  const order = parameter("order") === "oldest" ? { oldestFirst: true } : {};
+  const token = parameter("token");
+  const request = { filter, ...order, pageSize: PAGE_SIZE, ...(token && { pageToken: token }) };
+  const { value, error } = useLive<Listed>(`jobs:${JSON.stringify(request)}`);
+  const question = JSON.stringify(filter);
+  const counted = useAsked(question, () => call<Listed>(JOB_TABLE, "ListJobs", { filter, pageSize: 1, count: true }));
+  const total = counted.value?.count;
+  return (
+    <>
+      <h1>Jobs</h1>
+      <Filters />
+      <Stale error={error} />
+      <p class="quiet" role="status">
+        {total ? `${total.more ? "At least " : ""}${count(total.count ?? 0, "job")} ${FILTERS.some(parameter) ? "match" : "in all"}.` : "Counting"}
+      </p>
+      {value ? <Found listed={value} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
+      <SameAs command={commandOf()} service={JOB_TABLE} method="ListJobs" request={request} />
+    </>
+  );
+}
+
+// Another filter begins at the first page, and is a step that the Back button takes back.
+function refined(values: Record<string, string>): void {
+  const url = new URL(address.value);
+  for (const [name, value] of Object.entries({ ...values, token: "" })) {
+    if (value) url.searchParams.set(name, value);
+    else url.searchParams.delete(name);
+  }
+  go(url.href);
+}
+
+function Filters() {
+  const given = (name: string) => ({
+    name,
+    value: parameter(name),
+    onChange: (event: Event) => refined({ [name]: (event.currentTarget as HTMLInputElement).value.trim() }),
+  });
+  return (
+    <form class="filters" role="search" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+      <label>Name <input {...given("name")} placeholder="part, or ^beginning" /></label>
+      <label>Pool <input {...given("pool")} placeholder="/path" /></label>
+      <label>Owner <input {...given("owner")} placeholder="team" /></label>
+      <label>Labels <input {...given("label")} placeholder="key=value" /></label>
+      <label>
+        State <select {...given("state")}>
+          <option value="">any</option>
+          <option value="ACTIVE">not ended</option>
+          {JOB_STATES.map((state) => <option key={state} value={state}>{state.toLowerCase()}</option>)}
+        </select>
+      </label>
+      <label>
+        Type <select {...given("type")}>
+          <option value="">any</option>
+          {JOB_TYPES.map((type) => <option key={type} value={type}>{type.toLowerCase()}</option>)}
+        </select>
+      </label>
+      <label>
+        Created <select {...given("age")}>
+          <option value="">at any time</option>
+          {Object.keys(AGES).map((age) => <option key={age} value={age}>in the last {age.replace("h", " h").replace("d", " days")}</option>)}
+        </select>
+      </label>
+      <label>
+        Order <select {...given("order")}>
+          <option value="">newest first</option>
+          <option value="oldest">oldest first</option>
+        </select>
+      </label>
+      {FILTERS.some(parameter) && <button type="button" onClick={() => go("/jobs")}>Clear filters</button>}
+    </form>
+  );
+}
+
+function Found({ listed }: { listed: Listed }) {
+  const jobs = listed.jobs ?? [];
+  const isFiltered = FILTERS.some(parameter);
+  return (
+    <>
+      {jobs.length > 0 && <Table jobs={jobs} />}
+      {!jobs.length && !listed.nextPageToken && !listed.previousPageToken &&
+        (isFiltered ? <Empty command={commandOf()}>No job matches these filters.</Empty>
+          : <Empty command="peloton job create /tutorial examples/tutorial/hello.yaml">There are no jobs yet.</Empty>)}
+      {!jobs.length && listed.previousPageToken && !listed.cut && <p>The table ends here.</p>}
+      {listed.cut && listed.nextPageToken && (
+        <p>{count(jobs.length, "job")} found among the 20,000 looked at. <a href={pageAt(listed.nextPageToken)}>Look further</a></p>
+      )}
+      <nav class="buttons" aria-label="Pages of the table">
+        {parameter("token") && <a href={pageAt("")}>First page</a>}
+        {listed.previousPageToken && <a href={pageAt(listed.previousPageToken)} rel="prev">Previous</a>}
+        {listed.nextPageToken && <a href={pageAt(listed.nextPageToken)} rel="next">Next</a>}
+      </nav>
+    </>
+  );
+}
+
+function pageAt(token: string): string {
+  const url = new URL(address.value);
+  if (token) url.searchParams.set("token", token);
+  else url.searchParams.delete("token");
+  return url.pathname + url.search;
+}
+
+function Table({ jobs }: { jobs: Row[] }) {
+  return (
+    <div class="scroll" tabIndex={0}>
+      <table>
+        <thead><tr><th>State</th><th>Name</th><th>Instances</th><th>Pool</th><th>Owner</th><th>Type</th><th>Created</th><th>Labels</th></tr></thead>
+        <tbody>
+          {jobs.map((job) => (
+            <tr key={job.id.value}>
+              <td><State state={job.state ?? "UNKNOWN"} /></td>
+              <td><a href={`/jobs/${job.id.value}`}>{job.name || job.id.value}</a></td>
+              <td>{instances(job)}</td>
+              <td><a href={pageOfPool(job.poolPath ?? "")}>{job.poolPath}</a></td>
+              <td>{job.owner}</td>
+              <td>{(job.type ?? "BATCH").toLowerCase()}</td>
+              <td><Time at={job.creationTime} /></td>
+              <td class="quiet">{(job.labels ?? []).map((one) => `${one.key ?? ""}=${one.value ?? ""}`).join(", ")}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function pageOfPool(path: string): string {
+  return `/jobs?pool=${encodeURIComponent(path)}`;
+}
+
+function instances(job: Row): string {
+  const total = job.instanceCount ?? 0;
+  const parts = Object.entries(job.taskStats ?? {}).sort((one, other) => other[1] - one[1]).map(([state, number]) => `${count(number)} ${state.toLowerCase()}`);
+  return parts.length === 1 && total === Object.values(job.taskStats!)[0] ? parts[0]! : `${count(total)}${parts.length ? `: ${parts.join(", ")}` : ""}`;
+}

@@ -1,0 +1,62 @@
+// Why instances wait, as a tree: the rule, its numbers, and what stands in front, which waits for something itself.
+import { count } from "../format";
+import type { Reason, Why } from "../jobs";
+
+const SHOWN = 3; // the first places in queues; the others are folded
+
+export function WhyTree({ why }: { why: Why }) {
+  const waiting = why.waiting ?? [];
+  const reasons = why.reasons ?? [];
+  if (!waiting.length && !reasons.length) return why.text ? <p class="lines quiet">{why.text}</p> : null;
+  return (
+    <>
+      <ul class="tree">
+        {waiting.slice(0, SHOWN).map((one, index) => <WaitingNode key={index} one={one} />)}
+        {reasons.map((reason, index) => <ReasonNode key={index} reason={reason} />)}
+      </ul>
+      {waiting.length > SHOWN && (
+        <details>
+          <summary>{count(waiting.length - SHOWN, "more place")} in queues</summary>
+          <ul class="tree">{waiting.slice(SHOWN).map((one, index) => <WaitingNode key={index} one={one} />)}</ul>
+        </details>
+      )}
+      {why.text && <details><summary>In words</summary><p class="lines">{why.text}</p></details>}
+    </>
+  );
+}
+
+function WaitingNode({ one }: { one: NonNullable<Why["waiting"]>[number] }) {
+  return (
+    <li>
+      {count(one.gangCount ?? 0, (one.gangSize ?? 1) > 1 ? `gang of ${one.gangSize}` : "instance")} from instance {one.firstInstance ?? 0} on, in the queue{" "}
+      {(one.queue ?? "").replace("QUEUE_", "").toLowerCase().replaceAll("_", "-")} of {one.poolPath}
+      {one.gangsAhead ? `, ${count(one.gangsAhead)} ahead` : ", first in it"}
+      {one.reason && <ul><ReasonNode reason={one.reason} /></ul>}
+    </li>
+  );
+}
+
+function ReasonNode({ reason }: { reason: Reason }) {
+  const rule = (reason.rule ?? "").replace("RULE_", "").toLowerCase().replaceAll("_", " ");
+  const kind = reason.kind ?? "";
+  const numbers = reason.wanted !== undefined || reason.available !== undefined
+    ? `wanted ${count(reason.wanted ?? 0)}, available ${count(reason.available ?? 0)}${reason.bound ? ` of ${count(reason.bound)}` : ""}${kind && ` ${kind}`}`
+    : "";
+  return (
+    <li>
+      <strong>{rule}</strong>{reason.poolPath && ` of ${reason.poolPath}`}{numbers && `: ${numbers}`}
+      {reason.isFinal && <em> – no waiting helps</em>}
+      {reason.text && <div class="quiet">{reason.text}</div>}
+      <ul>
+        {(reason.holders ?? []).map((one, index) => (
+          <li key={index}>
+            held by {one.jobId ? <a href={`/jobs/${one.jobId.value}`}>job {one.jobId.value}</a> : `pool ${one.poolPath}`}: {count(one.amount ?? 0)} {kind}
+          </li>
+        ))}
+        {(reason.refusingHosts ?? []).map((one, index) => <li key={index}>{count(one.hostCount ?? 0, "host")}: {one.rule}</li>)}
+        {reason.blockingJobId && <li>in front: <a href={`/jobs/${reason.blockingJobId.value}`}>job {reason.blockingJobId.value}</a></li>}
+        {reason.blockingReason && <ReasonNode reason={reason.blockingReason} />}
+      </ul>
+    </li>
+  );
+}

@@ -1,0 +1,40 @@
+"""One job: its row of the table, why its instances wait, and the states of all of them."""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64encode
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.json_format import MessageToDict
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.table import table_pb2
+from services.web.api import TIMEOUT_S, Api
+
+ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
+
+
+async def look(api: Api, job_id: str) -> Any:
+    """``row``; ``why`` as JobWhy has it, of a job that has not ended; ``problem``: why that is not known."""
+    request = table_pb2.GetJobRequest(id=peloton_pb2.JobID(value=job_id))
+    row = await api.job_table.GetJob(request, timeout=TIMEOUT_S)
+    told: dict[str, Any] = {"row": MessageToDict(row)}
+    if row.state not in ENDED:
+        try:
+            asked = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
+            told["why"] = MessageToDict(await api.explain.JobWhy(asked, timeout=TIMEOUT_S))
+        except grpc.aio.AioRpcError as error:  # the resource manager is away: the rest is shown
+            told["problem"] = error.details() or ""
+    return told
+
+
+async def look_at_states(api: Api, job_id: str) -> Any:
+    """``count`` instances, and a byte for each, as GetInstanceStates has them: zlib in base64."""
+    request = table_pb2.GetInstanceStatesRequest(id=peloton_pb2.JobID(value=job_id))
+    answer = await api.job_table.GetInstanceStates(request, timeout=TIMEOUT_S)
+    return {"count": answer.instanceCount, "states": b64encode(zlib.compress(answer.states, 1)).decode()}

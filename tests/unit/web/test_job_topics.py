@@ -1,0 +1,99 @@
+"""What is live on the pages of jobs."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.table import table_pb2
+from peloton.errors import InvalidArgument
+from services.web.api import Api
+from services.web.topics import job, jobs
+
+JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
+
+
+class Answers:
+    """An API whose methods answer, or fail with, what the test gives; what they were asked is kept."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers, self.asked = answers, dict[str, Any]()
+        self.job_table = self.explain = SimpleNamespace(**{name: self._method(name) for name in answers})
+
+    def _method(self, name: str) -> Any:
+        async def method(request: Any, timeout: float) -> Any:
+            self.asked[name] = request
+            if isinstance(self.answers[name], Exception):
+                raise self.answers[name]
+            return self.answers[name]
+
+        return method
+
+
+def api(answers: Answers) -> Api:
+    return cast(Api, answers)
+
+
+def a_row(state: int = job_pb2.RUNNING) -> table_pb2.JobRow:
+    return table_pb2.JobRow(id=peloton_pb2.JobID(value=JOB), name="etl", state=state)  # type: ignore[arg-type]
+
+
+async def test_a_page_of_the_table_is_what_was_asked_for_without_its_count() -> None:
+    """Counting would be done again with each look."""
+    answers = Answers(ListJobs=table_pb2.ListJobsResponse(jobs=[a_row()], nextPageToken="n"))
+    asked = {"filter": {"owner": "maps", "states": ["RUNNING"]}, "pageSize": 7, "count": True}
+
+    told = await jobs.look(api(answers), json.dumps(asked))
+
+    assert {"jobs": [{"id": {"value": JOB}, "name": "etl", "state": "RUNNING"}], "nextPageToken": "n"} == told
+    wanted = table_pb2.JobFilter(owner="maps", states=[job_pb2.RUNNING])
+    assert table_pb2.ListJobsRequest(filter=wanted, pageSize=7) == answers.asked["ListJobs"]
+
+
+@pytest.mark.parametrize("asked", ["{", '{"nosuch": 1}', '{"filter": {"states": ["SLEEPY"]}}', " " * 8_001])
+async def test_what_is_no_request(asked: str) -> None:
+    """Is refused before the API is asked."""
+    with pytest.raises(InvalidArgument):
+        await jobs.look(api(Answers()), asked)
+
+
+async def test_a_job_that_has_ended_is_not_asked_why_it_waits() -> None:
+    """One that has not is."""
+    why = explain_pb2.JobWhyResponse(text="waits")
+    ended = Answers(GetJob=a_row(job_pb2.FAILED), JobWhy=why)
+    active = Answers(GetJob=a_row(), JobWhy=why)
+
+    assert {"row"} == set(await job.look(api(ended), JOB))
+    assert {"text": "waits"} == (await job.look(api(active), JOB))["why"]
+    assert JOB == active.asked["JobWhy"].jobId.value
+
+
+async def test_a_resource_manager_that_is_away_hides_no_job() -> None:
+    """Its page says that the reason is not known."""
+    away = grpc.aio.AioRpcError(
+        grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "no resource manager"
+    )
+    told = await job.look(api(Answers(GetJob=a_row(), JobWhy=away)), JOB)
+
+    assert ("etl", "no resource manager", None) == (told["row"]["name"], told["problem"], told.get("why"))
+
+
+async def test_states_are_bytes_that_take_little_room() -> None:
+    """100,000 like ones take less than a kilobyte."""
+    states = bytes([8]) * 100_000
+    answers = Answers(GetInstanceStates=table_pb2.GetInstanceStatesResponse(states=states, instanceCount=100_001))
+
+    told = await job.look_at_states(api(answers), JOB)
+
+    assert (100_001, states) == (told["count"], zlib.decompress(b64decode(told["states"])))
+    assert len(told["states"]) < 1_000
