@@ -12,8 +12,8 @@ from cli.params import DURATION
 from cli.settings import Settings, pass_settings
 
 NO_TERMINAL = (
-    "peloton top needs a terminal; for programs there are `peloton respool tree -o json`, `peloton job table -o json`, "
-    "`peloton host query -o json` and `peloton host advice -o json`"
+    "peloton top needs a terminal; for programs there are `peloton overview -o json`, `peloton respool tree -o json`, "
+    "`peloton job table -o json` and `peloton host query -o json`"
 )
 
 

@@ -1,8 +1,8 @@
-"""The overview: capacity by kind, who answers, and what is wrong now, the worst first. Pure."""
+"""The overview: capacity by kind, who leads, and what is wrong now, the worst first. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
@@ -13,85 +13,59 @@ from cli.admin import EFFECTS
 from cli.times import parse_time
 from cli.top.grid import Column, Grid, Row, text
 from cli.top.reading import Overview, Part
-from cli.top.rows import KINDS, MARK_STYLES, UNIT_TEXTS, amount, duration_text, host_state, mark_of, pool_bar
+from cli.top.rows import KINDS, MARK_STYLES, UNIT_TEXTS, age_text, amount, counts_text, duration_text, pool_bar
 from cli.wire import v0, v1
 
 FAULTS_MAX = 200
-"""Lines about hosts, pools and jobs; the overview says how many more there are."""
+"""Lines; the overview says how many more there are."""
 CAPACITY_TITLES = (
-    ("", 11), ("capacity", 9), ("allocated", 10), ("free", 9), ("queued", 9), ("used", 9), ("slack", 8)
+    ("", 11), ("capacity", 9), ("away", 8), ("allocated", 10), ("free", 8), ("queued", 8), ("used", 8), ("slack", 7)
 )  # fmt: skip
-"""Each with its width. Slack: what hosts offer to revocable pods."""
-BAR_WIDTH_MIN = 10
-BESIDE_CAPACITY_BAR = 68
-
-
+"""Each with its width. Away: on hosts that take no pods. Slack: what hosts offer to revocable pods."""
+BAR_WIDTH_MIN = 9
+BESIDE_CAPACITY_BAR = sum(size for _, size in CAPACITY_TITLES) + 2
 FAILED_WITHIN_S = 3_600
 
 
 class Weight(IntEnum):
-    RED = 0
-    ORANGE = 1
+    CRITICAL = 0
+    WARNING = 1
     NOTE = 2
 
 
-WEIGHT_TEXTS = {Weight.RED: "!! RED", Weight.ORANGE: "! ORANGE", Weight.NOTE: "note"}
-WEIGHT_STYLES = {Weight.RED: MARK_STYLES["RED"], Weight.ORANGE: MARK_STYLES["ORANGE"], Weight.NOTE: ""}
-HOST_WEIGHTS = {"DOWN": Weight.RED, "DRAINING": Weight.NOTE, "DRAINED": Weight.NOTE}
+WEIGHT_TEXTS = {Weight.CRITICAL: "!! CRITICAL", Weight.WARNING: "! WARNING", Weight.NOTE: "note"}
+WEIGHT_STYLES = {Weight.CRITICAL: MARK_STYLES["RED"], Weight.WARNING: MARK_STYLES["ORANGE"], Weight.NOTE: ""}
+SUBJECTS = {"SUBJECT_KIND_HOST": "host", "SUBJECT_KIND_POOL": "pool", "SUBJECT_KIND_JOB": "job"}
 
 
 class Fault(NamedTuple):
-    """``key``: what it is about, such as ``host:h1``; empty: there is nothing more to see."""
+    """``key``: what it is about, such as ``host:h1``; empty: there is nothing more to see. ``age``: empty if it is not
+    known."""
 
     weight: Weight
     what: str
-    why: str
     key: str = ""
+    age: str = ""
 
 
 def faults(seen: Overview, now: datetime) -> list[Fault]:
-    """The worst first, then by name."""
-    found = [*_silence(seen), *_locks(seen.lockdown), *_hosts(seen.hosts), *_services(seen.advice)]
-    found += [*_queues(seen.tree), *_failures(seen.failed, now)]
-    return sorted(found, key=lambda fault: (fault.weight, fault.key.partition(":")[0], fault.what))
+    """The worst first; of one weight what the API calls problems, then what is locked, has failed or waits."""
+    found = [*_problems(seen.whole, now), *_locks(seen.lockdown), *_failures(seen.failed, now), *_queues(seen.tree)]
+    return sorted(found, key=lambda fault: fault.weight)
 
 
-def _silence(seen: Overview) -> Iterator[Fault]:
-    for name, part in roles(seen):
-        if part.error:
-            yield Fault(Weight.RED, name, part.error)
-    if seen.hosts.answer is not None:
-        for cluster in seen.hosts.answer.silent_clusters:
-            yield Fault(Weight.RED, f"cluster {cluster}", "its host manager does not answer")
-
-
-def roles(seen: Overview) -> list[tuple[str, Part[object]]]:
-    """Who answered what was asked: each by one of the calls."""
-    return [("api", seen.failed), ("resource manager", seen.tree), ("host manager", seen.hosts)]
+def _problems(whole: v0.overview.GetOverviewResponse, now: datetime) -> Iterator[Fault]:
+    for problem in whole.problems:
+        weight = Weight[v0.overview.Severity.Name(problem.severity).removeprefix("SEVERITY_")]
+        subject = SUBJECTS.get(v0.overview.SubjectKind.Name(problem.subject_kind), "")
+        key = f"{subject}:{problem.subject_id}" if subject else ""
+        yield Fault(weight, problem.text, key, age_text(problem.since, now))
 
 
 def _locks(part: Part[v1.admin_svc.GetLockdownResponse]) -> Iterator[Fault]:
     for component in part.answer.components if part.answer is not None else ():
         name = v1.admin_svc.Component.Name(component)
-        yield Fault(Weight.RED, f"{name} is locked", EFFECTS[name])
-
-
-def _hosts(part: Part[v0.host_svc.QueryHostsResponse]) -> Iterator[Fault]:
-    for info in part.answer.host_infos if part.answer is not None else ():
-        name, key, state = f"host {info.hostname}", f"host:{info.hostname}", host_state(info)
-        if state != "UP":
-            yield Fault(HOST_WEIGHTS.get(state, Weight.NOTE), name, f"is {state}: it takes no pods", key)
-        if mark := mark_of(info):
-            yield Fault(Weight[mark], name, f"is marked {info.marked}", key)
-        if info.avoided:
-            yield Fault(Weight.ORANGE, name, f"is avoided {info.avoided}", key)
-
-
-def _services(part: Part[v0.advice.AdviceResponse]) -> Iterator[Fault]:
-    for service in part.answer.services if part.answer is not None else ():
-        mark = v0.advice.Mark.Name(service.mark).removeprefix("MARK_")
-        if mark in Weight.__members__:
-            yield Fault(Weight[mark], f"service {service.job_id}", service.reason, f"job:{service.job_id}")
+        yield Fault(Weight.CRITICAL, f"{name} is locked: {EFFECTS[name]}")
 
 
 def _queues(part: Part[v0.explain.PoolTreeResponse]) -> Iterator[Fault]:
@@ -100,7 +74,7 @@ def _queues(part: Part[v0.explain.PoolTreeResponse]) -> Iterator[Fault]:
         if pool.isLeaf and pool.queuedInstances:
             wanted = [f"{each.kind} {amount(each.kind, each.demand)}" for each in pool.amounts if each.demand]
             many = f"{pool.queuedInstances} instance{'s wait' if pool.queuedInstances > 1 else ' waits'}"
-            yield Fault(Weight.NOTE, f"pool {pool.path}", f"{many} for {', '.join(wanted)}", f"pool:{pool.path}")
+            yield Fault(Weight.NOTE, f"Pool {pool.path}: {many} for {', '.join(wanted)}", f"pool:{pool.path}")
 
 
 def _failures(part: Part[v0.table.ListJobsResponse], now: datetime) -> Iterator[Fault]:
@@ -111,70 +85,84 @@ def _failures(part: Part[v0.table.ListJobsResponse], now: datetime) -> Iterator[
             continue
         failed = job.taskStats.get("FAILED", 0)
         of = f"{failed} of {job.instanceCount} instances" if failed else f"{job.instanceCount} instances"
-        why = f"failed {duration_text(since_s)} ago, {of}"
-        yield Fault(Weight.ORANGE, f"job {job.name or job.id.value}", why, f"job:{job.id.value}")
+        what = f"Job {job.name or job.id.value} failed: {of}"
+        yield Fault(Weight.WARNING, what, f"job:{job.id.value}", duration_text(since_s))
 
 
-FAULT_COLUMNS = (Column("Weight"), Column("What", least=14), Column("Why", least=20))
+FAULT_COLUMNS = (Column("Weight"), Column("Since", True), Column("What", least=20))
 
 
 def fault_grid(found: list[Fault]) -> Grid:
     rows = [
-        Row(fault.key or fault.what, (text(WEIGHT_TEXTS[fault.weight], WEIGHT_STYLES[fault.weight]), text(fault.what),
-                                      text(fault.why)))
+        Row(fault.key or fault.what, (text(WEIGHT_TEXTS[fault.weight], WEIGHT_STYLES[fault.weight]), text(fault.age),
+                                      text(fault.what)))
         for fault in found[:FAULTS_MAX]
     ]  # fmt: skip
     return Grid(FAULT_COLUMNS, tuple(rows), "Nothing is wrong", len(found))
 
 
 def head(seen: Overview, width: int) -> list[Text]:
-    """Capacity by kind on one line each, and a line about who answers."""
+    """Capacity by kind on one line each, then who leads, then hosts, jobs and pods by state."""
     lines = [Text("".join(f"{title:>{size}}" for title, size in CAPACITY_TITLES), "bold")]
     bar = max(width - BESIDE_CAPACITY_BAR, BAR_WIDTH_MIN)
-    root = next(iter(seen.tree.answer.pools), None) if seen.tree.answer is not None else None
-    amounts = root.amounts if root is not None else ()
-    lines += [_capacity_line(each, seen.hosts.answer, bar) for each in amounts if each.limit]
-    lines.append(_role_line(seen))
-    return lines
+    sums = [(kind, _sum_of(seen.whole, kind)) for kind in KINDS]
+    lines += [_capacity_line(one, _queued(seen.tree.answer, kind), bar) for kind, one in sums if one.capacity]
+    return [*lines, _role_line(seen), _count_line(seen.whole)]
 
 
-def _capacity_line(each: v0.explain.PoolAmounts, hosts: v0.host_svc.QueryHostsResponse | None, width: int) -> Text:
-    numbers = [each.limit, each.allocation, max(each.limit - each.allocation, 0.0), each.demand]
-    shown = [amount(each.kind, value) for value in numbers]
-    shown.append(_used(each.kind, hosts))
-    shown.append(f"{sum(info.slack_cpu for info in hosts.host_infos):g}" if hosts and each.kind == "cpu" else "")
+def _sum_of(whole: v0.overview.GetOverviewResponse, kind: str) -> v0.overview.KindAmounts:
+    """Over all clusters."""
+    total = v0.overview.KindAmounts(kind=kind)
+    for one in (one for cluster in whole.clusters for one in cluster.amounts if one.kind == kind):
+        total.capacity, total.away = total.capacity + one.capacity, total.away + one.away
+        total.allocation, total.slack = total.allocation + one.allocation, total.slack + one.slack
+        total.used, total.measured_capacity = total.used + one.used, total.measured_capacity + one.measured_capacity
+    return total
+
+
+def _queued(tree: v0.explain.PoolTreeResponse | None, kind: str) -> float | None:
+    """None while it is not known."""
+    if tree is None or not tree.pools:
+        return None
+    return sum(each.demand for each in tree.pools[0].amounts if each.kind == kind)
+
+
+def _capacity_line(one: v0.overview.KindAmounts, queued: float | None, width: int) -> Text:
+    kind, free = one.kind, max(one.capacity - one.away - one.allocation, 0.0)
+    shown = [amount(kind, value) for value in (one.capacity, one.away, one.allocation, free)]
+    shown.append("?" if queued is None else amount(kind, queued))
+    shown.append(amount(kind, round(one.used, 1)) if one.measured_capacity else "")
+    shown.append(amount(kind, one.slack) if kind == "cpu" else "")
     line = Text(no_wrap=True, end="")
-    line.append(f"{UNIT_TEXTS.get(each.kind, each.kind):<{CAPACITY_TITLES[0][1]}}", "bold")
+    line.append(f"{UNIT_TEXTS.get(kind, kind):<{CAPACITY_TITLES[0][1]}}", "bold")
     for (_, size), value in zip(CAPACITY_TITLES[1:], shown, strict=True):
         line.append(f"{value:>{size}}")
-    plain = v0.explain.PoolAmounts(limit=each.limit, allocation=each.allocation, demand=each.demand)
-    return line.append("  ").append_text(pool_bar(plain, each.limit, width))
-
-
-def _used(kind: str, hosts: v0.host_svc.QueryHostsResponse | None) -> str:
-    """As hosts measured it last; empty when none does."""
-    measured = [info.used for info in hosts.host_infos if info.HasField("used")] if hosts else []
-    if not measured or kind not in KINDS:
-        return ""
-    name = f"{kind}_mib" if kind in ("memory", "disk") else kind
-    return amount(kind, round(sum(getattr(used, name) for used in measured), 1))
+    plain = v0.explain.PoolAmounts(limit=one.capacity, allocation=one.allocation, demand=queued or 0)
+    return line.append("  ").append_text(pool_bar(plain, one.capacity, width))
 
 
 def _role_line(seen: Overview) -> Text:
     line = Text(no_wrap=True, end="")
-    for name, part in roles(seen):
+    for role in seen.whole.roles:
         line.append("  " if line else "")
-        if part.error:
-            line.append(f"{name}: NO ANSWER", MARK_STYLES["RED"])
-        else:
-            line.append(f"{name}: {part.took_s * 1000:.0f} ms", "green")
-    for state, count in _host_counts(seen.hosts.answer):
-        line.append(f"  {count} host{'s' if count > 1 else ''} {state}")
+        led = f"{role.role} led at {role.address}" if role.address else f"{role.role}: NOBODY LEADS"
+        line.append(led, "" if role.address else MARK_STYLES["RED"])
+    for cluster in seen.whole.clusters:
+        if cluster.is_silent:
+            line.append(f"  cluster {cluster.cluster}: NO ANSWER", MARK_STYLES["RED"])
+    if seen.tree.error:
+        line.append(f"  pools: {seen.tree.error}", MARK_STYLES["RED"])
     return line
 
 
-def _host_counts(hosts: v0.host_svc.QueryHostsResponse | None) -> Iterable[tuple[str, int]]:
-    counts: dict[str, int] = {}
-    for info in hosts.host_infos if hosts is not None else ():
-        counts[host_state(info)] = counts.get(host_state(info), 0) + 1
-    return sorted(counts.items())
+def _count_line(whole: v0.overview.GetOverviewResponse) -> Text:
+    hosts: dict[str, int] = {}
+    for cluster in whole.clusters:
+        for state, count in cluster.hosts.states.items():
+            hosts[state] = hosts.get(state, 0) + count
+    line = Text("Hosts: ", no_wrap=True, end="")
+    line.append(", ".join(f"{count} {state}" for state, count in sorted(hosts.items()) if count) or "none")
+    if whole.counted_time:
+        jobs = ", ".join(f"{count} {state}" for state, count in sorted(whole.jobs.items()) if count)
+        line.append(f"  Jobs: {jobs or 'none'}  Pods: ").append_text(counts_text(whole.pods) or text("none"))
+    return line

@@ -13,8 +13,9 @@ from cli.host.why import reasons
 from cli.output import silent_clusters_text
 from cli.top.job import InstancePage
 from cli.top.page import Page, Picture
-from cli.top.reading import HOST_JOBS_MAX, OneHost, Reader
+from cli.top.reading import OneHost, Reader
 from cli.top.rows import HOST_ORDERS, host_grid, pod_grid
+from cli.wire import v0
 
 
 class HostsPage(Page):
@@ -51,7 +52,9 @@ class HostPage(Page):
             found = reader.host(hostname)
             if found.info is None:
                 raise Failed(f"host {hostname} is not known")
-            return Picture(pod_grid(found.pods, wanted, datetime.now(UTC)), list(head(found)), "pods on this host")
+            pods = found.pods.answer or v0.overview.GetHostPodsResponse()
+            more = f"only the first {len(pods.pods)}" if pods.has_more else ""
+            return Picture(pod_grid(pods.pods, wanted, datetime.now(UTC)), list(head(found)), more)
 
         return ask
 
@@ -68,13 +71,5 @@ def head(found: OneHost) -> Iterator[Text]:
     assert found.info is not None
     for line in reasons(found.info, list(found.drains)):
         yield Text(line)
-    if found.departure.error:
-        yield Text(f"Its pods are not known: {found.departure.error}", style="red")
-    departure = found.departure.answer
-    if departure is None:
-        return
-    if departure.leaving_count:
-        yield Text(f"Pods that are leaving: {departure.leaving_count}")
-    if len(departure.jobs) > HOST_JOBS_MAX:
-        others = sum(job.pod_count for job in departure.jobs[HOST_JOBS_MAX:])
-        yield Text(f"{others} pods of {len(departure.jobs) - HOST_JOBS_MAX} more jobs are not listed")
+    if found.pods.error:
+        yield Text(f"Its pods are not known: {found.pods.error}", style="red")

@@ -23,14 +23,14 @@ class OverviewPage(Page):
 
         def ask(reader: Reader) -> Picture:
             seen = reader.overview()
-            grid = faults.fault_grid(faults.faults(seen, datetime.now(UTC)))
-            wrong = sum(row.cells[0].plain != faults.WEIGHT_TEXTS[faults.Weight.NOTE] for row in grid.rows)
-            return Picture(grid, faults.head(seen, width), f"Wrong now: {wrong}")
+            found = faults.faults(seen, datetime.now(UTC))
+            wrong = sum(fault.weight is not faults.Weight.NOTE for fault in found) + seen.whole.problems_left_out
+            return Picture(faults.fault_grid(found), faults.head(seen, width), f"Wrong now: {wrong}")
 
         return ask
 
     def same_as(self) -> str:
-        return "peloton respool tree; peloton host query; peloton host advice"
+        return "peloton overview; peloton respool tree"
 
     def opened(self, key: str) -> Page | None:
         what, _, name = key.partition(":")

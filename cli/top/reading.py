@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import grpc
 
-from cli.errors import Failed, rpc_failure
+from cli.errors import rpc_failure
 from cli.job.read import get_job_or_summary, refuse_unknown_job
 from cli.job.table import job_filter
 from cli.params import SINCE
 from cli.queries import set_v0_page
 from cli.refusals import raise_if_refused
 from cli.settings import Settings
-from cli.top.asked import INSTANCE_ORDERS, PAGE_ROWS, InstanceConditions, JobConditions
+from cli.top.asked import PAGE_ROWS, InstanceConditions, JobConditions
 from cli.wire import v0, v1
 
 FAILED_JOBS_MAX = 50
 """The newest that have failed, whenever that was."""
-HOST_JOBS_MAX = 10
-"""Jobs of a host whose pods are asked for one by one."""
-HOST_PODS_PER_JOB = 50
-ON_HOST = ("LAUNCHED", "STARTING", "RUNNING", "KILLING", "PREEMPTING")
 EVENT_RUNS = 10
 
 T = TypeVar("T")
@@ -33,24 +28,18 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Part(Generic[T_co]):
-    """One call of several: the others are shown without it. ``took_s``: until it was answered or refused."""
+    """One call of several: the others are shown without it."""
 
     answer: T_co | None
     error: str = ""
-    took_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Overview:
+    whole: v0.overview.GetOverviewResponse
     tree: Part[v0.explain.PoolTreeResponse]
-    hosts: Part[v0.host_svc.QueryHostsResponse]
-    advice: Part[v0.advice.AdviceResponse]
     lockdown: Part[v1.admin_svc.GetLockdownResponse]
     failed: Part[v0.table.ListJobsResponse]  # at most FAILED_JOBS_MAX
-
-    @property
-    def parts(self) -> Sequence[Part[object]]:
-        return (self.tree, self.hosts, self.advice, self.lockdown, self.failed)
 
 
 @dataclass(frozen=True)
@@ -63,13 +52,11 @@ class OneJob:
 
 @dataclass(frozen=True)
 class OneHost:
-    """``info`` is None when no host is called so. ``departure`` counts its pods by job; ``pods`` are those of the
-    first HOST_JOBS_MAX jobs."""
+    """``info`` is None when no host is called so."""
 
     info: v0.host.HostInfo | None
-    drains: Sequence[v0.maintenance.HostMaintenance]
-    departure: Part[v0.maintenance.HostDeparture | None]
-    pods: Sequence[v0.task.TaskInfo] = ()
+    drains: Sequence[v0.maintenance.HostMaintenance] = ()
+    pods: Part[v0.overview.GetHostPodsResponse] = Part(None)
 
 
 class Reader:
@@ -87,20 +74,15 @@ class Reader:
         self.settings.close()
 
     def overview(self) -> Overview:
-        """Raises RpcError when no call is answered."""
-        failed = v0.table.ListJobsRequest(pageSize=FAILED_JOBS_MAX)
+        """What its parts do not answer is left out; the overview itself has to be answered."""
+        client, failed = self.client, v0.table.ListJobsRequest(pageSize=FAILED_JOBS_MAX)
         failed.filter.states.append(v0.job.JobState.Value("FAILED"))
-        client, marks = self.client, map(v0.advice.Mark.Value, ("MARK_ORANGE", "MARK_RED"))
-        found = Overview(
-            tree=self._part(lambda: client.explain.PoolTree(v0.explain.PoolTreeRequest())),
-            hosts=self._part(lambda: client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())),
-            advice=self._part(lambda: client.advice.Advice(v0.advice.AdviceRequest(marks=marks))),
-            lockdown=self._part(lambda: client.admin.GetLockdown(v1.admin_svc.GetLockdownRequest())),
-            failed=self._part(lambda: client.job_table.ListJobs(failed)),
+        return Overview(
+            client.overview.GetOverview(v0.overview.GetOverviewRequest()),
+            self._part(lambda: client.explain.PoolTree(v0.explain.PoolTreeRequest())),
+            self._part(lambda: client.admin.GetLockdown(v1.admin_svc.GetLockdownRequest())),
+            self._part(lambda: client.job_table.ListJobs(failed)),
         )
-        if not any(part.answer is not None for part in found.parts):
-            raise Failed(found.tree.error)
-        return found
 
     def pools(self) -> v0.explain.PoolTreeResponse:
         return self.client.explain.PoolTree(v0.explain.PoolTreeRequest())
@@ -123,7 +105,7 @@ class Reader:
         refuse_unknown_job(self.settings, response, "Unable to get job", job_id)
         why = self._part(lambda: self.client.explain.JobWhy(v0.explain.JobWhyRequest(jobId=wire)))
         job = response.jobInfo
-        instances = self._instances(job_id, asked, PAGE_ROWS)
+        instances = self._instances(job_id, asked)
         return OneJob(job, self._pool_path(job.config.respoolID.value), why, instances)
 
     def events(self, job_id: str, instance_id: int) -> v0.task.GetPodEventsResponse:
@@ -138,22 +120,20 @@ class Reader:
         return self.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())
 
     def host(self, hostname: str) -> OneHost:
-        info = next((info for info in self.hosts().host_infos if info.hostname == hostname), None)
+        client = self.client
+        found = client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest(hostnames=[hostname])).host_infos
+        info = next((info for info in found if info.hostname == hostname), None)
         if info is None:
-            return OneHost(None, (), Part(None))
-        drains = self.client.maintenance.Query(v0.maintenance.QueryRequest(hostnames=[hostname])).hosts
-        plan = v0.maintenance.PlanRequest(hostnames=[hostname])
-        departure = self._part(lambda: next(iter(self.client.maintenance.Plan(plan).hosts), None))
-        there = InstanceConditions(ON_HOST, (hostname,), 0, INSTANCE_ORDERS[0])
-        jobs = [job.job_id for job in departure.answer.jobs] if departure.answer is not None else []
-        found = [self._instances(job_id, there, HOST_PODS_PER_JOB) for job_id in jobs[:HOST_JOBS_MAX]]
-        return OneHost(info, drains, departure, [pod for response in found for pod in response.records])
+            return OneHost(None)
+        drains = client.maintenance.Query(v0.maintenance.QueryRequest(hostnames=[hostname])).hosts
+        pods = v0.overview.GetHostPodsRequest(hostname=hostname)
+        return OneHost(info, drains, self._part(lambda: client.overview.GetHostPods(pods)))
 
-    def _instances(self, job_id: str, asked: InstanceConditions, count: int) -> v0.task.QueryResponse:
+    def _instances(self, job_id: str, asked: InstanceConditions) -> v0.task.QueryResponse:
         request = v0.task.QueryRequest(jobId=v0.peloton.JobID(value=job_id))
         request.spec.taskStates.extend(map(v0.task.TaskState.Value, asked.states))
         request.spec.hosts.extend(asked.hosts)
-        set_v0_page(request.spec.pagination, asked.offset, count, 0, [asked.order.field], asked.order.word)
+        set_v0_page(request.spec.pagination, asked.offset, PAGE_ROWS, 0, [asked.order.field], asked.order.word)
         response = self.client.tasks.Query(request)
         raise_if_refused(self.settings, response, {"notFound": "Job {id} was not found: {message}"}, id=job_id)
         return response
@@ -167,9 +147,7 @@ class Reader:
         return self._pools.get(pool_id, pool_id)
 
     def _part(self, call: Callable[[], T]) -> Part[T]:
-        began_s = time.monotonic()
         try:
-            answer, error = call(), ""
+            return Part(call())
         except grpc.RpcError as refused:
-            answer, error = None, rpc_failure(refused, self.settings)
-        return Part(answer, error, time.monotonic() - began_s)
+            return Part(None, rpc_failure(refused, self.settings))

@@ -363,31 +363,32 @@ def _share(info: v0.host.HostInfo, kind: str) -> str:
 POD_COLUMNS = (
     Column("Pod"),
     Column("State"),
-    Column("Took", True, spare=4),
-    Column("Name", least=8, spare=3),
-    Column("Health", spare=1),
-    Column("Message", least=12, spare=2),
+    Column("Job", least=8, spare=6),
+    Column("Pool", least=8, spare=5),
+    Column("Since", True, spare=2),
+    Column("Cpu", True, spare=4),
+    Column("Memory", True, spare=3),
+    Column("Kind", least=6, spare=1),
 )
 
 
-def pod_grid(tasks: Sequence[v0.task.TaskInfo], wanted: str, now: datetime) -> Grid:
-    """Of several jobs, on one host."""
+def pod_grid(pods: Iterable[v0.overview.HostPod], wanted: str, now: datetime) -> Grid:
+    """Of one host, as they come: by pool, the highest priority first."""
     rows = []
-    for info in tasks:
-        state, _, _, took, health, message = _run_cells(info.runtime, now)
-        name = f"{info.jobId.value}-{info.instanceId}"
-        if matches(wanted, name, info.config.name, state.plain):
-            rows.append(
-                Row(
-                    name,
-                    (
-                        text(f"{name[:ID_SHOWN]}-{info.instanceId}"),
-                        state,
-                        took,
-                        text(info.config.name),
-                        health,
-                        message,
-                    ),
-                )
-            )
+    for pod in pods:
+        state, name = v0.task.TaskState.Name(pod.state), f"{pod.job_id[:ID_SHOWN]}-{pod.instance_id}"
+        words = [pod.workload, *(["leaving"] if pod.is_leaving else []), *(["revocable"] if pod.is_revocable else [])]
+        if not matches(wanted, pod.pod_id, pod.job_name, pod.pool_path, state, *words):
+            continue
+        cells = (
+            text(name),
+            state_text(state),
+            text(pod.job_name),
+            text(pod.pool_path),
+            text(age_text(pod.since, now)),
+            text(amount("cpu", pod.asked.cpu)),
+            text(amount("memory", pod.asked.memory_mib)),
+            text(" ".join(words)),
+        )
+        rows.append(Row(f"{pod.job_id}-{pod.instance_id}", cells))
     return Grid(POD_COLUMNS, tuple(rows), "No pods are on this host")

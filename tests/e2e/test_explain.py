@@ -163,7 +163,7 @@ async def test_top(cluster: Cluster) -> None:
     app = TopApp(Reader(Settings(address=cluster.local.address)), 0.2)
     async with app.run_test(size=(130, 30)) as pilot:
         screen = Screen(pilot, app)
-        await screen.shows("cpu (cores)", "3 hosts UP", "pool /watched", "1 instance waits for cpu 1")
+        await screen.shows("cpu (cores)", "Hosts: 3 UP", "resmgr led at", "Pool /watched: 1 instance waits for cpu 1")
         await screen.press("2")
         await screen.type("watched")
         await screen.until(lambda lines: any(line.split()[:2] == ["watched", "1"] for line in lines))

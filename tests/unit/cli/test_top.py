@@ -20,7 +20,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.table import table_pb2
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
-from tests.unit.cli.top_answers import BATCH, BROKEN, give_cluster, jobs, tree
+from tests.unit.cli.top_answers import BATCH, BROKEN, SERVICE, give_cluster, jobs, tree
 from tests.unit.cli.top_screen import PATIENCE_S, Screen, table
 
 GONE = (grpc.StatusCode.UNAVAILABLE, "the resource manager is gone")
@@ -42,13 +42,13 @@ def cluster(api: FakeApi) -> FakeApi:
 async def test_the_overview_says_what_is_wrong(cluster: FakeApi) -> None:
     """The first screen has capacity, who answers, and what is wrong, the worst first; enter opens what it is about."""
     async with top(cluster) as screen:
-        lines = await screen.shows("Wrong now: 3", "host manager: ", "cpu (cores)")
-        weights = [line.split()[:3] for line in lines if "host-" in line or "broken" in line or "/eng" in line]
-        await screen.press("enter")
+        lines = await screen.shows("Wrong now: 4", "resmgr led at 10.0.0.1:5394", "cpu (cores)")
+        weights = [line.split()[:2] for line in lines if line.split()[:1] in (["!!"], ["!"], ["note"])]
+        await screen.press("j", "enter")
         await screen.shows("> host-1", "host-1 is UP", "RED: cpu 97 %")
 
     assert lines[0].startswith("[1 Overview] 2 Pools")
-    assert [["!!", "RED", "host"]] * 2 + [["!", "ORANGE", "job"], ["note", "pool", "/eng"]] == weights
+    assert [["!!", "CRITICAL"], *[["!", "WARNING"]] * 3, ["note", "Pool"]] == weights
 
 
 async def test_from_a_pool_to_its_jobs(cluster: FakeApi) -> None:
@@ -172,12 +172,14 @@ async def test_from_a_host_to_its_pods(cluster: FakeApi) -> None:
         await screen.until(lambda lines: table(lines, "Host") == ["host-2"])
         await screen.press("enter")
         await screen.shows("> host-2", "host-2 is UP, in host pool default: it takes pods", "11b1b8e5-0")
+        await screen.type("search")
+        await screen.until(lambda lines: table(lines, "Pod") == ["21b1b8e5-1"])
         await screen.press("enter")
-        await screen.shows("> instance 0", "queued")
+        await screen.shows("> instance 1", "queued")
 
     assert ["host-3", "host-1", "host-2"] == table(lines, "Host")
-    asked = cluster.requests("tasks.Query")[-1]
-    assert (BATCH, ["host-2"]) == (asked.jobId.value, list(asked.spec.hosts))
+    assert {"host-2"} == {request.hostname for request in cluster.requests("overview.GetHostPods")}
+    assert {SERVICE} == {request.jobId.value for request in cluster.requests("tasks.GetPodEvents")}
 
 
 async def test_an_api_that_goes_and_comes_back(cluster: FakeApi) -> None:
@@ -257,7 +259,7 @@ async def test_the_command_that_gives_the_same(cluster: FakeApi) -> None:
 
     given = f"peloton -a {cluster.address} "
     assert [
-        f"{given}respool tree; {given}host query; {given}host advice",
+        f"{given}overview; {given}respool tree",
         f"{given}respool tree",
         f"{given}job table -n 200",
         f"{given}host query",
@@ -322,4 +324,7 @@ def test_without_a_terminal(run: Run, line: str) -> None:
     result = run(line)
 
     assert 1 == result.exit_code
-    assert "needs a terminal; for programs there are `peloton respool tree -o json`" in result.stderr
+    assert (
+        "needs a terminal; for programs there are `peloton overview -o json`, `peloton respool tree -o json`"
+        in result.stderr
+    )

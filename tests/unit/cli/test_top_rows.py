@@ -31,21 +31,20 @@ from cli.top.rows import (
     host_grid,
     job_grid,
     kinds_of,
+    pod_grid,
     pool_bar,
     pool_grid,
     update_text,
 )
-from peloton.api.v0.advice import advice_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2
-from tests.unit.cli.top_answers import BROKEN, NOW, hosts, jobs, tree
-
-UNREACHED: Part[None] = Part(None, "no leader of role resmgr is known")
+from tests.unit.cli.top_answers import BATCH, BROKEN, NOW, SERVICE, host_pods, hosts, jobs, overview, tree
 
 
 def plain(grid: Grid) -> list[list[str]]:
@@ -242,83 +241,90 @@ def test_hosts_have_a_bound() -> None:
     assert (ROWS_MAX, ROWS_MAX + 5) == (len(grid.rows), grid.shown_of)
 
 
+def test_pods_of_a_host_are_found() -> None:
+    """By job, pool, state and workload; each leads to its instance."""
+    pods = host_pods(overview_pb2.GetHostPodsRequest(hostname="host-1")).pods
+    grid = pod_grid(pods, "", NOW)
+
+    assert [
+        (f"{BATCH}-0", "tiles", "/eng", "1", "512Mi", "shared"),
+        (f"{SERVICE}-1", "search", "/ads", "1", "512Mi", "stateless"),
+    ] == [(row.key, *(row.cells[index].plain for index in (2, 3, 5, 6, 7))) for row in grid.rows]
+    assert [f"{SERVICE}-1"] == [row.key for row in pod_grid(pods, "stateless /ads", NOW).rows]
+
+
 # The overview.
 
 
-def seen(**parts: Part[object]) -> Overview:
-    whole = {
+def seen(whole: overview_pb2.GetOverviewResponse | None = None, **parts: Part[object]) -> Overview:
+    others = {
         "tree": Part(tree()),
-        "hosts": Part(hosts()),
-        "advice": Part(advice_pb2.AdviceResponse()),
         "lockdown": Part(admin_svc_pb2.GetLockdownResponse()),
         "failed": Part(table_pb2.ListJobsResponse()),
     }
-    return Overview(**{**whole, **parts})  # type: ignore[arg-type]
+    return Overview(whole or overview(), **{**others, **parts})  # type: ignore[arg-type]
+
+
+FAILED = table_pb2.ListJobsRequest(filter={"states": [job_pb2.JobState.Value("FAILED")]})
 
 
 def test_the_worst_comes_first() -> None:
-    """Red, orange, notes; each names what it is about."""
+    """Critical, warnings, notes; each says how old it is and leads to what it is about."""
     locked = admin_svc_pb2.GetLockdownResponse(components=[admin_svc_pb2.Component.Value("Kill")])
-    failed = jobs(table_pb2.ListJobsRequest(filter={"states": [job_pb2.JobState.Value("FAILED")]}))
-    advice = advice_pb2.AdviceResponse()
-    advice.services.add(job_id="s", mark=advice_pb2.Mark.Value("MARK_ORANGE"), reason="p99 310 ms")
-    found = faults(seen(lockdown=Part(locked), failed=Part(failed), advice=Part(advice)), NOW)
+    found = faults(seen(lockdown=Part(locked), failed=Part(jobs(FAILED))), NOW)
 
     assert [
-        (Weight.RED, "Kill is locked", ""),
-        (Weight.RED, "host host-1", "host:host-1"),
-        (Weight.RED, "host host-3", "host:host-3"),
-        (Weight.ORANGE, "job broken", f"job:{BROKEN}"),
-        (Weight.ORANGE, "service s", "job:s"),
-        (Weight.NOTE, "pool /eng", "pool:/eng"),
-    ] == [(fault.weight, fault.what, fault.key) for fault in found]
-    assert found[3].why == "failed 9m ago, 1 of 2 instances"
-    assert found[5].why == "3 instances wait for cpu 3"
+        (Weight.CRITICAL, "Host host-3 left cluster local 3 min ago and is not back", "host:host-3", "3m"),
+        (Weight.CRITICAL, "Kill is locked: no pod is killed until it is unlocked: kill op is locked", "", ""),
+        (Weight.WARNING, "Host host-1 is marked RED: cpu 97 %", "host:host-1", ""),
+        (Weight.WARNING, "The resource manager is slow", "", ""),
+        (Weight.WARNING, "Job broken failed: 1 of 2 instances", f"job:{BROKEN}", "9m"),
+        (Weight.NOTE, "Pool /eng: 3 instances wait for cpu 3", "pool:/eng", ""),
+    ] == [(fault.weight, fault.what, fault.key, fault.age) for fault in found]
 
 
 def test_jobs_that_failed_long_ago_are_not_wrong_now() -> None:
     """After an hour nobody has to hurry."""
-    failed = Part(jobs(table_pb2.ListJobsRequest(filter={"states": [job_pb2.JobState.Value("FAILED")]})))
-    kinds = [
-        {fault.key[:3] for fault in faults(seen(failed=failed), NOW + timedelta(minutes=late))} for late in (50, 52)
-    ]
+    failed = Part(jobs(FAILED))
+    found = [faults(seen(failed=failed), NOW + timedelta(minutes=late)) for late in (50, 52)]
 
-    assert [{"job", "hos", "poo"}, {"hos", "poo"}] == kinds
+    assert [True, False] == [any(fault.key.startswith("job:") for fault in each) for each in found]
 
 
-def test_who_does_not_answer_is_wrong() -> None:
-    """A role without an answer is red, and so is a silent cluster; what the others say is there."""
-    answer = hosts()
-    answer.silent_clusters.append("blue")
-    overview = seen(tree=UNREACHED, hosts=Part(answer))
-    found = faults(overview, NOW)
-    lines = [line.plain for line in head(overview, 80)]
+def test_who_does_not_answer_is_said() -> None:
+    """A role that nobody leads, a silent cluster, and a part of the overview that is not known."""
+    whole = overview()
+    whole.roles.add(role="hostmgr/blue")
+    whole.clusters.add(cluster="blue", is_silent=True)
+    lines = [line.plain for line in head(seen(whole, tree=Part(None, "pools are not known")), 80)]
 
-    assert [("cluster blue", "its host manager does not answer"), ("resource manager", UNREACHED.error)] == [
-        (fault.what, fault.why) for fault in found if not fault.key
-    ]
-    assert "resource manager: NO ANSWER" in lines[-1]
-    assert "1 host DOWN  2 hosts UP" in lines[-1]
-    assert len(lines) == 2
+    assert lines[-2] == (
+        "resmgr led at 10.0.0.1:5394  hostmgr/blue: NOBODY LEADS  cluster blue: NO ANSWER  pools: pools are not known"
+    )
+    assert ["cpu", "(cores)", "12", "4", "6", "2", "?", "1", "2"] == lines[1].split()[:9]
 
 
 def test_capacity_by_kind() -> None:
-    """Capacity, allocation, what is free, queued, used and slack, and a bar that fits."""
-    lines = [line.plain for line in head(seen(), 80)]
+    """Sums over clusters of what there is, away, allocated, free, queued, used and slack, with a bar that fits; hosts,
+    jobs and pods by state."""
+    whole = overview()
+    whole.clusters.add(cluster="blue").amounts.add(kind="cpu", capacity=8, allocation=1)
+    lines = [line.plain for line in head(seen(whole), 80)]
 
-    assert ["cpu", "(cores)", "12", "6", "6", "3", "1", "0"] == lines[1].split()[:8]
-    assert ["memory", "24Gi", "6Gi", "18Gi", "0", "0"] == lines[2].split()[:6]
-    assert max(map(len, lines)) <= 80
+    assert ["cpu", "(cores)", "20", "4", "7", "9", "3", "1", "2"] == lines[1].split()[:9]
+    assert ["memory", "24Gi", "0", "6Gi", "18Gi", "0"] == lines[2].split()[:6]
+    assert "Hosts: 1 DOWN, 2 UP  Jobs: 1 FAILED, 2 RUNNING  Pods: R8 P3" == lines[-1]
+    assert (5, 80) == (len(lines), max(map(len, lines)))
 
 
 def test_faults_have_a_bound() -> None:
-    """Of ten thousand hosts that are down the first are listed, and how many there are."""
-    answer = host_svc_pb2.QueryHostsResponse(
-        host_infos=[host_pb2.HostInfo(hostname=f"h{n}", state=5) for n in range(10_000)]  # type: ignore[arg-type]
+    """Of a thousand pools that wait the first are listed, and how many there are."""
+    answer = explain_pb2.PoolTreeResponse(
+        pools=[explain_pb2.PoolNode(path=f"/p{n}", isLeaf=True, queuedInstances=1) for n in range(1000)]
     )
-    grid = fault_grid(faults(seen(hosts=Part(answer)), NOW + timedelta(hours=1)))
+    grid = fault_grid(faults(seen(tree=Part(answer)), NOW))
 
-    assert (FAULTS_MAX, 10_001) == (len(grid.rows), grid.shown_of)
+    assert (FAULTS_MAX, 1_003) == (len(grid.rows), grid.shown_of)
 
 
 # Fitting a width.

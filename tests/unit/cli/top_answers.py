@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from peloton.api.v0.advice import advice_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
+from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task import task_pb2
@@ -127,10 +127,36 @@ def hosts() -> host_svc_pb2.QueryHostsResponse:
     return answer
 
 
-def plan(request: maintenance_pb2.PlanRequest) -> maintenance_pb2.PlanResponse:
-    answer = maintenance_pb2.PlanResponse()
-    host = answer.hosts.add(hostname=request.hostnames[0], leaving_count=1)
-    host.jobs.add(job_id=BATCH, pod_count=1)
+def overview() -> overview_pb2.GetOverviewResponse:
+    answer = overview_pb2.GetOverviewResponse(counted_time=ago(seconds=5), jobs={"RUNNING": 2, "FAILED": 1})
+    answer.pods.update({"RUNNING": 8, "PENDING": 3})
+    cluster = answer.clusters.add(cluster="local", cluster_kind="mesos")
+    cluster.amounts.add(kind="cpu", capacity=12, away=4, allocation=6, used=1, measured_capacity=8, slack=2)
+    cluster.amounts.add(kind="memory", capacity=24576, allocation=6144)
+    cluster.amounts.add(kind="gpu")
+    cluster.hosts.states.update({"UP": 2, "DOWN": 1})
+    answer.roles.add(role="resmgr", address="10.0.0.1:5394", seconds_left=8)
+    critical, warning = overview_pb2.SEVERITY_CRITICAL, overview_pb2.SEVERITY_WARNING
+    host, role = overview_pb2.SUBJECT_KIND_HOST, overview_pb2.SUBJECT_KIND_ROLE
+    gone = "Host host-3 left cluster local 3 min ago and is not back"
+    answer.problems.add(
+        severity=critical, text=gone, subject_kind=host, subject_id="host-3", since=ago(minutes=3), cluster="local"
+    )
+    answer.problems.add(
+        severity=warning, text="Host host-1 is marked RED: cpu 97 %", subject_kind=host, subject_id="host-1"
+    )
+    answer.problems.add(severity=warning, text="The resource manager is slow", subject_kind=role, subject_id="resmgr")
+    return answer
+
+
+def host_pods(request: overview_pb2.GetHostPodsRequest) -> overview_pb2.GetHostPodsResponse:
+    answer = overview_pb2.GetHostPodsResponse()
+    for instance, (job_id, workload) in enumerate(((BATCH, "shared"), (SERVICE, "stateless"))):
+        pod = answer.pods.add(
+            pod_id=f"{job_id}-{instance}-1", job_id=job_id, job_name=JOBS[job_id][0], pool_path=JOBS[job_id][1]
+        )
+        pod.instance_id, pod.state, pod.since = instance, task_pb2.TaskState.Value("RUNNING"), ago(seconds=70)
+        pod.workload, pod.asked.cpu, pod.asked.memory_mib = workload, 1, 512
     return answer
 
 
@@ -147,7 +173,7 @@ def give_cluster(api: FakeApi) -> None:
         "tasks.GetPodEvents": [events],
         "hosts.QueryHosts": [hosts()],
         "maintenance.Query": [maintenance_pb2.QueryResponse()],
-        "maintenance.Plan": [plan],
-        "advice.Advice": [advice_pb2.AdviceResponse()],
+        "overview.GetOverview": [overview()],
+        "overview.GetHostPods": [host_pods],
         "admin.GetLockdown": [admin_svc_pb2.GetLockdownResponse()],
     }
