@@ -87,8 +87,8 @@ docs: $(VENV)/dev.stamp ## generate docs/cli.md and docs/pod-states.md
 bench: $(VENV)/dev.stamp ## run all benchmark cases, or CASE=name; one JSON line each; PROFILE=DIR, RECORD=1
 	@$(BIN)/python -m tests.bench.run $(CASE) $(if $(PROFILE),--profile $(PROFILE)) $(if $(RECORD),--record)
 
-sim: $(VENV)/run.stamp ## simulate a day of 1,000 hosts, or as SEED, HOSTS, POOLS, PODS, HOURS, STEP_S, STEPS, ROUGH say
-	@$(BIN)/python -m tests.simulation.run $(foreach name,SEED HOSTS POOLS PODS HOURS STEP_S STEPS ROUGH,$(if $($(name)),$(name)=$($(name))))
+sim: $(VENV)/run.stamp ## simulate a day of 1,000 hosts, or as SEED, HOSTS, POOLS, PODS, HOURS, STEP_S, STEPS, ROUGH, DIVIDED say
+	@$(BIN)/python -m tests.simulation.run $(foreach name,SEED HOSTS POOLS PODS HOURS STEP_S STEPS ROUGH DIVIDED,$(if $($(name)),$(name)=$($(name))))
 
 clean: ## remove what was made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

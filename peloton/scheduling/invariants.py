@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from peloton.lifecycle.reason_text import eviction_text
-from peloton.model.resources import RESOURCE_KINDS
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.compartments import Compartment
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
@@ -25,23 +25,21 @@ def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
     """
     tree, before, may = now.tree, now.usage, plan.entitlement
     limit = tree.limit.copy()
-    limit[0] = now.capacity
+    limit[0] = UNLIMITED if now.compartments else now.capacity  # each has its own
     yield from grown(tree, "the limit", before.physical(tree), after.physical(tree), limit)
     for load, was, held, dealt in zip(now.compartments, before.parts, after.parts, may.parts, strict=True):
         yield from _above_compartment(tree, load.compartment, was, held, dealt)
     leaf = tree.is_leaf[:, None]
-    columns = [
-        ("the entitlement", before.non_slack, after.non_slack, may.non_slack),
-        ("the slack entitlement", before.slack, after.slack, may.slack),
-    ]
+    columns = []
+    if not now.compartments:  # what is above its bound in one of them may grow in another
+        columns.append(("the entitlement", before.non_slack, after.non_slack, may.non_slack))
+        columns.append(("the slack entitlement", before.slack, after.slack, may.slack))
+        yield from _above_slack("hosts have", before, after, now.slack_cpu)
     if now.preempts:
         rule = "the reservation for non-preemptible pods"
         columns.append((rule, before.non_preemptible, after.non_preemptible, tree.reservation))
     for name, old, new, bound in columns:
         yield from grown(tree, name, old * leaf, new * leaf, bound)
-    slack = int(after.slack[:, CPU].sum())
-    if slack > max(int(before.slack[:, CPU].sum()), now.slack_cpu):
-        yield f"revocable cpu of {slack} was admitted, hosts have {now.slack_cpu}"
 
 
 def _above_compartment(
@@ -53,9 +51,13 @@ def _above_compartment(
     pairs = [(before.non_slack, after.non_slack, may.non_slack), (before.slack, after.slack, may.slack)]
     for old, new, bound in pairs:
         yield from grown(tree, f"the entitlement in {what.host_pools}", old * leaf, new * leaf, bound)
+    yield from _above_slack(f"{what.host_pools} has", before, after, what.slack_cpu)
+
+
+def _above_slack(hosts: str, before: Usage, after: Usage, slack_cpu: int) -> Iterator[str]:
     slack = int(after.slack[:, CPU].sum())
-    if slack > max(int(before.slack[:, CPU].sum()), what.slack_cpu):
-        yield f"revocable cpu of {slack} was admitted to {what.host_pools}, which have {what.slack_cpu}"
+    if slack > max(int(before.slack[:, CPU].sum()), slack_cpu):
+        yield f"revocable cpu of {slack} was admitted, {hosts} {slack_cpu}"
 
 
 def grown(tree: PoolTree, what: str, old: Ints, new: Ints, bound: Ints) -> Iterator[str]:

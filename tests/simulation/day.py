@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from peloton.api.convert_pool import pool_spec
 from peloton.errors import InvalidArgument
@@ -94,15 +94,17 @@ class Counts:
 
 
 class Day:
+    hosts_type: ClassVar[type[SimulatedHosts]] = SimulatedHosts
+
     def __init__(self, seed: int, size: Size | None = None, chances: Chances = USUAL) -> None:
         self.seed, self.size, self.chances = seed, size or Size(), chances
         self.random = Random(seed)
-        self.hosts = SimulatedHosts(draw_hosts(self.random, self.size))
+        self.hosts = self.hosts_type(draw_hosts(self.random, self.size))
         capacity, _ = self.hosts.capacity()
         self.first_pools = draw_pools(self.random, self.size, capacity)
         plans = draw_jobs(self.random, self.size, self.first_pools, capacity)
         self.records = Records(self.first_pools)
-        self.resmgr = SimulatedResmgr(self.records, self.hosts.capacity())
+        self.resmgr = SimulatedResmgr(self.records, self.hosts)
         self.figures = Figures([plan.record.sla.priority for plan in plans])
         self.counts = Counts(jobs=len(plans), pods=sum(plan.record.instance_count for plan in plans))
         self.now_s = 0
@@ -245,12 +247,12 @@ class Day:
                 self.counts.lost_pods += 1
                 self.after(self.random.choice([5, 10, 75]), self._report, pod_id, PodState.LOST, "REASON_AGENT_REMOVED")
             self.after(self.random.lognormvariate(7, 1), self._return_host, row)
-        self.resmgr.set_capacity(self.hosts.capacity())
+        self.resmgr.set_capacity()
 
     def _return_host(self, row: int) -> None:
         if not self.hosts.is_up[row]:
             self.hosts.bring_back(row)
-            self.resmgr.set_capacity(self.hosts.capacity())
+            self.resmgr.set_capacity()
 
     def _change_pool(self) -> None:
         """Somebody asks for other limits, reservations or shares; the real rules decide whether that may be."""

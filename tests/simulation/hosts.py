@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from peloton.model.host import HostLease, LeasedHost
+from peloton.model.host import HostLease, HostPoolCapacity, LeasedHost
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import Constraint, PodShape, Strategy
 from peloton.model.resources import Resources
@@ -36,6 +36,10 @@ class SimulatedHosts:
         total = Resources(*self.total[self.is_up].sum(axis=0).tolist())
         return total, Resources(cpu_milli=int(self.revocable_total[self.is_up].sum()))
 
+    def host_pools(self) -> Sequence[HostPoolCapacity]:
+        """None: each workload may use all hosts."""
+        return ()
+
     def lease(self, shape: PodShape, count: int) -> HostLease:
         """Hosts in their order until ``count`` pods fit, as the host manager picks them."""
         free = self.free
@@ -43,7 +47,7 @@ class SimulatedHosts:
             free = free.copy()
             free[:, CPU] = self.revocable_free
         room = room_for(free, np.array(tuple(shape.resources), np.int64), self._pod_slots, self._no_ports, 0)
-        room[~(self.is_up & self._accepts(shape.constraint))] = 0
+        room[~(self.is_up & self._accepts(shape))] = 0
         if shape.strategy is Strategy.SPREAD_JOB:
             np.minimum(room, 1, out=room)
         fitting = np.flatnonzero(room)
@@ -56,7 +60,8 @@ class SimulatedHosts:
         revocable = Resources(cpu_milli=int(self.revocable_free[row]))
         return LeasedHost(host.hostname, Resources(*self.free[row].tolist()), revocable, labels=host.labels)
 
-    def _accepts(self, constraint: Constraint | None) -> Flags:
+    def _accepts(self, shape: PodShape) -> Flags:
+        constraint = shape.constraint
         found = self._accepting.get(constraint)
         if found is None:
             found = np.array([label_misfit(constraint, dict(host.labels)) is None for host in self.hosts], np.bool_)

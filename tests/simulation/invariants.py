@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from peloton.model.host_pool import Workload
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState
 from peloton.model.resources import RESOURCE_KINDS
@@ -15,8 +16,9 @@ from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.gangs import GangRun, Usage
 from peloton.scheduling.invariants import above_bounds, grown, wrong_evictions
 from peloton.scheduling.tree import Ints
+from services.resmgr.accounts import Accounts
 from services.resmgr.state import ResmgrState
-from tests.simulation.records import COLUMNS, Job, Records
+from tests.simulation.records import COLUMNS, WORKLOADS, Job, Records
 
 NON_SLACK, SLACK, NON_PREEMPTIBLE, CONTROLLER = (COLUMNS.index(name) for name in COLUMNS[2:])
 UNLAUNCHED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
@@ -26,16 +28,31 @@ class Broken(AssertionError):
     """An invariant does not hold."""
 
 
-def books_of(records: Records, state: ResmgrState) -> Ints:
+def books_of(records: Records, state: ResmgrState, workloads: Collection[Workload] = WORKLOADS) -> Ints:
     """``[P,C,R]`` by the rows of the pool tree and COLUMNS, as the rows of pods say; inner pools have nothing."""
     books = np.zeros((len(state.tree.ids), len(COLUMNS), len(RESOURCE_KINDS)), np.int64)
-    for pool_id, book in records.books.items():
-        books[state.tree.row[pool_id]] = book
+    for pool_id, by_workload in records.books.items():
+        for work in workloads:
+            books[state.tree.row[pool_id]] += by_workload[work]
     return books
 
 
-def usage_of(books: Ints) -> Usage:
-    return Usage(*(books[:, column] for column in (NON_SLACK, SLACK, NON_PREEMPTIBLE, CONTROLLER)))
+def parts_of(records: Records, state: ResmgrState) -> list[Ints]:
+    """The same of each compartment."""
+    part_of = state.accounts.part_of
+    return [
+        books_of(records, state, [work for work in WORKLOADS if part_of[work] == part])
+        for part in range(len(state.compartments))
+    ]
+
+
+def usage_of(records: Records, state: ResmgrState) -> Usage:
+    parts = tuple(Usage(*_held(books)) for books in parts_of(records, state))
+    return Usage(*_held(books_of(records, state)), parts=parts, part_of=state.accounts.part_of)
+
+
+def _held(books: Ints) -> Iterator[Ints]:
+    yield from (books[:, column] for column in (NON_SLACK, SLACK, NON_PREEMPTIBLE, CONTROLLER))
 
 
 def check(faults: Iterable[str]) -> None:
@@ -43,19 +60,26 @@ def check(faults: Iterable[str]) -> None:
         raise Broken(fault)
 
 
-def check_accounts(state: ResmgrState, books: Ints) -> None:
-    """Memory and rows agree on what each pool wants and holds: every admitted pod counts exactly once."""
+def check_accounts(state: ResmgrState, records: Records) -> None:
+    """Memory and rows agree on what each pool wants and holds, also in each compartment: every admitted pod counts
+    exactly once."""
+    _check_accounts(state, state.accounts, books_of(records, state))
+    for accounts, books in zip(state.accounts.parts, parts_of(records, state), strict=True):
+        _check_accounts(state, accounts, books)
+
+
+def _check_accounts(state: ResmgrState, accounts: Accounts, books: Ints) -> None:
     for number, column in enumerate(COLUMNS):
-        expected, actual = books[:, number], getattr(state.accounts, column)
+        expected, actual = books[:, number], getattr(accounts, column)
         if not np.array_equal(expected, actual):
             row = int(np.flatnonzero((expected != actual).any(axis=1))[0])
             numbers = f"{actual[row].tolist()} in memory, {expected[row].tolist()} in the rows"
             raise Broken(f"{column} of {state.tree.paths[row]}: {numbers}")
 
 
-def check_cycle(now: Snapshot, plan: Plan, before: Ints, after: Ints) -> None:
+def check_cycle(now: Snapshot, plan: Plan, before: Usage, after: Usage) -> None:
     """What the resource manager itself can be told to look at, by the rows instead of its memory."""
-    check(above_bounds(replace(now, usage=usage_of(before)), plan, usage_of(after)))
+    check(above_bounds(replace(now, usage=before), plan, after))
     check(wrong_evictions(now, plan))
 
 
@@ -70,14 +94,20 @@ OVERTAKEN_MAX = 20
 
 
 def check_order(state: ResmgrState, records: Records, admission: Admission) -> None:
-    """In each queue, admitted runs stood before the first that waits, could ever fit and is not held back."""
-    last: dict[tuple[int, int], tuple[int, int, int]] = {}
+    """In each queue, admitted runs stood before the first that waits, could ever fit and is not held back. Those of
+    other compartments are passed by."""
+    parts_of = state.accounts.usage.parts_of
+    last: dict[tuple[int, int, tuple[int, ...]], tuple[int, int, int]] = {}
     for chosen in admission.admitted:
-        key, order = (chosen.pool, chosen.run.queue), _place(records, chosen.run)
+        key, order = (chosen.pool, chosen.run.queue, tuple(parts_of(chosen.run))), _place(records, chosen.run)
         last[key] = max(last.get(key, order), order)
-    for (row, kind), order in last.items():
+    for (row, kind, parts), order in last.items():
         for run in state.waiting.pools.get(state.tree.ids[row], {}).get(kind, ())[:OVERTAKEN_MAX]:
-            if (run.job_id, run.start) in admission.passed_over or _is_held_back(records, run):
+            if (
+                tuple(parts_of(run)) != parts
+                or (run.job_id, run.start) in admission.passed_over
+                or _is_held_back(records, run)
+            ):
                 continue
             if _place(records, run) < order:
                 raise Broken(f"{run.job_id} of {state.tree.paths[row]} was overtaken: {_place(records, run)}, {order}")

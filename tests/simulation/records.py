@@ -9,7 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
+from peloton.lifecycle.host_pools import workload_of
 from peloton.model.host import ReadyGang
+from peloton.model.host_pool import Workload
 from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
 from peloton.model.pod import ALLOCATED, QUEUED, HealthState, PodRecord, PodShape, PodState, PodStatus
@@ -22,6 +24,8 @@ from tests.simulation.description import JobPlan
 
 COLUMNS = ("demand", "slack_demand", "non_slack", "slack", "non_preemptible", "controller")
 GRACE_S = 30
+WORKLOADS = (Workload.BATCH, Workload.SHARED, Workload.GPU)
+Book = dict[Workload, list[list[int]]]
 Entry = tuple[int, int, int]
 """Column, kind, amount."""
 
@@ -37,6 +41,7 @@ class Job:
         self.queued_s: dict[int, int] = {}
         self.patience_s = 0  # until it looks for hosts again
         self._starts = [shapes.start for shapes in plan.shapes]
+        self._workloads = [workload_of(plan.record.type, shapes.shape) for shapes in plan.shapes]
         self._entries = [
             (_entries(shapes.shape, is_queued=False), _entries(shapes.shape, True)) for shapes in plan.shapes
         ]
@@ -47,6 +52,9 @@ class Job:
 
     def shape(self, instance_id: int) -> PodShape:
         return self._stored.shape(instance_id)
+
+    def workload(self, instance_id: int) -> Workload:
+        return self._workloads[bisect_right(self._starts, instance_id) - 1]
 
     def counts(self) -> dict[PodState, int]:
         return self._stored.pods.counts()
@@ -63,7 +71,7 @@ class Records:
         self.clock_ns = 0
         self.storage = MemoryStorage(lambda: self.clock_ns, on_write=self._note)
         self.jobs: dict[JobId, Job] = {}  # that have not ended
-        self.books: dict[RespoolId, list[list[int]]] = {}
+        self.books: dict[RespoolId, Book] = {}
         self.ended_count: dict[JobState, int] = {}
         for pool in pools:
             self.books[pool.respool_id] = _blank()
@@ -82,11 +90,11 @@ class Records:
             job.queued_s[after.instance_id] = self.clock_ns // 10**9
 
     def _book(self, job: Job, instance_id: int, state: PodState, sign: int) -> None:
-        book = self.books[job.record.respool_id]
+        book = self.books[job.record.respool_id][job.workload(instance_id)]
         for column, kind, amount in job.entries(instance_id, state):
             book[column][kind] += sign * amount
 
-    def recount(self) -> dict[RespoolId, list[list[int]]]:
+    def recount(self) -> dict[RespoolId, Book]:
         """The books from nothing but the rows."""
         kept, self.books = self.books, {pool: _blank() for pool in self.books}
         for job in self.jobs.values():
@@ -141,8 +149,8 @@ def _facts(plan: JobPlan, shape: PodShape) -> InstanceFacts:
     return InstanceFacts("", shape, plan.attempts, HealthState.DISABLED, GRACE_S, plan.kills_on_preempt)
 
 
-def _blank() -> list[list[int]]:
-    return [[0, 0, 0, 0] for _ in COLUMNS]
+def _blank() -> Book:
+    return {work: [[0, 0, 0, 0] for _ in COLUMNS] for work in WORKLOADS}
 
 
 def _entries(shape: PodShape, is_queued: bool) -> list[Entry]:

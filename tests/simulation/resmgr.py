@@ -11,7 +11,6 @@ from dataclasses import replace
 from peloton.lifecycle.in_vain import in_vain, least_hold_s
 from peloton.model.host import PlacementBatch, ReadyGang
 from peloton.model.ids import JobId
-from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
 from peloton.scheduling.preemption import Eviction
@@ -21,7 +20,8 @@ from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
 from tests.simulation import evictions, invariants
-from tests.simulation.invariants import Broken, books_of
+from tests.simulation.hosts import SimulatedHosts
+from tests.simulation.invariants import Broken, books_of, usage_of
 from tests.simulation.records import Job, Records
 from tests.unit.resmgr.world import facts
 
@@ -30,10 +30,10 @@ PLACEMENT_S = 600.0
 
 
 class SimulatedResmgr:
-    def __init__(self, records: Records, capacity: tuple[Resources, Resources]) -> None:
-        self.records, self._admission = records, records.storage.admission
+    def __init__(self, records: Records, hosts: SimulatedHosts) -> None:
+        self.records, self._admission, self._hosts = records, records.storage.admission, hosts
         self.state: ResmgrState = rebuild(records.storage)
-        self.state.set_capacity(*capacity)
+        self.state.set_capacity(*hosts.capacity(), host_pools=hosts.host_pools())
         self.is_dirty = True
         self.requeued_pods = self.ended_pods = 0
         self.cycles = self.restarts = self.evicted_pods = self.evicted_most = self.evicting_rounds = 0
@@ -87,8 +87,8 @@ class SimulatedResmgr:
         self.is_dirty |= self.state.apply_log(rows)
         self._admission.prune_status_log(self.state.log_cursor)
 
-    def set_capacity(self, capacity: tuple[Resources, Resources]) -> None:
-        self.is_dirty |= self.state.set_capacity(*capacity)
+    def set_capacity(self) -> None:
+        self.is_dirty |= self.state.set_capacity(*self._hosts.capacity(), host_pools=self._hosts.host_pools())
 
     def set_pool(self, pool: PoolSpec) -> None:
         """The pool has changed already in storage."""
@@ -101,7 +101,8 @@ class SimulatedResmgr:
         self.is_dirty = False
         self.cycles += 1
         self.read_log()
-        before = books_of(self.records, self.state)
+        self.state.divide_hosts()
+        before, held = books_of(self.records, self.state), usage_of(self.records, self.state)
         invariants.check_falls_only(self._books, before)
         now = self._snapshot()
         plan = plan_cycle(now)
@@ -114,8 +115,8 @@ class SimulatedResmgr:
         self.state.remember(plan)
         admitted = bool(jobs)
         self._books = books_of(self.records, self.state)
-        invariants.check_accounts(self.state, self._books)
-        invariants.check_cycle(now, plan, before, self._books)
+        invariants.check_accounts(self.state, self.records)
+        invariants.check_cycle(now, plan, held, usage_of(self.records, self.state))
         invariants.check_controllers(self.state, before, self._books)
         invariants.check_order(self.state, self.records, plan.admission)
         if plan.evictions:
@@ -146,7 +147,7 @@ class SimulatedResmgr:
         self.evicted_pods, self.evicted_most = self.evicted_pods + pods, max(self.evicted_most, pods)
         self.evicting_rounds += 1
         self._books = books_of(self.records, self.state)
-        invariants.check_accounts(self.state, self._books)
+        invariants.check_accounts(self.state, self.records)
         return [result.job_id for result in results]
 
     def restart(self) -> None:

@@ -13,8 +13,9 @@ from peloton.scheduling.gangs import GangRun
 from services.resmgr.ledger import JobLedger
 from services.resmgr.state import ResmgrState
 from tests.simulation import resmgr
-from tests.simulation.day import ROUGH, USUAL, Day
+from tests.simulation.day import ROUGH, USUAL, Chances, Day
 from tests.simulation.description import Size
+from tests.simulation.divided import DividedDay
 from tests.simulation.figures import report
 
 SMALL = Size(hosts=40, pools=12, pods=1_000, hours=2, step_s=10)
@@ -45,6 +46,18 @@ def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch
 
     assert sum(counts.ended.values()) == counts.jobs
     assert counts.requeued_pods > 0
+
+
+@pytest.mark.parametrize(("seed", "chances"), [(21, USUAL), (22, ROUGH), (24, ROUGH)])
+def test_a_day_on_divided_hosts(seed: int, chances: Chances) -> None:
+    """Nor when host pools divide the hosts, and hosts move between them: no compartment is dealt more than it has, and
+    no pod goes to hosts that do not serve it."""
+    day = DividedDay(seed, SMALL, chances)
+    counts = day.run()
+
+    assert sum(counts.ended.values()) == counts.jobs
+    assert day.moved_count > 0
+    assert len(day.resmgr.state.compartments) == 3
 
 
 def test_an_admission_of_what_is_held_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
