@@ -1,0 +1,101 @@
+// The services, newest first: what runs of each, and how far its latest update is.
+import { count } from "../format";
+import { useLive } from "../live";
+import { Bar } from "../parts/bar";
+import { Empty } from "../parts/empty";
+import { Stale } from "../parts/problem";
+import { SameAs } from "../parts/same-as";
+import { State } from "../parts/state";
+import { Time } from "../parts/time";
+import { parameter, setParameters } from "../router";
+
+interface Row {
+  id: { value: string };
+  name?: string;
+  owner?: string;
+  poolPath?: string;
+  state?: string;
+  instanceCount?: number;
+  taskStats?: Record<string, number>;
+  creationTime?: string;
+  update?: { state?: string; doneCount?: number; failedCount?: number; totalCount?: number; waitingFor?: string };
+}
+
+interface Told {
+  jobs?: Row[];
+  nextPageToken?: string;
+  previousPageToken?: string;
+  cut?: boolean;
+}
+
+const TABLE = "peloton.api.v0.table.JobTableService";
+const PAGE_SIZE = 50;
+
+export default function Services() {
+  const request = {
+    filter: { types: ["SERVICE"], namePart: parameter("name"), pool: parameter("pool"), owner: parameter("owner") },
+    pageSize: PAGE_SIZE,
+    pageToken: parameter("page"),
+  };
+  const { value, error } = useLive<Told>(`jobs:${JSON.stringify(request)}`);
+  const jobs = value?.jobs ?? [];
+  const isFiltered = ["name", "pool", "owner", "page"].some(parameter);
+  return (
+    <>
+      <h1>Services</h1>
+      <Stale error={error} />
+      <form class="facts" onSubmit={(event) => event.preventDefault()} aria-label="Filters">
+        {["name", "pool", "owner"].map((name) => (
+          <label key={name}>
+            {name} <input value={parameter(name)} onChange={(event) => setParameters({ [name]: event.currentTarget.value.trim(), page: "" })} />
+          </label>
+        ))}
+      </form>
+      {!value && !error && <p class="quiet" aria-busy="true">Loading</p>}
+      {value && !jobs.length && (
+        isFiltered ? <Empty>No service is like that{value.cut ? ", among those that were looked at: go on with the next page" : ""}.</Empty>
+        : <Empty command="peloton job stateless create /tutorial examples/services/web.yaml --watch">There is no service yet. This makes one:</Empty>
+      )}
+      {jobs.length > 0 && (
+        <div class="scroll">
+          <table>
+            <thead><tr><th>Service</th><th>Pool</th><th>Owner</th><th>State</th><th>Running</th><th>Latest update</th><th>Created</th></tr></thead>
+            <tbody>{jobs.map((job) => <ServiceRow key={job.id.value} job={job} />)}</tbody>
+          </table>
+        </div>
+      )}
+      <p class="buttons">
+        {value?.previousPageToken && <button type="button" onClick={() => setParameters({ page: value.previousPageToken! })}>Newer</button>}
+        {value?.nextPageToken && <button type="button" onClick={() => setParameters({ page: value.nextPageToken! })}>Older</button>}
+      </p>
+      <SameAs command="peloton job stateless list" service={TABLE} method="ListJobs" request={request} />
+    </>
+  );
+}
+
+function ServiceRow({ job }: { job: Row }) {
+  const running = job.taskStats?.RUNNING ?? 0;
+  const wanted = job.instanceCount ?? 0;
+  return (
+    <tr>
+      <td><a href={`/services/${job.id.value}`}>{job.name || job.id.value}</a></td>
+      <td><a href={`/pools${job.poolPath}`}>{job.poolPath}</a></td>
+      <td>{job.owner}</td>
+      <td><State state={job.state ?? "UNKNOWN"} /></td>
+      <td><Bar label="Running" whole={Math.max(wanted, running, 1)} text={`${count(running)} of ${count(wanted)}`} parts={[{ name: "running", value: running, tone: "use" }]} /></td>
+      <td>{job.update && <Update update={job.update} />}</td>
+      <td><Time at={job.creationTime} /></td>
+    </tr>
+  );
+}
+
+function Update({ update }: { update: NonNullable<Row["update"]> }) {
+  const { state = "", doneCount = 0, failedCount = 0, totalCount = 0, waitingFor } = update;
+  const failed = failedCount ? `, ${count(failedCount)} failed` : "";
+  return (
+    <>
+      <State state={state} /> {count(doneCount)} of {count(totalCount)} done{failed}
+      {waitingFor && <div class="quiet">waits for {waitingFor}</div>}
+    </>
+  );
+}
