@@ -69,12 +69,12 @@ def amount_rows(answer: v0.overview.GetOverviewResponse) -> Iterator[tuple[str, 
             yield (
                 cluster.cluster,
                 UNITS.get(one.kind, one.kind),
-                f"{one.capacity:g}",
-                f"{one.away:g}",
-                f"{one.allocation:g}" + (f" ({one.allocation / one.capacity:.0%})" if one.capacity else ""),
-                f"{one.used:.2f} of {one.measured_capacity:g}" if is_measured else "",
-                f"{one.slack:g}" if is_slack else "",
-                f"{one.slack_held:g}" if is_slack else "",
+                f"{one.capacity:.10g}",
+                f"{one.away:.10g}",
+                f"{one.allocation:.10g}" + (f" ({one.allocation / one.capacity:.0%})" if one.capacity else ""),
+                f"{one.used:.2f} of {one.measured_capacity:.10g}" if is_measured else "",
+                f"{one.slack:.10g}" if is_slack else "",
+                f"{one.slack_held:.10g}" if is_slack else "",
             )
 
 

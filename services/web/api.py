@@ -9,7 +9,9 @@ import grpc.aio
 
 from peloton.api.client import CHANNEL_OPTIONS, target
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
+from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
 from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
+from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
@@ -17,7 +19,9 @@ from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 
 if TYPE_CHECKING:
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub
+    from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceAsyncStub
     from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceAsyncStub
+    from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceAsyncStub
     from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerAsyncStub
     from peloton.api.v0.table.table_pb2_grpc import JobTableServiceAsyncStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceAsyncStub
@@ -49,6 +53,14 @@ class Api:
     @cached_property
     def maintenance(self) -> MaintenanceServiceAsyncStub:
         return MaintenanceServiceStub(self.channel)
+
+    @cached_property
+    def hosts(self) -> HostServiceAsyncStub:
+        return HostServiceStub(self.channel)
+
+    @cached_property
+    def overview(self) -> OverviewServiceAsyncStub:
+        return OverviewServiceStub(self.channel)
 
     @cached_property
     def services(self) -> JobServiceAsyncStub:

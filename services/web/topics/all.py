@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from services.web.live import Topic
-from services.web.topics import job, jobs, overview, service
+from services.web.topics import hosts, job, jobs, overview, service
 
 TOPICS = {
+    "host": Topic(hosts.look_at_host, period_s=2.0, takes_argument=True),
+    "host-map": Topic(hosts.look_at_map, period_s=3.0),
+    "host-names": Topic(hosts.look_at_names, period_s=10.0),
     "overview": Topic(overview.look, period_s=2.0),
     "jobs": Topic(jobs.look, period_s=2.0, takes_argument=True),
     "job": Topic(job.look, period_s=2.0, takes_argument=True),

@@ -1,0 +1,131 @@
+// Maintenance of a host: its progress, its plan, and the buttons that steer it.
+import { useState } from "preact/hooks";
+import { call } from "../api";
+import { count } from "../format";
+import { MAINTENANCE, type Maintenance, stateWord } from "../host";
+import { useAsked } from "./asked";
+import { Bar } from "./bar";
+import { Confirm } from "./confirm";
+import { Stale } from "./problem";
+import { State } from "./state";
+import { Time } from "./time";
+
+interface Departing {
+  jobId: string;
+  departure?: string;
+  podCount?: number;
+  allowedCount?: number;
+  homelessCount?: number;
+}
+
+interface Plan {
+  hosts?: { hostname: string; jobs?: Departing[]; leavingCount?: number; uncheckedCount?: number }[];
+}
+
+const WAYS: Record<string, string> = {
+  DEPARTURE_REQUEUED: "at once, back to their queue",
+  DEPARTURE_STOPPED: "when somebody stops them: their volume is on the host",
+  DEPARTURE_LAST: "when all others have",
+};
+
+export function Drain({ hostname, maintenance }: { hostname: string; maintenance: Maintenance | null }) {
+  const steer = (method: string, more: object = {}) => call(MAINTENANCE, method, { hostnames: [hostname], ...more });
+  return (
+    <section aria-label="Maintenance">
+      <h2>Maintenance</h2>
+      {maintenance ? <Progress hostname={hostname} maintenance={maintenance} steer={steer} /> : <Begin hostname={hostname} steer={steer} />}
+    </section>
+  );
+}
+
+function Begin({ hostname, steer }: { hostname: string; steer: (method: string, more?: object) => Promise<unknown> }) {
+  const [isPlanned, setPlanned] = useState(false);
+  const [reason, setReason] = useState("");
+  return (
+    <>
+      <p>The host is in service.</p>
+      {!isPlanned && <p class="buttons"><button type="button" onClick={() => setPlanned(true)}>Plan a drain</button></p>}
+      {isPlanned && (
+        <>
+          <Planned hostname={hostname} />
+          <p><label>Reason <input value={reason} maxLength={500} onInput={(event) => setReason(event.currentTarget.value)} /></label></p>
+          <p class="buttons">
+            <Confirm label="Drain" title={`Drain ${hostname} for maintenance?`} act={() => steer("Start", { reason })}>
+              <p>It takes no more pods, those on it leave as planned, and then it goes down until its maintenance is completed.</p>
+            </Confirm>
+            <button type="button" onClick={() => setPlanned(false)}>Leave it as it is</button>
+          </p>
+        </>
+      )}
+    </>
+  );
+}
+
+function Planned({ hostname }: { hostname: string }) {
+  const { value, error, again } = useAsked(hostname, () => call<Plan>(MAINTENANCE, "Plan", { hostnames: [hostname] }));
+  const host = value?.hosts?.[0];
+  if (!value) return error ? <Stale error={error} /> : <p class="quiet" aria-busy="true">Planning</p>;
+  return (
+    <>
+      <div class="scroll" tabIndex={0}>
+        <table>
+          <caption>What a drain would do now</caption>
+          <thead><tr><th>Job</th><th class="figure">Pods</th><th>Leave</th><th class="figure">Without room elsewhere</th></tr></thead>
+          <tbody>
+            {(host?.jobs ?? []).map((job) => (
+              <tr key={`${job.jobId} ${job.departure}`}>
+                <td><a href={`/jobs/${job.jobId}`}>{job.jobId}</a></td>
+                <td class="figure">{count(job.podCount ?? 0)}</td>
+                <td>{WAYS[job.departure ?? ""] ?? `as the SLA allows: ${count(job.allowedCount ?? 0)} of the job now`}</td>
+                <td class="figure">{job.departure === "DEPARTURE_SLA" ? count(job.homelessCount ?? 0) : ""}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {!host?.jobs?.length && <p>No pods are on it: it would go down at once, if its turn has come.</p>}
+      {(host?.leavingCount ?? 0) > 0 && <p>{count(host!.leavingCount!, "pod")} leave already.</p>}
+      {(host?.uncheckedCount ?? 0) > 0 && <p>For {count(host!.uncheckedCount!, "pod")} no other host was looked for, because there are too many.</p>}
+      <p class="buttons"><button type="button" onClick={again}>Plan again</button></p>
+    </>
+  );
+}
+
+function Progress({ hostname, maintenance, steer }: { hostname: string; maintenance: Maintenance; steer: (method: string) => Promise<unknown> }) {
+  const [state, goal] = [stateWord(maintenance.state), stateWord(maintenance.goalState)];
+  const { podCount: pods = 0, leavingCount: leaving = 0 } = maintenance;
+  const isLate = maintenance.deadline ? new Date(maintenance.deadline).getTime() < Date.now() : false;
+  const aim = maintenance.toPool ? `to host pool ${maintenance.toPool}` : goal === "UP" ? "back up" : "down";
+  return (
+    <>
+      <p class="facts">
+        <State state={state} /> <span>on its way {aim}</span> {maintenance.reason && <span>because: {maintenance.reason}</span>}
+        <span>asked for <Time at={maintenance.requestedTime} /></span>
+        {maintenance.drainTime && <span>drain began <Time at={maintenance.drainTime} /></span>}
+        {maintenance.deadline && state === "DRAINING" && <span>{isLate ? "deadline was" : "deadline"} {new Date(maintenance.deadline).toLocaleString()}</span>}
+        {maintenance.forced && <span>forced</span>}
+      </p>
+      {state === "DRAINING" && (
+        <Bar
+          label="Pods on the host" text={`${count(pods, "pod")} on it, ${count(leaving)} on their way`} whole={Math.max(pods, 1)}
+          parts={[{ name: "leaving", value: leaving, tone: "use" }, { name: "there", value: pods - leaving, tone: "demand" }]}
+        />
+      )}
+      {maintenance.waitingFor && <p>Waits for {maintenance.waitingFor}.</p>}
+      {(maintenance.blockers ?? []).length > 0 && (
+        <ul>{maintenance.blockers!.map((one) => <li key={one.jobId}><a href={`/jobs/${one.jobId}`}>{one.jobId}</a> keeps {count(one.podCount ?? 0, "pod")}: {one.reason}</li>)}</ul>
+      )}
+      <p class="buttons">
+        {goal === "DOWN" && state !== "DOWN" && (
+          <Confirm label="Cancel" title={`Cancel the maintenance of ${hostname}?`} act={() => steer("Cancel")}><p>It takes pods again. Those that have left do not come back by themselves.</p></Confirm>
+        )}
+        {state === "DRAINING" && isLate && !maintenance.forced && (
+          <Confirm label="Force" title={`Force the drain of ${hostname}?`} act={() => steer("Force")}><p>Its pods leave without asking the SLA of their jobs.</p></Confirm>
+        )}
+        {state === "DOWN" && goal === "DOWN" && (
+          <Confirm label="Complete" title={`Complete the maintenance of ${hostname}?`} act={() => steer("Complete")}><p>The host may come back and takes pods again.</p></Confirm>
+        )}
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,70 @@
+"""Hosts: all of them as lists, and one with its pods."""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import blake2b
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.maintenance import maintenance_pb2
+from peloton.api.v0.overview import overview_pb2
+from peloton.errors import NotFound
+from services.web.api import TIMEOUT_S, Api
+
+
+async def look_at_names(api: Api, _: str) -> Any:
+    """``maps`` by cluster: host names and host pools, which change rarely, with the ``version`` of the names."""
+    answer = await _maps(api)
+    return {
+        "maps": [
+            {
+                "cluster": one.cluster,
+                "version": _version(one),
+                "hostnames": list(one.hostnames),
+                "hostPools": list(one.host_pools),
+                "hostPoolNames": list(one.host_pool_names),
+            }
+            for one in answer.maps
+        ]
+    }
+
+
+async def look_at_map(api: Api, _: str) -> Any:
+    """``maps`` by cluster: what changes of each host, in the order of the names of that ``version``; lists of bytes are
+    base64. ``silent``: clusters that do not answer."""
+    answer = await _maps(api)
+    found = []
+    for one in answer.maps:
+        version = _version(one)
+        for field in ("version", "hostnames", "host_pools", "host_pool_names"):
+            one.ClearField(field)
+        found.append({**MessageToDict(one), "version": version})
+    return {"maps": found, "silent": list(answer.silent_clusters)}
+
+
+async def look_at_host(api: Api, hostname: str) -> Any:
+    """``host``, its ``pods``, and its ``maintenance`` if it is in one."""
+    queried = host_svc_pb2.QueryHostsRequest(hostnames=[hostname])
+    hosts, pods, drains = await asyncio.gather(
+        api.hosts.QueryHosts(queried, timeout=TIMEOUT_S),
+        api.overview.GetHostPods(overview_pb2.GetHostPodsRequest(hostname=hostname), timeout=TIMEOUT_S),
+        api.maintenance.Query(maintenance_pb2.QueryRequest(hostnames=[hostname]), timeout=TIMEOUT_S),
+    )
+    if not hosts.host_infos:
+        raise NotFound(f"host {hostname} is not known to the clusters that answer")
+    return {
+        "host": MessageToDict(hosts.host_infos[0]),
+        "pods": MessageToDict(pods),
+        "maintenance": MessageToDict(drains.hosts[0]) if drains.hosts else None,
+    }
+
+
+async def _maps(api: Api) -> overview_pb2.GetHostMapResponse:
+    return await api.overview.GetHostMap(overview_pb2.GetHostMapRequest(), timeout=TIMEOUT_S)
+
+
+def _version(one: overview_pb2.HostMap) -> str:
+    return blake2b("\0".join(one.hostnames).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,124 @@
+"""What pages are told of hosts and of the cluster as a whole."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.maintenance import maintenance_pb2
+from peloton.api.v0.overview import overview_pb2 as pb
+from peloton.errors import NotFound
+from services.web.api import Api
+from services.web.topics import hosts, overview
+
+
+class Answers:
+    """Stubs of the services that the topics ask: each method has one answer."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.answers:
+            return self  # a service
+
+        async def answer(request: Any, timeout: float) -> Any:
+            self.asked.append(request)
+            found = self.answers[name]
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        return answer
+
+
+def api_of(**answers: Any) -> tuple[Api, Answers]:
+    found = Answers(**answers)
+    return cast(Api, found), found
+
+
+MAP = pb.HostMap(
+    cluster="west",
+    version="v",
+    hostnames=["a", "b"],
+    states=b"\x02\x03",
+    pod_counts=[3, 0],
+    host_pools=[1, 0],
+    host_pool_names=["batch", "default"],
+    kinds=[pb.KindPercents(kind="cpu", allocation=b"\x32\xff")],
+)
+
+
+async def test_names_and_facts_of_hosts_come_apart_and_match() -> None:
+    """Names change rarely: facts leave them out, and have the version of the names that they are of."""
+    api, _ = api_of(GetHostMap=pb.GetHostMapResponse(maps=[MAP], silent_clusters=["east"]))
+
+    (names,) = (await hosts.look_at_names(api, ""))["maps"]
+    told = await hosts.look_at_map(api, "")
+
+    assert (["a", "b"], [1, 0], ["batch", "default"]) == (
+        names["hostnames"], names["hostPools"], names["hostPoolNames"]
+    )  # fmt: skip
+    (facts,) = told["maps"]
+    assert (names["version"], ["east"]) == (facts["version"], told["silent"])
+    assert b"\x02\x03" == base64.b64decode(facts["states"])
+    assert (b"\x32\xff", [3, 0]) == (base64.b64decode(facts["kinds"][0]["allocation"]), facts["podCounts"])
+    assert "hostnames" not in facts
+
+
+async def test_the_version_of_the_names_changes_with_them() -> None:
+    """Not with what hosts hold."""
+    fuller, renamed = pb.HostMap(), pb.HostMap()
+    fuller.CopyFrom(MAP)
+    renamed.CopyFrom(MAP)
+    fuller.pod_counts[0], renamed.hostnames[0] = 9, "ab"
+    found = []
+    for one in (MAP, fuller, renamed):
+        api, _ = api_of(GetHostMap=pb.GetHostMapResponse(maps=[one]))
+        found.append((await hosts.look_at_names(api, ""))["maps"][0]["version"])
+
+    assert found[0] == found[1] != found[2]
+
+
+async def test_one_host_with_its_pods_and_its_maintenance() -> None:
+    """Only that host is asked for."""
+    answers: dict[str, Any] = {
+        "QueryHosts": host_svc_pb2.QueryHostsResponse(host_infos=[{"hostname": "a"}]),
+        "GetHostPods": pb.GetHostPodsResponse(pods=[pb.HostPod(pod_id="p")]),
+        "Query": maintenance_pb2.QueryResponse(hosts=[{"hostname": "a", "pod_count": 3}]),
+    }
+    api, asked = api_of(**answers)
+
+    told = await hosts.look_at_host(api, "a")
+
+    assert ("a", "p", 3) == (
+        told["host"]["hostname"], told["pods"]["pods"][0]["podId"], told["maintenance"]["podCount"]
+    )  # fmt: skip
+    assert host_svc_pb2.QueryHostsRequest(hostnames=["a"]) in asked.asked
+    api, _ = api_of(**{**answers, "Query": maintenance_pb2.QueryResponse()})
+    assert (await hosts.look_at_host(api, "a"))["maintenance"] is None
+    api, _ = api_of(**{**answers, "QueryHosts": host_svc_pb2.QueryHostsResponse()})
+    with pytest.raises(NotFound, match="host a is not known"):
+        await hosts.look_at_host(api, "a")
+
+
+async def test_the_cluster_in_one_screen() -> None:
+    """The seconds of a lease are left out: they alone would be news with each look. Without the resource manager nobody
+    knows what waits, and the rest is told."""
+    answer = pb.GetOverviewResponse(roles=[pb.RoleLease(role="resmgr", address="here", seconds_left=3.5)])
+    root = explain_pb2.PoolNode(path="/", amounts=[explain_pb2.PoolAmounts(kind="cpu", demand=4.0)])
+    api, _ = api_of(GetOverview=answer, PoolTree=explain_pb2.PoolTreeResponse(pools=[root]))
+
+    told = await overview.look(api, "")
+
+    assert ([{"role": "resmgr", "address": "here"}], {"cpu": 4.0}) == (told["overview"]["roles"], told["demand"])
+    away = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "away")
+    api, _ = api_of(GetOverview=answer, PoolTree=away)
+    assert {} == (await overview.look(api, ""))["demand"]
