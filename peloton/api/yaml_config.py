@@ -57,7 +57,12 @@ class ConfigError(Exception):
         self.message = message
 
 
-def load_message(source: Path | str | bytes, message_class: type[MessageT], name: str = "<text>") -> MessageT:
+def load_message(
+    source: Path | str | bytes,
+    message_class: type[MessageT],
+    name: str = "<text>",
+    value_count_max: int = NODE_COUNT_MAX,
+) -> MessageT:
     """Reads a file (a Path) or YAML text (shown as ``name`` in errors) into a new message.
 
     Raises ConfigError for everything that is wrong with the content, and OSError when the file cannot be read.
@@ -65,7 +70,7 @@ def load_message(source: Path | str | bytes, message_class: type[MessageT], name
     name = str(source) if isinstance(source, Path) else name
     root = compose(_content(source) if isinstance(source, Path) else source, name)
     message = message_class()
-    MessageReader(name).read_message(root, message, where="", depth=0)
+    MessageReader(name, value_count_max).read_message(root, message, where="", depth=0)
     return message
 
 
@@ -122,8 +127,9 @@ def error_at(mark: Any, name: str, text: str) -> ConfigError:
 class MessageReader:
     """Fills a message from composed nodes. ``where`` is the path of keys as the user wrote them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, value_count_max: int = NODE_COUNT_MAX) -> None:
         self.name = name
+        self.value_count_max = value_count_max
         self.node_count = 0
 
     def fail(self, node: yaml.Node, where: str, text: str) -> ConfigError:
@@ -176,8 +182,8 @@ class MessageReader:
 
     def count(self, node: yaml.Node, added: int) -> None:
         self.node_count += added
-        if self.node_count > NODE_COUNT_MAX:
-            raise self.fail(node, "", f"more than {NODE_COUNT_MAX} values")
+        if self.node_count > self.value_count_max:
+            raise self.fail(node, "", f"more than {self.value_count_max} values")
 
     def read_key(self, node: yaml.Node, where: str) -> str:
         if not isinstance(node, yaml.ScalarNode):

@@ -23,6 +23,7 @@ from peloton.errors import PelotonError
 from services.web import schemas
 from services.web.api import Api
 from services.web.faults import refused
+from services.web.files import Files
 from services.web.gateway import Gateway
 from services.web.guard import Guard
 from services.web.live import Hub
@@ -71,6 +72,7 @@ def create_app(settings: WebSettings) -> Starlette:
         Route("/settings.json", _settings(settings)),
         *gateway.routes(),
         *schemas.routes(),
+        *Files().routes(),
         Mount("/assets", _Assets(directory=ASSETS / "assets", check_dir=False)),
         Route("/{path:path}", _page),
     ]

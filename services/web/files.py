@@ -1,0 +1,84 @@
+"""What a YAML file of a user says, for pages: ``POST /files/job`` and so on, read by the code of the command line.
+
+The answer is ``{"message": ...}`` as protobuf JSON, to be sent on in a call; or an error with ``line`` and ``column``,
+which count from 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import orjson
+from google.protobuf.json_format import MessageToDict
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from peloton.api.config_schema import FILES
+from peloton.api.yaml_config import ConfigError, load_message
+from services.web.bodies import Bodies, check_headers
+from services.web.faults import Refusal, refusal_of, too_busy
+
+YAML = "application/yaml"
+FILE_BYTES_MAX = 512 * 2**10
+VALUES_MAX = 50_000
+"""Of one file; aliases may make many of few bytes."""
+FILES_MAX = 20
+"""Read or waiting to be, one at a time."""
+
+
+class Files:
+    """For one event loop."""
+
+    def __init__(self) -> None:
+        self._bodies = Bodies()
+        self._turn = asyncio.Lock()
+        self._count = 0
+
+    def routes(self) -> list[Route]:
+        return [Route(f"/files/{name}", self._answer_of(name), methods=["POST"]) for name in FILES]
+
+    def _answer_of(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            self._count += 1
+            try:
+                if self._count > FILES_MAX:
+                    raise too_busy(f"{FILES_MAX} files are being read", 1)
+                check_headers(request, YAML)
+                return Response(await self._read(name, request), media_type="application/json")
+            except ConfigError as error:
+                told = {
+                    "code": "invalid_argument",
+                    "message": error.message,
+                    "line": error.line,
+                    "column": error.column,
+                }
+                return JSONResponse(told, 400)
+            except Refusal as refusal:
+                return refusal_of(refusal).response()
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it
+            finally:
+                self._count -= 1
+
+        return answer
+
+    async def _read(self, name: str, request: Request) -> bytes:
+        """Raises ConfigError, Refusal."""
+        with self._bodies.room() as room:
+            text = await room.body(request)
+            if len(text) > FILE_BYTES_MAX:
+                told = (
+                    f"the file has {len(text):,} bytes, the bound is {FILE_BYTES_MAX:,}: create it by the command line"
+                )
+                raise Refusal("resource_exhausted", told, status=413)
+            async with self._turn:
+                return await asyncio.to_thread(partial(_content, name, text))
+
+
+def _content(name: str, text: bytes) -> bytes:
+    """Raises ConfigError."""
+    message = load_message(text, FILES[name].message, value_count_max=VALUES_MAX)
+    return orjson.dumps({"message": MessageToDict(message)})

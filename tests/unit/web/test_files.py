@@ -1,0 +1,61 @@
+"""Files of users, read for a page as the command line reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from starlette.testclient import TestClient
+
+from peloton.api.config_schema import FILES
+from peloton.api.yaml_config import load_message
+from services.web import files
+from services.web.app import WebSettings, create_app
+from tests.unit.cli.test_examples import DATABASES, POOLS, ROOT, SERVICES
+
+EXAMPLES = {"pool": [*POOLS], "service": [*SERVICES, *DATABASES], "job": ["examples/tutorial/hello.yaml"]}
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(WebSettings("127.0.0.1:1")), base_url="http://127.0.0.1:5398") as found:
+        found.headers["content-type"] = files.YAML
+        yield found
+
+
+@pytest.mark.parametrize(("name", "path"), [(name, path) for name, paths in EXAMPLES.items() for path in paths])
+def test_a_file_becomes_what_a_call_takes(client: TestClient, name: str, path: str) -> None:
+    """The same message as by the command line."""
+    response = client.post(f"/files/{name}", content=(ROOT / path).read_bytes())
+
+    wanted = MessageToDict(load_message(ROOT / path, FILES[name].message))
+    assert (200, {"message": wanted}) == (response.status_code, response.json())
+
+
+def test_what_is_wrong_has_its_place(client: TestClient) -> None:
+    """Line and column, and the text of the command line."""
+    response = client.post("/files/job", content="name: oops\ninstancecont: 3\n")
+
+    told = "unknown key 'instancecont' (did you mean 'instancecount'?)"
+    assert 400 == response.status_code
+    assert {"code": "invalid_argument", "message": told, "line": 2, "column": 1} == response.json()
+
+
+def test_another_content_type_is_refused(client: TestClient) -> None:
+    """A form of another page cannot send YAML."""
+    assert 415 == client.post("/files/job", content="name: a", headers={"content-type": "text/plain"}).status_code
+
+
+def test_files_are_bounded(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their bytes, by what aliases make of them, and by how many are read at a time."""
+    aliases = "a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a]\n"
+    many = "ldapgroups: &g [x, x, x]\ninstanceconfig: {0: &i {name: a, labels: [{key: k}]}, 1: *i, 2: *i}\n"
+
+    assert 413 == client.post("/files/job", content=b" " * (files.FILE_BYTES_MAX + 1)).status_code
+    assert 400 == client.post("/files/job", content=aliases).status_code
+    assert 200 == client.post("/files/job", content=many).status_code
+    monkeypatch.setattr(files, "VALUES_MAX", 8)
+    assert "more than 8 values" == client.post("/files/job", content=many).json()["message"]
+    monkeypatch.setattr(files, "FILES_MAX", 0)
+    assert 429 == client.post("/files/job", content=many).status_code
