@@ -33,6 +33,7 @@ from tests.bench.rebalance import rebalance
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.storm import storm
 from tests.bench.temporal_postgres import churn_temporal_postgres
+from tests.bench.web import web
 from tests.bench.weight import config_noise, config_weight
 from tests.bench.wide import hosts, wide
 
@@ -79,6 +80,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "bind": bind,
     "kueue": kueue,
     "wide": wide,
+    "web": web,
     "hosts": hosts,
 }
 

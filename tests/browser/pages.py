@@ -20,14 +20,18 @@ class Page:
 
     def address(self, given: Mapping[str, str]) -> str:
         """``given``: by the place in the path, ``jobs/:id`` for one. Raises LookupError naming what is lacking."""
+        if lacking := [place for place in self._places() if place not in given]:
+            raise LookupError(f"page {self.name}: tests/browser/world.py gives nothing for {lacking[0]}")
         parts = self.path.strip("/").split("/")
-        for index, part in enumerate(parts):
-            if part.startswith(":"):
-                place = "/".join([*self.path.strip("/").split("/")[:index], part])
-                if place not in given:
-                    raise LookupError(f"page {self.name}: tests/browser/world.py gives nothing for {place}")
-                parts[index] = given[place]
-        return "/" + "/".join(parts)
+        ways = ["/".join(parts[: index + 1]) for index in range(len(parts))]
+        return "/" + "/".join(given.get(way, part) for way, part in zip(ways, parts, strict=True))
+
+    def is_given(self, given: Mapping[str, str]) -> bool:
+        return all(place in given for place in self._places())
+
+    def _places(self) -> list[str]:
+        parts = self.path.strip("/").split("/")
+        return ["/".join(parts[: index + 1]) for index, part in enumerate(parts) if part.startswith(":")]
 
 
 def pages() -> list[Page]:

@@ -48,7 +48,7 @@ def test_a_page_does_not_scroll_sideways_on_a_narrow_screen(shown: World, browse
 
 @in_both_themes
 def test_the_browser_has_nothing_to_complain_of(look: Look, page: Page, theme: str) -> None:
-    """No errors of scripts, and nothing that the policy of contents forbids."""
+    """No errors of scripts, nothing that the policy of contents forbids, and no answer that is an error."""
     assert [] == look(page, theme).faults
 
 

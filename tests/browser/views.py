@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Request, ViewportSize, sync_playwright
 from playwright.sync_api import Page as View
 
 from tests.browser.chromium import program
@@ -48,7 +49,13 @@ def chromium() -> Iterator[Browser]:
 class Opened:
     view: View
     faults: list[str] = field(default_factory=list)
-    """What the browser complained of: errors of scripts, the policy of contents."""
+    """What the browser complained of: errors of scripts, the policy of contents, answers that are errors."""
+    stream: str = ""
+    """What it reads of what is live; a page without any has none."""
+
+    def note(self, asked: Request) -> None:
+        if urlsplit(asked.url).path == "/live":
+            self.stream = asked.url
 
     def unfold(self) -> None:
         """All details that are folded."""
@@ -91,13 +98,17 @@ def opened(browser: Browser, url: str, theme: str = "light", size: ViewportSize 
         view.set_default_timeout(PATIENCE_MS)
         view.on("pageerror", lambda error: found.faults.append(str(error)))
         view.on("console", lambda told: found.faults.append(told.text) if is_fault(told) else None)
+        view.on(
+            "response", lambda told: found.faults.append(f"{told.status} {told.url}") if told.status >= 400 else None
+        )
+        view.on("request", found.note)
         view.goto(url)
         settle(view)
         yield found
 
 
 def is_fault(told: ConsoleMessage) -> bool:
-    """Answers that are errors are named there without their address."""
+    """Answers that are errors are noted with their address."""
     return told.type in ("error", "warning") and not told.text.startswith("Failed to load resource")
 
 

@@ -75,7 +75,7 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
     ended = {name: cluster.finish(JOBS[name]) for name in ("nightly", "broken")}
     assert ended == {"nightly": "SUCCEEDED", "broken": "FAILED"}
     service.wait_running()
-    return {"services/:id": SHOP, "jobs/:id": JOBS["train"], "hosts/:name": "sim-00000"}
+    return {"services/:id": SHOP, "jobs/:id": JOBS["train"], "hosts/:name": "sim-00000", "pools/:path*": "ml/training"}
 
 
 def _pool(cluster: Cluster, name: str, parent: str, own_cpu: float, cpus: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from peloton.scheduling.tree import build_tree
 from tests.bench import reads, resmgr, scheduling
 from tests.bench.churn import churn, scale_out
@@ -17,8 +19,10 @@ from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.pressure import pressure
 from tests.bench.rebalance import rebalance
 from tests.bench.run import CASES
+from tests.bench.web import web
 from tests.bench.weight import config_weight
 from tests.bench.wide import hosts, wide
+from tests.browser.chromium import lacking
 from tests.unit.test_docs import DOCS, table
 
 TIMES = {"median_ms", "p90_ms", "cpu_median_ms"}
@@ -225,3 +229,17 @@ def test_daemon() -> None:
     assert found["start"]["daemon_events"] < 100
     assert found["update"]["update_events"] > 0
     assert found.keys() >= {"peak_memory_mib", "pods_per_second", "ratio_to_target"}
+
+
+def test_web() -> None:
+    """Each page is drawn and watched by all viewers; without a browser the case is passed over."""
+    if why := lacking():
+        pytest.skip(why)
+
+    found = web(host_count=20, viewers=3, seconds=2)
+
+    assert found["pages"].keys() >= {"overview"}
+    for page in found["pages"].values():
+        assert page["drawn_ms"] > 0
+        assert page["first_event_bytes"] > 0
+        assert page["percent_of_a_core"].keys() == {"web", "api"}

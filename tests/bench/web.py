@@ -1,0 +1,137 @@
+"""What pages cost: CPU of roles web and api while many look at a page of a busy cluster, and how soon it is drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from services.local.cluster import LocalSettings
+from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
+from tests.bench.figures import Missing
+from tests.bench.wide import hold
+from tests.browser.chromium import lacking
+from tests.browser.pages import pages
+from tests.browser.views import chromium, opened
+from tests.e2e.local import shell
+
+TARGET_PERCENT = 5.0
+"""Of one core of the api, for all viewers of a page."""
+TARGET_DRAWN_MS = 2_000.0
+PATIENCE_S = 120.0
+BUSY_PODS = 100_000
+"""That come and go meanwhile, as fast as they can, so that figures change: what does not is not sent."""
+RUN_S = 5.0
+READ_BYTES = 1 << 16
+EVENT_BYTES_MAX = 16 << 20
+
+
+def web(host_count: int = 50_000, pods_per_host: int = 2, viewers: int = 50, seconds: float = 30.0) -> dict[str, Any]:
+    """Each page of which a cluster without services has one, one after the other."""
+    if why := lacking():
+        raise Missing(why)
+    with Cluster(LocalSettings(port=0, simulate=host_count, web=True)) as cluster:
+        job, _ = hold(cluster, host_count * pods_per_host)
+        busy = cluster.pool("busy", cpu=1e9, memory=1e9)
+        cluster.submit(busy, instanceCount=BUSY_PODS, defaultConfig=shell(f"sleep {RUN_S}", cpu=0.1))
+        given = {"jobs/:id": job, "hosts/:name": "sim-00000", "pools/:path*": "wide"}
+        shown = [page for page in pages() if page.is_given(given)]
+        found = {page.name: _of_page(cluster, page.address(given), viewers, seconds) for page in shown}
+        memory_mib = peak_memory_mib(cluster)["web"]
+    ratios = [
+        ratio
+        for one in found.values()
+        for ratio in (one["percent_of_a_core"]["api"] / TARGET_PERCENT, one["drawn_ms"] / TARGET_DRAWN_MS)
+    ]
+    return {
+        "hosts": host_count,
+        "pods": host_count * pods_per_host,
+        "viewers": viewers,
+        "pages": found,
+        "web_peak_memory_mib": memory_mib,
+        "ratio_to_target": round(max(ratios), 2),
+    }
+
+
+def _of_page(cluster: Cluster, address: str, viewers: int, seconds: float) -> dict[str, Any]:
+    drawn_ms, stream = _drawn(cluster.local.web_url + address)
+    alone = _percent(cluster, seconds)
+    with _Viewers(stream, viewers if stream else 0) as watching:
+        cluster.wait(lambda: watching.heard == watching.count, "news for all viewers", PATIENCE_S)
+        before = watching.bytes
+        used = _percent(cluster, seconds)
+        read = watching.bytes - before
+    return {
+        "drawn_ms": round(drawn_ms),
+        "percent_of_a_core": {part: round(used[part] - alone[part], 2) for part in ("web", "api")},
+        "first_event_bytes": watching.first_bytes,
+        "bytes_per_viewer_second": round(read / viewers / seconds),
+    }
+
+
+def _drawn(url: str) -> tuple[float, str]:
+    """From the first byte asked for until the page is drawn with what is live, and the stream that it reads. Loaded
+    twice: a browser that has just started is slower."""
+    with chromium() as browser:
+        with opened(browser, url):
+            pass
+        with opened(browser, url) as page:
+            return float(page.view.evaluate("performance.now()")), page.stream
+
+
+def _percent(cluster: Cluster, seconds: float) -> dict[str, float]:
+    """Of one core, by part."""
+    before, began_s = cpu_seconds(cluster), time.monotonic()
+    time.sleep(seconds)
+    took_s, after = time.monotonic() - began_s, cpu_seconds(cluster)
+    return {part: 100 * (after[part] - before[part]) / took_s for part in after}
+
+
+class _Viewers:
+    """So many pages that are open on a stream, without a browser."""
+
+    def __init__(self, stream: str, count: int) -> None:
+        self._stream, self.count = stream, count
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.bytes = 0
+        self.heard = 0
+        """Viewers that have had their first event."""
+        self.first_bytes = 0
+
+    def __enter__(self) -> _Viewers:
+        self._thread.start()
+        self._all = asyncio.run_coroutine_threadsafe(self._read_all(), self._loop)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._all.cancel()
+        asyncio.run_coroutine_threadsafe(self._drained(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _drained(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _read_all(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.count):
+                group.create_task(self._read(self._stream))
+
+    async def _read(self, stream: str) -> None:
+        url = urlsplit(stream)
+        reader, writer = await asyncio.open_connection(url.hostname, url.port, limit=EVENT_BYTES_MAX)
+        try:
+            writer.write(f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n".encode())
+            await reader.readuntil(b"\nevent: ")
+            self.first_bytes = len(await reader.readuntil(b"\n\n"))
+            self.heard += 1
+            while data := await reader.read(READ_BYTES):
+                self.bytes += len(data)
+        finally:
+            writer.close()
+            await writer.wait_closed()
