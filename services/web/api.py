@@ -9,6 +9,7 @@ import grpc.aio
 
 from peloton.api.client import CHANNEL_OPTIONS, target
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
+from peloton.api.v0.history.history_pb2_grpc import HistoryServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
 from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
 from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
@@ -19,6 +20,7 @@ from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 
 if TYPE_CHECKING:
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub
+    from peloton.api.v0.history.history_pb2_grpc import HistoryServiceAsyncStub
     from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceAsyncStub
     from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceAsyncStub
     from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceAsyncStub
@@ -49,6 +51,10 @@ class Api:
     @cached_property
     def explain(self) -> ExplainServiceAsyncStub:
         return ExplainServiceStub(self.channel)
+
+    @cached_property
+    def history(self) -> HistoryServiceAsyncStub:
+        return HistoryServiceStub(self.channel)
 
     @cached_property
     def maintenance(self) -> MaintenanceServiceAsyncStub:

@@ -46,7 +46,10 @@ def world(folder: Path) -> Iterator[World]:
     simulation.write_text(yaml.safe_dump(SIMULATION), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "made_of", ForkedCluster)
-        settings = temporary(folder / "data", simulate=HOSTS, simulation_file=simulation, web=True)
+        environment = {"PELOTON_HISTORY_PERIOD_S": "1"}  # charts have a point at once
+        settings = temporary(
+            folder / "data", simulate=HOSTS, simulation_file=simulation, web=True, environment=environment
+        )
         with Cluster(settings) as cluster:
             yield World(cluster, cluster.local.web_url, _settle(cluster))
 

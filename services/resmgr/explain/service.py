@@ -63,6 +63,8 @@ Context = grpc.aio.ServicerContext[object, object]
 
 WAITING_MAX = 20
 """Waiting runs of one job in an answer."""
+QUEUE_MAX = 100
+"""Waiting runs of one pool in an answer."""
 HEADS_MAX = 100
 """Queue heads of one pool in an answer."""
 FAILURES_MAX = 5
@@ -219,6 +221,7 @@ class ExplainService:
         now, plan = self._look(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, plan, row)
+        waiting = islice(waits(now, plan, row), min(request.queueLimit, QUEUE_MAX))
         answer = pb.PoolWhyResponse(
             pool=wire.PoolNodes(now, plan).node(row),
             queues=[head for head, _ in found],
@@ -226,9 +229,18 @@ class ExplainService:
             lenders=wire.loan_list(owed.lenders),
             lent=wire.loan_list(owed.lent),
             borrowers=wire.loan_list(owed.borrowers),
+            waiting=[wire.waiting_gangs(wait, ()) for wait in waiting],
         )
         answer.text = "\n".join(pool_lines(answer, [list(wait_lines(*wait)) for _, wait in found], self._loop.settings))
+        await asyncio.to_thread(self._name_jobs, answer.waiting)
         return answer
+
+    def _name_jobs(self, waiting: Sequence[pb.WaitingGangs]) -> None:
+        names = {
+            job.job_id: job.name for job in self._records.jobs.get_many({JobId(one.jobId.value) for one in waiting})
+        }
+        for one in waiting:
+            one.jobName = names.get(JobId(one.jobId.value), "")
 
     async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
         state = await self._state()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.web.live import Topic
-from services.web.topics import hosts, job, jobs, overview, service
+from services.web.topics import hosts, job, jobs, overview, pools, service
 
 TOPICS = {
     "host": Topic(hosts.look_at_host, period_s=2.0, takes_argument=True),
@@ -13,5 +13,8 @@ TOPICS = {
     "jobs": Topic(jobs.look, period_s=2.0, takes_argument=True),
     "job": Topic(job.look, period_s=2.0, takes_argument=True),
     "states": Topic(job.look_at_states, period_s=5.0, takes_argument=True),
+    "pools": Topic(pools.tree, period_s=2.0),
+    "pool": Topic(pools.pool, period_s=2.0, takes_argument=True),
+    "pool-history": Topic(pools.over_time, period_s=30.0, takes_argument=True),
     "service": Topic(service.look, period_s=1.0, takes_argument=True),
 }

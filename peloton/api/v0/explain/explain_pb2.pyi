@@ -264,6 +264,7 @@ class WaitingGangs(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     GANGSAHEAD_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    JOBNAME_FIELD_NUMBER: _builtins.int
     poolPath: _builtins.str
     queue: Global___Queue.ValueType
     firstInstance: _builtins.int
@@ -272,6 +273,8 @@ class WaitingGangs(_message.Message):
     priority: _builtins.int
     gangsAhead: _builtins.int
     """Gangs that stand before the first of these in the queue."""
+    jobName: _builtins.str
+    """Only in the queue of a pool."""
     @_builtins.property
     def jobId(self) -> _peloton_pb2.JobID: ...
     @_builtins.property
@@ -288,10 +291,11 @@ class WaitingGangs(_message.Message):
         priority: _builtins.int = ...,
         gangsAhead: _builtins.int = ...,
         reason: Global___Reason | None = ...,
+        jobName: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["jobId", b"jobId", "reason", b"reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["firstInstance", b"firstInstance", "gangCount", b"gangCount", "gangSize", b"gangSize", "gangsAhead", b"gangsAhead", "jobId", b"jobId", "poolPath", b"poolPath", "priority", b"priority", "queue", b"queue", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["firstInstance", b"firstInstance", "gangCount", b"gangCount", "gangSize", b"gangSize", "gangsAhead", b"gangsAhead", "jobId", b"jobId", "jobName", b"jobName", "poolPath", b"poolPath", "priority", b"priority", "queue", b"queue", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -393,16 +397,20 @@ class PoolWhyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
+    QUEUELIMIT_FIELD_NUMBER: _builtins.int
+    queueLimit: _builtins.int
+    """Of a leaf: so many of its waiting gangs in the order of its queues, at most 100."""
     @_builtins.property
     def path(self) -> _respool_pb2.ResourcePoolPath: ...
     def __init__(
         self,
         *,
         path: _respool_pb2.ResourcePoolPath | None = ...,
+        queueLimit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["path", b"path"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "queueLimit", b"queueLimit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -482,6 +490,7 @@ class PoolWhyResponse(_message.Message):
     LENT_FIELD_NUMBER: _builtins.int
     BORROWERS_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     @_builtins.property
     def pool(self) -> Global___PoolNode: ...
@@ -501,6 +510,10 @@ class PoolWhyResponse(_message.Message):
 
     @_builtins.property
     def borrowers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Loan]: ...
+    @_builtins.property
+    def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingGangs]:
+        """As many as were asked for; the holders are those of `queues`."""
+
     def __init__(
         self,
         *,
@@ -511,10 +524,11 @@ class PoolWhyResponse(_message.Message):
         lent: _abc.Iterable[Global___Loan] | None = ...,
         borrowers: _abc.Iterable[Global___Loan] | None = ...,
         text: _builtins.str = ...,
+        waiting: _abc.Iterable[Global___WaitingGangs] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["borrowed", b"borrowed", "borrowers", b"borrowers", "lenders", b"lenders", "lent", b"lent", "pool", b"pool", "queues", b"queues", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["borrowed", b"borrowed", "borrowers", b"borrowers", "lenders", b"lenders", "lent", b"lent", "pool", b"pool", "queues", b"queues", "text", b"text", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

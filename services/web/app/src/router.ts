@@ -21,10 +21,12 @@ export function match(pattern: string, path: string): Record<string, string> | n
   const wanted = pattern.split("/").filter(Boolean);
   const parts = path.split("/").filter(Boolean);
   const given: Record<string, string> = {};
-  if (wanted.length !== parts.length) return null;
+  const takesRest = wanted.at(-1)?.endsWith("*") ?? false;
+  if (takesRest ? parts.length < wanted.length : parts.length !== wanted.length) return null;
   for (const [index, part] of wanted.entries()) {
     const value = decodeURIComponent(parts[index]!);
-    if (part.startsWith(":")) given[part.slice(1)] = value;
+    if (part.endsWith("*")) given[part.slice(1, -1)] = parts.slice(index).map(decodeURIComponent).join("/");
+    else if (part.startsWith(":")) given[part.slice(1)] = value;
     else if (part !== value) return null;
   }
   return given;

@@ -4,7 +4,7 @@ import table from "../../pages.json";
 
 export interface Page {
   name: string;
-  path: string; // ":id" stands for one part of the address
+  path: string; // ":id" stands for one part of the address, ":path*" for all that is left
   title: string;
   nav: boolean; // whether the header links to it
 }

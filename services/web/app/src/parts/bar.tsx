@@ -9,6 +9,7 @@ export interface Part {
 export interface Mark {
   name: string;
   value: number;
+  tone?: "reservation" | "limit";
 }
 
 // ``whole``: the value at the right end. The text says what the colours say.
@@ -18,7 +19,7 @@ export function Bar({ label, parts, marks = [], whole, text }: { label: string; 
     <div class="bar" role="img" aria-label={`${label}: ${text}`}>
       <div class="track" aria-hidden="true">
         {parts.map((part) => <span key={part.name} class={`part ${part.tone}`} style={{ width: width(part.value) }} title={part.name} />)}
-        {marks.map((mark) => <span key={mark.name} class="mark" style={{ left: width(mark.value) }} title={mark.name} />)}
+        {marks.map((mark) => <span key={mark.name} class={`mark ${mark.tone ?? ""}`} style={{ left: width(mark.value) }} title={mark.name} />)}
       </div>
       <span class="figures" aria-hidden="true">{text}</span>
     </div>

@@ -1,0 +1,116 @@
+// What the pools below a pool held over time: who lent to whom, when it came back, and what was preempted for it.
+import { useMemo } from "preact/hooks";
+import { amount, count, duration, type Kind, time } from "../format";
+import { useLive } from "../live";
+import { nameOf, type OverTime, poolHref, RANGE_FIRST, RANGES, type Values } from "../pools";
+import { parameter, setParameters } from "../router";
+import { Empty } from "./empty";
+import { Stale } from "./problem";
+import { type Layer, letterOf, Stack, TONES } from "./stack";
+
+const LAYERS_MAX = 10;
+const MARKS_SHOWN = 50;
+
+export function PoolHistory({ path, kind }: { path: string; kind: Kind }) {
+  const hours = RANGES.some(([each]) => each === parameter("hours")) ? parameter("hours") : RANGE_FIRST;
+  const { value, error } = useLive<OverTime>(`pool-history:${hours}/${kind}${path}`);
+  return (
+    <section aria-label="Over time" data-varies>
+      <h2>Over time</h2>
+      <p>
+        <label>
+          The last{" "}
+          <select value={hours} onChange={(event) => setParameters({ hours: event.currentTarget.value })}>
+            {RANGES.map(([each, name]) => <option key={each} value={each}>{name}</option>)}
+          </select>
+        </label>
+      </p>
+      <Stale error={error} />
+      {value ? <Chart told={value} kind={kind} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
+    </section>
+  );
+}
+
+function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
+  const { timesS, layers, line, marks } = useMemo(() => drawn(told), [told]);
+  const [own] = told.pools;
+  if (!own?.isRecorded) {
+    return <Empty command={`peloton respool history ${own?.path ?? "/"}`}>Nothing was recorded in that time: the first point comes within a minute.</Empty>;
+  }
+  const shown = (value: number) => amount(kind, value);
+  const step = duration(told.stepS);
+  return (
+    <>
+      <Stack label={`Allocation of ${own.path} by pool over time; the table below has its numbers`} timesS={timesS} layers={layers} line={line} marks={marks} shown={shown} />
+      <div class="scroll">
+        <table>
+          <caption>Allocation in intervals of {step}</caption>
+          <thead><tr><th>Pool</th><th class="figure">First</th><th class="figure">Last</th><th class="figure">Most</th></tr></thead>
+          <tbody>
+            {layers.map((layer, index) => (
+              <tr key={layer.name}>
+                <td><span class={`key series-${index % TONES}`}>{letterOf(index)}</span> {layer.href ? <a href={layer.href}>{layer.name}</a> : layer.name}</td>
+                <td class="figure">{edge(layer.values, shown)}</td>
+                <td class="figure">{edge([...layer.values].reverse(), shown)}</td>
+                <td class="figure">{shown(Math.max(...layer.values.map((each) => each ?? 0)))}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <Preemptions told={told} timesS={timesS} />
+    </>
+  );
+}
+
+function Preemptions({ told, timesS }: { told: OverTime; timesS: number[] }) {
+  if (!told.marks.length) return <p class="quiet">Nothing was preempted in that time.</p>;
+  const latest = [...told.marks].sort(([one], [other]) => other - one).slice(0, MARKS_SHOWN);
+  return (
+    <details>
+      <summary>▼ {count(told.marks.length, "preemption")}</summary>
+      <ul>
+        {latest.map(([index, path, forPool, instances]) => (
+          <li key={`${index} ${path} ${forPool}`}>
+            {time(timesS[index]! * 1000)}: {instances} of <a href={poolHref(path)}>{path}</a>{" "}
+            {forPool === path ? "for gangs of a higher priority there" : forPool ? <>for <a href={poolHref(forPool)}>{forPool}</a></> : "for several pools"}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+interface Drawn {
+  timesS: number[];
+  layers: (Layer & { href?: string })[];
+  line?: Layer;
+  marks: { index: number; text: string }[];
+}
+
+// The pools with the most of it, the others together as the last layer.
+function drawn(told: OverTime): Drawn {
+  const start = new Date(told.start).getTime() / 1000;
+  const timesS = Array.from({ length: told.count }, (_, index) => start + index * told.stepS);
+  const [own, ...below] = told.pools;
+  const parts = (below.length ? below : own ? [own] : []).map((pool) => ({ path: pool.path, values: pool.allocation }));
+  parts.sort((one, other) => sum(other.values) - sum(one.values));
+  const layers: Drawn["layers"] = parts.slice(0, LAYERS_MAX).map(({ path, values }) => ({ name: nameOf(path), values, href: poolHref(path) }));
+  const others = parts.slice(LAYERS_MAX);
+  if (others.length) {
+    const values = timesS.map((_, at) => others.reduce<number | null>((all, { values }) => (values[at] == null ? all : (all ?? 0) + values[at]!), null));
+    layers.push({ name: `${others.length} others`, values });
+  }
+  const line = own && { name: own.path === "/" ? "capacity" : "entitlement", values: (own.path === "/" ? own.reservation : own.entitlement) ?? [] };
+  const marks = told.marks.map(([index, path, forPool, instances]) => ({ index, text: `${instances} of ${path} for ${forPool}` }));
+  return { timesS, layers, line, marks };
+}
+
+function sum(values: Values): number {
+  return values.reduce<number>((all, value) => all + (value ?? 0), 0);
+}
+
+function edge(values: Values, shown: (value: number) => string): string {
+  const first = values.find((value) => value !== null);
+  return first == null ? "–" : shown(first);
+}

@@ -1,0 +1,133 @@
+// Areas on top of each other over time, a line above them, and marks. A table has the same for those who do not see it.
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { theme } from "../theme";
+import type { Values } from "../pools";
+
+export interface Layer {
+  name: string;
+  values: Values;
+}
+
+interface Props {
+  label: string;
+  timesS: number[];
+  layers: Layer[]; // the lowest first
+  line?: Layer;
+  marks: { index: number; text: string }[];
+  shown: (value: number) => string;
+}
+
+export const TONES = 8;
+const HEIGHT = 260;
+const DAY_S = 86_400;
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+export function letterOf(index: number): string {
+  return LETTERS[index % LETTERS.length]!;
+}
+
+export function Stack({ label, timesS, layers, line, marks, shown }: Props) {
+  const box = useRef<HTMLDivElement>(null);
+  const scheme = theme.value;
+  useEffect(() => {
+    const element = box.current!;
+    const sums = cumulated(layers);
+    const chart = new uPlot(
+      {
+        width: element.clientWidth,
+        height: HEIGHT,
+        cursor: { drag: { x: false, y: false } },
+        scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.05 : 1] } },
+        axes: [
+          { stroke: colour(element, "var(--quiet)"), grid: { stroke: colour(element, "var(--line)"), width: 1 }, values: (_, ticks, __, ___, step) => ticks.map((at) => (step >= DAY_S ? day : clock).format(at * 1000)) },
+          { stroke: colour(element, "var(--quiet)"), grid: { stroke: colour(element, "var(--line)"), width: 1 }, size: 80, values: (_, ticks) => ticks.map(shown) },
+        ],
+        series: [
+          {},
+          ...layers.map((layer, index) => area(element, layer, index, shown)).reverse(),
+          ...(line ? [{ label: line.name, stroke: colour(element, "var(--text)"), width: 2, dash: [6, 4], points: { show: false }, value: (_: uPlot, value: number | null) => (value === null ? "–" : shown(value)) }] : []),
+        ],
+        hooks: { draw: [(drawn) => drawMarks(drawn, element, timesS, marks), (drawn) => drawLetters(drawn, element, layers, sums, timesS)] },
+      },
+      [timesS, ...sums.slice().reverse(), ...(line ? [line.values] : [])] as uPlot.AlignedData,
+      element,
+    );
+    const observer = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: HEIGHT }));
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      chart.destroy();
+    };
+  }, [timesS, layers, line, marks, scheme]);
+  return <div class="chart" role="img" aria-label={label} ref={box} />;
+}
+
+function cumulated(layers: Layer[]): Values[] {
+  let below: Values | undefined;
+  return layers.map(({ values }) => {
+    const under = below;
+    below = values.map((value, at) => (value === null ? null : value + (under?.[at] ?? 0)));
+    return below;
+  });
+}
+
+// Drawn from the highest sum down, each over the one before: what stays visible is its own part.
+function area(element: HTMLElement, layer: Layer, index: number, shown: Props["shown"]): uPlot.Series {
+  const tone = colour(element, `var(--series-${index % TONES})`);
+  return {
+    label: `${letterOf(index)} ${layer.name}`,
+    stroke: tone,
+    fill: tone,
+    width: 1,
+    points: { show: false },
+    value: (_, __, ___, at) => (at === null || layer.values[at] == null ? "–" : shown(layer.values[at])),
+  };
+}
+
+function drawMarks(chart: uPlot, element: HTMLElement, timesS: number[], marks: Props["marks"]): void {
+  const { ctx, bbox } = chart;
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = colour(element, "var(--bad)");
+  ctx.setLineDash([3, 3]);
+  for (const { index } of marks) {
+    const x = chart.valToPos(timesS[index]!, "x", true);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.fillText("▼", x - 5, bbox.top + 10);
+  }
+  ctx.restore();
+}
+
+// Where an area is the thickest, if it is thick enough to read it.
+function drawLetters(chart: uPlot, element: HTMLElement, layers: Layer[], sums: Values[], timesS: number[]): void {
+  const { ctx } = chart;
+  const size = 13 * devicePixelRatio;
+  ctx.save();
+  ctx.font = `bold ${size}px system-ui, sans-serif`;
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.fillStyle = colour(element, "var(--on-series)");
+  layers.forEach(({ values }, index) => {
+    const at = values.reduce<number>((best, value, here) => ((value ?? 0) > (values[best] ?? 0) ? here : best), 0);
+    const top = chart.valToPos(sums[index]![at] ?? 0, "y", true);
+    const bottom = chart.valToPos((sums[index]![at] ?? 0) - (values[at] ?? 0), "y", true);
+    if (bottom - top > size) ctx.fillText(letterOf(index), chart.valToPos(timesS[at]!, "x", true), (top + bottom) / 2);
+  });
+  ctx.restore();
+}
+
+// A canvas takes no names of colours that the sheet has.
+function colour(element: HTMLElement, name: string): string {
+  const probe = document.createElement("span");
+  probe.style.color = name;
+  element.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
