@@ -54,7 +54,7 @@ def core() -> Core:
 
 
 def servicer_of(core: Core) -> HostsServicer:
-    return HostsServicer(cast("Any", core), *[cast("Any", None)] * 3)
+    return HostsServicer(cast("Any", core), *[cast("Any", None)] * 4)
 
 
 def read(core: Core, **fields: Any) -> pb.ReadFileResponse:
