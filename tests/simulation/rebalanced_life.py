@@ -23,15 +23,23 @@ class RebalancedLife(ServiceLife):
         self.rebalancer = rebalancer.Rebalancer(self.core.book, records, CLUSTER, back, NoListener(), count_domains)
 
     def chores(self) -> str:
-        """People steer rebalancing now and then; its workflow takes a step with each of them."""
-        said, drawn = super().chores(), self.random.random()
-        records = self.storage.rebalances
-        if drawn < 0.3 or records.get(CLUSTER) is None:
-            records.start([CLUSTER], RebalanceSpec(self.random.choice(GOALS), 10_000))
-        elif drawn < 0.4:
-            records.steer([CLUSTER], self.random.choice(list(RebalanceAct)))
+        """The workflow of rebalancing takes a step with each of them."""
+        said = super().chores()
+        self.steer()
         self.rebalancer.advance()
         return said + str(self.row())
+
+    def steer(self) -> None:
+        """People start, pause and stop it now and then."""
+        drawn, records = self.random.random(), self.storage.rebalances
+        if drawn < 0.3 or records.get(CLUSTER) is None:
+            records.start([CLUSTER], RebalanceSpec(self.random.choice(GOALS), self.budget()))
+        elif drawn < 0.4:
+            records.steer([CLUSTER], self.random.choice(list(RebalanceAct)))
+
+    def budget(self) -> int:
+        """Moves per hour."""
+        return 10_000
 
     def row(self) -> Any:
         row = self.storage.rebalances.get(CLUSTER)

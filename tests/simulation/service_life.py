@@ -24,14 +24,15 @@ from tests.simulation.hostmgr import SimulatedHostManager
 from tests.simulation.job_life import Act, JobLife
 from tests.simulation.services import Service
 
-CAPACITY = Resources.of(4, 8_192, 20_000)
 HOSTS = tuple(f"h{n}" for n in range(8))
 ROUNDS_TO_END_MAX = 400
 
 
 class ServiceLife(JobLife):
+    capacity = Resources.of(4, 8_192, 20_000)
+
     def __init__(self, seed: int, template: Path, folder: Path) -> None:
-        super().__init__(seed, template, folder, [MemoryHost(Hostname(name), CAPACITY) for name in HOSTS])
+        super().__init__(seed, template, folder, [MemoryHost(Hostname(name), self.capacity) for name in HOSTS])
         self.tale = Tale(self.path).tell()
         self.broken: set[tuple[str, int, int]] = set()
         self.homes = Homes(self.storage, self.cluster, self.clock)
@@ -123,7 +124,9 @@ class ServiceLife(JobLife):
     def _check_memory(self) -> None:
         """What runs is what storage says, and the labels in memory are those of a manager that has just begun."""
         stored = {pod.pod_id: pod.host for service in self.services for pod in self.storage.pods.page(service.job_id)}
-        assert stored == {pod_id: host.hostname for pod_id, host in self.cluster.running().items()}
+        jobs = {service.job_id for service in self.services}
+        running = {pod_id: host.hostname for pod_id, host in self.cluster.running().items() if pod_id.job_id in jobs}
+        assert stored == running
         labels = frozenset(service.label for service in self.services)
         fresh = SimulatedHostManager(self.storage, self.cluster)
         for host in HOSTS:

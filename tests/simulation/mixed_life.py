@@ -1,0 +1,175 @@
+"""The life of services while their cluster is rebalanced, beside pods that never move: databases, daemons, gangs and
+other batch pods."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+
+from peloton.api.v0.job import job_pb2
+from peloton.errors import Unavailable
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobType
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from services.hostmgr import daemons
+from services.hostmgr.driver import NOTHING
+from tests.availability import Pod, Rules
+from tests.conformance.storage.builders import a_config
+from tests.simulation.job_life import Act
+from tests.simulation.rebalanced_life import CLUSTER, RebalancedLife
+from tests.simulation.service_life import HOSTS, ROUNDS_TO_END_MAX
+
+HOUR_S = 3_600
+GANG_SIZE = 3
+RETRIES = 90
+
+
+class ServiceRules(Rules):
+    """Of services. Of other jobs, that rebalancing leaves their pods alone."""
+
+    def __init__(self, services: Collection[str], *given: Any) -> None:
+        super().__init__(*given)
+        self._services = services
+
+    def _pod(self, job: str, instance: int, pod: Pod | None) -> None:
+        if job in self._services:
+            super()._pod(job, instance, pod)
+        elif pod is not None:
+            self._check(not pod.message.startswith("Moves to"), f"{job}-{instance} is not of a service, and moves")
+
+
+class MixedLife(RebalancedLife):
+    capacity = Resources.of(7, 8_192, 20_000)
+
+    def __init__(self, seed: int, template: Path, folder: Path) -> None:
+        super().__init__(seed, template, folder)
+        by_job = {service.job_id.replace("-", ""): service for service in self.services}
+        self.rules = ServiceRules(by_job.keys(), self._may_break, lambda job: by_job[job].per_host)
+        self.others: dict[JobId, JobType] = {}
+        self.counts: dict[JobId, int] = {}
+        self.moved_s: deque[float] = deque()  # when moves began
+        self.homes_of: dict[str, str] = {}  # volume -> host
+
+    def __enter__(self) -> MixedLife:
+        self._daemon_time: Any = daemons.time
+        daemons.time = self.clock  # type: ignore[assignment]
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        daemons.time = self._daemon_time
+        super().__exit__(*exc)
+
+    def begin(self) -> None:
+        super().begin()
+        self.databases = self._other(3, JobType.SERVICE, 1)
+        self.daemon = self._other(0, JobType.DAEMON, 0.25)
+        self.gangs = [self._other(GANG_SIZE, JobType.BATCH, 1, minimumRunningInstances=GANG_SIZE) for _ in range(2)]
+        self._other(4, JobType.BATCH, 0.5)
+
+    def _other(self, count: int, kind: JobType, cpu: float, **sla: Any) -> JobId:
+        config: job_pb2.JobConfig = a_config(count, type_=kind, retries=RETRIES * (kind is JobType.BATCH), **sla)
+        task = config.defaultConfig
+        task.resource.cpuLimit, task.command.value = cpu, "sleep 1000"
+        if kind is JobType.SERVICE:
+            task.volume.containerPath, task.volume.sizeMB = "data", 100
+        job_id = self.create(config)
+        self.others[job_id], self.counts[job_id] = kind, count or len(HOSTS)
+        return job_id
+
+    def _lead(self) -> None:
+        super()._lead()
+        self.core.daemons.start()
+
+    def job_ids(self) -> Collection[JobId]:
+        return [*super().job_ids(), *getattr(self, "others", ())]
+
+    def one_job(self) -> JobId:
+        return self.random.choice(list(self.others)) if self.random.random() < 0.3 else super().one_job()
+
+    def _parts(self, job_id: JobId) -> list[Callable[[], object]]:
+        parts = super()._parts(job_id)
+        if job_id == self.daemon:
+            return [parts[1], lambda: self.core.kill_running(job_id), self._step_daemon]
+        return [*parts[:-1], lambda: self._place_gang(job_id)] if job_id in self.gangs else parts
+
+    def _step_daemon(self) -> None:
+        with suppress(Unavailable):  # before hosts are known: its workflow repeats it
+            self.core.daemons.step(self.daemon, -1)
+
+    def _place_gang(self, job_id: JobId) -> None:
+        try:
+            batch = self.placing.place_gang(job_id)
+            if batch.placements:
+                self.launch(job_id, batch.lease_id, batch.placements)
+        except ApplicationError as error:
+            self.story.append(f"placement failed: {error}")
+
+    def chores(self) -> str:
+        self.core.daemons.refresh()
+        before = self.rules.taken["move"]
+        said = super().chores()
+        self.rules.read(self.tale)
+        self._check_budget(self.rules.taken["move"] - before)
+        return said
+
+    def budget(self) -> int:
+        return self.random.choice([1, 3, 10])
+
+    def _check_budget(self, begun: int) -> None:
+        row, now_s = self.storage.rebalances.get(CLUSTER), self.clock.monotonic()
+        assert row is not None
+        self.moved_s.extend([now_s] * begun)
+        while self.moved_s and self.moved_s[0] <= now_s - HOUR_S:
+            self.moved_s.popleft()
+        count = len(self.moved_s)
+        assert not begun or count <= row.spec.moves_per_hour, (
+            f"{count} of {row.spec.moves_per_hour} moves within the hour"
+        )
+
+    # What must hold after each step, by the cluster.
+
+    def check(self, act: Act | None = None) -> None:
+        super().check(act)
+        used = Counter[str]()
+        for host in self.cluster.hosts.values():
+            assert NOTHING.fits_in(host.free), f"{host.hostname} is full beyond what it has: {host.free}"
+            of_daemon = [pod for pod in host.pods if pod.job_id == self.daemon]
+            assert len(of_daemon) <= 1, f"{host.hostname} has {of_daemon}"
+            used.update(pod.volume.volume_id for pod in host.pods.values() if pod.volume is not None)
+            for volume_id in host.volumes:
+                home = self.homes_of.setdefault(volume_id, host.hostname)
+                assert home == host.hostname, f"volume {volume_id} of {home} is on {host.hostname}"
+        twice = [volume for volume, count in used.items() if count > 1]
+        assert not twice, f"several pods have the volumes {twice}"
+
+    def settle(self) -> None:
+        super().settle()
+        self._lead()  # the end has looked at memory with another one
+        for _ in range(ROUNDS_TO_END_MAX):
+            self._round()
+            running = Counter(pod.job_id for pod in self.cluster.running())
+            if all(running[job_id] == count for job_id, count in self.counts.items()):
+                return
+        raise AssertionError(f"others do not come to rest: {running} of {self.counts}")
+
+    def acts(self) -> list[tuple[Act, float]]:
+        return [*super().acts(), (self.chores, 10)]
+
+    def fail(self) -> str:
+        """Of a gang now and then, which begins anew as a whole."""
+        ours = sorted(pod for pod in self.cluster.running() if pod.job_id in self.others)
+        if not ours or self.random.random() < 0.6:
+            return super().fail()
+        pod_id = self.random.choice(ours)
+        self.cluster.end(pod_id, PodState.FAILED)
+        return str(pod_id)
+
+    def may_fail(self, pod_id: PodId) -> bool:
+        return pod_id.job_id not in self.others

@@ -1,0 +1,31 @@
+"""Random lives of all kinds of jobs in virtual time while their cluster is rebalanced."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from peloton.model.rebalance import Goal
+from peloton.model.volume import VolumeState
+from tests.simulation.mixed_life import MixedLife
+
+SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
+    """Only services without volumes move, within their SLA and the budget; no volume is in two pods, no daemon twice on
+    a host, and no host is overcommitted. In the end everything runs, and once nothing else happens, no pod moves.
+
+    PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
+    """
+    with MixedLife(seed, template, tmp_path) as life:
+        life.live(STEPS)
+        life.end()
+        life.rest(Goal.FREE, Goal.EMPTY)
+        assert 0 == life.rest(Goal.FREE, Goal.EMPTY)
+        assert min(life.rules.taken[cause] for cause in ("move", "update", "maintenance", "broken")) > 0
+        assert {VolumeState.CREATED} == {row.state for row in life.storage.volumes.page()}
