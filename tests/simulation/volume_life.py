@@ -134,7 +134,8 @@ class VolumeLife(JobLife):
         return job_id[:4]
 
     def _rows(self) -> list[VolumeRecord]:
-        return self.storage.volumes.page()
+        """By instance: ids of volumes differ from life to life."""
+        return sorted(self.storage.volumes.page(), key=lambda row: (row.job_id, row.instance_id, row.created_ns))
 
     def give_up(self) -> str:
         """Somebody does not want to wait for a lost volume any more."""
