@@ -21,7 +21,26 @@ NARROW = ViewportSize(width=360, height=800)
 PATIENCE_MS = 60_000
 """Generous, for a machine that does much else; what is there is seen at once."""
 STANDARD = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
-IS_SETTLED = """() => document.querySelector("main h1") && !document.querySelector('[aria-busy="true"]')"""
+NOTE_WHAT_IS_ASKED = """
+  window.asked = { calls: 0, topics: [], heard: new Set() };
+  const ask = window.fetch;
+  window.fetch = async (...given) => {
+    asked.calls += 1;
+    try { return await ask(...given); } finally { asked.calls -= 1; }
+  };
+  window.EventSource = class extends window.EventSource {
+    constructor(url, ...rest) {
+      super(url, ...rest);
+      asked.topics = new URL(url, location.href).searchParams.getAll("topic");
+      for (const topic of asked.topics) this.addEventListener(topic, () => asked.heard.add(topic));
+    }
+  };
+"""
+IS_SETTLED = """() => document.querySelector("main h1") && !document.querySelector('[aria-busy="true"]')
+  && !asked.calls && asked.topics.every((topic) => asked.heard.has(topic))"""
+"""A page that has its first answers and news; what is drawn may ask again, see ``settle``."""
+ASKS_DEEP = 3
+"""A page asks for what an answer named, and for what that named."""
 TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 STICKS_OUT = """() => {
   const wide = document.documentElement.clientWidth;
@@ -96,6 +115,7 @@ def opened(browser: Browser, url: str, theme: str = "light", size: ViewportSize 
         found = Opened(context.new_page())
         view = found.view
         view.set_default_timeout(PATIENCE_MS)
+        view.add_init_script(NOTE_WHAT_IS_ASKED)
         view.on("pageerror", lambda error: found.faults.append(str(error)))
         view.on("console", lambda told: found.faults.append(told.text) if is_fault(told) else None)
         view.on(
@@ -121,6 +141,7 @@ def see(browser: Browser, url: str, theme: str) -> Seen:
 
 
 def settle(view: View) -> None:
-    view.wait_for_function(IS_SETTLED)
+    for _ in range(ASKS_DEEP):
+        view.wait_for_function(IS_SETTLED)
+        view.evaluate(TWO_FRAMES)
     view.evaluate("() => document.fonts.ready.then(() => true)")
-    view.evaluate(TWO_FRAMES)

@@ -92,7 +92,7 @@ function Timeline({ row }: { row: Row }) {
   ].filter((part) => part.seconds > 0);
   const text = parts.map((part) => `${part.name} ${duration(part.seconds)}`).join(", ");
   return (
-    <div class="row">
+    <div class="row" data-varies>
       <h3>Timeline</h3>
       <div class="bar" role="img" aria-label={`Timeline: ${text}`}>
         <div class="track" aria-hidden="true">
