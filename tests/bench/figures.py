@@ -68,7 +68,7 @@ def status_kib(key: str, process: int | str = "self") -> int:
         return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 
 
-def cpu_s(pid: int) -> float:
+def cpu_s(pid: int, digits: int = 1) -> float:
     """What a process has used of the processors so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return round((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), 1)
+    return round((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), digits)
