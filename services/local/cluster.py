@@ -26,8 +26,8 @@ from services.local.roles import ROLES, WEB, is_role, several
 from services.local.temporal_server import (
     answers,
     is_reachable,
-    is_temporal,
     server_command,
+    starts_workflows,
     without_client_configuration,
 )
 
@@ -351,7 +351,7 @@ class LocalCluster:
         from peloton.api.v0.respool import respool_pb2
         from peloton.api.v0.short_names import respool_pb2_grpc
 
-        if not (self.settings.temporal or is_temporal(self.temporal)):
+        if not (self.settings.temporal or starts_workflows(self.temporal)):
             return f"Temporal at {self.temporal}"
         with grpc.insecure_channel(self.address) as channel:
             try:

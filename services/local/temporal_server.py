@@ -17,7 +17,10 @@ import grpc
 from peloton.errors import Unavailable
 
 TEMPORAL_PATIENCE_S = 5.0
-TEMPORAL_GREETING = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"  # each client calls it first
+
+TEMPORAL_DESCRIBE = "/temporal.api.workflowservice.v1.WorkflowService/DescribeWorkflowExecution"
+TEMPORAL_NO_WORKFLOW = b"\x0a\x07default\x12\x03\x0a\x01-"
+"""A DescribeWorkflowExecutionRequest: namespace "default", workflow "-"."""
 
 SEARCH_ATTRIBUTES = tuple(
     f"Peloton{name}" for name in ("Job", "JobName", "Pool", "Owner", "Type", "State", "Update", "Host", "Cluster")
@@ -63,16 +66,17 @@ def answers(address: str) -> bool:
     return False
 
 
-def is_temporal(address: str) -> bool:
-    """Whether a Temporal server answers there, and not another program that has the port."""
+def starts_workflows(address: str) -> bool:
+    """Whether a Temporal server of ours answers there, and all of it is up: its frontend answers before its history
+    service knows the namespace, and for so long it starts no workflow."""
     if not answers(address):
         return False
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        ask: Any = channel.unary_unary(TEMPORAL_DESCRIBE)  # no (de)serialisers: bytes in, bytes out
         try:
-            ask: Any = channel.unary_unary(TEMPORAL_GREETING)  # no (de)serialisers: bytes in, bytes out
-            ask(b"", timeout=TEMPORAL_PATIENCE_S)
-        except grpc.RpcError:
-            return False
+            ask(TEMPORAL_NO_WORKFLOW, timeout=TEMPORAL_PATIENCE_S)
+        except grpc.RpcError as error:
+            return isinstance(error, grpc.Call) and "workflow not found" in (error.details() or "")
     return True
 
 

@@ -19,7 +19,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import job_workflow_id
 from services.local.control import control_file
-from services.local.temporal_server import is_temporal, temporal_binary
+from services.local.temporal_server import starts_workflows, temporal_binary
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 from tests.ports import free_ports
 from workflows.attributes import SEARCH_ATTRIBUTES
@@ -95,7 +95,7 @@ def temporal() -> Iterator[str]:
         try:
             address = f"127.0.0.1:{port}"
             deadline_s = time.monotonic() + PATIENCE_S
-            while not is_temporal(address):
+            while not starts_workflows(address):
                 assert time.monotonic() < deadline_s, "Temporal does not come up"
                 time.sleep(0.1)
             yield address

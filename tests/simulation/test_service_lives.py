@@ -69,7 +69,7 @@ def _double_batch(before: Callable[..., Any]) -> Callable[..., Any]:
 
 
 FAULTS: dict[str, tuple[type[ServiceLife], Any, str, Any, str]] = {
-    "sla": (ServiceLife, sla, "grant", lambda _, missing, wanted: sla.Grant(tuple(sorted(wanted))), "of at most"),
+    "sla": (ServiceLife, sla, "grant", lambda _, missing, wanted, *__: sla.Grant(tuple(sorted(wanted))), "of at most"),
     "batch": (ServiceLife, rollout, "fill_batch", _double_batch(rollout.fill_batch), "for a batch of"),
     "neighbours": (ServiceLife, PodLabelIndex, "on_host", lambda *_: (), "pods on host"),
     "holds": (ServiceLife, RoomHolds, "held", lambda *_: (Resources(), 0), "are left on"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -51,9 +51,10 @@ def open_at(request: pytest.FixtureRequest) -> Iterator[Open]:
     with ExitStack() as ends:
 
         def over_grpc(url: str) -> ImagePrefetcher:
+            nothing = [cast("Any", None)] * 4  # this call needs no others
             pool = ends.enter_context(ThreadPoolExecutor(2 * CALLS_MAX))
             server = grpc.server(pool)
-            servicer = HostsServicer(None, None, prefetcher(url), None)  # type: ignore[arg-type]  # this call needs no others
+            servicer = HostsServicer(*nothing[:2], prefetcher(url), *nothing[2:])
             hostmgr_pb2_grpc.add_HostsServicer_to_server(servicer, server)
             port = server.add_insecure_port("127.0.0.1:0")
             server.start()

@@ -131,8 +131,9 @@ class World:
         return self.run(self.client.post(f"/api/{path}", content=content, headers=given))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def world() -> Iterator[World]:
+    """One per test: a call that one broke off may reach the server late, where the next would count it."""
     with asyncio.Runner() as runner:
         world = World(runner)
         yield world
