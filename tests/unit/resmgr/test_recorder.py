@@ -11,7 +11,6 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.history import Column, Quantity, Sample, Series, cluster_series, pool_series
 from peloton.model.host import ClusterSums, HostState
 from peloton.model.ids import ROOT_POOL_ID
-from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from services.resmgr.recorder import Recorder, pool_amounts
 from services.resmgr.recovery import rebuild
@@ -101,7 +100,7 @@ async def test_admissions_and_preemptions_are_counted_once(world: World) -> None
     async with running(world, ROUNDS) as loop:
         recorder = Recorder(lambda: loop.state, loop.tally, dict, records, RecorderSettings())
         await lend(world, loop, borrower, owner)
-        await until(lambda: PodState.PREEMPTING in world.states(borrower))
+        await until(lambda: loop.tally.preempted.total() == 5)  # a moment after storage shows it
         await recorder.record(T0 + 60)
         paths = dict(zip(loop.state.tree.paths, loop.state.tree.ids, strict=True))
     await recorder.record(T0 + 120)
