@@ -104,6 +104,10 @@ class Group(click.Group):
             ) from None
 
 
+class VerbsAndCommand(Group, Command):
+    """A noun with its verbs that does something without one, too."""
+
+
 class Entry(NamedTuple):
     """Where a command is found and what ``--help`` of its parent says without loading it."""
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from cli.command import Command
+from cli import overview_history
+from cli.command import VerbsAndCommand
 from cli.output import Table, print_for_programs, print_table
 from cli.settings import Settings, pass_settings
 from cli.times import seconds_text
@@ -23,9 +24,10 @@ UNITS = {"cpu": "cpu (cores)", "memory": "memory (MiB)", "disk": "disk (MiB)", "
 SEVERITIES = {severity.value: severity.name for severity in Severity}
 
 
-@click.command(cls=Command)
+@click.group(cls=VerbsAndCommand, invoke_without_command=True)
 @pass_settings
-def overview(settings: Settings) -> None:
+@click.pass_context
+def overview(context: click.Context, settings: Settings) -> None:
     """Say what is wrong now, the worst first, with the command that says more; then what the clusters have, what pods
     have asked for and use of it, and how hosts, jobs and pods are.
 
@@ -38,6 +40,8 @@ def overview(settings: Settings) -> None:
       peloton overview
       peloton --json overview | jq -r '.problems[].text'
     """
+    if context.invoked_subcommand is not None:
+        return
     answer = settings.client.overview.GetOverview(v0.overview.GetOverviewRequest())
     if print_for_programs(settings, answer, (problem.subject_id for problem in answer.problems)):
         return
@@ -53,6 +57,9 @@ def overview(settings: Settings) -> None:
     click.echo()
     for line in lines_of(answer):
         click.echo(line)
+
+
+overview.add_command(overview_history.history)
 
 
 def problem_row(problem: v0.overview.Problem) -> tuple[str, ...]:

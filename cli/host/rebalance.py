@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.command import Command, Group
+from cli.command import VerbsAndCommand
 from cli.output import Table, print_for_programs, print_list, silent_clusters_text
 from cli.settings import Settings, pass_settings
 from cli.wire import v0
@@ -46,10 +46,6 @@ def goals_option(function: F) -> F:
 
 
 CLUSTER = click.option("--cluster", default="", help="Of this cluster only; of all if absent.")
-
-
-class VerbsAndCommand(Group, Command):
-    """A noun with its verbs that does something without one, too."""
 
 
 @click.group(cls=VerbsAndCommand, invoke_without_command=True)

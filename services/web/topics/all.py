@@ -16,5 +16,6 @@ TOPICS = {
     "pools": Topic(pools.tree, period_s=2.0),
     "pool": Topic(pools.pool, period_s=2.0, takes_argument=True),
     "pool-history": Topic(pools.over_time, period_s=30.0, takes_argument=True),
+    "cluster-history": Topic(overview.over_time, period_s=30.0, takes_argument=True),
     "service": Topic(service.look, period_s=1.0, takes_argument=True),
 }

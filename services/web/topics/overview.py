@@ -1,16 +1,28 @@
-"""The cluster in one screen."""
+"""The cluster in one screen: now, and over time."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import grpc.aio
 from google.protobuf.json_format import MessageToDict
 
 from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.history import history_pb2
 from peloton.api.v0.overview import overview_pb2
 from services.web.api import TIMEOUT_S, Api
+from services.web.topics.history import Values, start_of, with_gaps
+
+QUANTITIES: dict[int, str] = {
+    history_pb2.QUANTITY_REGISTERED: "registered",
+    history_pb2.QUANTITY_CAPACITY: "capacity",
+    history_pb2.QUANTITY_ALLOCATION: "allocation",
+    history_pb2.QUANTITY_SLACK_ALLOCATION: "slackAllocation",
+    history_pb2.QUANTITY_USE: "use",
+    history_pb2.QUANTITY_SLACK: "slack",
+}
 
 
 async def look(api: Api, _: str) -> Any:
@@ -30,3 +42,42 @@ async def _demand(api: Api) -> dict[str, float]:
     except grpc.aio.AioRpcError:
         return {}
     return {one.kind: one.demand for one in answer.pools[0].amounts} if answer.pools else {}
+
+
+async def over_time(api: Api, argument: str) -> Any:
+    """``HOURS/KIND``: sums over the clusters. A quantity that was 0 throughout is left out; a value is null where
+    nothing was recorded. ``missing``: cluster -> intervals of which the sums are without it, though it had been
+    recorded before."""
+    hours, _, kind = argument.partition("/")
+    request = history_pb2.GetClusterHistoryRequest(kinds=[kind], start=start_of(hours))
+    answer = await api.history.GetClusterHistory(request, timeout=TIMEOUT_S)
+    covered_s = [max(each) for each in zip(*(one.covered_s for one in answer.clusters), strict=True)]
+    return {
+        "start": answer.start,
+        "stepS": answer.step_s,
+        "count": answer.count,
+        "isRecorded": any(covered_s),
+        "series": _summed(answer.clusters, covered_s),
+        "missing": _missing(answer.clusters, covered_s),
+    }
+
+
+def _summed(clusters: Sequence[history_pb2.ClusterHistory], covered_s: Sequence[int]) -> dict[str, Values]:
+    columns: dict[int, list[Sequence[float]]] = {}
+    for one in clusters:
+        for column in one.columns:
+            columns.setdefault(column.quantity, []).append(column.values)
+    return {
+        name: with_gaps([sum(values) for values in zip(*columns[quantity], strict=True)], covered_s)
+        for quantity, name in QUANTITIES.items()
+        if quantity in columns
+    }
+
+
+def _missing(clusters: Sequence[history_pb2.ClusterHistory], covered_s: Sequence[int]) -> dict[str, int]:
+    found = {}
+    for one in clusters:
+        first = next((at for at, covered in enumerate(one.covered_s) if covered), len(covered_s))
+        mine = zip(one.covered_s[first:], covered_s[first:], strict=True)
+        found[one.cluster] = sum(1 for own, of_any in mine if of_any and not own)
+    return {name: count for name, count in found.items() if count}

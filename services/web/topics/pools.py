@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from peloton.api.convert_time import rfc3339
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.history import history_pb2
 from peloton.api.v0.respool import respool_pb2
-from peloton.errors import InvalidArgument
-from peloton.model.times import NS_PER_S
 from services.web.api import TIMEOUT_S, Api
+from services.web.topics.history import start_of, with_gaps
 
 QUEUE_SHOWN = 100
 """Waiting gangs of a pool's page."""
-HOUR_S = 3_600
-HOURS = (1, 6, 24, 168, 720, 8_760)
-"""The time ranges of charts."""
-DIGITS = 3
 ALLOCATION: int = history_pb2.QUANTITY_ALLOCATION
 QUANTITIES: dict[int, str] = {
     ALLOCATION: "allocation",
@@ -64,11 +57,8 @@ async def over_time(api: Api, argument: str) -> Any:
     value is null where nothing was recorded. ``marks``: [number of the interval, pool, for which pool, instances]."""
     hours, _, rest = argument.partition("/")
     kind, slash, path = rest.partition("/")
-    if hours not in map(str, HOURS):
-        raise InvalidArgument(f"{hours[:20]!r} hours: want {', '.join(map(str, HOURS))}")
     path = slash + path
-    request = history_pb2.GetPoolHistoryRequest(paths=[path], levels=1, kinds=[kind])
-    request.start = rfc3339(time.time_ns() - int(hours) * HOUR_S * NS_PER_S)
+    request = history_pb2.GetPoolHistoryRequest(paths=[path], levels=1, kinds=[kind], start=start_of(hours))
     answer = await api.history.GetPoolHistory(request, timeout=TIMEOUT_S)
     return {
         "start": answer.start,
@@ -87,9 +77,5 @@ def _series(pool: history_pb2.PoolHistory, quantities: Iterable[int]) -> dict[st
     """A column that is 0 throughout is not in the answer."""
     columns = dict.fromkeys(quantities, [0.0] * len(pool.covered_s))
     columns |= {one.quantity: list(one.values) for one in pool.columns if one.quantity in columns}
-    found = {QUANTITIES[each]: _with_gaps(values, pool.covered_s) for each, values in columns.items()}
+    found = {QUANTITIES[each]: with_gaps(values, pool.covered_s) for each, values in columns.items()}
     return {"path": pool.path, "isRecorded": any(pool.covered_s), **found}
-
-
-def _with_gaps(values: Sequence[float], covered_s: Sequence[int]) -> list[float | None]:
-    return [round(value, DIGITS) if covered else None for value, covered in zip(values, covered_s, strict=True)]

@@ -189,7 +189,9 @@ def test_command_lines_are_accepted(line: str, monkeypatch: pytest.MonkeyPatch) 
     # Files that a reader has.
     words = [re.sub(r"/tmp/oops\.yaml|\./password", "examples/gang.yaml", word) for word in words]
     command: click.Command = peloton
-    while isinstance(command, click.Group) and not (command.invoke_without_command and words[0].startswith("-")):
+    while isinstance(command, click.Group) and not (
+        command.invoke_without_command and (not words or words[0].startswith("-"))
+    ):
         while words[0] == "--json":
             words.pop(0)
         found = command.get_command(click.Context(command), words.pop(0))

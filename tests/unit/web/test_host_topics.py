@@ -10,10 +10,11 @@ import grpc.aio
 import pytest
 
 from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.history import history_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
-from peloton.errors import NotFound
+from peloton.errors import InvalidArgument, NotFound
 from services.web.api import Api
 from services.web.topics import hosts, overview
 
@@ -122,3 +123,46 @@ async def test_the_cluster_in_one_screen() -> None:
     away = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "away")
     api, _ = api_of(GetOverview=answer, PoolTree=away)
     assert {} == (await overview.look(api, ""))["demand"]
+
+
+def recorded(cluster: str, covered_s: list[int], **columns: list[float]) -> history_pb2.ClusterHistory:
+    found = history_pb2.ClusterHistory(cluster=cluster, covered_s=covered_s)
+    for name, values in columns.items():
+        quantity = history_pb2.Quantity.Value(f"QUANTITY_{name}")
+        found.columns.append(history_pb2.Column(quantity=quantity, kind="cpu", values=values))
+    return found
+
+
+async def test_clusters_over_time_are_summed() -> None:
+    """With gaps where none was recorded, and how many intervals lack a cluster that was recorded before."""
+    west = recorded("west", [60, 0, 60, 60], REGISTERED=[8, 0, 8, 8], ALLOCATION=[1.00049, 0, 2, 3])
+    east = recorded("east", [0, 0, 60, 0], REGISTERED=[0, 0, 4, 0], HOSTS_UP=[0, 0, 1, 0])
+    silent = recorded("north", [0, 0, 0, 0])
+    answer = history_pb2.GetClusterHistoryResponse(
+        start="2026-01-31T08:00:00Z", step_s=60, count=4, clusters=[west, east, silent]
+    )
+    api, asked = api_of(GetClusterHistory=answer)
+
+    told = await overview.over_time(api, "24/cpu")
+
+    assert {"registered": [8, None, 12, 8], "allocation": [1.0, None, 2, 3]} == told["series"]
+    assert {"east": 1} == told["missing"]
+    assert (True, 4, 60) == (told["isRecorded"], told["count"], told["stepS"])
+    (request,) = asked.asked
+    assert (["cpu"], 0) == (request.kinds, request.step_s)
+
+
+async def test_nothing_was_recorded() -> None:
+    """As without any cluster."""
+    api, _ = api_of(GetClusterHistory=history_pb2.GetClusterHistoryResponse(step_s=60, count=2))
+
+    told = await overview.over_time(api, "1/gpu")
+
+    assert (False, {}, {}) == (told["isRecorded"], told["series"], told["missing"])
+
+
+async def test_other_ranges_of_clusters_are_refused() -> None:
+    """As for pools."""
+    api, _ = api_of()
+    with pytest.raises(InvalidArgument, match="'2' hours: want 1, 6"):
+        await overview.over_time(api, "2/cpu")

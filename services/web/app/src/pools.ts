@@ -58,9 +58,6 @@ export interface OverTime {
 
 export type Values = (number | null)[];
 
-export const RANGES: [string, string][] = [["1", "1 hour"], ["6", "6 hours"], ["24", "1 day"], ["168", "7 days"], ["720", "30 days"], ["8760", "1 year"]];
-export const RANGE_FIRST = "6";
-
 // As PoolWhy has it: what is 0 or empty is left out.
 interface Reason {
   rule?: string;

@@ -4,6 +4,7 @@ import { COLOURINGS, useHosts } from "../hosts";
 import { useLive } from "../live";
 import { parameter } from "../router";
 import { Bar } from "../parts/bar";
+import { ClusterHistory } from "../parts/cluster-history";
 import { ColouredBy } from "../parts/coloured-by";
 import { Copy } from "../parts/copy";
 import { Empty } from "../parts/empty";
@@ -64,6 +65,7 @@ export default function Overview() {
 
 function Shown({ told: { overview, demand } }: { told: Told }) {
   const clusters = overview.clusters ?? [];
+  const kinds = KINDS.filter((kind) => clusters.some((one) => one.amounts?.some((each) => each.kind === kind && each.capacity)));
   return (
     <>
       <Problems problems={overview.problems ?? []} leftOut={overview.problemsLeftOut ?? 0} />
@@ -72,6 +74,7 @@ function Shown({ told: { overview, demand } }: { told: Told }) {
         {KINDS.map((kind) => <Capacity key={kind} kind={kind} all={clusters.flatMap((one) => one.amounts ?? []).filter((one) => one.kind === kind)} demand={demand[kind] ?? 0} />)}
         {clusters.length > 1 && <Clusters clusters={clusters} />}
       </section>
+      {kinds.length > 0 && <ClusterHistory kinds={kinds} />}
       <HostsInShort clusters={clusters} />
       <Work overview={overview} />
       <Leaders overview={overview} />

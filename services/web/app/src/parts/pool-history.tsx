@@ -2,29 +2,23 @@
 import { useMemo } from "preact/hooks";
 import { amount, count, duration, type Kind, time } from "../format";
 import { useLive } from "../live";
-import { nameOf, type OverTime, poolHref, RANGE_FIRST, RANGES, type Values } from "../pools";
-import { parameter, setParameters } from "../router";
+import { nameOf, type OverTime, poolHref, type Values } from "../pools";
 import { Empty } from "./empty";
 import { Stale } from "./problem";
+import { chosenRange, RangeChoice } from "./range-choice";
 import { type Layer, letterOf, Stack, TONES } from "./stack";
 
 const LAYERS_MAX = 10;
+const RANGE_FIRST = "6";
 const MARKS_SHOWN = 50;
 
 export function PoolHistory({ path, kind }: { path: string; kind: Kind }) {
-  const hours = RANGES.some(([each]) => each === parameter("hours")) ? parameter("hours") : RANGE_FIRST;
+  const hours = chosenRange(RANGE_FIRST);
   const { value, error } = useLive<OverTime>(`pool-history:${hours}/${kind}${path}`);
   return (
     <section aria-label="Over time" data-varies>
       <h2>Over time</h2>
-      <p>
-        <label>
-          The last{" "}
-          <select value={hours} onChange={(event) => setParameters({ hours: event.currentTarget.value })}>
-            {RANGES.map(([each, name]) => <option key={each} value={each}>{name}</option>)}
-          </select>
-        </label>
-      </p>
+      <p><RangeChoice chosen={hours} /></p>
       <Stale error={error} />
       {value ? <Chart told={value} kind={kind} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
     </section>
@@ -32,7 +26,7 @@ export function PoolHistory({ path, kind }: { path: string; kind: Kind }) {
 }
 
 function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
-  const { timesS, layers, line, marks } = useMemo(() => drawn(told), [told]);
+  const { timesS, layers, lines, marks } = useMemo(() => drawn(told), [told]);
   const [own] = told.pools;
   if (!own?.isRecorded) {
     return <Empty command={`peloton respool history ${own?.path ?? "/"}`}>Nothing was recorded in that time: the first point comes within a minute.</Empty>;
@@ -41,7 +35,7 @@ function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
   const step = duration(told.stepS);
   return (
     <>
-      <Stack label={`Allocation of ${own.path} by pool over time; the table below has its numbers`} timesS={timesS} layers={layers} line={line} marks={marks} shown={shown} />
+      <Stack label={`Allocation of ${own.path} by pool over time; the table below has its numbers`} timesS={timesS} layers={layers} lines={lines} marks={marks} shown={shown} />
       <div class="scroll">
         <table>
           <caption>Allocation in intervals of {step}</caption>
@@ -84,7 +78,7 @@ function Preemptions({ told, timesS }: { told: OverTime; timesS: number[] }) {
 interface Drawn {
   timesS: number[];
   layers: (Layer & { href?: string })[];
-  line?: Layer;
+  lines: Layer[];
   marks: { index: number; text: string }[];
 }
 
@@ -101,9 +95,9 @@ function drawn(told: OverTime): Drawn {
     const values = timesS.map((_, at) => others.reduce<number | null>((all, { values }) => (values[at] == null ? all : (all ?? 0) + values[at]!), null));
     layers.push({ name: `${others.length} others`, values });
   }
-  const line = own && { name: own.path === "/" ? "capacity" : "entitlement", values: (own.path === "/" ? own.reservation : own.entitlement) ?? [] };
+  const lines = own ? [{ name: own.path === "/" ? "capacity" : "entitlement", values: (own.path === "/" ? own.reservation : own.entitlement) ?? [] }] : [];
   const marks = told.marks.map(([index, path, forPool, instances]) => ({ index, text: `${instances} of ${path} for ${forPool}` }));
-  return { timesS, layers, line, marks };
+  return { timesS, layers, lines, marks };
 }
 
 function sum(values: Values): number {

@@ -1,4 +1,4 @@
-// Areas on top of each other over time, a line above them, and marks. A table has the same for those who do not see it.
+// Areas on top of each other over time, lines over them, and marks. A table has the same for those who do not see it.
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -14,7 +14,7 @@ interface Props {
   label: string;
   timesS: number[];
   layers: Layer[]; // the lowest first
-  line?: Layer;
+  lines: Layer[]; // lettered after the layers
   marks: { index: number; text: string }[];
   shown: (value: number) => string;
 }
@@ -24,13 +24,14 @@ const HEIGHT = 260;
 const DAY_S = 86_400;
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const DASHES = [[6, 4], [2, 3], [], [10, 3, 2, 3]]; // lines differ without colour
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 export function letterOf(index: number): string {
   return LETTERS[index % LETTERS.length]!;
 }
 
-export function Stack({ label, timesS, layers, line, marks, shown }: Props) {
+export function Stack({ label, timesS, layers, lines, marks, shown }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const scheme = theme.value;
   useEffect(() => {
@@ -49,11 +50,11 @@ export function Stack({ label, timesS, layers, line, marks, shown }: Props) {
         series: [
           {},
           ...layers.map((layer, index) => area(element, layer, index, shown)).reverse(),
-          ...(line ? [{ label: line.name, stroke: colour(element, "var(--text)"), width: 2, dash: [6, 4], points: { show: false }, value: (_: uPlot, value: number | null) => (value === null ? "–" : shown(value)) }] : []),
+          ...lines.flatMap((line, index) => over(element, line, layers.length + index, DASHES[index % DASHES.length]!, shown)),
         ],
-        hooks: { draw: [(drawn) => drawMarks(drawn, element, timesS, marks), (drawn) => drawLetters(drawn, element, layers, sums, timesS)] },
+        hooks: { draw: [(drawn) => drawMarks(drawn, element, timesS, marks), (drawn) => drawLetters(drawn, element, layers, sums, timesS), (drawn) => drawLineLetters(drawn, element, lines, layers.length, timesS)] },
       },
-      [timesS, ...sums.slice().reverse(), ...(line ? [line.values] : [])] as uPlot.AlignedData,
+      [timesS, ...sums.slice().reverse(), ...lines.flatMap((line) => [line.values, line.values])] as uPlot.AlignedData,
       element,
     );
     const observer = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: HEIGHT }));
@@ -62,7 +63,7 @@ export function Stack({ label, timesS, layers, line, marks, shown }: Props) {
       observer.disconnect();
       chart.destroy();
     };
-  }, [timesS, layers, line, marks, scheme]);
+  }, [timesS, layers, lines, marks, scheme]);
   return <div class="chart" role="img" aria-label={label} ref={box} />;
 }
 
@@ -86,6 +87,22 @@ function area(element: HTMLElement, layer: Layer, index: number, shown: Props["s
     points: { show: false },
     value: (_, __, ___, at) => (at === null || layer.values[at] == null ? "–" : shown(layer.values[at])),
   };
+}
+
+// On a seam of the ground, so that it is seen on any area.
+function over(element: HTMLElement, line: Layer, index: number, dash: number[], shown: Props["shown"]): uPlot.Series[] {
+  const points = { show: false };
+  return [
+    { class: "seam", stroke: colour(element, "var(--ground)"), width: 5, points },
+    {
+      label: `${letterOf(index)} ${line.name}`,
+      stroke: colour(element, "var(--text)"),
+      width: 2,
+      dash,
+      points,
+      value: (_: uPlot, value: number | null) => (value == null ? "–" : shown(value)),
+    },
+  ];
 }
 
 function drawMarks(chart: uPlot, element: HTMLElement, timesS: number[], marks: Props["marks"]): void {
@@ -118,6 +135,22 @@ function drawLetters(chart: uPlot, element: HTMLElement, layers: Layer[], sums: 
     const top = chart.valToPos(sums[index]![at] ?? 0, "y", true);
     const bottom = chart.valToPos((sums[index]![at] ?? 0) - (values[at] ?? 0), "y", true);
     if (bottom - top > size) ctx.fillText(letterOf(index), chart.valToPos(timesS[at]!, "x", true), (top + bottom) / 2);
+  });
+  ctx.restore();
+}
+
+// Where a line ends.
+function drawLineLetters(chart: uPlot, element: HTMLElement, lines: Layer[], before: number, timesS: number[]): void {
+  const { ctx } = chart;
+  const size = 12 * devicePixelRatio;
+  ctx.save();
+  ctx.font = `bold ${size}px system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  ctx.textBaseline = "bottom";
+  ctx.fillStyle = colour(element, "var(--text)");
+  lines.forEach(({ values }, index) => {
+    const at = values.findLastIndex((value) => value !== null);
+    if (at >= 0) ctx.fillText(letterOf(before + index), chart.valToPos(timesS[at]!, "x", true) - index * size, chart.valToPos(values[at]!, "y", true) - 2);
   });
   ctx.restore();
 }

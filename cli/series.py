@@ -1,0 +1,98 @@
+"""Time series in a terminal: one line for each quantity, with a bar for each part of the time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol, TypeVar
+
+import click
+
+from cli.params import DURATION, SINCE
+from cli.pools import UNITS
+from cli.times import parse_time
+from cli.wire import v0
+
+BARS = "▁▂▃▄▅▆▇█"
+GAP = "·"
+BARS_MAX = 48
+KINDS = ("cpu", "memory", "disk", "gpu")
+HEADS = ("Kind", "Quantity", "First", "Last", "Mean", "Max", "Over time")
+WHOLE = ("Kind", "Quantity", "Last", "Over time")
+SPARE = ("First", "Mean", "Max")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Answer(Protocol):
+    start: str
+    step_s: int
+    count: int
+
+
+def history_options(function: F) -> F:
+    """``since``, ``until``, ``kinds`` and ``step``."""
+    for option in (
+        click.option("--step", type=DURATION, help="Length of an interval, such as 5m or 1h; if absent, what fits."),
+        click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."),
+        click.option("--until", type=SINCE, help="Until when; if absent, now."),
+        click.option("--since", type=SINCE, default="6h", show_default=True, help="From when on: 6h, 30m, or a time."),
+    ):
+        function = option(function)
+    return function
+
+
+def span_of(since: datetime, until: datetime | None, step: float | None) -> dict[str, Any]:
+    """Fields of a request."""
+    return {
+        "start": since.isoformat(timespec="seconds"),
+        "end": until.isoformat(timespec="seconds") if until else "",
+        "step_s": math.ceil(step) if step else 0,
+    }
+
+
+def rows(columns: Iterable[v0.history.Column], covered_s: Sequence[int], counts: str) -> Iterator[tuple[str, ...]]:
+    """``counts``: what is counted in columns that are of no kind."""
+    there = [index for index, covered in enumerate(covered_s) if covered]
+    for column in columns:
+        name = v0.history.Quantity.Name(column.quantity).removeprefix("QUANTITY_").lower().replace("_", " ")
+        kind = UNITS.get(column.kind, column.kind) or counts
+        values = [column.values[index] for index in there]
+        highest = max([*values, *(column.maxima[index] for index in there if column.maxima)])
+        if math.isinf(values[-1]):
+            yield (kind, name, number(values[0]), number(values[-1]), "", number(highest), "")
+            continue
+        mean = sum(value for value in values if math.isfinite(value)) / len(values)
+        line = sparkline(column.values, covered_s)
+        yield (kind, name, number(values[0]), number(values[-1]), number(mean), number(highest), line)
+
+
+def sparkline(values: Sequence[float], covered_s: Sequence[int], width: int = BARS_MAX) -> str:
+    """At most ``width`` bars, each the highest of its intervals; the tallest is the highest of all."""
+    per_bar = math.ceil(len(values) / width)
+    highest = max((value for value in values if math.isfinite(value)), default=0) or 1
+    bars = []
+    for begin in range(0, len(values), per_bar):
+        own = [values[at] for at in range(begin, min(begin + per_bar, len(values))) if covered_s[at]]
+        level = min(max(own, default=0) / highest, 1)
+        bars.append(BARS[round(level * (len(BARS) - 1))] if own else GAP)
+    return "".join(bars)
+
+
+def intervals_text(answer: Answer) -> str:
+    return f"{answer.count} intervals of {span_text(answer.step_s)} from {clock(answer, 0)} on"
+
+
+def clock(answer: Answer, index: int) -> str:
+    start = parse_time(answer.start) or datetime.fromtimestamp(0, UTC)
+    return f"{start + timedelta(seconds=index * answer.step_s):%Y-%m-%d %H:%M} UTC"
+
+
+def span_text(seconds: int) -> str:
+    if seconds % 3_600 == 0:
+        return f"{seconds // 3_600} h"
+    return f"{seconds // 60} min"
+
+
+def number(value: float) -> str:
+    return "unlimited" if math.isinf(value) else f"{value:.2f}".rstrip("0").rstrip(".")

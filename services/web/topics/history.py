@@ -1,0 +1,29 @@
+"""What charts share: their time ranges, and series of which the values are null where nothing was recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from peloton.api.convert_time import rfc3339
+from peloton.errors import InvalidArgument
+from peloton.model.times import NS_PER_S
+
+HOUR_S = 3_600
+HOURS = (1, 6, 24, 168, 720, 8_760)
+"""The time ranges of charts."""
+DIGITS = 3
+
+Values = list[float | None]
+
+
+def start_of(hours: str) -> str:
+    """So many hours ago, RFC 3339. Raises InvalidArgument for hours that are no time range: each range is a topic that
+    is looked at."""
+    if hours not in map(str, HOURS):
+        raise InvalidArgument(f"{hours[:20]!r} hours: want {', '.join(map(str, HOURS))}")
+    return rfc3339(time.time_ns() - int(hours) * HOUR_S * NS_PER_S)
+
+
+def with_gaps(values: Sequence[float], covered_s: Sequence[int]) -> Values:
+    return [round(value, DIGITS) if covered else None for value, covered in zip(values, covered_s, strict=True)]
