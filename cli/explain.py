@@ -14,7 +14,7 @@ from cli.output import print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
-from cli.wire import v0
+from cli.wire import v0, v1
 
 
 @click.command("why", cls=Command)
@@ -66,6 +66,24 @@ def plan_job(settings: Settings, respool: str, config: Path) -> None:
     job_config = load_config(config, v0.job.JobConfig)
     job_config.respoolID.value = pool_id_at(settings.client, respool)
     response = settings.client.explain.JobPlan(v0.explain.JobPlanRequest(config=job_config))
+    print_outcome(settings, response, response.text)
+
+
+@click.command("plan", cls=Command)
+@click.argument("respool", type=POOL_PATH)
+@click.argument("spec", type=CONFIG_FILE)
+@pass_settings
+def plan_service(settings: Settings, respool: str, spec: Path) -> None:
+    """Say what would become of the service of the YAML file SPEC in the pool RESPOOL, if all of its instances were
+    added at once: as `peloton job plan` does of a job. Nothing is created.
+
+    \b
+    Example:
+      peloton job stateless plan /tutorial examples/services/web.yaml
+    """
+    job_spec = load_config(spec, v1.job.JobSpec)
+    job_spec.respool_id.value = pool_id_at(settings.client, respool)
+    response = settings.client.explain.JobPlan(v0.explain.JobPlanRequest(spec=job_spec))
     print_outcome(settings, response, response.text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from cli import explain
 from cli.command import Group
 from cli.job import logs
 from cli.stateless import control, create, pulse, query, read, replace, updates
@@ -22,6 +23,7 @@ def stateless() -> None:
 for command in (
     logs.logs,
     create.create,
+    explain.plan_service,
     replace.replace,
     replace.replace_diff,
     replace.rollback,

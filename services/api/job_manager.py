@@ -73,6 +73,10 @@ class JobManager(RollingJobs):
     async def check_plan(self, request: bytes) -> None:
         """What ``Create`` would refuse is not planned either, and for the same reasons."""
         planned = message_of(explain_pb2.JobPlanRequest, request)
+        if planned.HasField("config") and planned.HasField("spec"):
+            raise InvalidArgument("a plan is of a config or of a spec: both are given")
+        if planned.HasField("spec"):
+            await self._specs.new_config(planned.spec, time.time_ns())
         if planned.HasField("config"):
             config = planned.config
             refusal = await self._specs.refusal(config) or await self._calls.run(secret_fault, config, True)

@@ -38,10 +38,8 @@ class JobWrites(Servicer):
     async def CreateJob(self, request: svc.CreateJobRequest, context: Any) -> svc.CreateJobResponse:
         job_id = job_id_of(request.job_id, "jobID is not valid UUID") if request.job_id.value else new_job_id()
         opaque, key = opaque_of(request.opaque_data.data), key_of(request)
-        with prefix_error("failed to validate resource pool"):
-            await self._specs.check_pool(request.spec.respool_id.value)
         now_ns = time.time_ns()
-        config = await self._specs.config_of(request.spec, now_ns)
+        config = await self._specs.new_config(request.spec, now_ns)
         with prefix_error("failed to handle create-secrets"):
             secrets = sent_secrets(request.secrets)
         check_wanted(context)

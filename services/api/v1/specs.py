@@ -51,6 +51,12 @@ class Specs:
     async def _pools(self) -> tuple[PoolSpec, ...]:
         return await self._calls.run(self._pool_records.specs)
 
+    async def new_config(self, spec: stateless_pb2.JobSpec, now_ns: int) -> job_pb2.JobConfig:
+        """Of a service that is to be created. Raises NotFound, Unimplemented and InvalidArgument."""
+        with prefix_error("failed to validate resource pool"):
+            await self.check_pool(spec.respool_id.value)
+        return await self.config_of(spec, now_ns)
+
     async def config_of(self, spec: stateless_pb2.JobSpec, now_ns: int) -> job_pb2.JobConfig:
         """Raises Unimplemented and InvalidArgument."""
         with prefix_error("failed to convert job spec"):

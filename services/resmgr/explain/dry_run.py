@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from peloton.api import convert
+from peloton.api import convert, convert_v1_spec
 from peloton.api.convert_layout import layout
 from peloton.api.merge import effective_task_config
+from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.admission import HeldRange
@@ -105,11 +106,12 @@ def with_job(state: ResmgrState, job: JobRecord, shapes: Sequence[ShapeRange]) -
     return other, job.instance_count - room
 
 
-def planned_job(job_id: JobId, config: job_pb2.JobConfig) -> tuple[JobRecord, list[ShapeRange]]:
+def planned_job(job_id: JobId, request: explain_pb2.JobPlanRequest) -> tuple[JobRecord, list[ShapeRange]]:
     """The record and shapes of a job that does not exist. Raises InvalidArgument."""
+    config = convert_v1_spec.job_config(request.spec) if request.HasField("spec") else request.config
     job = convert.new_job_record(job_id, config, 0)
-    if job.type is not JobType.BATCH:
-        raise InvalidArgument(f"only batch jobs can be planned, not {job.type}")
+    if job.type not in (JobType.BATCH, JobType.SERVICE):
+        raise InvalidArgument(f"only batch jobs and services can be planned, not {job.type}")
     if not 1 <= job.instance_count <= INSTANCES_MAX:
         raise InvalidArgument(f"instanceCount is {job.instance_count}, want 1 to {INSTANCES_MAX}")
     return job, list(_shape_ranges(config))

@@ -268,9 +268,9 @@ class ExplainService:
         return await self._loop.with_held(lambda state: candidate_jobs(with_pool(state, spec), now_ns), plan)
 
     async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
-        if not request.HasField("config"):
+        if not request.HasField("config") and not request.HasField("spec"):
             raise InvalidArgument("job config cannot be <nil>")
-        job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
+        job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request)
         await self._state()
         placed = _placed(shapes, job.type)
         now_ns, unfits = self._loop.clock_ns(), list(unfit(placed, await self._judge(placed)))

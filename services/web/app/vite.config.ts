@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join, relative } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { defineConfig, type Plugin } from "vite";
 
 const OURS = ["index.html", "package-lock.json", "package.json", "pages.json", "public", "src", "tsconfig.json", "vite.config.ts"];
+const EXAMPLES = "src/editor/examples.ts"; // imports files of ours that are not here
 const ASSETS = "../assets";
 const API = "http://127.0.0.1:5398"; // of `peloton up`
 
@@ -13,10 +14,15 @@ function stamp(): Plugin {
     name: "stamp",
     closeBundle() {
       const hash = createHash("sha256");
-      for (const path of OURS.flatMap(files).sort()) hash.update(`${path}\0`).update(readFileSync(path)).update("\0");
+      for (const path of [...OURS.flatMap(files), ...examples()].sort()) hash.update(`${path}\0`).update(readFileSync(path)).update("\0");
       writeFileSync(join(ASSETS, "built-from.txt"), `${hash.digest("hex")}\n`);
     },
   };
+}
+
+function examples(): string[] {
+  const imports = readFileSync(EXAMPLES, "utf-8").matchAll(/"([^"]+)\?raw"/g);
+  return [...imports].map(([, path]) => join(dirname(EXAMPLES), path!));
 }
 
 function files(path: string): string[] {
@@ -29,5 +35,5 @@ function files(path: string): string[] {
 export default defineConfig({
   build: { outDir: ASSETS, emptyOutDir: true, target: "es2022", modulePreload: { polyfill: false } },
   plugins: [stamp()],
-  server: { proxy: { "/api": API, "/live": API, "/schemas": API, "/settings.json": API } },
+  server: { proxy: { "/api": API, "/files": API, "/live": API, "/logs": API, "/schemas": API, "/settings.json": API } },
 });

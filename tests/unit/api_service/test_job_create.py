@@ -203,6 +203,10 @@ async def test_a_plan_is_refused_like_the_job(jobs: Any, channel: grpc.aio.Chann
     planned = await refused(plan.JobPlan(explain_pb2.JobPlanRequest(config=too_big)))
     sound = await refused(plan.JobPlan(explain_pb2.JobPlanRequest(config=config(12))))
 
+    both = explain_pb2.JobPlanRequest(config=config(12), spec={"name": "web"})
+    assert (grpc.StatusCode.INVALID_ARGUMENT, "a plan is of a config or of a spec: both are given") == (
+        await refused(plan.JobPlan(both))
+    )
     assert told.startswith("the gang of instances 0-12 asks cpu 13, limit of resource pool /eng/maps is 12")
     assert planned == (grpc.StatusCode.INVALID_ARGUMENT, told)
     assert sound[0] is grpc.StatusCode.UNAVAILABLE

@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
@@ -114,3 +115,12 @@ async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes, name: str
     assert await refused(v1.CreateJob(request)) == (code, text)
     assert storage.jobs.active_ids() == []
     assert wakes.started == []
+
+
+@pytest.mark.parametrize("name", ["no pool", "root pool", "unknown pool", "two containers"])
+async def test_a_plan_is_refused_like_the_service(v1: Any, channel: grpc.aio.Channel, name: str) -> None:
+    """What could not be created is not planned either, in the same words."""
+    request, code, text = CREATIONS[name]
+    plan: Any = explain_pb2_grpc.ExplainServiceStub(channel)
+
+    assert (code, text) == await refused(plan.JobPlan(explain_pb2.JobPlanRequest(spec=request.spec)))

@@ -64,6 +64,21 @@ def test_plan_of_a_job(run: Run, api: FakeApi, tmp_path: Path) -> None:
     assert api.requests("jobs.Create") == []
 
 
+def test_plan_of_a_service(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    """The spec is sent as it would be for creating it."""
+    path = tmp_path / "service.yaml"
+    path.write_text("name: web\ninstancecount: 3\n")
+    api.answers["respools.LookupResourcePoolID"] = [FOUND]
+    api.answers["explain.JobPlan"] = [pb.JobPlanResponse(text="all of them")]
+
+    result = run("job", "stateless", "plan", "/eng", path)
+
+    (request,) = api.requests("explain.JobPlan")
+    assert ("all of them\n", "p", 3) == (result.stdout, request.spec.respool_id.value, request.spec.instance_count)
+    assert not request.HasField("config")
+    assert [] == api.requests("services.CreateJob")
+
+
 def test_plan_of_a_pool(run: Run, api: FakeApi, tmp_path: Path) -> None:
     """The pool is below the root, or below --parent; a file that names a parent is refused."""
     path = tmp_path / "pool.yaml"

@@ -9,8 +9,11 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api import convert_v1_spec
 from peloton.api.convert_pool import pool_spec
 from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
@@ -116,6 +119,30 @@ async def test_a_plan_of_a_gang_with_overrides(world: World) -> None:
 
     (waiting,) = answer.waiting
     assert (waiting.gangSize, waiting.reason.wanted, waiting.reason.isFinal) == (3, 5, True)
+
+
+async def test_a_plan_of_a_service(world: World) -> None:
+    """By its spec, or by the configuration that v0 has of it: the same. A daemon has none: the hosts decide."""
+    pool = world.pool("p", 0, 4)
+    spec = stateless_pb2.JobSpec(instance_count=6, respool_id={"value": pool}, sla={"preemptible": True})
+    spec.default_spec.containers.add().resource.cpu_limit = 1
+
+    async with asking(world) as asked:
+        await asked.queue(world.job(pool, 1))
+        answers = [
+            await asked.stub.JobPlan(request)
+            for request in (
+                pb.JobPlanRequest(spec=spec), pb.JobPlanRequest(config=convert_v1_spec.job_config(spec)),
+            )
+        ]  # fmt: skip
+        daemon = job_config(pool, 0, 1)
+        daemon.type = job_pb2.DAEMON
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asked.stub.JobPlan(pb.JobPlanRequest(config=daemon))
+
+    assert [(3, 3)] * 2 == [(one.admittedInstances, one.waitingInstances) for one in answers]
+    assert "In pool /p 3 of 6 instances would be admitted now." == answers[0].text.splitlines()[0]
+    assert "only batch jobs and services can be planned, not DAEMON" == caught.value.details()
 
 
 async def test_plans_of_jobs_that_have_no_place(world: World) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +34,15 @@ def sources() -> list[str]:
         for name in (*OURS, *BUILT_BY)
         for path in ([APP / name] if (APP / name).is_file() else (APP / name).rglob("*"))
     ]
-    return sorted(path.relative_to(APP).as_posix() for path in files if path.is_file())
+    ours = [path.relative_to(APP).as_posix() for path in files if path.is_file()]
+    return sorted([*ours, *examples()])
+
+
+def examples() -> list[str]:
+    """Files of ours that the app imports from elsewhere."""
+    importing = APP / "src/editor/examples.ts"
+    found = re.findall(r'"([^"]+)\?raw"', importing.read_text())
+    return [Path(os.path.relpath(importing.parent / path, APP)).as_posix() for path in found]
 
 
 def test_the_built_app_is_current() -> None:

@@ -25,9 +25,10 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v0.job import job_pb2 as peloton_dot_api_dot_v0_dot_job_dot_job__pb2
 from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb2
 from peloton.api.v0.respool import respool_pb2 as peloton_dot_api_dot_v0_dot_respool_dot_respool__pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2 as peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_stateless__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$peloton/api/v0/explain/explain.proto\x12\x16peloton.api.v0.explain\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\x1a$peloton/api/v0/respool/respool.proto\"j\n\x06Holder\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12,\n\x05jobId\x18\x02 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0e\n\x06\x61mount\x18\x03 \x01(\x01\x12\x10\n\x08\x62orrowed\x18\x04 \x01(\x01\"0\n\rRefusingHosts\x12\x11\n\thostCount\x18\x01 \x01(\r\x12\x0c\n\x04rule\x18\x02 \x01(\t\"\x94\x03\n\x06Reason\x12*\n\x04rule\x18\x01 \x01(\x0e\x32\x1c.peloton.api.v0.explain.Rule\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06wanted\x18\x04 \x01(\x01\x12\x11\n\tavailable\x18\x05 \x01(\x01\x12\r\n\x05\x62ound\x18\x06 \x01(\x01\x12\x10\n\x08gangSize\x18\x07 \x01(\r\x12\x0f\n\x07isFinal\x18\x08 \x01(\x08\x12\x34\n\rblockingJobId\x18\t \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x36\n\x0e\x62lockingReason\x18\n \x01(\x0b\x32\x1e.peloton.api.v0.explain.Reason\x12/\n\x07holders\x18\x0b \x03(\x0b\x32\x1e.peloton.api.v0.explain.Holder\x12<\n\rrefusingHosts\x18\x0c \x03(\x0b\x32%.peloton.api.v0.explain.RefusingHosts\x12\x0c\n\x04text\x18\r \x01(\t\"\x9f\x02\n\x0cWaitingGangs\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12,\n\x05queue\x18\x03 \x01(\x0e\x32\x1d.peloton.api.v0.explain.Queue\x12\x15\n\rfirstInstance\x18\x04 \x01(\r\x12\x11\n\tgangCount\x18\x05 \x01(\r\x12\x10\n\x08gangSize\x18\x06 \x01(\r\x12\x10\n\x08priority\x18\x07 \x01(\x05\x12\x12\n\ngangsAhead\x18\x08 \x01(\r\x12.\n\x06reason\x18\t \x01(\x0b\x32\x1e.peloton.api.v0.explain.Reason\x12\x0f\n\x07jobName\x18\n \x01(\t\"=\n\rJobWhyRequest\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\"\x8c\x03\n\x0eJobWhyResponse\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12\x10\n\x08poolPath\x18\x04 \x01(\t\x12R\n\x0einstanceCounts\x18\x05 \x03(\x0b\x32:.peloton.api.v0.explain.JobWhyResponse.InstanceCountsEntry\x12\x35\n\x07waiting\x18\x06 \x03(\x0b\x32$.peloton.api.v0.explain.WaitingGangs\x12/\n\x07reasons\x18\x07 \x03(\x0b\x32\x1e.peloton.api.v0.explain.Reason\x12\x0c\n\x04text\x18\x08 \x01(\t\x1a\x35\n\x13InstanceCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\\\n\x0ePoolWhyRequest\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\x12\x12\n\nqueueLimit\x18\x02 \x01(\r\"\xa9\x01\n\tQueueHead\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12,\n\x05queue\x18\x02 \x01(\x0e\x32\x1d.peloton.api.v0.explain.Queue\x12\x11\n\tgangCount\x18\x03 \x01(\r\x12\x15\n\rinstanceCount\x18\x04 \x01(\r\x12\x32\n\x04head\x18\x05 \x01(\x0b\x32$.peloton.api.v0.explain.WaitingGangs\"J\n\x04Loan\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12\x0e\n\x06\x61mount\x18\x03 \x01(\x01\x12\x12\n\nwantedBack\x18\x04 \x01(\x01\"\xf5\x02\n\x0fPoolWhyResponse\x12.\n\x04pool\x18\x01 \x01(\x0b\x32 .peloton.api.v0.explain.PoolNode\x12\x31\n\x06queues\x18\x02 \x03(\x0b\x32!.peloton.api.v0.explain.QueueHead\x12.\n\x08\x62orrowed\x18\x03 \x03(\x0b\x32\x1c.peloton.api.v0.explain.Loan\x12-\n\x07lenders\x18\x04 \x03(\x0b\x32\x1c.peloton.api.v0.explain.Loan\x12*\n\x04lent\x18\x05 \x03(\x0b\x32\x1c.peloton.api.v0.explain.Loan\x12/\n\tborrowers\x18\x06 \x03(\x0b\x32\x1c.peloton.api.v0.explain.Loan\x12\x0c\n\x04text\x18\x07 \x01(\t\x12\x35\n\x07waiting\x18\x08 \x03(\x0b\x32$.peloton.api.v0.explain.WaitingGangs\"\x11\n\x0fPoolTreeRequest\"\xd7\x01\n\x0bPoolAmounts\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x13\n\x0breservation\x18\x02 \x01(\x01\x12\r\n\x05limit\x18\x03 \x01(\x01\x12\r\n\x05share\x18\x04 \x01(\x01\x12\x35\n\x04type\x18\x05 \x01(\x0e\x32\'.peloton.api.v0.respool.ReservationType\x12\x13\n\x0b\x65ntitlement\x18\x06 \x01(\x01\x12\x12\n\nallocation\x18\x07 \x01(\x01\x12\x17\n\x0fslackAllocation\x18\x08 \x01(\x01\x12\x0e\n\x06\x64\x65mand\x18\t \x01(\x01\"\x85\x02\n\x08PoolNode\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x03 \x01(\r\x12\x0e\n\x06isLeaf\x18\x04 \x01(\x08\x12\x13\n\x0bqueuedGangs\x18\x05 \x01(\r\x12\x17\n\x0fqueuedInstances\x18\x06 \x01(\r\x12\x34\n\x07\x61mounts\x18\x07 \x03(\x0b\x32#.peloton.api.v0.explain.PoolAmounts\x12\x34\n\x07onHosts\x18\x64 \x03(\x0b\x32#.peloton.api.v0.explain.PoolOnHosts\"i\n\x0bPoolOnHosts\x12\x11\n\thostPools\x18\x01 \x01(\t\x12\x11\n\tworkloads\x18\x02 \x03(\t\x12\x34\n\x07\x61mounts\x18\x03 \x03(\x0b\x32#.peloton.api.v0.explain.PoolAmounts\"C\n\x10PoolTreeResponse\x12/\n\x05pools\x18\x01 \x03(\x0b\x32 .peloton.api.v0.explain.PoolNode\"M\n\x0fPoolPlanRequest\x12:\n\x06\x63onfig\x18\x01 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolConfig\"R\n\x11\x45ntitlementChange\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x03 \x01(\x01\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\x01\"Q\n\x06\x45xcess\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x12\n\nallocation\x18\x03 \x01(\x01\x12\x13\n\x0b\x65ntitlement\x18\x04 \x01(\x01\"\x8d\x01\n\rAdmittedGangs\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12\x11\n\tgangCount\x18\x03 \x01(\r\x12\x10\n\x08gangSize\x18\x04 \x01(\r\x12\x17\n\x0fgangCountBefore\x18\x05 \x01(\r\"\xb1\x02\n\x10PoolPlanResponse\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12\r\n\x05isNew\x18\x02 \x01(\x08\x12?\n\x0c\x65ntitlements\x18\x03 \x03(\x0b\x32).peloton.api.v0.explain.EntitlementChange\x12\x38\n\x10\x61\x62oveEntitlement\x18\x04 \x03(\x0b\x32\x1e.peloton.api.v0.explain.Excess\x12\x37\n\x08\x61\x64mitted\x18\x05 \x03(\x0b\x32%.peloton.api.v0.explain.AdmittedGangs\x12\x0c\n\x04text\x18\x06 \x01(\t\x12:\n\tevictions\x18\x07 \x03(\x0b\x32\'.peloton.api.v0.explain.PlannedEviction\"\xf4\x01\n\x0fPlannedEviction\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12\x15\n\rfirstInstance\x18\x03 \x01(\r\x12\x15\n\rinstanceCount\x18\x04 \x01(\r\x12/\n\x08\x66orJobId\x18\x05 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x13\n\x0b\x66orPoolPath\x18\x06 \x01(\t\x12\x0e\n\x06rounds\x18\x07 \x01(\r\x12\x0f\n\x07withinS\x18\x08 \x01(\x01\x12\x0c\n\x04text\x18\t \x01(\t\"?\n\x0eJobPlanRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.job.JobConfig\"\xa5\x02\n\x0fJobPlanResponse\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12\x19\n\x11\x61\x64mittedInstances\x18\x02 \x01(\r\x12\x18\n\x10waitingInstances\x18\x03 \x01(\r\x12\x19\n\x11heldBackInstances\x18\x04 \x01(\r\x12\x35\n\x07waiting\x18\x05 \x03(\x0b\x32$.peloton.api.v0.explain.WaitingGangs\x12/\n\x07reasons\x18\x06 \x03(\x0b\x32\x1e.peloton.api.v0.explain.Reason\x12\x0c\n\x04text\x18\x07 \x01(\t\x12:\n\tevictions\x18\x08 \x03(\x0b\x32\'.peloton.api.v0.explain.PlannedEviction*\x92\x03\n\x04Rule\x12\x10\n\x0cRULE_UNKNOWN\x10\x00\x12\x13\n\x0fRULE_POOL_LIMIT\x10\x01\x12\x14\n\x10RULE_ENTITLEMENT\x10\x02\x12\x1a\n\x16RULE_SLACK_ENTITLEMENT\x10\x03\x12\x14\n\x10RULE_RESERVATION\x10\x04\x12\x19\n\x15RULE_CONTROLLER_LIMIT\x10\x05\x12\x19\n\x15RULE_CLUSTER_CAPACITY\x10\x06\x12\x15\n\x11RULE_HEAD_OF_LINE\x10\x07\x12\x11\n\rRULE_PRIORITY\x10\x08\x12\x13\n\x0fRULE_NEXT_CYCLE\x10\t\x12\"\n\x1eRULE_MAXIMUM_RUNNING_INSTANCES\x10\n\x12\x10\n\x0cRULE_NO_HOST\x10\x0b\x12\x12\n\x0eRULE_HELD_BACK\x10\x0c\x12\x15\n\x11RULE_GANG_GATHERS\x10\r\x12\x11\n\rRULE_BACK_OFF\x10\x0e\x12\x15\n\x11RULE_FITS_NO_HOST\x10\x0f\x12\x1b\n\x17RULE_HOSTS_DO_NOT_MATCH\x10\x10*t\n\x05Queue\x12\x11\n\rQUEUE_UNKNOWN\x10\x00\x12\x19\n\x15QUEUE_NON_PREEMPTIBLE\x10\x01\x12\x14\n\x10QUEUE_CONTROLLER\x10\x02\x12\x13\n\x0fQUEUE_REVOCABLE\x10\x03\x12\x12\n\x0eQUEUE_ORDINARY\x10\x04\x32\xdf\x03\n\x0e\x45xplainService\x12W\n\x06JobWhy\x12%.peloton.api.v0.explain.JobWhyRequest\x1a&.peloton.api.v0.explain.JobWhyResponse\x12Z\n\x07PoolWhy\x12&.peloton.api.v0.explain.PoolWhyRequest\x1a\'.peloton.api.v0.explain.PoolWhyResponse\x12]\n\x08PoolTree\x12\'.peloton.api.v0.explain.PoolTreeRequest\x1a(.peloton.api.v0.explain.PoolTreeResponse\x12]\n\x08PoolPlan\x12\'.peloton.api.v0.explain.PoolPlanRequest\x1a(.peloton.api.v0.explain.PoolPlanResponse\x12Z\n\x07JobPlan\x12&.peloton.api.v0.explain.JobPlanRequest\x1a\'.peloton.api.v0.explain.JobPlanResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$peloton/api/v0/explain/explain.proto\x12\x16peloton.api.v0.explain\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\x1a$peloton/api/v0/respool/respool.proto\x1a\x31peloton/api/v1alpha/job/stateless/stateless.proto\"j\n\x06Holder\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12,\n\x05jobId\x18\x02 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0e\n\x06\x61mount\x18\x03 \x01(\x01\x12\x10\n\x08\x62orrowed\x18\x04 \x01(\x01\"0\n\rRefusingHosts\x12\x11\n\thostCount\x18\x01 \x01(\r\x12\x0c\n\x04rule\x18\x02 \x01(\t\"\x94\x03\n\x06Reason\x12*\n\x04rule\x18\x01 \x01(\x0e\x32\x1c.peloton.api.v0.explain.Rule\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06wanted\x18\x04 \x01(\x01\x12\x11\n\tavailable\x18\x05 \x01(\x01\x12\r\n\x05\x62ound\x18\x06 \x01(\x01\x12\x10\n\x08gangSize\x18\x07 \x01(\r\x12\x0f\n\x07isFinal\x18\x08 \x01(\x08\x12\x34\n\rblockingJobId\x18\t \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x36\n\x0e\x62lockingReason\x18\n \x01(\x0b\x32\x1e.peloton.api.v0.explain.Reason\x12/\n\x07holders\x18\x0b \x03(\x0b\x32\x1e.peloton.api.v0.explain.Holder\x12<\n\rrefusingHosts\x18\x0c \x03(\x0b\x32%.peloton.api.v0.explain.RefusingHosts\x12\x0c\n\x04text\x18\r \x01(\t\"\x9f\x02\n\x0cWaitingGangs\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12,\n\x05queue\x18\x03 \x01(\x0e\x32\x1d.peloton.api.v0.explain.Queue\x12\x15\n\rfirstInstance\x18\x04 \x01(\r\x12\x11\n\tgangCount\x18\x05 \x01(\r\x12\x10\n\x08gangSize\x18\x06 \x01(\r\x12\x10\n\x08priority\x18\x07 \x01(\x05\x12\x12\n\ngangsAhead\x18\x08 \x01(\r\x12.\n\x06reason\x18\t \x01(\x0b\x32\x1e.peloton.api.v0.explain.Reason\x12\x0f\n\x07jobName\x18\n \x01(\t\"=\n\rJobWhyRequest\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\"\x8c\x03\n\x0eJobWhyResponse\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12\x10\n\x08poolPath\x18\x04 \x01(\t\x12R\n\x0einstanceCounts\x18\x05 \x03(\x0b\x32:.peloton.api.v0.explain.JobWhyResponse.InstanceCountsEntry\x12\x35\n\x07waiting\x18\x06 \x03(\x0b\x32$.peloton.api.v0.explain.WaitingGangs\x12/\n\x07reasons\x18\x07 \x03(\x0b\x32\x1e.peloton.api.v0.explain.Reason\x12\x0c\n\x04text\x18\x08 \x01(\t\x1a\x35\n\x13InstanceCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\\\n\x0ePoolWhyRequest\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\x12\x12\n\nqueueLimit\x18\x02 \x01(\r\"\xa9\x01\n\tQueueHead\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12,\n\x05queue\x18\x02 \x01(\x0e\x32\x1d.peloton.api.v0.explain.Queue\x12\x11\n\tgangCount\x18\x03 \x01(\r\x12\x15\n\rinstanceCount\x18\x04 \x01(\r\x12\x32\n\x04head\x18\x05 \x01(\x0b\x32$.peloton.api.v0.explain.WaitingGangs\"J\n\x04Loan\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12\x0e\n\x06\x61mount\x18\x03 \x01(\x01\x12\x12\n\nwantedBack\x18\x04 \x01(\x01\"\xf5\x02\n\x0fPoolWhyResponse\x12.\n\x04pool\x18\x01 \x01(\x0b\x32 .peloton.api.v0.explain.PoolNode\x12\x31\n\x06queues\x18\x02 \x03(\x0b\x32!.peloton.api.v0.explain.QueueHead\x12.\n\x08\x62orrowed\x18\x03 \x03(\x0b\x32\x1c.peloton.api.v0.explain.Loan\x12-\n\x07lenders\x18\x04 \x03(\x0b\x32\x1c.peloton.api.v0.explain.Loan\x12*\n\x04lent\x18\x05 \x03(\x0b\x32\x1c.peloton.api.v0.explain.Loan\x12/\n\tborrowers\x18\x06 \x03(\x0b\x32\x1c.peloton.api.v0.explain.Loan\x12\x0c\n\x04text\x18\x07 \x01(\t\x12\x35\n\x07waiting\x18\x08 \x03(\x0b\x32$.peloton.api.v0.explain.WaitingGangs\"\x11\n\x0fPoolTreeRequest\"\xd7\x01\n\x0bPoolAmounts\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x13\n\x0breservation\x18\x02 \x01(\x01\x12\r\n\x05limit\x18\x03 \x01(\x01\x12\r\n\x05share\x18\x04 \x01(\x01\x12\x35\n\x04type\x18\x05 \x01(\x0e\x32\'.peloton.api.v0.respool.ReservationType\x12\x13\n\x0b\x65ntitlement\x18\x06 \x01(\x01\x12\x12\n\nallocation\x18\x07 \x01(\x01\x12\x17\n\x0fslackAllocation\x18\x08 \x01(\x01\x12\x0e\n\x06\x64\x65mand\x18\t \x01(\x01\"\x85\x02\n\x08PoolNode\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x03 \x01(\r\x12\x0e\n\x06isLeaf\x18\x04 \x01(\x08\x12\x13\n\x0bqueuedGangs\x18\x05 \x01(\r\x12\x17\n\x0fqueuedInstances\x18\x06 \x01(\r\x12\x34\n\x07\x61mounts\x18\x07 \x03(\x0b\x32#.peloton.api.v0.explain.PoolAmounts\x12\x34\n\x07onHosts\x18\x64 \x03(\x0b\x32#.peloton.api.v0.explain.PoolOnHosts\"i\n\x0bPoolOnHosts\x12\x11\n\thostPools\x18\x01 \x01(\t\x12\x11\n\tworkloads\x18\x02 \x03(\t\x12\x34\n\x07\x61mounts\x18\x03 \x03(\x0b\x32#.peloton.api.v0.explain.PoolAmounts\"C\n\x10PoolTreeResponse\x12/\n\x05pools\x18\x01 \x03(\x0b\x32 .peloton.api.v0.explain.PoolNode\"M\n\x0fPoolPlanRequest\x12:\n\x06\x63onfig\x18\x01 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolConfig\"R\n\x11\x45ntitlementChange\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x03 \x01(\x01\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\x01\"Q\n\x06\x45xcess\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x12\n\nallocation\x18\x03 \x01(\x01\x12\x13\n\x0b\x65ntitlement\x18\x04 \x01(\x01\"\x8d\x01\n\rAdmittedGangs\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12\x11\n\tgangCount\x18\x03 \x01(\r\x12\x10\n\x08gangSize\x18\x04 \x01(\r\x12\x17\n\x0fgangCountBefore\x18\x05 \x01(\r\"\xb1\x02\n\x10PoolPlanResponse\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12\r\n\x05isNew\x18\x02 \x01(\x08\x12?\n\x0c\x65ntitlements\x18\x03 \x03(\x0b\x32).peloton.api.v0.explain.EntitlementChange\x12\x38\n\x10\x61\x62oveEntitlement\x18\x04 \x03(\x0b\x32\x1e.peloton.api.v0.explain.Excess\x12\x37\n\x08\x61\x64mitted\x18\x05 \x03(\x0b\x32%.peloton.api.v0.explain.AdmittedGangs\x12\x0c\n\x04text\x18\x06 \x01(\t\x12:\n\tevictions\x18\x07 \x03(\x0b\x32\'.peloton.api.v0.explain.PlannedEviction\"\xf4\x01\n\x0fPlannedEviction\x12,\n\x05jobId\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x10\n\x08poolPath\x18\x02 \x01(\t\x12\x15\n\rfirstInstance\x18\x03 \x01(\r\x12\x15\n\rinstanceCount\x18\x04 \x01(\r\x12/\n\x08\x66orJobId\x18\x05 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x13\n\x0b\x66orPoolPath\x18\x06 \x01(\t\x12\x0e\n\x06rounds\x18\x07 \x01(\r\x12\x0f\n\x07withinS\x18\x08 \x01(\x01\x12\x0c\n\x04text\x18\t \x01(\t\"y\n\x0eJobPlanRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.job.JobConfig\x12\x38\n\x04spec\x18\x02 \x01(\x0b\x32*.peloton.api.v1alpha.job.stateless.JobSpec\"\xa5\x02\n\x0fJobPlanResponse\x12\x10\n\x08poolPath\x18\x01 \x01(\t\x12\x19\n\x11\x61\x64mittedInstances\x18\x02 \x01(\r\x12\x18\n\x10waitingInstances\x18\x03 \x01(\r\x12\x19\n\x11heldBackInstances\x18\x04 \x01(\r\x12\x35\n\x07waiting\x18\x05 \x03(\x0b\x32$.peloton.api.v0.explain.WaitingGangs\x12/\n\x07reasons\x18\x06 \x03(\x0b\x32\x1e.peloton.api.v0.explain.Reason\x12\x0c\n\x04text\x18\x07 \x01(\t\x12:\n\tevictions\x18\x08 \x03(\x0b\x32\'.peloton.api.v0.explain.PlannedEviction*\x92\x03\n\x04Rule\x12\x10\n\x0cRULE_UNKNOWN\x10\x00\x12\x13\n\x0fRULE_POOL_LIMIT\x10\x01\x12\x14\n\x10RULE_ENTITLEMENT\x10\x02\x12\x1a\n\x16RULE_SLACK_ENTITLEMENT\x10\x03\x12\x14\n\x10RULE_RESERVATION\x10\x04\x12\x19\n\x15RULE_CONTROLLER_LIMIT\x10\x05\x12\x19\n\x15RULE_CLUSTER_CAPACITY\x10\x06\x12\x15\n\x11RULE_HEAD_OF_LINE\x10\x07\x12\x11\n\rRULE_PRIORITY\x10\x08\x12\x13\n\x0fRULE_NEXT_CYCLE\x10\t\x12\"\n\x1eRULE_MAXIMUM_RUNNING_INSTANCES\x10\n\x12\x10\n\x0cRULE_NO_HOST\x10\x0b\x12\x12\n\x0eRULE_HELD_BACK\x10\x0c\x12\x15\n\x11RULE_GANG_GATHERS\x10\r\x12\x11\n\rRULE_BACK_OFF\x10\x0e\x12\x15\n\x11RULE_FITS_NO_HOST\x10\x0f\x12\x1b\n\x17RULE_HOSTS_DO_NOT_MATCH\x10\x10*t\n\x05Queue\x12\x11\n\rQUEUE_UNKNOWN\x10\x00\x12\x19\n\x15QUEUE_NON_PREEMPTIBLE\x10\x01\x12\x14\n\x10QUEUE_CONTROLLER\x10\x02\x12\x13\n\x0fQUEUE_REVOCABLE\x10\x03\x12\x12\n\x0eQUEUE_ORDINARY\x10\x04\x32\xdf\x03\n\x0e\x45xplainService\x12W\n\x06JobWhy\x12%.peloton.api.v0.explain.JobWhyRequest\x1a&.peloton.api.v0.explain.JobWhyResponse\x12Z\n\x07PoolWhy\x12&.peloton.api.v0.explain.PoolWhyRequest\x1a\'.peloton.api.v0.explain.PoolWhyResponse\x12]\n\x08PoolTree\x12\'.peloton.api.v0.explain.PoolTreeRequest\x1a(.peloton.api.v0.explain.PoolTreeResponse\x12]\n\x08PoolPlan\x12\'.peloton.api.v0.explain.PoolPlanRequest\x1a(.peloton.api.v0.explain.PoolPlanResponse\x12Z\n\x07JobPlan\x12&.peloton.api.v0.explain.JobPlanRequest\x1a\'.peloton.api.v0.explain.JobPlanResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,58 +37,58 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_JOBWHYRESPONSE_INSTANCECOUNTSENTRY']._loaded_options = None
   _globals['_JOBWHYRESPONSE_INSTANCECOUNTSENTRY']._serialized_options = b'8\001'
-  _globals['_RULE']._serialized_start=4181
-  _globals['_RULE']._serialized_end=4583
-  _globals['_QUEUE']._serialized_start=4585
-  _globals['_QUEUE']._serialized_end=4701
-  _globals['_HOLDER']._serialized_start=162
-  _globals['_HOLDER']._serialized_end=268
-  _globals['_REFUSINGHOSTS']._serialized_start=270
-  _globals['_REFUSINGHOSTS']._serialized_end=318
-  _globals['_REASON']._serialized_start=321
-  _globals['_REASON']._serialized_end=725
-  _globals['_WAITINGGANGS']._serialized_start=728
-  _globals['_WAITINGGANGS']._serialized_end=1015
-  _globals['_JOBWHYREQUEST']._serialized_start=1017
-  _globals['_JOBWHYREQUEST']._serialized_end=1078
-  _globals['_JOBWHYRESPONSE']._serialized_start=1081
-  _globals['_JOBWHYRESPONSE']._serialized_end=1477
-  _globals['_JOBWHYRESPONSE_INSTANCECOUNTSENTRY']._serialized_start=1424
-  _globals['_JOBWHYRESPONSE_INSTANCECOUNTSENTRY']._serialized_end=1477
-  _globals['_POOLWHYREQUEST']._serialized_start=1479
-  _globals['_POOLWHYREQUEST']._serialized_end=1571
-  _globals['_QUEUEHEAD']._serialized_start=1574
-  _globals['_QUEUEHEAD']._serialized_end=1743
-  _globals['_LOAN']._serialized_start=1745
-  _globals['_LOAN']._serialized_end=1819
-  _globals['_POOLWHYRESPONSE']._serialized_start=1822
-  _globals['_POOLWHYRESPONSE']._serialized_end=2195
-  _globals['_POOLTREEREQUEST']._serialized_start=2197
-  _globals['_POOLTREEREQUEST']._serialized_end=2214
-  _globals['_POOLAMOUNTS']._serialized_start=2217
-  _globals['_POOLAMOUNTS']._serialized_end=2432
-  _globals['_POOLNODE']._serialized_start=2435
-  _globals['_POOLNODE']._serialized_end=2696
-  _globals['_POOLONHOSTS']._serialized_start=2698
-  _globals['_POOLONHOSTS']._serialized_end=2803
-  _globals['_POOLTREERESPONSE']._serialized_start=2805
-  _globals['_POOLTREERESPONSE']._serialized_end=2872
-  _globals['_POOLPLANREQUEST']._serialized_start=2874
-  _globals['_POOLPLANREQUEST']._serialized_end=2951
-  _globals['_ENTITLEMENTCHANGE']._serialized_start=2953
-  _globals['_ENTITLEMENTCHANGE']._serialized_end=3035
-  _globals['_EXCESS']._serialized_start=3037
-  _globals['_EXCESS']._serialized_end=3118
-  _globals['_ADMITTEDGANGS']._serialized_start=3121
-  _globals['_ADMITTEDGANGS']._serialized_end=3262
-  _globals['_POOLPLANRESPONSE']._serialized_start=3265
-  _globals['_POOLPLANRESPONSE']._serialized_end=3570
-  _globals['_PLANNEDEVICTION']._serialized_start=3573
-  _globals['_PLANNEDEVICTION']._serialized_end=3817
-  _globals['_JOBPLANREQUEST']._serialized_start=3819
-  _globals['_JOBPLANREQUEST']._serialized_end=3882
-  _globals['_JOBPLANRESPONSE']._serialized_start=3885
-  _globals['_JOBPLANRESPONSE']._serialized_end=4178
-  _globals['_EXPLAINSERVICE']._serialized_start=4704
-  _globals['_EXPLAINSERVICE']._serialized_end=5183
+  _globals['_RULE']._serialized_start=4290
+  _globals['_RULE']._serialized_end=4692
+  _globals['_QUEUE']._serialized_start=4694
+  _globals['_QUEUE']._serialized_end=4810
+  _globals['_HOLDER']._serialized_start=213
+  _globals['_HOLDER']._serialized_end=319
+  _globals['_REFUSINGHOSTS']._serialized_start=321
+  _globals['_REFUSINGHOSTS']._serialized_end=369
+  _globals['_REASON']._serialized_start=372
+  _globals['_REASON']._serialized_end=776
+  _globals['_WAITINGGANGS']._serialized_start=779
+  _globals['_WAITINGGANGS']._serialized_end=1066
+  _globals['_JOBWHYREQUEST']._serialized_start=1068
+  _globals['_JOBWHYREQUEST']._serialized_end=1129
+  _globals['_JOBWHYRESPONSE']._serialized_start=1132
+  _globals['_JOBWHYRESPONSE']._serialized_end=1528
+  _globals['_JOBWHYRESPONSE_INSTANCECOUNTSENTRY']._serialized_start=1475
+  _globals['_JOBWHYRESPONSE_INSTANCECOUNTSENTRY']._serialized_end=1528
+  _globals['_POOLWHYREQUEST']._serialized_start=1530
+  _globals['_POOLWHYREQUEST']._serialized_end=1622
+  _globals['_QUEUEHEAD']._serialized_start=1625
+  _globals['_QUEUEHEAD']._serialized_end=1794
+  _globals['_LOAN']._serialized_start=1796
+  _globals['_LOAN']._serialized_end=1870
+  _globals['_POOLWHYRESPONSE']._serialized_start=1873
+  _globals['_POOLWHYRESPONSE']._serialized_end=2246
+  _globals['_POOLTREEREQUEST']._serialized_start=2248
+  _globals['_POOLTREEREQUEST']._serialized_end=2265
+  _globals['_POOLAMOUNTS']._serialized_start=2268
+  _globals['_POOLAMOUNTS']._serialized_end=2483
+  _globals['_POOLNODE']._serialized_start=2486
+  _globals['_POOLNODE']._serialized_end=2747
+  _globals['_POOLONHOSTS']._serialized_start=2749
+  _globals['_POOLONHOSTS']._serialized_end=2854
+  _globals['_POOLTREERESPONSE']._serialized_start=2856
+  _globals['_POOLTREERESPONSE']._serialized_end=2923
+  _globals['_POOLPLANREQUEST']._serialized_start=2925
+  _globals['_POOLPLANREQUEST']._serialized_end=3002
+  _globals['_ENTITLEMENTCHANGE']._serialized_start=3004
+  _globals['_ENTITLEMENTCHANGE']._serialized_end=3086
+  _globals['_EXCESS']._serialized_start=3088
+  _globals['_EXCESS']._serialized_end=3169
+  _globals['_ADMITTEDGANGS']._serialized_start=3172
+  _globals['_ADMITTEDGANGS']._serialized_end=3313
+  _globals['_POOLPLANRESPONSE']._serialized_start=3316
+  _globals['_POOLPLANRESPONSE']._serialized_end=3621
+  _globals['_PLANNEDEVICTION']._serialized_start=3624
+  _globals['_PLANNEDEVICTION']._serialized_end=3868
+  _globals['_JOBPLANREQUEST']._serialized_start=3870
+  _globals['_JOBPLANREQUEST']._serialized_end=3991
+  _globals['_JOBPLANRESPONSE']._serialized_start=3994
+  _globals['_JOBPLANRESPONSE']._serialized_end=4287
+  _globals['_EXPLAINSERVICE']._serialized_start=4813
+  _globals['_EXPLAINSERVICE']._serialized_end=5292
 # @@protoc_insertion_point(module_scope)

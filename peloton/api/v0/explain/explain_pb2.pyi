@@ -16,6 +16,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from peloton.api.v0 import peloton_pb2 as _peloton_pb2
 from peloton.api.v0.job import job_pb2 as _job_pb2
 from peloton.api.v0.respool import respool_pb2 as _respool_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2 as _stateless_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -918,18 +919,24 @@ class JobPlanRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONFIG_FIELD_NUMBER: _builtins.int
+    SPEC_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def config(self) -> _job_pb2.JobConfig:
         """As for creating a job, respoolID included."""
+
+    @_builtins.property
+    def spec(self) -> _stateless_pb2.JobSpec:
+        """Instead of it, as for creating a service, respool_id included. All of its instances are planned at once."""
 
     def __init__(
         self,
         *,
         config: _job_pb2.JobConfig | None = ...,
+        spec: _stateless_pb2.JobSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "spec", b"spec"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,7 +1,8 @@
 // Calls of the public API as JSON: POST /api/<service>/<method>.
 
 export class Refused extends Error {
-  constructor(readonly code: string, message: string) {
+  // ``place``: where in a file that was sent, from 1.
+  constructor(readonly code: string, message: string, readonly place?: { line: number; column: number }) {
     super(message);
   }
 }
@@ -23,11 +24,12 @@ export async function fetched<Answer = any>(path: string, init?: RequestInit): P
   }
   const text = await response.text();
   if (response.ok) return JSON.parse(text);
-  let told: { code?: string; message?: string } = {};
+  let told: { code?: string; message?: string; line?: number; column?: number } = {};
   try {
     told = JSON.parse(text);
   } catch {
     // not ours: of a proxy in between
   }
-  throw new Refused(told.code ?? String(response.status), told.message ?? `${path}: HTTP status ${response.status}`);
+  const place = told.line ? { line: told.line, column: told.column ?? 1 } : undefined;
+  throw new Refused(told.code ?? String(response.status), told.message ?? `${path}: HTTP status ${response.status}`, place);
 }

@@ -21,11 +21,18 @@ interface Config {
   parent?: { value: string };
   resources?: Resource[];
 }
-interface Plan {
+export interface PoolPlanned {
   entitlements?: { poolPath: string; kind: Kind; before?: number; after?: number }[];
   aboveEntitlement?: { poolPath: string; kind: Kind; allocation?: number; entitlement?: number }[];
   admitted?: { jobId: { value: string }; poolPath: string; gangCount?: number; gangSize?: number; gangCountBefore?: number }[];
-  evictions?: { jobId: { value: string }; poolPath: string; instanceCount?: number; withinS?: number; text?: string }[];
+  evictions?: Eviction[];
+}
+export interface Eviction {
+  jobId: { value: string };
+  poolPath: string;
+  instanceCount?: number;
+  withinS?: number;
+  text?: string;
 }
 
 export function PoolPlan({ id, path, kind, capacity }: { id: string; path: string; kind: Kind; capacity: number }) {
@@ -38,7 +45,7 @@ export function PoolPlan({ id, path, kind, capacity }: { id: string; path: strin
 function Dry({ id, path, kind, capacity, config, again }: { id: string; path: string; kind: Kind; capacity: number; config: Config; again: () => void }) {
   const now = config.resources?.find((one) => one.kind === kind) ?? { kind };
   const [wanted, setWanted] = useState<Partial<Record<Quantity, number>>>({});
-  const [plan, setPlan] = useState<Plan | null>(null);
+  const [plan, setPlan] = useState<PoolPlanned | null>(null);
   const [failure, setFailure] = useState("");
   const isMoved = QUANTITIES.some((each) => each in wanted && wanted[each] !== (now[each] ?? 0));
   const changed = { ...config, resources: [...(config.resources ?? []).filter((one) => one.kind !== kind), { ...now, ...wanted }] };
@@ -50,7 +57,7 @@ function Dry({ id, path, kind, capacity, config, again }: { id: string; path: st
     }
     let isOld = false;
     const timer = setTimeout(() => {
-      call<Plan>(EXPLAIN, "PoolPlan", { config: changed }).then(
+      call<PoolPlanned>(EXPLAIN, "PoolPlan", { config: changed }).then(
         (found) => {
           if (isOld) return;
           setPlan(found);
@@ -122,7 +129,7 @@ function Slider({ kind, quantity, now, value, capacity, set }: { kind: Kind; qua
   );
 }
 
-function Outcome({ plan }: { plan: Plan }) {
+export function Outcome({ plan }: { plan: PoolPlanned }) {
   const { entitlements = [], aboveEntitlement = [], admitted = [], evictions = [] } = plan;
   const more = admitted.filter((one) => (one.gangCount ?? 0) !== (one.gangCountBefore ?? 0));
   return (
@@ -151,11 +158,20 @@ function Outcome({ plan }: { plan: Plan }) {
             Of <a href={`/jobs/${one.jobId.value}`}>{one.jobId.value}</a> in {one.poolPath} {count((one.gangCount ?? 0) * (one.gangSize ?? 1), "instance")} would be admitted now, not {count((one.gangCountBefore ?? 0) * (one.gangSize ?? 1))}.
           </li>
         ))}
-        {evictions.map((one, index) => (
-          <li key={index}>▼ {count(one.instanceCount ?? 0, "instance")} of <a href={`/jobs/${one.jobId.value}`}>{one.jobId.value}</a> in {one.poolPath} would be evicted within {duration(one.withinS ?? 0)}: {one.text}</li>
-        ))}
       </ul>
+      <Evictions evictions={evictions} />
       {!evictions.length && <p>Nothing would be evicted that is not evicted anyway.</p>}
     </>
+  );
+}
+
+export function Evictions({ evictions }: { evictions: Eviction[] }) {
+  if (!evictions.length) return null;
+  return (
+    <ul>
+      {evictions.map((one, index) => (
+        <li key={index}>▼ {count(one.instanceCount ?? 0, "instance")} of <a href={`/jobs/${one.jobId.value}`}>{one.jobId.value}</a> in {one.poolPath} would be evicted within {duration(one.withinS ?? 0)}: {one.text}</li>
+      ))}
+    </ul>
   );
 }

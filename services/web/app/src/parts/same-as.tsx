@@ -2,7 +2,7 @@
 import { Copy } from "./copy";
 
 export function SameAs({ command, service, method, request = {} }: { command: string; service: string; method: string; request?: object }) {
-  const body = JSON.stringify(request);
+  const body = JSON.stringify(request).replaceAll("'", `'\\''`);
   return (
     <details class="same-as">
       <summary>The same from a terminal</summary>

@@ -1,0 +1,80 @@
+// What would become of a file: the answer of `plan`, before anything is created.
+import { useEffect, useState } from "preact/hooks";
+import { call } from "../api";
+import { count } from "../format";
+import type { Why } from "../jobs";
+import { type Kind, planCall, planCommand, type Wanted } from "../submit";
+import { Bar } from "./bar";
+import { type Eviction, Evictions, Outcome, type PoolPlanned } from "./pool-plan";
+import { SameAs } from "./same-as";
+import { WhyTree } from "./why";
+
+interface JobPlanned extends Why {
+  poolPath: string;
+  admittedInstances?: number;
+  waitingInstances?: number;
+  heldBackInstances?: number;
+  evictions?: Eviction[];
+}
+export type Planned = JobPlanned | (PoolPlanned & { poolPath: string; isNew?: boolean; text?: string });
+
+// ``state``: of all that was planned; another text or pool has no plan yet.
+export function usePlan(state: string) {
+  const [told, setTold] = useState<{ of: string; plan?: Planned; wanted?: Wanted; failure?: string; isAsking?: boolean }>({ of: "" });
+  const ask = async (wanted: Wanted) => {
+    setTold({ of: state, isAsking: true });
+    try {
+      const { service, method, request } = planCall(wanted);
+      const plan = await call<Planned>(service, method, request);
+      setTold({ of: state, plan, wanted });
+    } catch (error) {
+      setTold({ of: state, failure: (error as Error).message });
+    }
+  };
+  useEffect(() => setTold((before) => (before.of === state ? before : { of: "" })), [state]);
+  return { ...(told.of === state ? told : {}), ask } as { plan?: Planned; wanted?: Wanted; failure?: string; isAsking?: boolean; ask: typeof ask };
+}
+
+export function PlanOutcome({ wanted, plan }: { wanted: Wanted; plan: Planned }) {
+  const { service, method, request } = planCall(wanted);
+  return (
+    <section aria-label="Plan">
+      <h2>Plan</h2>
+      {wanted.kind === "pool" ? <PoolOutcome plan={plan as PoolPlanned & { poolPath: string; isNew?: boolean; text?: string }} /> : <JobOutcome kind={wanted.kind} plan={plan as JobPlanned} />}
+      <SameAs command={planCommand(wanted)} service={service} method={method} request={request} />
+    </section>
+  );
+}
+
+function JobOutcome({ kind, plan }: { kind: Kind; plan: JobPlanned }) {
+  const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0, evictions = [] } = plan;
+  const all = admitted + waiting + held;
+  const rest = [waiting && `${count(waiting)} would wait`, held && `${count(held)} would be held back by the maximum of running instances`].filter(Boolean);
+  const parts = [
+    { name: "admitted", value: admitted, tone: "allocation" as const }, { name: "would wait", value: waiting, tone: "demand" as const },
+    { name: "held back", value: held, tone: "slack" as const },
+  ];
+  return (
+    <>
+      <Bar label="Instances" parts={parts} whole={all} text={`${count(admitted)} of ${count(all, "instance")} would be admitted now in ${plan.poolPath}${rest.length ? `, ${rest.join(", ")}` : ""}`} />
+      {(plan.waiting?.length || plan.reasons?.length) ? <WhyTree why={plan} /> : null}
+      <Evictions evictions={evictions} />
+      {!evictions.length && <p>Nothing would be evicted for it.</p>}
+      <p class="quiet">
+        Which hosts have room at this moment is not part of a plan.
+        {kind === "service" && " It is of all instances at once: batches, which come one after the other, are not."}
+      </p>
+    </>
+  );
+}
+
+function PoolOutcome({ plan }: { plan: PoolPlanned & { poolPath: string; isNew?: boolean; text?: string } }) {
+  return (
+    <>
+      {plan.isNew ? <p>{plan.poolPath} would be a new pool.</p>
+        : <p class="stale">{plan.poolPath} exists: this is what changing it to this file would do. Creating it will be refused; <code>peloton respool update</code> changes it.</p>}
+      <Outcome plan={plan} />
+      {plan.text && <details><summary>In words</summary><p class="lines">{plan.text}</p></details>}
+    </>
+  );
+}

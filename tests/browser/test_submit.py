@@ -1,0 +1,214 @@
+"""The page on which jobs, services and pools are written, planned and created: as a person does it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Locator, Route, expect
+
+from peloton.api.config_bounds import POOL_KINDS
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from tests.browser.views import PATIENCE_MS, Opened, opened
+from tests.browser.world import World
+
+pytestmark = pytest.mark.xdist_group("browser")
+POOL = "/data"
+JOB = """\
+name: {name}
+instancecount: 2
+sla: {{preemptible: true}}
+defaultconfig:
+  command: {{shell: true, value: sleep 1}}
+"""
+ENTER_AFTER_MS = 100
+SERVICE = """\
+name: bakery
+instancecount: 3
+sla: {preemptible: true}
+defaultspec:
+  containers:
+    - {name: oven, resource: {cpulimit: 0.5}, entrypoint: {value: sleep 100000}}
+"""
+UUID = r"[0-9a-f-]{36}"
+
+
+class Form:
+    """``kind``: job, service or pool."""
+
+    def __init__(self, page: Opened, kind: str) -> None:
+        self.page = page
+        self.view = page.view
+        self.text = self.view.get_by_role("textbox", name=f"YAML of the {kind}")
+        self.faults = self.view.locator(".faults")
+        self.options = self.view.get_by_role("listbox", name="Completions").get_by_role("option")
+
+    def write(self, text: str) -> None:
+        """As if it was pasted over what is there."""
+        self.clear()
+        self.view.keyboard.insert_text(text)
+
+    def clear(self) -> None:
+        self.text.click()
+        self.view.keyboard.press("ControlOrMeta+A")
+        self.view.keyboard.press("Delete")
+
+    def button(self, name: str) -> Locator:
+        return self.view.get_by_role("button", name=name, exact=True)
+
+    def take(self, option: str) -> None:
+        """By Enter, once it is the only one; the editor takes none for an option that has only just appeared."""
+        expect(self.options).to_have_count(1)
+        expect(self.options).to_contain_text(option)
+        self.view.wait_for_timeout(ENTER_AFTER_MS)
+        self.view.keyboard.press("Enter")
+
+    def confirm(self) -> Locator:
+        """The button in the question that Create asks."""
+        self.button("Create").first.click()
+        return self.view.get_by_role("dialog").get_by_role("button", name="Create")
+
+
+@contextmanager
+def form(browser: Browser, world: World, kind: str, **given: str) -> Iterator[Form]:
+    address = "&".join([f"kind={kind}", *(f"{name}={value}" for name, value in given.items())])
+    with opened(browser, f"{world.url}/submit?{address}") as page:
+        expect.set_options(timeout=PATIENCE_MS)
+        yield Form(page, kind)
+
+
+def jobs_named(world: World, name: str) -> list[str]:
+    found = world.cluster.client.jobs.Query(job_pb2.QueryRequest(spec=job_pb2.QuerySpec(name=name)))
+    return [one.id.value for one in found.results if one.name == name]
+
+
+def test_a_job_is_typed_planned_and_created_once(shown: World, browser: Browser) -> None:
+    """A fault is told at its place while it is typed, and goes; a double click on Create creates one job."""
+    with form(browser, shown, "job", pool=POOL) as page:
+        expect(page.faults).to_contain_text("The job hello, 10 instances")  # the example
+        page.clear()
+        page.view.keyboard.type("name: typed\ninstancecont: 2", delay=5)
+        expect(page.faults).to_contain_text(
+            "Line 2, column 1: unknown key 'instancecont' (did you mean 'instancecount'?)"
+        )
+        expect(page.button("Plan")).to_be_disabled()
+        expect(page.button("Create").first).to_be_disabled()
+        page.write(JOB.format(name="typed"))
+        expect(page.faults).to_contain_text("The job typed, 2 instances")
+
+        page.button("Plan").click()
+        expect(page.view.get_by_role("region", name="Plan")).to_contain_text(
+            f"2 of 2 instances would be admitted now in {POOL}"
+        )
+        page.confirm().dblclick()
+
+        page.view.wait_for_url(re.compile(f"/jobs/{UUID}$"))
+        expect(page.view.get_by_role("heading", level=1)).to_have_text("typed")
+        assert [] == [fault for fault in page.page.faults if "/files/" not in fault]
+    assert [page.view.url.rpartition("/")[2]] == jobs_named(shown, "typed")
+
+
+def test_a_service_is_planned_and_created(shown: World, browser: Browser) -> None:
+    """One instance at a time."""
+    with form(browser, shown, "service", pool="/web") as page:
+        expect(page.faults).to_contain_text("The service web, 3 instances")  # the example
+        page.write(SERVICE)
+        expect(page.faults).to_contain_text("The service bakery, 3 instances")
+        page.view.get_by_label("Add at a time").fill("1")
+        page.button("Plan").click()
+        expect(page.view.get_by_role("region", name="Plan")).to_contain_text(
+            "3 of 3 instances would be admitted now in /web"
+        )
+        page.confirm().click()
+
+        page.view.wait_for_url(re.compile(f"/services/{UUID}$"))
+        expect(page.view.get_by_role("heading", level=1)).to_have_text("bakery")
+
+
+def test_a_pool_is_planned_and_created_below_another(shown: World, browser: Browser) -> None:
+    """What it refuses is told where it was asked for, and nothing of the text is lost."""
+    with form(browser, shown, "pool", parent="/ml") as page:
+        page.write("name: fresh\nresources:\n  - {kind: cpu, reservation: 1000000, limit: 1000000, share: 1}\n")
+        expect(page.faults).to_contain_text("The pool fresh")
+        page.confirm().click()
+        expect(page.view.get_by_role("dialog").get_by_role("alert")).to_contain_text("Invalid resource pool config")
+        page.view.get_by_role("button", name="Leave it as it is").click()
+        expect(page.text).to_contain_text("reservation: 1000000")
+
+        page.write("name: fresh\nresources:\n  - {kind: cpu, limit: 2, share: 1}\n")
+        expect(page.faults).to_contain_text("The pool fresh")
+        page.button("Plan").click()
+        expect(page.view.get_by_role("region", name="Plan")).to_contain_text("/ml/fresh would be a new pool.")
+        page.confirm().click()
+        page.view.wait_for_url(re.compile("/pools/ml/fresh$"))
+    path = respool_pb2.ResourcePoolPath(value="/ml/fresh")
+    assert shown.cluster.client.respools.LookupResourcePoolID(respool_pb2.LookupRequest(path=path)).id.value
+
+
+def test_keys_and_values_are_completed(shown: World, browser: Browser) -> None:
+    """Where the cursor is: keys that are not there yet, with what they mean, and names of values."""
+    with form(browser, shown, "job") as page:
+        page.clear()
+        page.view.keyboard.type("name: a\ndefaultc", delay=5)
+        page.take("defaultconfig")
+        expect(page.text).to_contain_text("defaultconfig:")
+        expect(page.options.filter(has_text="resource")).to_be_visible()
+        page.view.keyboard.type("resou", delay=5)
+        page.take("resource")
+        expect(page.options.filter(has_text="cpulimit")).to_be_visible()
+        page.view.keyboard.type("cpul", delay=5)
+        page.take("cpulimit")
+        page.view.keyboard.type("-1")
+        wanted = ["name: a", "defaultconfig:", "  resource:", "    cpulimit: -1"]
+        assert wanted == page.view.locator(".cm-line").all_inner_texts()
+        expect(page.faults).to_contain_text("Line 4, column 15: defaultconfig.resource.cpulimit: -1 is too small")
+        assert "" == page.page.axe()
+
+
+def test_values_of_a_pool_are_completed_in_braces(shown: World, browser: Browser) -> None:
+    """Kinds of resources, in a list."""
+    with form(browser, shown, "pool") as page:
+        page.clear()
+        page.view.keyboard.insert_text("name: a\nresources:\n  - {share: 1, kind: ")
+        page.view.keyboard.press("Control+Space")
+        expect(page.options).to_have_text(list(POOL_KINDS))
+
+
+def test_a_lost_answer_is_repeated_with_the_same_id(shown: World, browser: Browser) -> None:
+    """Also after the page was loaded again: what was typed is still there, and one job was created."""
+    asked: list[str] = []
+
+    def lose(route: Route) -> None:
+        asked.append(route.request.post_data_json["id"]["value"])
+        if len(asked) == 1:
+            route.fetch()
+            route.abort()
+        else:
+            route.continue_()
+
+    with form(browser, shown, "job", pool=POOL) as page:
+        page.view.route("**/api/peloton.api.v0.job.JobManager/Create", lose)
+        page.write(JOB.format(name="lost"))
+        page.confirm().click()
+        alert = page.view.get_by_role("dialog").get_by_role("alert")
+        expect(alert).to_contain_text("Whether it was created is not known")
+        page.view.reload()
+        expect(page.text).to_contain_text("name: lost")
+        page.confirm().click()
+        page.view.wait_for_url(re.compile(f"/jobs/{UUID}$"))
+    assert [asked[0]] * 2 == asked
+    assert asked[:1] == jobs_named(shown, "lost")
+
+
+def test_the_editor_is_left_by_keys(shown: World, browser: Browser) -> None:
+    """Tab indents; after Escape it goes on to what follows the editor."""
+    with form(browser, shown, "job") as page:
+        page.clear()
+        page.view.keyboard.press("Tab")
+        expect(page.text).to_be_focused()
+        page.view.keyboard.press("Escape")
+        page.view.keyboard.press("Tab")
+        expect(page.text).not_to_be_focused()
