@@ -4,14 +4,15 @@ others counted."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from peloton.lifecycle.reason_text import avoided_text
+from peloton.lifecycle.reason_text import avoided_text, counted, infeasible_text
 from peloton.model.advice import HostMark, ServiceMark
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.problem import Problem, Severity, SubjectKind
-from peloton.model.reason import Misfit
+from peloton.model.reason import Infeasibility, Misfit
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord, UpdateState
 from peloton.model.volume import VolumeRecord
@@ -19,8 +20,13 @@ from peloton.model.volume import VolumeRecord
 PROBLEMS_MAX = 50
 NAMED_MAX = 5
 """Hosts, volumes or updates of one kind of problem that are named one by one."""
+HELD_UP_S, LACKING_S = 300, 300
+"""A drain that is held up, and a pool that waits for what it is entitled to, for a shorter time is on its way."""
+BLOCKERS_NAMED_MAX = 2
 GONE_WITHIN_S = 3_600.0
 """A host that left its cluster longer ago has been removed rather than lost."""
+PERIODS_MISSED_MAX = 3
+"""Fewer samples of time series that are missing have been late before."""
 WARNING, CRITICAL = Severity.WARNING, Severity.CRITICAL
 
 
@@ -140,6 +146,25 @@ def late_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Prob
     return _bounded(found, "more drains are beyond their deadlines")
 
 
+def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Problem]:
+    """Drains within their deadlines that pods hold up which may not leave, because of their SLA or their volume."""
+    found = []
+    for host in sorted(maintained, key=lambda one: (one.drained_from_ns, one.hostname)):
+        is_under_way = host.state is HostState.DRAINING and not host.is_forced and host.progress.blockers
+        since_ns, deadline_ns = host.drained_from_ns, host.deadline_ns
+        if not is_under_way or since_ns + HELD_UP_S * NS_PER_S > now_ns or deadline_ns < now_ns:
+            continue
+        named = host.progress.blockers[:BLOCKERS_NAMED_MAX]
+        why = "; ".join(f"{counted(one.pod_count, 'pod')} of job {one.job_id}: {one.reason}" for one in named)
+        more = len(host.progress.blockers) - len(named)
+        text = f"The drain of host {host.hostname} has been under way for {span_text((now_ns - since_ns) / NS_PER_S)}, "
+        text += f"and pods hold it up: {why}" + (f"; and {counted(more, 'more job')}" if more else "")
+        text += f". It may be forced in {span_text((deadline_ns - now_ns) / NS_PER_S)}"
+        command = f"peloton host maintenance status {host.hostname}"
+        found.append(Problem(WARNING, text, SubjectKind.HOST, host.hostname, host.cluster, since_ns, command))
+    return _bounded(found, "more drains are held up")
+
+
 def lost_volumes(volumes: Sequence[VolumeRecord], total: int) -> list[Problem]:
     """``volumes``: the first of ``total``."""
     found = []
@@ -152,7 +177,8 @@ def lost_volumes(volumes: Sequence[VolumeRecord], total: int) -> list[Problem]:
 
 
 def stuck_updates(updates: Sequence[tuple[str, UpdateRecord]], total: int) -> list[Problem]:
-    """Of services, with their names: the last update failed, is paused after failures, or waits for a pulse.
+    """Of services, with their names: the last update failed, was rolled back, is paused after failures, or waits for a
+    pulse.
     ``updates``: the first of ``total``."""
     found = []
     for name, update in updates:
@@ -168,9 +194,47 @@ def _stuck(update: UpdateRecord) -> str:
         return f"has failed: {bad}"
     if update.state is UpdateState.PAUSED and update.failed:
         return f"is paused: {bad}, {update.remaining_count} are left"
+    if update.state in (UpdateState.ROLLING_BACKWARD, UpdateState.ROLLED_BACK):
+        done = "was rolled back" if update.state is UpdateState.ROLLED_BACK else "is being rolled back"
+        instances = counted(update.spec.max_failure_instances, "instance")
+        return f"{done}: {instances} failed with version {update.prev_config_version}"
     if update.awaits_pulse and update.is_active:
         return f"waits for a pulse: {update.remaining_count} of {update.total_count} instances are left"
     return ""
+
+
+class UnfitJob(NamedTuple):
+    """A job with pods that no host could take even if it were empty. ``sorts``: how many pods, and why."""
+
+    job_id: str
+    name: str
+    pool_path: str
+    gang_size: int
+    sorts: Sequence[tuple[int, Infeasibility]]
+
+
+def unfit_jobs(jobs: Sequence[UnfitJob]) -> list[Problem]:
+    found = []
+    for one in jobs:
+        count = sum(pods for pods, _ in one.sorts)
+        verb = "fits" if count == 1 else "fit"
+        gang = f"its gang of {one.gang_size} does not start, because " if one.gang_size > 1 else ""
+        why = "; ".join(infeasible_text(infeasible) for _, infeasible in one.sorts)
+        text = f"Job {one.job_id} ({one.name}) in pool {one.pool_path} waits in vain: {gang}"
+        text += f"{counted(count, 'instance')} {verb} no host, even an empty one: {why}"
+        found.append(Problem(WARNING, text, SubjectKind.JOB, one.job_id, command=f"peloton job why {one.job_id}"))
+    return _bounded(found, "more jobs have instances that fit no host")
+
+
+def late_recorder(behind_s: float, period_s: int) -> list[Problem]:
+    if behind_s <= (PERIODS_MISSED_MAX + 1) * period_s:
+        return []
+    text = (
+        f"No time series have been recorded for {span_text(behind_s)}, though it is done every {period_s} s: charts "
+        "have a gap. The log of role resmgr says why"
+    )
+    command = "peloton overview history --since 1h"
+    return [Problem(WARNING, text, SubjectKind.ROLE, "resmgr", command=command)]
 
 
 def hopeless_gangs(heads: Sequence[tuple[str, str, int, str]]) -> list[Problem]:
@@ -180,6 +244,20 @@ def hopeless_gangs(heads: Sequence[tuple[str, str, int, str]]) -> list[Problem]:
         text = f"{count} {'gang' if count == 1 else 'gangs'} of job {job_id} in pool {path} will never start: {why}"
         found.append(Problem(WARNING, text, SubjectKind.POOL, path, command=f"peloton job why {job_id}"))
     return _bounded(found, "more pools have gangs that will never start")
+
+
+def lacking_pools(heads: Sequence[tuple[str, str, str, float]], now_ns: int) -> list[Problem]:
+    """Pools that wait for what they are entitled to, and what others hold: path, why, by whom it is held, and for how
+    many seconds they have waited. Those that wait for less than LACKING_S are left out."""
+    found = []
+    for path, why, holders, waited_s in sorted(heads, key=lambda head: -head[-1]):
+        if waited_s < LACKING_S:
+            continue
+        held = f"; held by {holders}" if holders else ""
+        text = f"Pool {path} has waited for {span_text(waited_s)} for what it is entitled to: {why}{held}"
+        since_ns = now_ns - round(waited_s * NS_PER_S)
+        found.append(Problem(WARNING, text, SubjectKind.POOL, path, "", since_ns, f"peloton respool why {path}"))
+    return _bounded(found, "more pools wait for what they are entitled to")
 
 
 def _of_host(severity: Severity, text: str, name: str, cluster: str, since_ns: int = 0) -> Problem:

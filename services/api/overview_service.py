@@ -16,7 +16,7 @@ import grpc.aio
 from peloton.api import convert
 from peloton.api.convert_overview import host_amounts, problem_to_wire
 from peloton.api.convert_time import rfc3339, rfc3339_seconds
-from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
+from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc, resmgr_pb2, resmgr_pb2_grpc
 from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
 from peloton.api.v0.overview import overview_pb2 as pb
 from peloton.api.v0.respool import respool_pb2
@@ -29,6 +29,7 @@ from peloton.model.times import NS_PER_S
 from services.api.calls import Calls
 from services.api.channels import LeaderChannels
 from services.api.forward import RESMGR
+from services.api.lacking_pools import LackingPools
 from services.rested import REST_PER_QUESTION, Rested
 from services.storage.overview import Counts, HostPodRow, LeaseRow
 from services.storage.storage import Storage
@@ -38,7 +39,7 @@ T = TypeVar("T")
 
 ASK_S, MAP_S = 1.0, 10.0
 """Patience with a host manager that sums up, and with one that sends all of its hosts."""
-HEADS_S, HEADS_AGE_S = 2.0, 10.0
+TELL_S, TOLD_AGE_S = 2.0, 10.0
 """Patience with the resource manager, and how long its answer is used at least."""
 COUNT_S, COUNTS_AGE_S, FINDINGS_AGE_S = 2.0, 5.0, 5.0
 """How long an answer waits for counts that are not there yet, and how long they are used at least."""
@@ -66,19 +67,20 @@ class OverviewService:
         self._counts = Rested(self._count, COUNTS_AGE_S)
         self._findings = Rested(self._find, FINDINGS_AGE_S)
         self._counting: asyncio.Task[Counted] | None = None
-        self._heads: tuple[float, list[Problem]] = (float("-inf"), [])  # good until then
+        self._told: tuple[float, list[pb.Problem]] = (float("-inf"), [])  # by the resource manager; good until then
+        self._lacking = LackingPools()
         self._host_pods: OrderedDict[str, Rested[list[HostPodRow]]] = OrderedDict()
 
     # The overview.
 
     async def GetOverview(self, request: pb.GetOverviewRequest, context: Any) -> pb.GetOverviewResponse:
         clusters = await self._channels.clusters()
-        (leases, findings, counted, heads), described = await asyncio.gather(
+        (leases, findings, counted, told), described = await asyncio.gather(
             asyncio.gather(
                 self._calls.run(self._storage.overview.leases),
                 self._calls.run(self._findings.get),
                 self._counted(),
-                self._hopeless(),
+                self._of_resmgr(),
             ),
             asyncio.gather(*(self._describe(cluster) for cluster in clusters if clusters[cluster])),
         )
@@ -86,8 +88,9 @@ class OverviewService:
         answered = {one.overview.cluster: one for one in described if one is not None}
         roles = [RESMGR, *(HOSTMGR_ROLE + cluster for cluster in clusters)]
         silent = [name for name in clusters if clusters[name] and name not in answered]
-        found = [problem_to_wire(one) for one in [*_leaderless(roles, leases, now_s), *heads, *findings]]
+        found = [problem_to_wire(one) for one in [*_leaderless(roles, leases, now_s), *findings]]
         found += [problem_to_wire(problems.silent_problem(name, ASK_S)) for name in silent]
+        found += told
         found += [problem for one in answered.values() for problem in one.problems]
         found.sort(key=lambda one: -one.severity)
         left_out = sum(one.problems_left_out for one in answered.values())
@@ -138,22 +141,32 @@ class OverviewService:
             *problems.stuck_updates(*self._storage.overview.stuck_updates()),
         ]
 
-    async def _hopeless(self) -> list[Problem]:
-        """Of the first gang of each queue, as of a while ago; none while no resource manager leads."""
+    async def _of_resmgr(self) -> list[pb.Problem]:
+        """As of a while ago; none while no resource manager leads."""
         began_s = self._clock()
-        good_until_s, known = self._heads
+        good_until_s, known = self._told
         if began_s < good_until_s:
             return known
-        self._heads = began_s + HEADS_S, known  # others use the last answer meanwhile
+        self._told = began_s + TELL_S, known  # others use the last answer meanwhile
         try:
-            stub: Any = explain_pb2_grpc.ExplainServiceStub(await self._channels.to(RESMGR))
+            channel = await self._channels.to(RESMGR)
         except Unavailable:
             return []
+        pools: Any = explain_pb2_grpc.ExplainServiceStub(channel)
+        own: Any = resmgr_pb2_grpc.ProblemsStub(channel)
         request = explain_pb2.PoolWhyRequest(path=respool_pb2.ResourcePoolPath(value="/"))
-        answer = await _unless_silent(stub.PoolWhy(request, timeout=HEADS_S), "the resource manager")
+        answer, told = await asyncio.gather(
+            _unless_silent(pools.PoolWhy(request, timeout=TELL_S), "the resource manager"),
+            _unless_silent(own.FindProblems(resmgr_pb2.FindProblemsRequest(), timeout=TELL_S), "the resource manager"),
+        )
         ended_s = self._clock()
-        found = [problems.resmgr_problem(HEADS_S)] if answer is None else problems.hopeless_gangs(_hopeless(answer))
-        self._heads = ended_s + max(HEADS_AGE_S, REST_PER_QUESTION * (ended_s - began_s)), found
+        if answer is None:
+            found = [problem_to_wire(problems.resmgr_problem(TELL_S))]
+        else:
+            heads = [*problems.hopeless_gangs(_hopeless(answer)), *self._lacking.find(answer, ended_s, self._wall_ns())]
+            found = [problem_to_wire(one) for one in heads]
+        found += told.problems if told is not None else []
+        self._told = ended_s + max(TOLD_AGE_S, REST_PER_QUESTION * (ended_s - began_s)), found
         return found
 
     # Hosts.

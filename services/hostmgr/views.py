@@ -105,6 +105,7 @@ class ClusterViews:
             ),
             *problems.gone_hosts(cluster, gone, view.maintained, now_ns),
             *problems.late_drains(view.maintained.values(), now_ns),
+            *problems.held_up_drains(view.maintained.values(), now_ns),
             *problems.red_marks(cluster, self._advisor.host_marks(red), self._advisor.service_marks(red)),
             *problems.avoided_hosts(cluster, aversions.avoided_by_all(now_s)),
         ]

@@ -61,21 +61,27 @@ class Recorder:
     ) -> None:
         """``sums``: of the clusters that answer; called in a thread."""
         self._state, self._tally, self._sums, self._records = state, tally, sums, records
-        self._period_s, self._clock_s = settings.period_s, clock_s
+        self.period_s, self._clock_s = settings.period_s, clock_s
+        self._recorded_s: float | None = None  # until then all is recorded, by whomever
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._period_s:
-            self._task = asyncio.create_task(repeat(self._recorder_round, float(self._period_s)), name="recorder")
+        if self.period_s:
+            self._recorded_s = self._clock_s()
+            self._task = asyncio.create_task(repeat(self._recorder_round, float(self.period_s)), name="recorder")
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def behind_s(self) -> float:
+        """For how long nothing has been recorded; 0 when nothing is to be."""
+        return 0.0 if self._recorded_s is None else max(self._clock_s() - self._recorded_s, 0.0)
+
     async def _recorder_round(self) -> None:
         now_s = self._clock_s()
-        end_s = int(now_s) - int(now_s) % self._period_s + self._period_s
+        end_s = int(now_s) - int(now_s) % self.period_s + self.period_s
         await asyncio.sleep(end_s - now_s)
         await self.record(end_s)
 
@@ -85,7 +91,8 @@ class Recorder:
         counted, is_stored = self._tally.take(), False
         try:
             amounts, preemptions = pool_amounts(self._state(), counted)
-            is_stored = await asyncio.to_thread(self._store, end_s - self._period_s, amounts, preemptions)
+            is_stored = await asyncio.to_thread(self._store, end_s - self.period_s, amounts, preemptions)
+            self._recorded_s = end_s
         finally:
             if not is_stored:
                 self._tally.give_back(counted)
@@ -99,7 +106,7 @@ class Recorder:
         except Unavailable as error:
             log.info("the hosts of this minute are not known: %s", error)
             clusters = {}
-        return self._records.add(Sample(at_s, self._period_s, amounts | clusters, preemptions))
+        return self._records.add(Sample(at_s, self.period_s, amounts | clusters, preemptions))
 
     def _tidy(self, now_s: int) -> None:
         if self._records.fold(now_s):

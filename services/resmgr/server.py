@@ -15,11 +15,13 @@ from peloton.ports import Lifecycles
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
 from services.resmgr.explain.service import ExplainService
+from services.resmgr.explain.unfit import UnfitJobs, UnfitPods
 from services.resmgr.host_mover import HostMover, HostRooms
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.metrics import PoolGauges
 from services.resmgr.mover_service import MoverService
 from services.resmgr.pool_service import PoolService
+from services.resmgr.problems import ProblemsServicer
 from services.resmgr.recorder import Recorder
 from services.resmgr.records import CapacitySource
 from services.resmgr.servicer import AdmissionServicer
@@ -71,6 +73,12 @@ async def serve(
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
     add_under_all_names(server, ExplainService(loop, storage, capacity_source), EXPLAIN_SERVICE)
+    recorder = None
+    if cluster_sums is not None:
+        period = recorder_settings or RecorderSettings()
+        recorder = Recorder(lambda: loop.state, loop.tally, cluster_sums, storage.history, period)
+    unfit = UnfitJobs(storage, UnfitPods(storage, capacity_source))
+    resmgr_pb2_grpc.add_ProblemsServicer_to_server(ProblemsServicer(lambda: loop.state, unfit, recorder), server)
     mover = None
     if host_rooms is not None:
         mover = HostMover(
@@ -88,9 +96,6 @@ async def serve(
     port = server.add_insecure_port(address)
     await server.start()
     PoolGauges(lambda: loop.state)
-    recorder = None
-    if cluster_sums is not None:
-        period = recorder_settings or RecorderSettings()
-        recorder = Recorder(lambda: loop.state, loop.tally, cluster_sums, storage.history, period)
+    if recorder is not None:
         recorder.start()
     return ResmgrServer(loop, port, server, mover, recorder)

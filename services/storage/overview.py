@@ -34,6 +34,7 @@ from services.storage.volumes.rows import WANTED, volume_record, volume_there
 
 UPDATES_READ_MAX = 1_000
 """Of those that have failed or stand still, the newest."""
+FAILED_STATES = (UpdateState.FAILED.value, UpdateState.ROLLING_BACKWARD.value, UpdateState.ROLLED_BACK.value)
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
 _LIVING = JOB.c.state.not_in(FINISHED_STATES)
 
@@ -112,9 +113,9 @@ class Overview:
         return self._db.read(work)
 
     def stuck_updates(self) -> tuple[list[tuple[str, UpdateRecord]], int]:
-        """The updates of services that have failed, are paused after failures, or wait for a pulse, unless another one
-        followed: the newest NAMED_MAX, with the name of the service, and how many there are."""
-        failed = UPDATE.c.state == UpdateState.FAILED.value
+        """The updates of services that have failed, went back, are paused after failures, or wait for a pulse, unless
+        another one followed: the newest NAMED_MAX, with the name of the service, and how many there are."""
+        failed = UPDATE.c.state.in_(FAILED_STATES)
         paused = sa.and_(UPDATE.c.state == UpdateState.PAUSED.value, UPDATE.c.failed != "")
         waits = sa.and_(UPDATE.c.awaits_pulse, UPDATE.c.completed_ns == 0)
         query = (

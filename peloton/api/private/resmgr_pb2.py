@@ -23,43 +23,50 @@ _sym_db = _symbol_database.Default()
 
 
 from peloton.api.private import reason_pb2 as peloton_dot_api_dot_private_dot_reason__pb2
+from peloton.api.v0.overview import overview_pb2 as peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/private/resmgr.proto\x12\x16peloton.private.resmgr\x1a peloton/api/private/reason.proto\"/\n\x0e\x45nqueueRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"3\n\x0f\x45nqueueResponse\x12\x0e\n\x06queued\x18\x01 \x01(\r\x12\x10\n\x08\x61\x64mitted\x18\x02 \x01(\r\"#\n\x11KillQueuedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"$\n\x12KillQueuedResponse\x12\x0e\n\x06killed\x18\x01 \x01(\r\"^\n\x12RequeueGangRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x32\n\x03why\x18\x03 \x01(\x0b\x32%.peloton.private.reason.RequeueReasonJ\x04\x08\x02\x10\x03\"\x15\n\x13RequeueGangResponse\"\xd7\x01\n\x12RequeuePodsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x43\n\tinstances\x18\x02 \x03(\x0b\x32\x30.peloton.private.resmgr.RequeuePodsRequest.Range\x12\x32\n\x03why\x18\x04 \x01(\x0b\x32%.peloton.private.reason.RequeueReason\x12\x0b\n\x03\x62ut\x18\x05 \x03(\r\x1a%\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\rJ\x04\x08\x03\x10\x04\"\'\n\x13RequeuePodsResponse\x12\x10\n\x08requeued\x18\x01 \x01(\r\"n\n\x13NoteUnplacedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x32\n\x03why\x18\x04 \x03(\x0b\x32%.peloton.private.reason.ClusterReasonJ\x04\x08\x03\x10\x04\"/\n\x14NoteUnplacedResponse\x12\x17\n\x0fturns_held_back\x18\x01 \x01(\r\"\x93\x01\n\x0c\x45victRequest\x12\x36\n\x04pods\x18\x01 \x03(\x0b\x32(.peloton.private.resmgr.EvictRequest.Pod\x1aK\n\x03Pod\x12\x0e\n\x06pod_id\x18\x01 \x01(\t\x12.\n\x03why\x18\x03 \x01(\x0b\x32!.peloton.private.reason.QosReasonJ\x04\x08\x02\x10\x03\" \n\rEvictResponse\x12\x0f\n\x07\x65victed\x18\x01 \x01(\r2\xdd\x04\n\tAdmission\x12Z\n\x07\x45nqueue\x12&.peloton.private.resmgr.EnqueueRequest\x1a\'.peloton.private.resmgr.EnqueueResponse\x12\x63\n\nKillQueued\x12).peloton.private.resmgr.KillQueuedRequest\x1a*.peloton.private.resmgr.KillQueuedResponse\x12\x66\n\x0bRequeueGang\x12*.peloton.private.resmgr.RequeueGangRequest\x1a+.peloton.private.resmgr.RequeueGangResponse\x12\x66\n\x0bRequeuePods\x12*.peloton.private.resmgr.RequeuePodsRequest\x1a+.peloton.private.resmgr.RequeuePodsResponse\x12i\n\x0cNoteUnplaced\x12+.peloton.private.resmgr.NoteUnplacedRequest\x1a,.peloton.private.resmgr.NoteUnplacedResponse\x12T\n\x05\x45vict\x12$.peloton.private.resmgr.EvictRequest\x1a%.peloton.private.resmgr.EvictResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/private/resmgr.proto\x12\x16peloton.private.resmgr\x1a peloton/api/private/reason.proto\x1a&peloton/api/v0/overview/overview.proto\"\x15\n\x13\x46indProblemsRequest\"J\n\x14\x46indProblemsResponse\x12\x32\n\x08problems\x18\x01 \x03(\x0b\x32 .peloton.api.v0.overview.Problem\"/\n\x0e\x45nqueueRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"3\n\x0f\x45nqueueResponse\x12\x0e\n\x06queued\x18\x01 \x01(\r\x12\x10\n\x08\x61\x64mitted\x18\x02 \x01(\r\"#\n\x11KillQueuedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"$\n\x12KillQueuedResponse\x12\x0e\n\x06killed\x18\x01 \x01(\r\"^\n\x12RequeueGangRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x32\n\x03why\x18\x03 \x01(\x0b\x32%.peloton.private.reason.RequeueReasonJ\x04\x08\x02\x10\x03\"\x15\n\x13RequeueGangResponse\"\xd7\x01\n\x12RequeuePodsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x43\n\tinstances\x18\x02 \x03(\x0b\x32\x30.peloton.private.resmgr.RequeuePodsRequest.Range\x12\x32\n\x03why\x18\x04 \x01(\x0b\x32%.peloton.private.reason.RequeueReason\x12\x0b\n\x03\x62ut\x18\x05 \x03(\r\x1a%\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\rJ\x04\x08\x03\x10\x04\"\'\n\x13RequeuePodsResponse\x12\x10\n\x08requeued\x18\x01 \x01(\r\"n\n\x13NoteUnplacedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x32\n\x03why\x18\x04 \x03(\x0b\x32%.peloton.private.reason.ClusterReasonJ\x04\x08\x03\x10\x04\"/\n\x14NoteUnplacedResponse\x12\x17\n\x0fturns_held_back\x18\x01 \x01(\r\"\x93\x01\n\x0c\x45victRequest\x12\x36\n\x04pods\x18\x01 \x03(\x0b\x32(.peloton.private.resmgr.EvictRequest.Pod\x1aK\n\x03Pod\x12\x0e\n\x06pod_id\x18\x01 \x01(\t\x12.\n\x03why\x18\x03 \x01(\x0b\x32!.peloton.private.reason.QosReasonJ\x04\x08\x02\x10\x03\" \n\rEvictResponse\x12\x0f\n\x07\x65victed\x18\x01 \x01(\r2\xdd\x04\n\tAdmission\x12Z\n\x07\x45nqueue\x12&.peloton.private.resmgr.EnqueueRequest\x1a\'.peloton.private.resmgr.EnqueueResponse\x12\x63\n\nKillQueued\x12).peloton.private.resmgr.KillQueuedRequest\x1a*.peloton.private.resmgr.KillQueuedResponse\x12\x66\n\x0bRequeueGang\x12*.peloton.private.resmgr.RequeueGangRequest\x1a+.peloton.private.resmgr.RequeueGangResponse\x12\x66\n\x0bRequeuePods\x12*.peloton.private.resmgr.RequeuePodsRequest\x1a+.peloton.private.resmgr.RequeuePodsResponse\x12i\n\x0cNoteUnplaced\x12+.peloton.private.resmgr.NoteUnplacedRequest\x1a,.peloton.private.resmgr.NoteUnplacedResponse\x12T\n\x05\x45vict\x12$.peloton.private.resmgr.EvictRequest\x1a%.peloton.private.resmgr.EvictResponse2u\n\x08Problems\x12i\n\x0c\x46indProblems\x12+.peloton.private.resmgr.FindProblemsRequest\x1a,.peloton.private.resmgr.FindProblemsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.private.resmgr_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENQUEUEREQUEST']._serialized_start=94
-  _globals['_ENQUEUEREQUEST']._serialized_end=141
-  _globals['_ENQUEUERESPONSE']._serialized_start=143
-  _globals['_ENQUEUERESPONSE']._serialized_end=194
-  _globals['_KILLQUEUEDREQUEST']._serialized_start=196
-  _globals['_KILLQUEUEDREQUEST']._serialized_end=231
-  _globals['_KILLQUEUEDRESPONSE']._serialized_start=233
-  _globals['_KILLQUEUEDRESPONSE']._serialized_end=269
-  _globals['_REQUEUEGANGREQUEST']._serialized_start=271
-  _globals['_REQUEUEGANGREQUEST']._serialized_end=365
-  _globals['_REQUEUEGANGRESPONSE']._serialized_start=367
-  _globals['_REQUEUEGANGRESPONSE']._serialized_end=388
-  _globals['_REQUEUEPODSREQUEST']._serialized_start=391
-  _globals['_REQUEUEPODSREQUEST']._serialized_end=606
-  _globals['_REQUEUEPODSREQUEST_RANGE']._serialized_start=563
-  _globals['_REQUEUEPODSREQUEST_RANGE']._serialized_end=600
-  _globals['_REQUEUEPODSRESPONSE']._serialized_start=608
-  _globals['_REQUEUEPODSRESPONSE']._serialized_end=647
-  _globals['_NOTEUNPLACEDREQUEST']._serialized_start=649
-  _globals['_NOTEUNPLACEDREQUEST']._serialized_end=759
-  _globals['_NOTEUNPLACEDRESPONSE']._serialized_start=761
-  _globals['_NOTEUNPLACEDRESPONSE']._serialized_end=808
-  _globals['_EVICTREQUEST']._serialized_start=811
-  _globals['_EVICTREQUEST']._serialized_end=958
-  _globals['_EVICTREQUEST_POD']._serialized_start=883
-  _globals['_EVICTREQUEST_POD']._serialized_end=958
-  _globals['_EVICTRESPONSE']._serialized_start=960
-  _globals['_EVICTRESPONSE']._serialized_end=992
-  _globals['_ADMISSION']._serialized_start=995
-  _globals['_ADMISSION']._serialized_end=1600
+  _globals['_FINDPROBLEMSREQUEST']._serialized_start=134
+  _globals['_FINDPROBLEMSREQUEST']._serialized_end=155
+  _globals['_FINDPROBLEMSRESPONSE']._serialized_start=157
+  _globals['_FINDPROBLEMSRESPONSE']._serialized_end=231
+  _globals['_ENQUEUEREQUEST']._serialized_start=233
+  _globals['_ENQUEUEREQUEST']._serialized_end=280
+  _globals['_ENQUEUERESPONSE']._serialized_start=282
+  _globals['_ENQUEUERESPONSE']._serialized_end=333
+  _globals['_KILLQUEUEDREQUEST']._serialized_start=335
+  _globals['_KILLQUEUEDREQUEST']._serialized_end=370
+  _globals['_KILLQUEUEDRESPONSE']._serialized_start=372
+  _globals['_KILLQUEUEDRESPONSE']._serialized_end=408
+  _globals['_REQUEUEGANGREQUEST']._serialized_start=410
+  _globals['_REQUEUEGANGREQUEST']._serialized_end=504
+  _globals['_REQUEUEGANGRESPONSE']._serialized_start=506
+  _globals['_REQUEUEGANGRESPONSE']._serialized_end=527
+  _globals['_REQUEUEPODSREQUEST']._serialized_start=530
+  _globals['_REQUEUEPODSREQUEST']._serialized_end=745
+  _globals['_REQUEUEPODSREQUEST_RANGE']._serialized_start=702
+  _globals['_REQUEUEPODSREQUEST_RANGE']._serialized_end=739
+  _globals['_REQUEUEPODSRESPONSE']._serialized_start=747
+  _globals['_REQUEUEPODSRESPONSE']._serialized_end=786
+  _globals['_NOTEUNPLACEDREQUEST']._serialized_start=788
+  _globals['_NOTEUNPLACEDREQUEST']._serialized_end=898
+  _globals['_NOTEUNPLACEDRESPONSE']._serialized_start=900
+  _globals['_NOTEUNPLACEDRESPONSE']._serialized_end=947
+  _globals['_EVICTREQUEST']._serialized_start=950
+  _globals['_EVICTREQUEST']._serialized_end=1097
+  _globals['_EVICTREQUEST_POD']._serialized_start=1022
+  _globals['_EVICTREQUEST_POD']._serialized_end=1097
+  _globals['_EVICTRESPONSE']._serialized_start=1099
+  _globals['_EVICTRESPONSE']._serialized_end=1131
+  _globals['_ADMISSION']._serialized_start=1134
+  _globals['_ADMISSION']._serialized_end=1739
+  _globals['_PROBLEMS']._serialized_start=1741
+  _globals['_PROBLEMS']._serialized_end=1858
 # @@protoc_insertion_point(module_scope)

@@ -10,6 +10,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from peloton.api.private import reason_pb2 as _reason_pb2
+from peloton.api.v0.overview import overview_pb2 as _overview_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,6 +21,41 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+@_typing.final
+class FindProblemsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindProblemsRequest: _TypeAlias = FindProblemsRequest  # noqa: Y015
+
+@_typing.final
+class FindProblemsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[_overview_pb2.Problem]: ...
+    def __init__(
+        self,
+        *,
+        problems: _abc.Iterable[_overview_pb2.Problem] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["problems", b"problems"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindProblemsResponse: _TypeAlias = FindProblemsResponse  # noqa: Y015
 
 @_typing.final
 class EnqueueRequest(_message.Message):

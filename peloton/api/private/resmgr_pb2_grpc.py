@@ -320,3 +320,79 @@ class Admission:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class ProblemsStub:
+    """What the api puts together for people.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.FindProblems = channel.unary_unary(
+                '/peloton.private.resmgr.Problems/FindProblems',
+                request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.FindProblemsRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.FindProblemsResponse.FromString,
+                _registered_method=True)
+
+
+class ProblemsServicer:
+    """What the api puts together for people.
+    """
+
+    def FindProblems(self, request, context):
+        """Jobs with pods that no host could take, and time series that are behind.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ProblemsServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'FindProblems': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindProblems,
+                    request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.FindProblemsRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.FindProblemsResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'peloton.private.resmgr.Problems', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('peloton.private.resmgr.Problems', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Problems:
+    """What the api puts together for people.
+    """
+
+    @staticmethod
+    def FindProblems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.resmgr.Problems/FindProblems',
+            peloton_dot_api_dot_private_dot_resmgr__pb2.FindProblemsRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_resmgr__pb2.FindProblemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

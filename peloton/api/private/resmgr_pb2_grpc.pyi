@@ -136,3 +136,34 @@ class AdmissionServicer(metaclass=_abc_1.ABCMeta):
         """
 
 def add_AdmissionServicer_to_server(servicer: AdmissionServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class ProblemsStub:
+    """What the api puts together for people."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> ProblemsAsyncStub: ...
+    FindProblems: _grpc.UnaryUnaryMultiCallable[_resmgr_pb2.FindProblemsRequest, _resmgr_pb2.FindProblemsResponse]
+    """Jobs with pods that no host could take, and time series that are behind."""
+
+@_typing.type_check_only
+class ProblemsAsyncStub(ProblemsStub):
+    """What the api puts together for people."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    FindProblems: _aio.UnaryUnaryMultiCallable[_resmgr_pb2.FindProblemsRequest, _resmgr_pb2.FindProblemsResponse]  # type: ignore[assignment]
+    """Jobs with pods that no host could take, and time series that are behind."""
+
+class ProblemsServicer(metaclass=_abc_1.ABCMeta):
+    """What the api puts together for people."""
+
+    @_abc_1.abstractmethod
+    def FindProblems(
+        self,
+        request: _resmgr_pb2.FindProblemsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_resmgr_pb2.FindProblemsResponse, _abc.Awaitable[_resmgr_pb2.FindProblemsResponse]]:
+        """Jobs with pods that no host could take, and time series that are behind."""
+
+def add_ProblemsServicer_to_server(servicer: ProblemsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 
 import grpc
@@ -20,16 +19,15 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
-from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
-from peloton.lifecycle.host_pools import routed
-from peloton.lifecycle.migration import binding_text, bound
+from peloton.errors import InvalidArgument, NotFound, PelotonError
+from peloton.lifecycle.migration import binding_text
 from peloton.lifecycle.reason_text import placement_text
 from peloton.model.admission import HeldRange
 from peloton.model.daemon import DaemonReach
 from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
-from peloton.model.pod import PodShape, PodState, ShapeRange
-from peloton.model.reason import Infeasibility, Rule
+from peloton.model.pod import PodState, ShapeRange
+from peloton.model.reason import Rule
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait, holders, loans, unfit, unqueued, waits
 from peloton.scheduling.gangs import QueueKind
@@ -55,6 +53,7 @@ from services.resmgr.explain.text import (
     volume_line,
     wait_lines,
 )
+from services.resmgr.explain.unfit import UnfitPods, placed
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
@@ -69,9 +68,6 @@ HEADS_MAX = 100
 """Queue heads of one pool in an answer."""
 FAILURES_MAX = 5
 """Failed pods of one job in an answer."""
-JUDGED_INSTANCES_MAX = 10_000
-JUDGED_SHAPES_MAX = 100
-"""How many instances, and shapes, of one job are checked for a host that could take them."""
 DISRUPTIONS_MAX = 3
 """Answers of one job's SLA that an answer names."""
 
@@ -86,6 +82,7 @@ class ExplainService:
         self._loop = loop
         self._records = records
         self._hosts = hosts
+        self._unfit = UnfitPods(records, hosts)
 
     async def JobWhy(self, request: pb.JobWhyRequest, context: Context) -> pb.JobWhyResponse:
         try:
@@ -108,7 +105,7 @@ class ExplainService:
             state = await self._state()
             waiting = _waiting(state, job, *self._look(state))
             placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # the lock keeps it waiting, not hosts
-            others = [*unqueued(job, counts, placement, gang), *await self._unfit_of(job, counts)]
+            others = [*unqueued(job, counts, placement, gang), *await self._unfit.of(job, counts)]
             recipe = await asyncio.to_thread(self._recipe, job) if placement else ""
         reach = await asyncio.to_thread(self._reach_of, job)
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
@@ -156,34 +153,6 @@ class ExplainService:
             return self._hosts.reach(shapes[0].shape) if shapes else ()
         except PelotonError:  # not known yet, or by a host manager of the last release
             return ()
-
-    async def _unfit_of(self, job: JobRecord, counts: Mapping[PodState, int]) -> list[Unqueued]:
-        """Sorts of its instances that fit no host: of those not on hosts yet, or of all while they are being
-        created."""
-        if job.type is JobType.DAEMON:  # it is only where it fits
-            return []
-        is_complete = sum(counts.values()) >= job.instance_count
-        if is_complete and not counts.get(PodState.INITIALIZED) and not counts.get(PodState.PENDING):
-            return []
-        count = min(job.instance_count, JUDGED_INSTANCES_MAX)
-        (shapes,) = await asyncio.to_thread(
-            self._records.configs.shapes_of, [(job.job_id, job.config_version, 0, count)]
-        )
-        binding = await asyncio.to_thread(self._records.migrations.binding, job)
-        shapes = _placed(shapes, job.type, binding)
-        why = await self._judge(shapes)
-        if why and is_complete:
-            shapes = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
-            shapes = _placed(shapes, job.type, binding)
-        return list(unfit(shapes, why))
-
-    async def _judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
-        """Shapes that no host could take even if it were empty, and why; none while the hosts are not known."""
-        distinct = list(dict.fromkeys(one.shape for one in shapes))[:JUDGED_SHAPES_MAX]
-        try:
-            return await asyncio.to_thread(self._hosts.judge, distinct) if distinct else {}
-        except Unavailable:
-            return {}
 
     def _service_lines(self, job: JobRecord) -> list[str]:
         """Its lost volumes, its rollout, and the last answers of its SLA."""
@@ -272,8 +241,8 @@ class ExplainService:
             raise InvalidArgument("job config cannot be <nil>")
         job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request)
         await self._state()
-        placed = _placed(shapes, job.type)
-        now_ns, unfits = self._loop.clock_ns(), list(unfit(placed, await self._judge(placed)))
+        as_placed = placed(shapes, job.type)
+        now_ns, unfits = self._loop.clock_ns(), list(unfit(as_placed, await self._unfit.judge(as_placed)))
         return await self._loop.with_held(
             lambda state: candidate_jobs(with_job(state, job, shapes)[0], now_ns),
             lambda state, held: self._job_plan(state, held, job, shapes, unfits),
@@ -377,8 +346,3 @@ def _pool_named(state: ResmgrState, config: respool_pb2.ResourcePoolConfig) -> R
     parent = config.parent.value
     same = (pool for pool in state.pools.values() if (pool.parent_id, pool.name) == (parent, config.name))
     return next((pool.respool_id for pool in same), None)
-
-
-def _placed(shapes: Sequence[ShapeRange], job_type: JobType, binding: str = "") -> list[ShapeRange]:
-    """As they are placed."""
-    return [replace(one, shape=bound(routed(one.shape, job_type), binding)) for one in shapes]

@@ -106,6 +106,18 @@ def test_updates_that_failed_or_stand_still(storage: Storage) -> None:
     assert ([], 0) == storage.overview.stuck_updates()
 
 
+def test_updates_that_went_back(storage: Storage) -> None:
+    """After so many failures that they turned round."""
+    job_id = a_service(storage, 4)
+    spec = UpdateSpec(2, rollback_on_failure=True, max_failure_instances=1, max_instance_attempts=1)
+    update(storage, job_id, service_config(4, "v2"), spec)
+    roll(storage, job_id, broken_version=2)
+
+    ((_, back),), total = storage.overview.stuck_updates()
+
+    assert (job_id, UpdateState.ROLLED_BACK, 2, 1) == (back.job_id, back.state, back.prev_config_version, total)
+
+
 def test_leases(storage: Storage) -> None:
     """Also those that have run out."""
     storage.leases.acquire("resmgr", "me", "10.0.0.1:1", 5.0, 100.0)

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
+from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc, resmgr_pb2, resmgr_pb2_grpc
 from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
@@ -53,9 +53,11 @@ class ResourceManager:
 
     def __init__(self) -> None:
         self.server, self.asked = grpc.aio.server(), 0
+        self.problems: list[pb.Problem] | None = None  # None: it is of a version that tells of none
 
     async def serve(self) -> str:
         explain_pb2_grpc.add_ExplainServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        resmgr_pb2_grpc.add_ProblemsServicer_to_server(self, self.server)  # type: ignore[arg-type]
         address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         await self.server.start()
         return address
@@ -64,6 +66,11 @@ class ResourceManager:
         if name.startswith("_"):
             raise AttributeError(name)
         return None
+
+    async def FindProblems(self, request: Any, context: Any) -> Any:
+        if self.problems is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no such method")
+        return resmgr_pb2.FindProblemsResponse(problems=self.problems)
 
     async def PoolWhy(self, request: Any, context: Any) -> Any:
         self.asked += 1
@@ -171,6 +178,17 @@ async def test_no_resource_manager(world: World, overview: Any) -> None:
 
     assert said(answer)[0].startswith("The resource manager leads and does not answer")
     assert ["east", "west"] == [one.cluster for one in answer.clusters]
+
+
+async def test_the_resource_manager_tells_what_is_wrong(world: World, overview: Any) -> None:
+    """What it finds itself, besides what is read off its queues."""
+    world.resmgr.problems = [
+        pb.Problem(severity=pb.SEVERITY_WARNING, text="Job j fits no host", subject_kind=pb.SUBJECT_KIND_JOB)
+    ]
+
+    answer = await overview.GetOverview(pb.GetOverviewRequest())
+
+    assert "Job j fits no host" in said(answer)
 
 
 async def test_the_resource_manager_is_asked_now_and_then(world: World, overview: Any) -> None:

@@ -10,9 +10,10 @@ from peloton.lifecycle import problems
 from peloton.model.advice import HostMark, Mark, ServiceMark
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
-from peloton.model.maintenance import DrainProgress, HostMaintenance
+from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance
 from peloton.model.problem import Problem, Severity, SubjectKind
-from peloton.model.reason import HostRule, Misfit
+from peloton.model.reason import HostRule, Infeasible, Misfit
+from peloton.model.resources import Resources
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from peloton.model.volume import VolumeRecord, VolumeState
@@ -125,6 +126,32 @@ def test_drains_beyond_their_deadlines() -> None:
     )
 
 
+def test_drains_that_pods_hold_up() -> None:
+    """With the jobs and what their SLAs say; not those that have just begun, that are forced, or that are late: of
+    these it is told already."""
+    no = "1 of at most 1 instances are unavailable already"
+    blockers = (Blocker(JOB, 2, no), Blocker("j2", 1, "has a volume"), Blocker("j3", 1, no))
+    held = HostMaintenance(
+        "west", Hostname("h1"), HostState.DRAINING, HostState.DOWN, deadline_s=3_600,
+        drained_from_ns=NOW - 600 * NS_PER_S, progress=DrainProgress(4, 0, blockers, "the SLA of 2 jobs"),
+    )  # fmt: skip
+    others = [
+        replace(held, is_forced=True),
+        replace(held, state=HostState.DOWN),
+        replace(held, deadline_s=300),
+        replace(held, drained_from_ns=NOW - 60 * NS_PER_S),
+        replace(held, progress=DrainProgress(4, 4)),
+    ]
+
+    (found,) = problems.held_up_drains([held, *others], NOW)
+
+    assert (
+        f"The drain of host h1 has been under way for 10 min, and pods hold it up: 2 pods of job {JOB}: {no}; 1 pod of "
+        "job j2: has a volume; and 1 more job. It may be forced in 50 min" == found.text
+    )
+    assert ("peloton host maintenance status h1", held.drained_from_ns) == (found.command, found.since_ns)
+
+
 def test_lost_volumes() -> None:
     """Of more than are named, the number."""
     volume = VolumeRecord("v1", JOB, 3, 1, "p", "west", "h1", "data", 100, VolumeState.LOST, note="h1 is gone")
@@ -143,14 +170,21 @@ def test_updates_that_failed_or_stand_still() -> None:
     paused = replace(failed, state=UpdateState.PAUSED)
     waits = replace(failed, state=UpdateState.ROLLING_FORWARD, awaits_pulse=True, failed=frozenset())
     meant = replace(paused, failed=frozenset())
+    back = replace(meant, state=UpdateState.ROLLED_BACK, spec=UpdateSpec(max_failure_instances=2),
+                   prev_config_version=2, config_version=3)  # fmt: skip
+    goes_back = replace(back, state=UpdateState.ROLLING_BACKWARD)
 
-    found = problems.stuck_updates([("a", failed), ("b", paused), ("c", waits), ("d", meant)], 4)
+    found = problems.stuck_updates(
+        [("a", failed), ("b", paused), ("c", waits), ("d", meant), ("e", back), ("f", goes_back)], 5
+    )
 
     assert [
         "The update of service a has failed: 2 of its 10 instances failed",
         "The update of service b is paused: 2 of its 10 instances failed, 7 are left",
         "The update of service c waits for a pulse: 9 of 10 instances are left",
-    ] == texts(found)[:3]
+        "The update of service e was rolled back: 2 instances failed with version 2",
+        "The update of service f is being rolled back: 2 instances failed with version 2",
+    ] == texts(found)
 
 
 def test_gangs_that_never_start() -> None:
@@ -159,3 +193,43 @@ def test_gangs_that_never_start() -> None:
 
     assert f"2 gangs of job {JOB} in pool /eng will never start: it wants 9 of 4 gpus" == found.text
     assert (SubjectKind.POOL, "/eng") == (found.subject_kind, found.subject_id)
+
+
+def test_jobs_that_fit_no_host() -> None:
+    """With the numbers of each sort of pods; of many jobs a few are named."""
+    whys = (Infeasible("", 3, 3, 3, wanted=Resources.of(64), largest=Resources.of(4)),)
+    label = (Infeasible("", 3, 0, 0, constraint="label zone=x", wanted=Resources.of(1)),)
+    alone = problems.UnfitJob(JOB, "train", "/eng", 0, [(2, whys), (1, label)])
+    gang = problems.UnfitJob("j2", "mpi", "/eng", 8, [(1, whys)])
+
+    first, second, *_, more = problems.unfit_jobs([alone, gang, *[alone] * 5])
+
+    large = "no host has cpu 64: the largest of 3 hosts has 4"
+    assert (
+        f"Job {JOB} (train) in pool /eng waits in vain: 3 instances fit no host, even an empty one: {large}; "
+        "0 of 3 hosts meet the constraint label zone=x" == first.text
+    )
+    assert (SubjectKind.JOB, JOB, f"peloton job why {JOB}") == (first.subject_kind, first.subject_id, first.command)
+    assert "its gang of 8 does not start, because 1 instance fits no host, even an empty one: " in second.text
+    assert "2 more jobs have instances that fit no host" == more.text
+
+
+def test_pools_that_wait_for_what_they_are_entitled_to() -> None:
+    """The one that has waited longest first; who has just begun to wait is about to get it."""
+    heads = [("/a", "cpu 9 wanted", "", 300.0), ("/b", "cpu 1 wanted", "/c (cpu 4)", 900.0), ("/d", "", "", 299.0)]
+
+    found = problems.lacking_pools(heads, NOW)
+
+    assert [
+        "Pool /b has waited for 15 min for what it is entitled to: cpu 1 wanted; held by /c (cpu 4)",
+        "Pool /a has waited for 5 min for what it is entitled to: cpu 9 wanted",
+    ] == texts(found)
+    assert ("/b", NOW - 900 * NS_PER_S) == (found[0].subject_id, found[0].since_ns)
+
+
+def test_a_recorder_that_is_behind() -> None:
+    """A few samples late is not behind."""
+    assert [] == problems.late_recorder(240.0, 60)
+    (found,) = problems.late_recorder(241.0, 60)
+
+    assert "No time series have been recorded for 4 min, though it is done every 60 s: charts have a gap" in found.text

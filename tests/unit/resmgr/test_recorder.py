@@ -167,6 +167,22 @@ async def test_a_running_recorder_keeps_to_the_clock(world: World) -> None:
     assert {5_000} == set(seen().columns[cpu(Quantity.RESERVATION)])
 
 
+async def test_how_long_nothing_was_recorded(world: World) -> None:
+    """Since its start, or since the end of the last sample, also of one that another leader had stored."""
+    now_s, records = float(T0), Records()
+    state = rebuild(world.storage)
+    recorder = Recorder(lambda: state, Tally(), dict, records, RecorderSettings(), lambda: now_s)
+    assert 0 == recorder.behind_s()
+    recorder.start()
+    now_s += 300
+    assert 300 == recorder.behind_s()
+
+    await recorder.record(T0 + 240)
+    await recorder.stop()
+
+    assert 60 == recorder.behind_s()
+
+
 async def test_no_period_no_series(world: World) -> None:
     """0 switches it off."""
     recorder = Recorder(lambda: rebuild(world.storage), Tally(), dict, Records(), RecorderSettings(0))

@@ -1,0 +1,99 @@
+"""Pods that no host could take even if it were empty: of a job, and of whichever jobs wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from peloton.errors import Unavailable
+from peloton.lifecycle.host_pools import routed
+from peloton.lifecycle.migration import bound
+from peloton.lifecycle.problems import UnfitJob
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord, JobType
+from peloton.model.pod import PodShape, PodState, ShapeRange
+from peloton.model.reason import Infeasibility
+from peloton.scheduling.explain import Unqueued, unfit
+from services.resmgr.records import CapacitySource, ExplainRecords
+from services.resmgr.state import ResmgrState
+
+JUDGED_INSTANCES_MAX = 10_000
+JUDGED_SHAPES_MAX = 100
+"""How many instances, and shapes, of one job are checked for a host that could take them."""
+JOBS_MAX = 20
+"""Jobs that are looked at in one round, besides those of which it is known; a later round looks at the next ones."""
+KNOWN_MAX = 20
+
+
+class UnfitPods:
+    def __init__(self, records: ExplainRecords, hosts: CapacitySource) -> None:
+        self._records, self._hosts = records, hosts
+
+    async def of(self, job: JobRecord, counts: Mapping[PodState, int], ready_too: bool = False) -> list[Unqueued]:
+        """Sorts of its instances that fit no host: of those that are to be queued or wait in a queue, or of all while
+        they are being created. ``ready_too``: if none of these is there, of those that are admitted and on no host."""
+        if job.type is JobType.DAEMON:  # it is only where it fits
+            return []
+        is_complete = sum(counts.values()) >= job.instance_count
+        is_queued = bool(counts.get(PodState.INITIALIZED) or counts.get(PodState.PENDING))
+        ready_count = counts.get(PodState.READY, 0) if ready_too else 0
+        if is_complete and not is_queued and not ready_count:
+            return []
+        count = min(job.instance_count, JUDGED_INSTANCES_MAX)
+        (shapes,) = await asyncio.to_thread(
+            self._records.configs.shapes_of, [(job.job_id, job.config_version, 0, count)]
+        )
+        binding = await asyncio.to_thread(self._records.migrations.binding, job)
+        shapes = placed(shapes, job.type, binding)
+        why = await self.judge(shapes)
+        if why and is_complete and not is_queued:
+            return [replace(one, pod_count=min(one.pod_count, ready_count)) for one in unfit(shapes, why)]
+        if why and is_complete:
+            shapes = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
+            shapes = placed(shapes, job.type, binding)
+        return list(unfit(shapes, why))
+
+    async def judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
+        """Shapes that no host could take even if it were empty, and why; none while the hosts are not known."""
+        distinct = list(dict.fromkeys(one.shape for one in shapes))[:JUDGED_SHAPES_MAX]
+        try:
+            return await asyncio.to_thread(self._hosts.judge, distinct) if distinct else {}
+        except Unavailable:
+            return {}
+
+
+class UnfitJobs:
+    """Which jobs have such pods, of those that placement found no host for, that are held back because of it, or that
+    are the first in a queue."""
+
+    def __init__(self, records: ExplainRecords, pods: UnfitPods) -> None:
+        self._records, self._pods = records, pods
+        self._known: tuple[JobId, ...] = ()
+        self._passed = 0  # by the last round, of the others
+
+    async def find(self, state: ResmgrState) -> list[UnfitJob]:
+        known, others = self._known, [job for job in candidates(state) if job not in self._known]
+        begin = self._passed if self._passed < len(others) else 0
+        chosen = [*known, *others[begin : begin + JOBS_MAX]]
+        self._passed = begin + JOBS_MAX
+        found = []
+        for job in await asyncio.to_thread(self._records.jobs.get_many, chosen):
+            if job.is_active:
+                counts = await asyncio.to_thread(self._records.pods.counts, job.job_id)
+                unfits = await self._pods.of(job, counts, ready_too=True)
+                if sorts := [(one.pod_count, one.infeasible) for one in unfits]:
+                    found.append(UnfitJob(job.job_id, job.name, state.path_of(job.respool_id), job.gang_size, sorts))
+        self._known = tuple(JobId(one.job_id) for one in islice(found, KNOWN_MAX))
+        return found
+
+
+def candidates(state: ResmgrState) -> Iterable[JobId]:
+    heads = (queue[0].job_id for queues in state.waiting.pools.values() for queue in queues.values() if queue)
+    return dict.fromkeys([*heads, *sorted(state.held_back), *(job_id for job_id, _ in state.unplaced_jobs())])
+
+
+def placed(shapes: Sequence[ShapeRange], job_type: JobType, binding: str = "") -> list[ShapeRange]:
+    """As they are placed."""
+    return [replace(one, shape=bound(routed(one.shape, job_type), binding)) for one in shapes]

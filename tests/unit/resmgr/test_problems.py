@@ -1,0 +1,88 @@
+"""What the resource manager tells for the overview: jobs that no host can take, and a recorder that is behind."""
+
+from __future__ import annotations
+
+import grpc.aio
+
+from peloton.api.private import resmgr_pb2, resmgr_pb2_grpc
+from peloton.model.ids import JobId
+from services.resmgr.explain import unfit
+from services.resmgr.explain.unfit import UnfitJobs, UnfitPods
+from services.resmgr.recovery import rebuild
+from tests.reasons import REQUEUED, no_room, too_large
+from tests.unit.resmgr.asked import Asked, asking
+from tests.unit.resmgr.world import World
+
+TOO_LARGE = "no host has cpu 7: the largest of 3 hosts has 4"
+
+
+async def told(asked: Asked) -> list[tuple[str, str]]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{asked.server.port}") as channel:
+        stub = resmgr_pb2_grpc.ProblemsStub(channel)
+        answer = await stub.FindProblems(resmgr_pb2.FindProblemsRequest())
+    return [(one.subject_id, one.text) for one in answer.problems]
+
+
+async def test_jobs_that_fit_no_host_are_told(world: World) -> None:
+    """While they are admitted and while they are held back, until a host comes that could take them. A job that found
+    no room is not one of them."""
+    world.hosts.unfit = {7_000: (too_large(7),)}
+    large, fine = world.job(world.pool("p", 14, 14), 2, cpu=7), world.job(world.pool("q", 9, 9), 2)
+
+    async with asking(world) as asked:
+        assert [] == await told(asked)
+        await asked.queue(large, fine)
+        asked.server.loop.note_unplaced(large, 2, no_room(2))
+        asked.server.loop.note_unplaced(fine, 2, no_room(2))
+        admitted = await told(asked)
+        await asked.server.loop.requeue_pods(large, [(0, 2)], REQUEUED)
+        held_back = await told(asked)
+        world.hosts.unfit = {}
+        after = await told(asked)
+
+    text = f"Job {large} (job) in pool /p waits in vain: 2 instances fit no host, even an empty one: {TOO_LARGE}"
+    assert [(large, text)] == admitted == held_back
+    assert [] == after
+
+
+async def test_the_first_of_a_queue_is_looked_at(world: World) -> None:
+    """Before placement has tried it."""
+    world.hosts.unfit = {7_000: (too_large(7),)}
+    pool = world.pool("p", 7, 7)
+    first, second = world.job(pool, 1, cpu=7), world.job(pool, 1, cpu=7)
+
+    async with asking(world) as asked:
+        await asked.queue(first, second)
+        ((job, _),) = await told(asked)
+
+    assert second == job
+
+
+async def test_a_gang_that_fits_no_host(world: World) -> None:
+    """It is told how large the gang is that does not start."""
+    world.hosts.unfit = {7_000: (too_large(7),)}
+    gang = world.job(world.pool("p", 99, 99), 3, gang=3, cpu=7)
+
+    async with asking(world) as asked:
+        await asked.queue(gang)
+        asked.server.loop.note_unplaced(gang, 3, no_room(3, is_gang=True))
+        ((job, text),) = await told(asked)
+
+    assert gang == job
+    assert "its gang of 3 does not start, because 3 instances fit no host" in text
+
+
+async def test_a_bounded_number_of_jobs_is_looked_at(world: World) -> None:
+    """In one round; the next one looks at the others, and those that are known are looked at each time."""
+    pool = world.pool("p", 999, 999)
+    many = [world.job(pool, 1) for _ in range(unfit.JOBS_MAX)]
+    last = world.job(pool, 1, cpu=7)
+    world.hosts.unfit = {7_000: (too_large(7),)}
+    state = rebuild(world.storage)
+    for job in [last, *many]:
+        state.note_unplaced(JobId(job), 1, no_room(1))
+    found = UnfitJobs(world.storage, UnfitPods(world.storage, world.hosts))
+
+    rounds = [[one.job_id for one in await found.find(state)] for _ in range(4)]
+
+    assert [[], [last], [last], [last]] == rounds
