@@ -11,7 +11,7 @@ import click
 from cli import explain
 from cli.command import Group
 from cli.config_file import load_config
-from cli.job import logs, query, rolling, stop, table
+from cli.job import logs, query, rolling, stop, table, use
 from cli.job.daemon import daemon
 from cli.job.pieces import create_from_heavy_file, create_heavy_request, is_heavy_file, refuse_secrets
 from cli.job.read import get_job_or_summary, refuse_unknown_job
@@ -206,6 +206,7 @@ for command in (
     query.list_jobs,
     query.active_list,
     table.table,
+    use.use,
     stop.stop,
     rolling.rolling_restart,
     rolling.rolling_start,

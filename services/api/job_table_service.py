@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import logging
+from collections.abc import Collection, Sequence
 from typing import Any
+
+import grpc.aio
 
 from peloton.api import convert
 from peloton.api.config_bounds import TASKS_PER_JOB_MAX
 from peloton.api.convert_time import rfc3339
+from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.update import update_pb2
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId, parse_job_id
 from peloton.model.job import JobRecord
 from peloton.model.respool import PoolSpec, pool_paths
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord
 from services.api.calls import Calls
+from services.api.channels import LeaderChannels
 from services.api.ids import known_id
 from services.api.job_query import check_no_nul, job_state, time_span
 from services.storage.jobs.job_table import JobFilter, Position
+from services.storage.overview import AskingPod
 from services.storage.storage import Storage
+
+log = logging.getLogger(__name__)
 
 PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX = 50, 500
 TEXT_MAX = 4_000
 """Characters of an owner or a name."""
 LABELS_MAX = 16
+INSTANCES_MAX, MEASURE_S = 100, 5.0
+"""Whose use is asked for at once, and patience with a host manager that measures them."""
 _CREATED_MAX = 2**62
 _Paths = dict[RespoolId, str]
 
 
 class JobTableService:
-    def __init__(self, records: Storage, calls: Calls) -> None:
-        self._records, self._calls = records, calls
+    def __init__(self, records: Storage, calls: Calls, channels: LeaderChannels) -> None:
+        self._records, self._calls, self._channels = records, calls, channels
 
     async def ListJobs(self, request: table_pb2.ListJobsRequest, context: Any) -> table_pb2.ListJobsResponse:
         if request.pageSize > PAGE_SIZE_MAX:
@@ -78,6 +90,43 @@ class JobTableService:
         job_id, limit = _asked_id(request.id), request.limit or TASKS_PER_JOB_MAX
         states, count = await self._calls.run(self._records.pods.states, job_id, request.start, limit)
         return table_pb2.GetInstanceStatesResponse(states=states, instanceCount=count)
+
+    async def GetInstanceUse(
+        self, request: table_pb2.GetInstanceUseRequest, context: Any
+    ) -> table_pb2.GetInstanceUseResponse:
+        if len(request.instances) > INSTANCES_MAX:
+            raise InvalidArgument(f"{len(request.instances)} instances are named, at most {INSTANCES_MAX} are allowed")
+        job_id, instances = _asked_id(request.id), list(request.instances)
+        pods = await self._calls.run(self._records.overview.asking, job_id, instances, INSTANCES_MAX)
+        by_cluster: dict[str, set[str]] = {}
+        for pod in pods:
+            by_cluster.setdefault(pod.cluster, set()).add(pod.hostname)
+        found = await asyncio.gather(*(self._measured(cluster, names) for cluster, names in by_cluster.items()))
+        uses = {use.pod_id: use for answer in found for use in answer}
+        return table_pb2.GetInstanceUseResponse(instances=[_use(pod, uses.get(str(pod.pod_id))) for pod in pods])
+
+    async def _measured(self, cluster: str, hostnames: Collection[str]) -> Sequence[hostmgr_pb2.PodUse]:
+        """Empty: the host manager does not answer."""
+        try:
+            stub: Any = hostmgr_pb2_grpc.ViewsStub(await self._channels.to_cluster(cluster))
+            request = hostmgr_pb2.MeasurePodsRequest(hostnames=hostnames)
+            answer: hostmgr_pb2.MeasurePodsResponse = await stub.MeasurePods(request, timeout=MEASURE_S)
+        except (Unavailable, grpc.aio.AioRpcError) as error:
+            log.debug("the host manager of cluster %s does not measure: %s", cluster, error)
+            return ()
+        return answer.pods
+
+
+def _use(pod: AskingPod, use: hostmgr_pb2.PodUse | None) -> table_pb2.InstanceUse:
+    found = table_pb2.InstanceUse(
+        instance=pod.pod_id.instance_id,
+        host=pod.hostname,
+        cpuAsked=pod.asked.cpu_milli / 1_000,
+        memoryMbAsked=pod.asked.memory_mib,
+    )
+    if use is not None:
+        found.measured, found.cpuUsed, found.memoryMbUsed = True, use.cpu_milli / 1_000, use.memory_mib
+    return found
 
 
 def _asked_id(wire: peloton_pb2.JobID) -> JobId:

@@ -167,7 +167,7 @@ async def start(
         (rebalances, REBALANCE_SERVICE),
         (OverviewService(storage, channels, calls, temporal), OVERVIEW_SERVICE),
         (LookupService(storage.search, storage.pools, calls), LOOKUP_SERVICE),
-        (JobTableService(storage, calls), JOB_TABLE_SERVICE),
+        (JobTableService(storage, calls, channels), JOB_TABLE_SERVICE),
         (HistoryService(storage.history, storage.pools, clusters, calls), HISTORY_SERVICE),
         (UpdateService(backend, specs), (UPDATE_SERVICE,)),
         *((service(backend), (name,)) for service, name in VOLUME_SERVICES),

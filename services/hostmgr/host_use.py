@@ -11,7 +11,7 @@ from services.hostmgr.driver import UseSample
 
 
 @dataclass(frozen=True, slots=True)
-class _Counter:
+class Counter:
     pod_id: PodId | None
     cpu_s: float
     at_s: float
@@ -22,7 +22,7 @@ class _Counter:
 class HostUse:
     """One sample of one host. ``is_news``: some counter has advanced since the sample before."""
 
-    counters: Mapping[str, _Counter] = field(default_factory=dict)
+    counters: Mapping[str, Counter] = field(default_factory=dict)
     is_news: bool = False
 
     def total(self) -> Use:
@@ -35,16 +35,16 @@ class HostUse:
 
 def next_use(before: HostUse, samples: Sequence[UseSample]) -> HostUse:
     """The next sample. A group that is new in it has no cpu rate yet, and counts as using none."""
-    counters: dict[str, _Counter] = {}
+    counters: dict[str, Counter] = {}
     is_news = False
     for key, pod_id, cpu_s, at_s, memory_mib in samples:
         old = before.counters.get(key)
         if old is None:
-            counters[key] = _Counter(pod_id, cpu_s, at_s, Use(0, memory_mib))
+            counters[key] = Counter(pod_id, cpu_s, at_s, Use(0, memory_mib))
         elif at_s <= old.at_s:
             counters[key] = old
         else:
             cpu_milli = round(max(cpu_s - old.cpu_s, 0.0) / (at_s - old.at_s) * 1000)
-            counters[key] = _Counter(pod_id, cpu_s, at_s, Use(cpu_milli, memory_mib))
+            counters[key] = Counter(pod_id, cpu_s, at_s, Use(cpu_milli, memory_mib))
             is_news = True
     return HostUse(counters, is_news)

@@ -28,6 +28,7 @@ from services.grpc_errors import abort_on_error
 from services.hostmgr.advisor import HostAdvisor
 from services.hostmgr.hosts.host_views import HostView
 from services.hostmgr.manager import HostManagerCore
+from services.hostmgr.pod_uses import PodUses
 from services.rested import Rested
 from services.storage.overview import Overview
 
@@ -58,6 +59,7 @@ class ClusterViews:
     ) -> None:
         self._cluster, self._book, self._driver = cluster, core.book, core.driver
         self._advisor, self._uses, self._wall_ns = advisor, uses, wall_ns
+        self.pod_uses = PodUses(core.driver.samples_of)
         self._pod_counts = Rested(partial(records.pods_by_host, cluster), PODS_AGE_S)
         self._map = Rested(self._draw, MAP_AGE_S)
         self._overview = Rested(self._describe, MAP_AGE_S)
@@ -177,3 +179,15 @@ class ViewsServicer(hostmgr_pb2_grpc.ViewsServicer):
         if found.version == request.known_version:
             return pb.HostMap(cluster=found.cluster, version=found.version, is_unchanged=True)
         return found
+
+    @abort_on_error
+    def MeasurePods(
+        self, request: private.MeasurePodsRequest, context: grpc.ServicerContext
+    ) -> private.MeasurePodsResponse:
+        found = self._views.pod_uses.on([Hostname(name) for name in request.hostnames])
+        return private.MeasurePodsResponse(
+            pods=[
+                private.PodUse(pod_id=str(pod), cpu_milli=use.cpu_milli, memory_mib=use.memory_mib)
+                for pod, use in found.items()
+            ]
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -15,10 +15,11 @@ import sqlalchemy as sa
 
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES, JOB_TYPES, POD_STATES
 from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
+from peloton.errors import NotFound
 from peloton.lifecycle.host_pools import workload_of
 from peloton.lifecycle.problems import NAMED_MAX
 from peloton.model.host_pool import Workload
-from peloton.model.ids import JobId, PodId, RespoolId
+from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
@@ -26,6 +27,7 @@ from peloton.model.update import UpdateRecord, UpdateState
 from peloton.model.volume import VolumeRecord, VolumeState
 from services.storage.engine import Database
 from services.storage.jobs.configs import facts_of
+from services.storage.jobs.rows import read_job
 from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
 from services.storage.pods.sql import GOAL_ENDED, NEWER
 from services.storage.tables import FINISHED_STATES, JOB, LEASE, POD, UPDATE, VOLUME
@@ -71,6 +73,16 @@ class HostPodRow:
     workload: Workload
     has_volume: bool
     is_leaving: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AskingPod:
+    """A pod on a host, and what it asked for."""
+
+    pod_id: PodId
+    hostname: Hostname
+    cluster: str
+    asked: Resources
 
 
 class Overview:
@@ -162,6 +174,33 @@ class Overview:
             rows: list[Any] = list(conn.execute(query))
             groups = groupby(rows, key=attrgetter("job_id"))
             return [one for job_id, rows in groups for one in _on_host(conn, job_id, list(rows))]
+
+        return self._db.read(work)
+
+    def asking(self, job_id: JobId, instances: Collection[int], limit: int) -> list[AskingPod]:
+        """Pods of a job that are believed on a host, by instance: those named, or the first ``limit``. Raises
+        NotFound."""
+        columns = (POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.cluster, POD.c.config_version)
+        query = sa.select(*columns).where(POD.c.job_id == job_id, POD.c.state.in_(ON_HOST_NUMBERS))
+        if instances:
+            query = query.where(POD.c.instance_id.in_(instances))
+        query = query.order_by(POD.c.instance_id).limit(limit)
+
+        def work(conn: sa.Connection) -> list[AskingPod]:
+            job = read_job(conn, job_id)
+            if job is None or job.state is JobState.DELETED:
+                raise NotFound(f"job {job_id} not found")
+            rows = list(conn.execute(query))
+            facts = facts_of(conn, job_id, {row.instance_id: row.config_version for row in rows})
+            return [
+                AskingPod(
+                    PodId(job_id, row.instance_id, row.run_id),
+                    Hostname(row.host),
+                    row.cluster,
+                    facts[row.instance_id].shape.resources,
+                )
+                for row in rows
+            ]
 
         return self._db.read(work)
 

@@ -1,4 +1,4 @@
-"""What pods write, and commands beside them, by the command line."""
+"""What pods write and use, and commands beside them, by the command line."""
 
 from __future__ import annotations
 
@@ -121,3 +121,17 @@ def test_a_shell_beside_the_pod_of_a_service(cluster: Cluster, pool: str) -> Non
     assert 3 == client.returncode
     assert " 0 out | up\n" == run(cluster, "job", "stateless", "logs", service.id).stdout
     service.delete(force=True)
+
+
+def test_what_pods_use(cluster: Cluster, pool: str) -> None:
+    """Measured by their agents because it is asked for: one is busy, the other rests."""
+    script = '[ "$PELOTON_INSTANCE_ID" = 0 ] || exec sleep 600; while :; do :; done'
+    job = cluster.submit(pool, instanceCount=2, defaultConfig=shell(script, cpu=0.5, memory=64))
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 2}, "two pods that run")
+
+    def uses() -> list[float]:
+        found = json.loads(run(cluster, "-o", "json", "job", "use", job).stdout)["instances"]
+        return [one.get("cpuUsed", 0.0) for one in found if one.get("measured")]
+
+    cluster.wait(lambda: len(found := uses()) == 2 and found[0] > 0.05 > found[1], "what they use")
+    assert 0 == run(cluster, "job", "stop", job, "--progress").exit_code

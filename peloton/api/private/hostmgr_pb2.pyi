@@ -85,6 +85,75 @@ class MapHostsRequest(_message.Message):
 Global___MapHostsRequest: _TypeAlias = MapHostsRequest  # noqa: Y015
 
 @_typing.final
+class MeasurePodsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTNAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hostnames(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 100."""
+
+    def __init__(
+        self,
+        *,
+        hostnames: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hostnames", b"hostnames"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasurePodsRequest: _TypeAlias = MeasurePodsRequest  # noqa: Y015
+
+@_typing.final
+class PodUse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_ID_FIELD_NUMBER: _builtins.int
+    CPU_MILLI_FIELD_NUMBER: _builtins.int
+    MEMORY_MIB_FIELD_NUMBER: _builtins.int
+    pod_id: _builtins.str
+    cpu_milli: _builtins.int
+    memory_mib: _builtins.int
+    def __init__(
+        self,
+        *,
+        pod_id: _builtins.str = ...,
+        cpu_milli: _builtins.int = ...,
+        memory_mib: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_milli", b"cpu_milli", "memory_mib", b"memory_mib", "pod_id", b"pod_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PodUse: _TypeAlias = PodUse  # noqa: Y015
+
+@_typing.final
+class MeasurePodsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PODS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pods(self) -> _containers.RepeatedCompositeFieldContainer[Global___PodUse]:
+        """Ours, of which two samples are known: cpu is a rate."""
+
+    def __init__(
+        self,
+        *,
+        pods: _abc.Iterable[Global___PodUse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pods", b"pods"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasurePodsResponse: _TypeAlias = MeasurePodsResponse  # noqa: Y015
+
+@_typing.final
 class Resources(_message.Message):
     """Small integer units: milli-cpu, MiB, MiB, milli-gpu."""
 

@@ -1001,6 +1001,11 @@ class ViewsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MapHostsRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.HostMap.FromString,
                 _registered_method=True)
+        self.MeasurePods = channel.unary_unary(
+                '/peloton.private.hostmgr.Views/MeasurePods',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MeasurePodsRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MeasurePodsResponse.FromString,
+                _registered_method=True)
 
 
 class ViewsServicer:
@@ -1020,6 +1025,13 @@ class ViewsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MeasurePods(self, request, context):
+        """What pods use now. Their hosts are measured for it; those that do not answer soon are left out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ViewsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1032,6 +1044,11 @@ def add_ViewsServicer_to_server(servicer, server):
                     servicer.MapHosts,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MapHostsRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.HostMap.SerializeToString,
+            ),
+            'MeasurePods': grpc.unary_unary_rpc_method_handler(
+                    servicer.MeasurePods,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MeasurePodsRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MeasurePodsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1089,6 +1106,33 @@ class Views:
             '/peloton.private.hostmgr.Views/MapHosts',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.MapHostsRequest.SerializeToString,
             peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.HostMap.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MeasurePods(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Views/MeasurePods',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MeasurePodsRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MeasurePodsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -326,6 +326,8 @@ class ViewsStub:
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.DescribeClusterRequest, _hostmgr_pb2.DescribeClusterResponse]
     MapHosts: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MapHostsRequest, _overview_pb2.HostMap]
     """`is_unchanged`, and no hosts, while the map is of the known version."""
+    MeasurePods: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MeasurePodsRequest, _hostmgr_pb2.MeasurePodsResponse]
+    """What pods use now. Their hosts are measured for it; those that do not answer soon are left out."""
 
 @_typing.type_check_only
 class ViewsAsyncStub(ViewsStub):
@@ -335,6 +337,8 @@ class ViewsAsyncStub(ViewsStub):
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.DescribeClusterRequest, _hostmgr_pb2.DescribeClusterResponse]  # type: ignore[assignment]
     MapHosts: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MapHostsRequest, _overview_pb2.HostMap]  # type: ignore[assignment]
     """`is_unchanged`, and no hosts, while the map is of the known version."""
+    MeasurePods: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MeasurePodsRequest, _hostmgr_pb2.MeasurePodsResponse]  # type: ignore[assignment]
+    """What pods use now. Their hosts are measured for it; those that do not answer soon are left out."""
 
 class ViewsServicer(metaclass=_abc_1.ABCMeta):
     """What the api puts together for people, of each cluster."""
@@ -353,5 +357,13 @@ class ViewsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_overview_pb2.HostMap, _abc.Awaitable[_overview_pb2.HostMap]]:
         """`is_unchanged`, and no hosts, while the map is of the known version."""
+
+    @_abc_1.abstractmethod
+    def MeasurePods(
+        self,
+        request: _hostmgr_pb2.MeasurePodsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.MeasurePodsResponse, _abc.Awaitable[_hostmgr_pb2.MeasurePodsResponse]]:
+        """What pods use now. Their hosts are measured for it; those that do not answer soon are left out."""
 
 def add_ViewsServicer_to_server(servicer: ViewsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

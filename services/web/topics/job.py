@@ -14,8 +14,10 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.table import table_pb2
+from peloton.errors import InvalidArgument
 from services.web.api import TIMEOUT_S, Api
 
+DIGITS_MAX = 9
 ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
 
 
@@ -38,3 +40,13 @@ async def look_at_states(api: Api, job_id: str) -> Any:
     request = table_pb2.GetInstanceStatesRequest(id=peloton_pb2.JobID(value=job_id))
     answer = await api.job_table.GetInstanceStates(request, timeout=TIMEOUT_S)
     return {"count": answer.instanceCount, "states": b64encode(zlib.compress(answer.states, 1)).decode()}
+
+
+async def look_at_use(api: Api, asked: str) -> Any:
+    """GetInstanceUse of ``JOB``, or of the instance of ``JOB/INSTANCE``."""
+    job_id, _, instance = asked.partition("/")
+    if instance and not (instance.isascii() and instance.isdigit() and len(instance) <= DIGITS_MAX):
+        raise InvalidArgument(f"instance {instance[:80]!r} is no number")
+    instances = [int(instance)] if instance else []
+    request = table_pb2.GetInstanceUseRequest(id=peloton_pb2.JobID(value=job_id), instances=instances)
+    return MessageToDict(await api.job_table.GetInstanceUse(request, timeout=TIMEOUT_S))

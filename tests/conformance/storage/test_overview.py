@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from peloton.errors import NotFound
 from peloton.lifecycle.problems import NAMED_MAX
 from peloton.model.host_pool import Workload
+from peloton.model.ids import new_job_id
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
@@ -126,3 +130,18 @@ def test_leases(storage: Storage) -> None:
     assert [("hostmgr/west", "10.0.0.1:2", 55.0), ("resmgr", "10.0.0.1:1", 105.0)] == [
         (lease.role, lease.address, lease.expires_s) for lease in storage.overview.leases()
     ]
+
+
+def test_what_pods_on_hosts_ask_for(storage: Storage) -> None:
+    """By instance: those named, or the first ones; a job that is not there is said to be so."""
+    job_id = a_running_job(storage, 4)
+    report(storage, job_id, [1], S)
+
+    found = storage.overview.asking(job_id, (), 100)
+    assert [0, 2, 3] == [pod.pod_id.instance_id for pod in found]
+    assert {Resources.of(1.5, 100)} == {pod.asked for pod in found}
+    assert all(pod.hostname and pod.pod_id.run_id == 1 for pod in found)
+    assert [0, 2] == [pod.pod_id.instance_id for pod in storage.overview.asking(job_id, (), 2)]
+    assert [3] == [pod.pod_id.instance_id for pod in storage.overview.asking(job_id, (1, 3, 9), 100)]
+    with pytest.raises(NotFound):
+        storage.overview.asking(new_job_id(), (), 1)

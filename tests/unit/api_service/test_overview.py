@@ -30,6 +30,8 @@ class HostManager:
 
     def __init__(self, name: str) -> None:
         self.name, self.server, self.problem_count = name, grpc.aio.server(), 1
+        self.uses: list[hostmgr_pb2.PodUse] | None = None  # it does not measure
+        self.measured: list[list[str]] = []  # the hosts of each call
 
     async def serve(self) -> str:
         hostmgr_pb2_grpc.add_ViewsServicer_to_server(self, self.server)  # type: ignore[arg-type]
@@ -46,6 +48,12 @@ class HostManager:
         if request.known_version == f"v-{self.name}":
             return pb.HostMap(cluster=self.name, version=f"v-{self.name}", is_unchanged=True)
         return pb.HostMap(cluster=self.name, version=f"v-{self.name}", hostnames=[f"{self.name}1", f"{self.name}2"])
+
+    async def MeasurePods(self, request: Any, context: Any) -> Any:
+        self.measured.append(sorted(request.hostnames))
+        if self.uses is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        return hostmgr_pb2.MeasurePodsResponse(pods=self.uses)
 
 
 class ResourceManager:

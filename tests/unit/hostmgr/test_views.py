@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import grpc
+import pytest
 
 from peloton.api.private import hostmgr_pb2 as private
 from peloton.api.v0.host import host_pb2
@@ -14,16 +15,18 @@ from peloton.api.v0.overview import overview_pb2 as pb
 from peloton.model.advice import HostMark, Mark, ServiceMark
 from peloton.model.host import HostState
 from peloton.model.host_pool import DEFAULT_HOST_POOL, HostInPool, HostPool, HostPools
-from peloton.model.ids import Hostname
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.resources import Resources
 from peloton.scheduling.columns import UNKNOWN, HostColumns
 from peloton.scheduling.qos import Use
-from services.hostmgr.driver import Capabilities, RegisteredHost
+from services.hostmgr import pod_uses
+from services.hostmgr.driver import Capabilities, RegisteredHost, UseSample
 from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.views import AVOIDED, MAINTAINED, ClusterViews, ViewsServicer
 from tests.unit.hostmgr.test_maintenance import maintained
 
 CAPACITY = Resources.of(8, 4_096, 40_000)
+JOB = JobId("91b1b8e5-2ba8-11e7-bc23-0242ac11000d")
 HALF = Resources.of(4, 1_024, 0)
 
 
@@ -32,6 +35,11 @@ class Driver:
     capabilities = Capabilities("mesos")
     is_connected: bool = True
     unready: str = ""
+    cpu_s: float = 0.0
+
+    def samples_of(self, hostname: Hostname) -> list[UseSample]:
+        self.cpu_s += 1.0
+        return [UseSample(hostname, PodId(JOB, 0, 1), self.cpu_s, 4 * self.cpu_s, 64)]
 
 
 class Advisor:
@@ -188,6 +196,17 @@ def test_the_version_changes_with_the_map_alone() -> None:
     story.book.set_hosts([host("b"), host("a", held=CAPACITY)])
     assert first.version != story.map().version
     assert 100 == story.map().kinds[0].allocation[0]
+
+
+def test_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the hosts that are named; the second sample makes a rate."""
+    monkeypatch.setattr(pod_uses, "SAMPLE_AGE_S", 0.0)
+    servicer, context = ViewsServicer(Story().views), cast("grpc.ServicerContext", None)
+    asked = private.MeasurePodsRequest(hostnames=["a"])
+
+    assert not servicer.MeasurePods(asked, context).pods
+    (use,) = servicer.MeasurePods(asked, context).pods
+    assert (f"{JOB}-0-1", 250, 64) == (use.pod_id, use.cpu_milli, use.memory_mib)
 
 
 def held_cpu(columns: HostColumns) -> dict[str, int]:

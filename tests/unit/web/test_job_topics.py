@@ -97,3 +97,18 @@ async def test_states_are_bytes_that_take_little_room() -> None:
 
     assert (100_001, states) == (told["count"], zlib.decompress(b64decode(told["states"])))
     assert len(told["states"]) < 1_000
+
+
+async def test_use_of_a_job_or_of_an_instance() -> None:
+    """What is no number is refused before the API is asked."""
+    found = table_pb2.GetInstanceUseResponse(instances=[table_pb2.InstanceUse(instance=7, measured=True, cpuUsed=0.5)])
+    answers = Answers(GetInstanceUse=found)
+
+    told = await job.look_at_use(api(answers), f"{JOB}/7")
+    assert {"instances": [{"instance": 7, "measured": True, "cpuUsed": 0.5}]} == told
+    assert [7] == list(answers.asked["GetInstanceUse"].instances)
+    await job.look_at_use(api(answers), JOB)
+    assert [] == list(answers.asked["GetInstanceUse"].instances)
+    for nonsense in ("-1", "x", "²", "1" * 10):
+        with pytest.raises(InvalidArgument, match="is no number"):
+            await job.look_at_use(api(answers), f"{JOB}/{nonsense}")

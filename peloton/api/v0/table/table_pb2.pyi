@@ -380,3 +380,90 @@ class GetInstanceStatesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetInstanceStatesResponse: _TypeAlias = GetInstanceStatesResponse  # noqa: Y015
+
+@_typing.final
+class GetInstanceUseRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def id(self) -> _peloton_pb2.JobID: ...
+    @_builtins.property
+    def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """At most 100; none: the first 100 that run."""
+
+    def __init__(
+        self,
+        *,
+        id: _peloton_pb2.JobID | None = ...,
+        instances: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "instances", b"instances"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetInstanceUseRequest: _TypeAlias = GetInstanceUseRequest  # noqa: Y015
+
+@_typing.final
+class InstanceUse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    CPUASKED_FIELD_NUMBER: _builtins.int
+    MEMORYMBASKED_FIELD_NUMBER: _builtins.int
+    MEASURED_FIELD_NUMBER: _builtins.int
+    CPUUSED_FIELD_NUMBER: _builtins.int
+    MEMORYMBUSED_FIELD_NUMBER: _builtins.int
+    instance: _builtins.int
+    host: _builtins.str
+    cpuAsked: _builtins.float
+    """Cores; of a revocable pod from slack."""
+    memoryMbAsked: _builtins.float
+    measured: _builtins.bool
+    """Otherwise what is used is not known yet, or its host does not say."""
+    cpuUsed: _builtins.float
+    memoryMbUsed: _builtins.float
+    def __init__(
+        self,
+        *,
+        instance: _builtins.int = ...,
+        host: _builtins.str = ...,
+        cpuAsked: _builtins.float = ...,
+        memoryMbAsked: _builtins.float = ...,
+        measured: _builtins.bool = ...,
+        cpuUsed: _builtins.float = ...,
+        memoryMbUsed: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpuAsked", b"cpuAsked", "cpuUsed", b"cpuUsed", "host", b"host", "instance", b"instance", "measured", b"measured", "memoryMbAsked", b"memoryMbAsked", "memoryMbUsed", b"memoryMbUsed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InstanceUse: _TypeAlias = InstanceUse  # noqa: Y015
+
+@_typing.final
+class GetInstanceUseResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def instances(self) -> _containers.RepeatedCompositeFieldContainer[Global___InstanceUse]:
+        """Those that are on a host, by number."""
+
+    def __init__(
+        self,
+        *,
+        instances: _abc.Iterable[Global___InstanceUse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instances", b"instances"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetInstanceUseResponse: _TypeAlias = GetInstanceUseResponse  # noqa: Y015

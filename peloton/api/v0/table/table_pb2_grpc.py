@@ -49,6 +49,11 @@ class JobTableServiceStub:
                 request_serializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceStatesRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceStatesResponse.FromString,
                 _registered_method=True)
+        self.GetInstanceUse = channel.unary_unary(
+                '/peloton.api.v0.table.JobTableService/GetInstanceUse',
+                request_serializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceUseRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceUseResponse.FromString,
+                _registered_method=True)
 
 
 class JobTableServiceServicer:
@@ -76,6 +81,14 @@ class JobTableServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetInstanceUse(self, request, context):
+        """What instances use now of what they asked for. Measured because it is asked for: the cpu is known from the second
+        call on, some seconds later. NOT_FOUND for an unknown job.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobTableServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -93,6 +106,11 @@ def add_JobTableServiceServicer_to_server(servicer, server):
                     servicer.GetInstanceStates,
                     request_deserializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceStatesRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceStatesResponse.SerializeToString,
+            ),
+            'GetInstanceUse': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetInstanceUse,
+                    request_deserializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceUseRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceUseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -176,6 +194,33 @@ class JobTableService:
             '/peloton.api.v0.table.JobTableService/GetInstanceStates',
             peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceStatesRequest.SerializeToString,
             peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceStatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetInstanceUse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v0.table.JobTableService/GetInstanceUse',
+            peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceUseRequest.SerializeToString,
+            peloton_dot_api_dot_v0_dot_table_dot_table__pb2.GetInstanceUseResponse.FromString,
             options,
             channel_credentials,
             insecure,

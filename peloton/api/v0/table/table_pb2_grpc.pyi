@@ -43,6 +43,10 @@ class JobTableServiceStub:
     """The row of one job, whatever its configuration weighs. NOT_FOUND for an unknown one."""
     GetInstanceStates: _grpc.UnaryUnaryMultiCallable[_table_pb2.GetInstanceStatesRequest, _table_pb2.GetInstanceStatesResponse]
     """NOT_FOUND for an unknown job."""
+    GetInstanceUse: _grpc.UnaryUnaryMultiCallable[_table_pb2.GetInstanceUseRequest, _table_pb2.GetInstanceUseResponse]
+    """What instances use now of what they asked for. Measured because it is asked for: the cpu is known from the second
+    call on, some seconds later. NOT_FOUND for an unknown job.
+    """
 
 @_typing.type_check_only
 class JobTableServiceAsyncStub(JobTableServiceStub):
@@ -55,6 +59,10 @@ class JobTableServiceAsyncStub(JobTableServiceStub):
     """The row of one job, whatever its configuration weighs. NOT_FOUND for an unknown one."""
     GetInstanceStates: _aio.UnaryUnaryMultiCallable[_table_pb2.GetInstanceStatesRequest, _table_pb2.GetInstanceStatesResponse]  # type: ignore[assignment]
     """NOT_FOUND for an unknown job."""
+    GetInstanceUse: _aio.UnaryUnaryMultiCallable[_table_pb2.GetInstanceUseRequest, _table_pb2.GetInstanceUseResponse]  # type: ignore[assignment]
+    """What instances use now of what they asked for. Measured because it is asked for: the cpu is known from the second
+    call on, some seconds later. NOT_FOUND for an unknown job.
+    """
 
 class JobTableServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -82,5 +90,15 @@ class JobTableServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_table_pb2.GetInstanceStatesResponse, _abc.Awaitable[_table_pb2.GetInstanceStatesResponse]]:
         """NOT_FOUND for an unknown job."""
+
+    @_abc_1.abstractmethod
+    def GetInstanceUse(
+        self,
+        request: _table_pb2.GetInstanceUseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_table_pb2.GetInstanceUseResponse, _abc.Awaitable[_table_pb2.GetInstanceUseResponse]]:
+        """What instances use now of what they asked for. Measured because it is asked for: the cpu is known from the second
+        call on, some seconds later. NOT_FOUND for an unknown job.
+        """
 
 def add_JobTableServiceServicer_to_server(servicer: JobTableServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

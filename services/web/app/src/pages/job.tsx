@@ -14,6 +14,7 @@ import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
+import { Use } from "../parts/use";
 import { WhyTree } from "../parts/why";
 import { parameter, setParameters } from "../router";
 import { settings } from "../settings";
@@ -53,6 +54,7 @@ export default function Job({ arguments: { id = "" } }: PageProps) {
         </section>
       )}
       <States id={id} hasEnded={hasEnded} />
+      {!hasEnded && <Use job={id} />}
       <Instances job={id} version={JSON.stringify(row.taskStats)} />
       <Configuration id={id} />
       <SameAs command={`peloton job status ${id}`} service={JOB_TABLE} method="GetJob" request={{ id: { value: id } }} />

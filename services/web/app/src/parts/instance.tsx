@@ -8,6 +8,7 @@ import { Log } from "./log";
 import { Stale } from "./problem";
 import { State } from "./state";
 import { Time } from "./time";
+import { Use } from "./use";
 
 interface PodEvent {
   taskId?: { value: string };
@@ -51,6 +52,7 @@ export function Instance({ job, instance, state, hasEnded }: { job: string; inst
           )}
         </p>
       )}
+      {runtime.state === "RUNNING" && <Use job={job} instance={instance} />}
       <h3>Events</h3>
       <Events events={asked.value?.result ?? []} />
       <h3>Log</h3>

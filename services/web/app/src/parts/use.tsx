@@ -1,0 +1,51 @@
+// What instances use of what they asked for: of one, or of the first of a job that are on a host.
+import { amount, count, percent } from "../format";
+import { useLive } from "../live";
+import { Bar } from "./bar";
+import { Stale } from "./problem";
+
+interface InstanceUse {
+  instance?: number;
+  cpuAsked?: number;
+  memoryMbAsked?: number;
+  measured?: boolean;
+  cpuUsed?: number;
+  memoryMbUsed?: number;
+}
+
+const KINDS = [
+  { kind: "cpu", label: "CPU", used: "cpuUsed", asked: "cpuAsked" },
+  { kind: "memory", label: "Memory", used: "memoryMbUsed", asked: "memoryMbAsked" },
+] as const;
+
+// ``instance``: all of the job's without it.
+export function Use({ job, instance }: { job: string; instance?: number }) {
+  const { value, error } = useLive<{ instances?: InstanceUse[] }>(`use:${instance === undefined ? job : `${job}/${instance}`}`);
+  const found = value?.instances ?? [];
+  const measured = found.filter((one) => one.measured);
+  if (value && !found.length) return null;
+  const sum = (field: (typeof KINDS)[number]["used" | "asked"]) => measured.reduce((total, one) => total + (one[field] ?? 0), 0);
+  return (
+    <div data-varies>
+      <h3>In use</h3>
+      <Stale error={error} />
+      {!measured.length ? (
+        <p class="quiet" aria-busy={!value}>{value ? "Being measured. A host that says nothing leaves it so." : "Loading"}</p>
+      ) : (
+        <>
+          {instance === undefined && <p class="quiet">{measured.length === 1 ? "The one instance" : `The ${count(measured.length)} instances`} measured now{found.length >= 100 && ", of the first 100 on hosts"}.</p>}
+          {KINDS.map(({ kind, label, used, asked }) => {
+            const [part, whole] = [sum(used), sum(asked)];
+            const text = `${amount(kind, part)} of ${amount(kind, whole)} asked for, ${percent(part, whole)}`;
+            return (
+              <div class="row" key={kind}>
+                <h4>{label}</h4>
+                <Bar label={`${label} in use`} parts={[{ name: "used", value: part, tone: "use" }]} whole={Math.max(part, whole)} marks={part > whole ? [{ name: "asked for", value: whole, tone: "limit" }] : []} text={text} />
+              </div>
+            );
+          })}
+        </>
+      )}
+    </div>
+  );
+}
