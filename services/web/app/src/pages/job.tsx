@@ -53,8 +53,8 @@ export default function Job({ arguments: { id = "" } }: PageProps) {
           {value.why && <WhyTree why={value.why} />}
         </section>
       )}
-      <States id={id} hasEnded={hasEnded} />
       {!hasEnded && <Use job={id} />}
+      <States id={id} hasEnded={hasEnded} />
       <Instances job={id} version={JSON.stringify(row.taskStats)} />
       <Configuration id={id} />
       <SameAs command={`peloton job status ${id}`} service={JOB_TABLE} method="GetJob" request={{ id: { value: id } }} />

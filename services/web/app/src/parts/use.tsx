@@ -26,8 +26,8 @@ export function Use({ job, instance }: { job: string; instance?: number }) {
   if (value && !found.length) return null;
   const sum = (field: (typeof KINDS)[number]["used" | "asked"]) => measured.reduce((total, one) => total + (one[field] ?? 0), 0);
   return (
-    <div data-varies>
-      <h3>In use</h3>
+    <section aria-label={instance === undefined ? "In use" : `In use by instance ${instance}`} data-varies>
+      {instance === undefined ? <h2>In use</h2> : <h3>In use</h3>}
       <Stale error={error} />
       {!measured.length ? (
         <p class="quiet" aria-busy={!value}>{value ? "Being measured. A host that says nothing leaves it so." : "Loading"}</p>
@@ -39,13 +39,13 @@ export function Use({ job, instance }: { job: string; instance?: number }) {
             const text = `${amount(kind, part)} of ${amount(kind, whole)} asked for, ${percent(part, whole)}`;
             return (
               <div class="row" key={kind}>
-                <h4>{label}</h4>
+                <span>{label}</span>
                 <Bar label={`${label} in use`} parts={[{ name: "used", value: part, tone: "use" }]} whole={Math.max(part, whole)} marks={part > whole ? [{ name: "asked for", value: whole, tone: "limit" }] : []} text={text} />
               </div>
             );
           })}
         </>
       )}
-    </div>
+    </section>
   );
 }

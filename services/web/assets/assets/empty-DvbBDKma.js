@@ -1,1 +1,0 @@
-import{n as e}from"./same-as-bgGWwY1v.js";import{a as t}from"./index-BbIzdVgO.js";function n({children:n,command:r}){return t(`div`,{class:`empty`,children:[t(`p`,{children:n}),r&&t(`p`,{children:t(e,{text:r})})]})}export{n as t};
