@@ -1,1 +1,0 @@
-import{g as e,m as t}from"./index-v7P7sEad.js";function n(n,r){let[i,a]=e({}),[o,s]=e(0);return t(()=>{let e=!1;return r().then(t=>!e&&a({value:t}),t=>!e&&a(e=>({...e,error:t}))),()=>{e=!0}},[n,o]),{...i,again:()=>s(e=>e+1)}}export{n as t};

@@ -1,1 +1,0 @@
-import{n as e}from"./same-as-Dy3UFO-p.js";import{a as t}from"./index-v7P7sEad.js";function n({children:n,command:r}){return t(`div`,{class:`empty`,children:[t(`p`,{children:n}),r&&t(`p`,{children:t(e,{text:r})})]})}export{n as t};

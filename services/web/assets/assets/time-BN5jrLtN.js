@@ -1,1 +1,0 @@
-import{a as e,g as t,m as n}from"./index-v7P7sEad.js";import{a as r,d as i}from"./same-as-Dy3UFO-p.js";var a=1e4;function o({at:o}){let[,s]=t(0);return n(()=>{let e=setInterval(()=>s(e=>e+1),a);return()=>clearInterval(e)},[]),o?e(`time`,{dateTime:o,title:i(o),children:r(o)}):e(`span`,{class:`quiet`,children:`–`})}export{o as t};
