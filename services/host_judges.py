@@ -40,7 +40,7 @@ def advising(
 ) -> tuple[HostAdvisor, HostSamples, LatencyEndpoint | None]:
     """Raises InvalidArgument when the port for latencies cannot be had."""
     reports = LatencyReports(time.monotonic)
-    advisor = HostAdvisor(advisor_settings, jobs, reports)
+    advisor = HostAdvisor(advisor_settings, jobs, reports, noted=core.notes.marked)
     readers: list[SampleReader] = [qos, advisor]
     if settings.advisor:
         readers.append(HostLoads(core.book.loads))

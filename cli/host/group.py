@@ -7,6 +7,7 @@ import click
 from cli.command import Group
 from cli.host.advice import advice
 from cli.host.drain import drain
+from cli.host.events import events
 from cli.host.maintenance import maintenance
 from cli.host.pool import pool
 from cli.host.rebalance import rebalance
@@ -35,6 +36,7 @@ def host() -> None:
 
 host.add_command(advice)
 host.add_command(drain)
+host.add_command(events)
 host.add_command(maintenance)
 host.add_command(pool)
 host.add_command(rebalance)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from peloton.api.convert_time import rfc3339_seconds
+from collections.abc import Iterable
+
+from peloton.api.convert_time import rfc3339, rfc3339_seconds
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.overview import overview_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.problem import Problem
 from peloton.model.resources import Resources
+
+_EVENT_PREFIX = "HOST_EVENT_KIND_"
 
 
 def problem_to_wire(problem: Problem) -> overview_pb2.Problem:
@@ -19,6 +25,29 @@ def problem_to_wire(problem: Problem) -> overview_pb2.Problem:
         since=rfc3339_seconds(problem.since_ns),
         command=problem.command,
     )
+
+
+def host_event_to_wire(event: HostEvent) -> overview_pb2.HostEvent:
+    return overview_pb2.HostEvent(
+        number=event.seq,
+        hostname=event.hostname,
+        cluster=event.cluster,
+        kind=overview_pb2.HostEventKind.Value(f"{_EVENT_PREFIX}{event.kind}"),
+        text=event.text,
+        time=rfc3339(event.at_ns),
+        until=rfc3339(event.until_ns),
+    )
+
+
+def host_event_kinds(numbers: Iterable[int]) -> list[HostEventKind]:
+    """Raises InvalidArgument for a number that names no kind."""
+    found = []
+    for number in numbers:
+        name = overview_pb2.HostEventKind.DESCRIPTOR.values_by_number.get(number)
+        if not number or name is None:
+            raise InvalidArgument(f"kind {number} of events of hosts is not known: want 1 to {len(HostEventKind)}")
+        found.append(HostEventKind(name.name.removeprefix(_EVENT_PREFIX)))
+    return found
 
 
 def host_amounts(resources: Resources) -> host_pb2.HostAmounts:

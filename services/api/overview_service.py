@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import grpc.aio
 
 from peloton.api import convert
-from peloton.api.convert_overview import host_amounts, problem_to_wire
+from peloton.api.convert_overview import host_amounts, host_event_kinds, host_event_to_wire, problem_to_wire
 from peloton.api.convert_time import rfc3339, rfc3339_seconds
 from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc, resmgr_pb2, resmgr_pb2_grpc
 from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
@@ -45,6 +45,8 @@ COUNT_S, COUNTS_AGE_S, FINDINGS_AGE_S = 2.0, 5.0, 5.0
 """How long an answer waits for counts that are not there yet, and how long they are used at least."""
 HOST_PODS_MAX, HOST_PODS_AGE_S, HOSTS_KEPT = 1_000, 2.0, 100
 """Pods in an answer, how long it is used at least, and of how many hosts one is kept."""
+EVENTS_DEFAULT, EVENTS_MAX = 100, 500
+"""Events of hosts in an answer."""
 
 
 class Counted(NamedTuple):
@@ -203,6 +205,18 @@ class OverviewService:
         return pb.GetHostPodsResponse(
             pods=[_host_pod(pod, paths.get(pod.respool_id, "")) for pod in pods], has_more=len(found) > HOST_PODS_MAX
         )
+
+    async def ListHostEvents(self, request: pb.ListHostEventsRequest, context: Any) -> pb.ListHostEventsResponse:
+        kinds = host_event_kinds(request.kinds)
+        if request.limit > EVENTS_MAX:
+            raise InvalidArgument(f"{request.limit} events in one answer, the limit is {EVENTS_MAX}")
+        if request.before < 0 or request.after < 0:
+            raise InvalidArgument(f"before {request.before} and after {request.after}: numbers of events rise from 1")
+        limit = request.limit or EVENTS_DEFAULT
+        asked = request.hostname, kinds, request.before, request.after, limit + 1
+        found = await self._calls.run(self._storage.host_events.page, *asked)
+        events = [host_event_to_wire(event) for event in found[:limit]]
+        return pb.ListHostEventsResponse(events=events, has_more=len(found) > limit)
 
 
 async def _unless_silent(question: Awaitable[T], whom: str) -> T | None:

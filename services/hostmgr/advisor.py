@@ -38,6 +38,8 @@ T = TypeVar("T", Hostname, JobId)
 
 JOB_AGE_MAX_S = 60.0
 """How old the known labels of a job may be."""
+Noted = Callable[[Hostname, Mark, Mark, str], None]
+"""A host, its mark, the one before, and why it is marked so."""
 _MARKS = {pb.Mark.Value(f"MARK_{mark}"): mark for mark in Mark}
 _NUMBERS = {mark: number for number, mark in _MARKS.items()}
 
@@ -80,7 +82,10 @@ class HostAdvisor:
         jobs: Jobs,
         reports: LatencyReports,
         wall_ns: Callable[[], int] = time.time_ns,
+        noted: Noted = lambda *_: None,
     ) -> None:
+        """``noted`` hears of each host whose mark has changed."""
+        self._noted = noted
         self._policy, self._jobs, self._reports, self._wall_ns = settings.policy, jobs, reports, wall_ns
         self._lock = threading.Lock()
         self._hosts: dict[Hostname, _Marked] = {}
@@ -93,7 +98,7 @@ class HostAdvisor:
             self._hosts = {name: marked for name, marked in self._hosts.items() if name in known}
             for each in looks:
                 if each.use.is_news or not each.use.counters:
-                    self._note(self._hosts, each.host.hostname, host_measures(each.load, self._policy), now_s)
+                    self._note_host(each.host.hostname, host_measures(each.load, self._policy), now_s)
         self._take_reports(now_s)
 
     def _take_reports(self, now_s: float) -> None:
@@ -122,6 +127,13 @@ class HostAdvisor:
         if old:
             found = {job.job_id: job for job in self._jobs.get_many(old)}
             self._known_jobs |= {job_id: (now_s, found.get(job_id)) for job_id in old}
+
+    def _note_host(self, hostname: Hostname, measures: Sequence[Measure], now_s: float) -> None:
+        before = self._hosts.get(hostname, _Marked())
+        self._note(self._hosts, hostname, measures, now_s)
+        now = self._hosts[hostname]
+        if now.mark is not before.mark:
+            self._noted(hostname, now.mark, before.mark, mark_text(now.watch, self._policy))
 
     def _note(self, marked: dict[T, _Marked], name: T, measures: Sequence[Measure], now_s: float) -> None:
         before = marked.get(name)

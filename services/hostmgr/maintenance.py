@@ -196,7 +196,7 @@ class HostMaintainer:
             return
         progress = self._ask_to_leave(host, residents)
         if progress != host.progress:
-            self._maintenance.note_drain(self.cluster, hostname, progress)
+            self._maintenance.note_drain(host, progress, time.time_ns())
 
     def take_down(self, hostname: str) -> None:
         if host := self._next(hostname, Step.TAKE_DOWN):

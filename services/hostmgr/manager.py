@@ -28,9 +28,11 @@ from peloton.ports import Evictor, Lifecycles, PodLifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
 from services.hostmgr.daemons import DaemonKeeper
 from services.hostmgr.driver import ClusterDriver, PodOnHost, PodReport, RegisteredHost, Room, RoomWish, Token
+from services.hostmgr.event_writer import EventWriter
 from services.hostmgr.failure_output import FailureOutput
 from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, joined
 from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN, HostBook
+from services.hostmgr.hosts.host_notes import HostNotes
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.spread_turns import SpreadTurns
 from services.hostmgr.in_flight import InFlight
@@ -87,7 +89,9 @@ class HostManagerCore:
         labels = {CLUSTER_LABEL: settings.cluster, CLUSTER_KIND_LABEL: driver.capabilities.kind}
         if driver.capabilities.keeps_volumes:
             labels[VOLUMES_LABEL] = KEPT
-        self.book = HostBook(settings.lease_s, cluster_labels=labels)
+        self._events = EventWriter(storage.host_events.add)
+        self.notes = HostNotes(settings.cluster, self._events.add)
+        self.book = HostBook(settings.lease_s, cluster_labels=labels, notes=self.notes)
         periods_s = settings.reserve_after_s, settings.reservation_s
         self._reserver = Reserver(settings.cluster, storage.daemons, self.book, *periods_s)
         self._claims = HostnameClaims(storage.hosts, settings.cluster)
@@ -138,6 +142,7 @@ class HostManagerCore:
         if self._settings.uses_host_pools:
             self.read_host_pools()
             self._read_asked()
+        self._events.start()
         self.daemons.start()
         self._report_queue.start()
         self._failure_output.start()
@@ -152,6 +157,7 @@ class HostManagerCore:
         self._failure_output.stop()
         self.driver.stop()
         self._chores.join()
+        self._events.stop()
 
     # Events of the driver. Only ``hosts_registered`` waits for storage.
 
@@ -172,7 +178,9 @@ class HostManagerCore:
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         if not self._stopping.is_set():
-            waiting = self.book.set_hosts(hosts, self._claims.refused([host.hostname for host in hosts]))
+            refused = self._claims.refused([host.hostname for host in hosts])
+            waiting = self.book.set_hosts(hosts, refused)
+            self.notes.registered(hosts, refused)
             self._lifecycles.jobs_changed(waiting, "hosts became free")
             self.daemons.hosts_changed()
 

@@ -334,6 +334,7 @@ class AdmissionLoop:
         upto, loop = self.state.log_cursor, asyncio.get_running_loop()
         await loop.run_in_executor(self._storage, self._admission.prune_status_log, upto)
         await loop.run_in_executor(self._storage, self._records.watch_log.trim)
+        await loop.run_in_executor(self._storage, self._records.host_events.prune, time.time_ns())
 
     def _read_log(self) -> list[LogRow]:
         return read_log(self._admission, self.state.log_cursor, self.settings.log_rows_max)

@@ -110,6 +110,12 @@ class LogTrimmer(Protocol):
         ...
 
 
+class EventPruner(Protocol):
+    def prune(self, now_ns: int) -> None:
+        """Forget events of hosts that are too old, or too many."""
+        ...
+
+
 class ExplainedPods(Protocol):
     def counts(self, job_id: JobId) -> dict[PodState, int]:
         """Pods by state, of now."""
@@ -160,6 +166,8 @@ class LoopRecords(MemoryRecords, Protocol):
     def jobs(self) -> JobRecords: ...
     @property
     def watch_log(self) -> LogTrimmer: ...
+    @property
+    def host_events(self) -> EventPruner: ...
 
 
 class Bindings(Protocol):

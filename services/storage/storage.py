@@ -15,6 +15,7 @@ from services.storage.admission.admission import Admission
 from services.storage.daemons.daemons import Daemons
 from services.storage.engine import POOL_SIZE, Database
 from services.storage.history.history import History
+from services.storage.hosts.host_events import HostEvents
 from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.hosts.hosts import Hosts
 from services.storage.hosts.maintenance import Maintenance
@@ -68,6 +69,7 @@ class Storage:
         self.disruptions = Disruptions(db)
         self.hosts = Hosts(db)
         self.maintenance = Maintenance(db)
+        self.host_events = HostEvents(db)
         self.host_pools = HostPoolRecords(db)
         self.mover = MoverRecords(db)
         self.migrations = Migrations(db)

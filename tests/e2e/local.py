@@ -22,6 +22,7 @@ from google.protobuf.json_format import ParseDict
 
 from peloton.api.client import Client
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.peloton_pb2 import Secret
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
@@ -252,6 +253,12 @@ class Cluster:
             pool_id, instanceCount=1, defaultConfig=shell("sleep 0.1", memory=1, **bound_to("hostname", host))
         )
         return self.finish(job) == "SUCCEEDED"
+
+    def host_events(self, host: str) -> list[tuple[str, str]]:
+        """What happened to a host, the oldest first: kind and text."""
+        events = self.client.overview.ListHostEvents(overview_pb2.ListHostEventsRequest(hostname=host)).events
+        name = overview_pb2.HostEventKind.Name
+        return [(name(one.kind).removeprefix("HOST_EVENT_KIND_"), one.text) for one in reversed(events)]
 
     def tasks(self, job_id: str) -> dict[int, task_pb2.TaskInfo]:
         """By instance; empty while none is created yet (which the API calls not found)."""

@@ -113,6 +113,9 @@ def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:
     assert {i for i, run in cluster.run_ids(job).items() if run > 1} == {i for i, at in before.items() if at == host}
     control(cluster, "start", host)
     assert cluster.takes_pods(pool, host)
+    (lost, back) = [event for event in cluster.host_events(host) if event[0] in ("LEFT", "JOINED")][-2:]
+    assert ("LEFT", True) == (lost[0], lost[1].endswith("its agent is registered no more"))
+    assert ("JOINED", True) == (back[0], back[1].startswith("Came back after "))
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
     assert cluster.finish(job) == "KILLED"
 

@@ -71,6 +71,10 @@ def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
 
     ask(cluster, "REACTIVATE_AGENT", host)
     cluster.wait(lambda: not avoided(cluster), "the host to be back")
+    cluster.wait(lambda: "UNCORDONED" in dict(cluster.host_events(host)), "an event of that")
+    told = dict(cluster.host_events(host))
+    assert told["CORDONED"].startswith("Takes no pods: ")
+    assert told["CORDONED"].removeprefix("Takes no pods: ") in told["UNCORDONED"]
     again = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true", **bound_to("hostname", host)))
     assert "SUCCEEDED" == cluster.finish(again)
     service.stop()
@@ -125,6 +129,9 @@ def test_a_host_on_which_several_jobs_fail_is_avoided(farm: Cluster, sick: str) 
         assert "FAILED" == farm.finish(job)
 
     assert re.match(r"after \d+ pods of \d jobs failed there within 1 s, until 2", avoided(farm)[sick])
+    farm.wait(lambda: any(kind == "AVOIDED" for kind, _ in farm.host_events(sick)), "an event of that")
+    told = [text for kind, text in farm.host_events(sick) if kind == "AVOIDED"]
+    assert re.match(r"Avoided for \d+ (s|min) after \d+ pods of \d jobs failed there within 1 s$", told[-1])
     elsewhere = farm.submit(pool, instanceCount=20, defaultConfig=shell("sleep 1", cpu=0.1))
     assert "SUCCEEDED" == farm.finish(elsewhere)
     assert sick not in hosts_used(farm, elsewhere)

@@ -113,6 +113,15 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
     with pytest.raises(grpc.RpcError, match="Host is not DOWN"):
         cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
     assert cluster.takes_pods(cluster.pool("after the cycle"), host)
+    told = [event for event in cluster.host_events(host) if event[0] not in ("CHANGED", "DRAIN_PROGRESS")]
+    kinds = [kind for kind, _ in told]
+    asked = kinds.index("MAINTENANCE_ASKED")
+    assert ["MAINTENANCE_ASKED", "DRAINING", "DRAINED"] == kinds[asked : asked + 3]
+    assert {"DOWN", "LEFT", "COMPLETED", "JOINED", "UP"} == set(kinds[asked + 3 :])
+    (left,) = [text for kind, text in told[asked:] if kind == "LEFT"]
+    assert left.endswith("for its maintenance")
+    said = CliRunner().invoke(peloton, ["-a", cluster.local.address, "host", "events", host, "--kind", "left"])
+    assert left in said.stdout, said.output
 
 
 def a_pool_of(cluster: Cluster, cpus: float) -> str:

@@ -41,6 +41,8 @@ JOBS_MAX = 10_000
 """Remembered hosts and jobs with failures; those that failed longest ago are forgotten."""
 NUMBERED_MAX = 3
 """Up to so many avoided hosts a reason gives numbers for each; more are counted under one rule."""
+Noted = Callable[[Hostname, Misfit, float], None]
+"""A host, why it is avoided, and for how many seconds."""
 NEW = Record()
 NEVER = Returns()
 
@@ -48,8 +50,11 @@ NEVER = Returns()
 class Aversions:
     """Any thread. Times are those of the monotonic clock."""
 
-    def __init__(self, host_count: Callable[[], int], meter: Meter | None = None) -> None:
-        self._host_count = host_count
+    def __init__(
+        self, host_count: Callable[[], int], meter: Meter | None = None, noted: Noted = lambda *_: None
+    ) -> None:
+        """``noted`` hears of each host that is avoided from now on."""
+        self._host_count, self._noted = host_count, noted
         self._lock = threading.Lock()
         self._hosts: OrderedDict[Hostname, Record] = OrderedDict()
         self._jobs: OrderedDict[JobId, dict[Hostname, Record]] = OrderedDict()
@@ -132,6 +137,7 @@ class Aversions:
     def _avoid(self, host: Hostname, record: Record | Returns, now_s: float) -> None:
         self._avoided[host] = record
         log.warning("host %s is %s; for %.0f s", host, misfit_text(record.why), record.until_s - now_s)
+        self._noted(host, record.why, record.until_s - now_s)
 
     def _exonerate(self, job_id: JobId) -> None:
         """The job itself is broken: its failures do not count against hosts."""

@@ -32,6 +32,7 @@ from services.hostmgr.hosts.feasibility_cache import FeasibilityCache
 from services.hostmgr.hosts.host_census import hosts_now
 from services.hostmgr.hosts.host_chooser import HostChooser
 from services.hostmgr.hosts.host_listing import list_hosts
+from services.hostmgr.hosts.host_notes import NO_NOTES, HostNotes
 from services.hostmgr.hosts.host_pool_book import HostPoolBook
 from services.hostmgr.hosts.host_room import HostRoom, leased_host
 from services.hostmgr.hosts.host_rooms import HostRooms
@@ -58,6 +59,7 @@ class HostBook:
         wall_ns: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.monotonic,
         cluster_labels: Mapping[str, str] | None = None,
+        notes: HostNotes = NO_NOTES,
     ) -> None:
         """``cluster_labels``: name and kind of the cluster, which every host has as labels."""
         self._clock = clock
@@ -77,12 +79,12 @@ class HostBook:
         self.domains = DomainCounts(self._table, self._lock)
         self.views = HostViews(self._lock, self._table, lambda: self.are_hosts_known)
         self.loads = LoadBook(self._lock, self._table)
-        self.reservations = ReservationBook(self._lock, self._table, self._chooser, self._waiting, wall_ns)
+        self.reservations = ReservationBook(self._lock, self._table, self._chooser, self._waiting, wall_ns, None, notes)
         self.host_pools = HostPoolBook(self._lock, self._table, self._waiting, self.daemons)
         self.sums = HostSums(self._lock, self._table)
         self.pod_labels = self._table.pod_labels
         self.launches = InFlight[str]()  # by host, from a launch's claim to its commit
-        self.aversions = Aversions(lambda: len(self._table.registered.by_name))
+        self.aversions = Aversions(lambda: len(self._table.registered.by_name), None, notes.avoided)
 
     # Maintenance.
 

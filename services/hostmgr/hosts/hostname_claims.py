@@ -11,7 +11,8 @@ log = logging.getLogger(__name__)
 
 
 class HostnameClaims:
-    """For one thread. Asks storage at the first call, and about hosts that came, went or were refused."""
+    """For one thread. Asks storage at the first call, and about hosts that came, went or were refused. Hosts that come
+    while the cluster has none are those with which it begins: nobody wants to know of each."""
 
     def __init__(self, records: HostClaims, cluster: str) -> None:
         self._records = records
@@ -23,13 +24,14 @@ class HostnameClaims:
         """Registered hosts whose name another cluster has -> that cluster."""
         if self._mine is None:
             self._mine = self._records.claimed(self._cluster)
+        is_first = not self._mine
         names = set(registered)
         if gone := self._mine - names:
             self._records.disclaim(self._cluster, gone)
             self._mine -= gone
         refused: dict[str, str] = {}
         if new := names - self._mine:
-            refused = self._records.claim(self._cluster, new)
+            refused = self._records.claim(self._cluster, new, is_first)
             self._mine |= new - refused.keys()
         for hostname in sorted(refused.keys() - self._refused.keys()):
             log.error(

@@ -21,6 +21,7 @@ from peloton.model.reservation import HostReservation, SoonestHost, WaitingPod
 from peloton.model.times import NS_PER_S
 from peloton.scheduling.fit import by_key, label_misfit, pods_misfit
 from services.hostmgr.hosts.host_chooser import HostChooser
+from services.hostmgr.hosts.host_notes import NO_NOTES, HostNotes
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 
@@ -43,7 +44,9 @@ class ReservationBook:
         waiting: WaitingJobs,
         wall_ns: Callable[[], int],
         meter: Meter | None = None,
+        notes: HostNotes = NO_NOTES,
     ) -> None:
+        self._notes = notes
         self._lock, self._table, self._chooser, self._waiting = lock, table, chooser, waiting
         self._wall_ns = wall_ns
         meter = meter or metrics.get_meter("peloton.hostmgr")
@@ -88,6 +91,7 @@ class ReservationBook:
             made = HostReservation(job_id, pod.instance_id, pod.shape, host, since_ns, until_ns)
             self._table.reservations.add(made, now_s + keep_s, now_s)
         log.info("host %s is reserved %s", made.hostname, reservation_text(made))
+        self._notes.reserved(made)
         return made
 
     def review(self, rest_s: float, now_s: float) -> set[JobId]:
@@ -104,8 +108,10 @@ class ReservationBook:
             log.warning(
                 "host %s is given back, no room came in time: it was reserved %s", one.hostname, reservation_text(one)
             )
+            self._notes.given_back(one, is_late=True)
         for one in dict.fromkeys(ended):
             log.info("host %s is reserved no more: it was %s", one.hostname, reservation_text(one))
+            self._notes.given_back(one, is_late=False)
         return jobs
 
     def _is_lost(self, kept: HostReservation) -> bool:

@@ -12,9 +12,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound
+from peloton.lifecycle import host_events
 from peloton.model.host_pool import DEFAULT_HOST_POOL, IN_DEFAULT, Factors, HostInPool, HostPool, HostPools, Workload
 from peloton.model.ids import Hostname
 from services.storage.engine import Database, take_numbers
+from services.storage.hosts.host_events import record
 from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_IN_POOL, HOST_POOL
 
 HOST_POOLS_SEQ = "host pools"
@@ -100,6 +102,11 @@ class HostPoolRecords:
             _existing(conn, name)
             conn.execute(sa.delete(HOST_POOL).where(HOST_POOL.c.name == name))
             conn.execute(sa.update(HOST_IN_POOL).where(HOST_IN_POOL.c.lent_by == name).values(lent_by=""))
+            moved = conn.execute(sa.select(HOST_IN_POOL.c.hostname).where(HOST_IN_POOL.c.pool == name)).scalars()
+            how, now_ns = f"as host pool {name} is deleted", self._db.clock_ns()
+            events = [
+                host_events.pool_changed(Hostname(host), name, DEFAULT_HOST_POOL, how, now_ns) for host in sorted(moved)
+            ]
             is_in, is_to_be_in = HOST_IN_POOL.c.pool == name, HOST_IN_POOL.c.desired_pool == name
             for chosen, values in (
                 (sa.and_(is_to_be_in, sa.not_(is_in)), {"desired_pool": HOST_IN_POOL.c.pool}),
@@ -108,6 +115,7 @@ class HostPoolRecords:
             ):
                 conn.execute(sa.update(HOST_IN_POOL).where(chosen).values(**values))
             _forget_settled(conn)
+            record(conn, events)
 
         self._db.write(work)
 
@@ -129,6 +137,12 @@ class HostPoolRecords:
                 return False
             _check_destination(conn, destination)
             put_place(conn, hostname, HostInPool(destination, destination), now_ns)
+            if source == destination:
+                event = host_events.pool_wanted(Hostname(hostname), source, source, host_events.BY_HAND, now_ns)
+            else:
+                how = f"at once, {host_events.BY_HAND}"
+                event = host_events.pool_changed(Hostname(hostname), source, destination, how, now_ns)
+            record(conn, [event])
             return True
 
         return self._db.write(work)
@@ -149,6 +163,9 @@ class HostPoolRecords:
                     changed.append(hostname)
                 if now.desired != destination or (at_most and now.is_moving):
                     put_place(conn, hostname, HostInPool(now.current, destination), now_ns, at_most=at_most)
+            by = host_events.BY_HAND
+            currents = {hostname: known.get(hostname, IN_DEFAULT).current for hostname in changed}
+            record(conn, [host_events.pool_wanted(*one, destination, by, now_ns) for one in currents.items()])
             return changed
 
         return self._db.write(work)
@@ -162,7 +179,10 @@ class HostPoolRecords:
             now = read_places(conn, [hostname]).get(Hostname(hostname))
             if now is None or now.desired != desired:
                 return now is None and desired == DEFAULT_HOST_POOL
-            put_to_rest(conn, Hostname(hostname), desired, now_ns)
+            before = put_to_rest(conn, Hostname(hostname), desired, now_ns)
+            if before != desired:
+                how = "emptied by its maintenance"
+                record(conn, [host_events.pool_changed(Hostname(hostname), before, desired, how, now_ns)])
             return True
 
         return self._db.write(work)
@@ -242,12 +262,13 @@ def desired_pool(conn: sa.Connection, hostname: Hostname) -> str:
     return now.desired if now is not None else DEFAULT_HOST_POOL
 
 
-def put_to_rest(conn: sa.Connection, hostname: Hostname, pool: str | None, now_ns: int) -> None:
-    """The host is in this host pool, None: in the one where it is, and is to stay there."""
-    now = read_places(conn, [hostname]).get(hostname)
-    chosen = pool or (now.current if now is not None else DEFAULT_HOST_POOL)
+def put_to_rest(conn: sa.Connection, hostname: Hostname, pool: str | None, now_ns: int) -> str:
+    """The host is in this host pool, None: in the one where it is, and is to stay there. Returns where it was."""
+    before = read_places(conn, [hostname]).get(hostname, IN_DEFAULT).current
+    chosen = pool or before
     lent_by = sa.select(HOST_IN_POOL.c.lent_by).where(HOST_IN_POOL.c.hostname == hostname)
     put_place(conn, hostname, HostInPool(chosen, chosen), now_ns, conn.execute(lent_by).scalar_one_or_none() or "")
+    return before
 
 
 def _forget_settled(conn: sa.Connection) -> None:

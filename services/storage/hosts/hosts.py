@@ -7,7 +7,11 @@ from functools import partial
 
 import sqlalchemy as sa
 
+from peloton.lifecycle import host_events
+from peloton.model.ids import Hostname
 from services.storage.engine import Database
+from services.storage.hosts.host_events import last_left, record
+from services.storage.hosts.maintenance import HOST_STATES
 from services.storage.tables import CLUSTER_HOST, FRAMEWORK, HOST
 
 HOSTS_PER_STATEMENT = 500
@@ -17,25 +21,39 @@ class Hosts:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def claim(self, cluster: str, hostnames: Collection[str]) -> dict[str, str]:
-        """Give host names to this cluster; returns those that another cluster has, with it."""
+    def claim(self, cluster: str, hostnames: Collection[str], is_first: bool = False) -> dict[str, str]:
+        """Give host names to this cluster; returns those that another cluster has, with it. ``is_first``: hosts with
+        which the cluster begins have no events of that."""
         refused: dict[str, str] = {}
         for names in _portions(hostnames):
-            refused |= self._db.write(partial(self._claim, cluster=cluster, names=names))
+            refused |= self._db.write(partial(self._claim, cluster=cluster, names=names, is_first=is_first))
         return refused
 
-    def _claim(self, conn: sa.Connection, cluster: str, names: Sequence[str]) -> dict[str, str]:
+    def _claim(self, conn: sa.Connection, cluster: str, names: Sequence[str], is_first: bool) -> dict[str, str]:
+        query = sa.select(CLUSTER_HOST.c.hostname, CLUSTER_HOST.c.cluster).where(CLUSTER_HOST.c.hostname.in_(names))
+        before = {row.hostname for row in conn.execute(query)}
         rows = [{"hostname": name, "cluster": cluster} for name in names]
         conn.execute(self._db.upsert(CLUSTER_HOST).on_conflict_do_nothing(), rows)
-        others = sa.and_(CLUSTER_HOST.c.hostname.in_(names), CLUSTER_HOST.c.cluster != cluster)
-        query = sa.select(CLUSTER_HOST.c.hostname, CLUSTER_HOST.c.cluster).where(others)
-        return {row.hostname: row.cluster for row in conn.execute(query)}
+        holders = {row.hostname: row.cluster for row in conn.execute(query)}
+        new = [name for name in names if name not in before and holders.get(name) == cluster]
+        if new and not is_first:
+            left, now_ns = last_left(conn, new), self._db.clock_ns()
+            record(conn, [host_events.joined(Hostname(name), cluster, left.get(name), now_ns) for name in new])
+        return {name: holder for name, holder in holders.items() if holder != cluster}
 
     def disclaim(self, cluster: str, hostnames: Collection[str]) -> None:
         """Free the names of hosts that are no longer registered there."""
         for names in _portions(hostnames):
-            mine = sa.and_(CLUSTER_HOST.c.cluster == cluster, CLUSTER_HOST.c.hostname.in_(names))
-            self._db.write(lambda conn, mine=mine: conn.execute(sa.delete(CLUSTER_HOST).where(mine)))  # type: ignore[misc]
+            self._db.write(partial(self._disclaim, cluster=cluster, names=names))
+
+    def _disclaim(self, conn: sa.Connection, cluster: str, names: Sequence[str]) -> None:
+        mine = sa.and_(CLUSTER_HOST.c.cluster == cluster, CLUSTER_HOST.c.hostname.in_(names))
+        gone = sorted(conn.execute(sa.select(CLUSTER_HOST.c.hostname).where(mine)).scalars())
+        conn.execute(sa.delete(CLUSTER_HOST).where(mine))
+        maintained = sa.and_(HOST.c.cluster == cluster, HOST.c.hostname.in_(names))
+        rows = conn.execute(sa.select(HOST.c.hostname, HOST.c.state).where(maintained))
+        states, now_ns = {row.hostname: HOST_STATES[row.state] for row in rows}, self._db.clock_ns()
+        record(conn, [host_events.left(Hostname(name), cluster, states.get(name), now_ns) for name in gone])
 
     def claimed(self, cluster: str) -> set[str]:
         query = sa.select(CLUSTER_HOST.c.hostname).where(CLUSTER_HOST.c.cluster == cluster)

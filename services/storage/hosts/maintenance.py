@@ -16,8 +16,10 @@ import sqlalchemy as sa
 
 from peloton.api.v0.host import host_pb2
 from peloton.errors import Aborted, NotFound
+from peloton.lifecycle import host_events
 from peloton.lifecycle.maintenance import NOT_DOWN, refusal_of, turns
 from peloton.model.host import HostState
+from peloton.model.host_event import HostEvent
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import (
     Blocker,
@@ -29,12 +31,13 @@ from peloton.model.maintenance import (
 from peloton.model.resources import Resources
 from services.storage.codec import stored_text
 from services.storage.engine import Database, take_numbers
+from services.storage.hosts.host_events import record
 from services.storage.hosts.host_pools import HOST_POOLS_SEQ, desired_pool, put_to_rest
 from services.storage.tables import HOST
 
 MAINTENANCE_SEQ = "maintenance"
 _NUMBERS: dict[HostState, int] = {s: host_pb2.HostState.Value(f"HOST_STATE_{s}") for s in HostState}
-_STATES = {number: state for state, number in _NUMBERS.items()}
+HOST_STATES = {number: state for state, number in _NUMBERS.items()}
 
 
 class Maintenance:
@@ -59,20 +62,23 @@ class Maintenance:
         """
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
-            seq = take_numbers(conn, MAINTENANCE_SEQ, len(requests))
+            seq, events = take_numbers(conn, MAINTENANCE_SEQ, len(requests)), list[HostEvent]()
             known = {host.hostname: host for host in _read(conn, cluster)}
             for request in requests:
                 host = known.get(request.hostname)
                 if host is None:
                     conn.execute(HOST.insert().values(**_new_row(cluster, request, seq, now_ns)))
                     seq += 1
+                    if not request.to_pool:  # that it is to move is told by who wants it
+                        events.append(host_events.maintenance_asked(cluster, request, "", now_ns))
                 elif host.goal is HostState.UP:
                     raise Aborted(f"maintenance of host {host.hostname} is being ended: ask again once it is UP")
                 elif host.is_move and not request.to_pool:
                     conn.execute(_update(cluster, host.hostname, **_instead_of_moving(request, now_ns)))
+                    events.append(host_events.maintenance_asked(cluster, request, host.to_pool, now_ns))
                 elif host.waits_for_turn and request.at_most:
                     conn.execute(_update(cluster, host.hostname, at_most=request.at_most))
-            _admit(conn, cluster, away_max, now_ns)
+            _admit(conn, cluster, away_max, now_ns, events)
             asked = {request.hostname for request in requests}
             return [host for host in _read(conn, cluster) if host.hostname in asked]
 
@@ -100,8 +106,10 @@ class Maintenance:
             if act is MaintenanceAct.CANCEL:
                 take_numbers(conn, HOST_POOLS_SEQ, 1)
             take_numbers(conn, MAINTENANCE_SEQ, 0)
+            before = {host.hostname: host for host in _read(conn, cluster)}
             changed = [_steer(conn, cluster, hostname, act, now_ns) for hostname in hostnames]
-            return changed + _admit(conn, cluster, away_max, now_ns)
+            events = [host_events.steered(before[host.hostname], act, now_ns) for host in changed]
+            return changed + _admit(conn, cluster, away_max, now_ns, events)
 
         return self._db.write(work)
 
@@ -110,11 +118,15 @@ class Maintenance:
 
         def work(conn: sa.Connection) -> bool:
             take_numbers(conn, MAINTENANCE_SEQ, 0)
+            host = _read_one(conn, cluster, hostname)
             step = _update(cluster, hostname, state=_NUMBERS[after], changed_ns=now_ns, progress="")
             is_before = HOST.c.state == _NUMBERS[before]
             if after is HostState.DRAINED:
                 is_before &= HOST.c.goal == _NUMBERS[HostState.DOWN]
-            return conn.execute(step.where(is_before)).rowcount == 1
+            has_moved = conn.execute(step.where(is_before)).rowcount == 1
+            if host is not None and has_moved:
+                record(conn, [host_events.maintenance_step(host, after, now_ns)])
+            return has_moved
 
         return self._db.write(work)
 
@@ -152,8 +164,9 @@ class Maintenance:
                 return False
             if desired_pool(conn, host.hostname) != host.to_pool:
                 return False
-            put_to_rest(conn, host.hostname, host.to_pool, now_ns)
+            before = put_to_rest(conn, host.hostname, host.to_pool, now_ns)
             conn.execute(_update(cluster, hostname, goal=_NUMBERS[HostState.UP], changed_ns=now_ns))
+            record(conn, [host_events.pool_changed(host.hostname, before, host.to_pool, "drained", now_ns)])
             return True
 
         return self._db.write(work)
@@ -163,16 +176,22 @@ class Maintenance:
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
             take_numbers(conn, MAINTENANCE_SEQ, 0)
-            is_wanted_up = HOST.c.goal == _NUMBERS[HostState.UP]
-            conn.execute(sa.delete(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname, is_wanted_up))
-            return _admit(conn, cluster, away_max, now_ns)
+            host, events = _read_one(conn, cluster, hostname), list[HostEvent]()
+            if host is not None and host.goal is HostState.UP:
+                conn.execute(sa.delete(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname))
+                events.append(host_events.back_up(host, now_ns))
+            return _admit(conn, cluster, away_max, now_ns, events)
 
         return self._db.write(work)
 
-    def note_drain(self, cluster: str, hostname: str, progress: DrainProgress) -> None:
-        """What people see of a drain; nothing is decided by it."""
-        text = _progress_to_text(progress)
-        self._db.write(lambda conn: conn.execute(_update(cluster, hostname, progress=text)))
+    def note_drain(self, host: HostMaintenance, progress: DrainProgress, now_ns: int) -> None:
+        """What people see of a drain of the host, as it was read; nothing is decided by it."""
+
+        def work(conn: sa.Connection) -> None:
+            conn.execute(_update(host.cluster, host.hostname, progress=_progress_to_text(progress)))
+            record(conn, [host_events.drain_step(host, progress, now_ns)])
+
+        self._db.write(work)
 
 
 def _steer(conn: sa.Connection, cluster: str, hostname: str, act: MaintenanceAct, now_ns: int) -> HostMaintenance:
@@ -198,12 +217,18 @@ def _turn_back(conn: sa.Connection, host: HostMaintenance, now_ns: int) -> HostM
     return replace(host, goal=HostState.UP, changed_ns=now_ns)
 
 
-def _admit(conn: sa.Connection, cluster: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
+def _admit(
+    conn: sa.Connection, cluster: str, away_max: int, now_ns: int, events: Sequence[HostEvent] = ()
+) -> list[HostMaintenance]:
+    """The last thing that a transaction does: it records ``events`` before its own."""
     chosen = {host.hostname for host in turns(_read(conn, cluster), away_max)}
     for hostname in chosen:
         draining = {"state": _NUMBERS[HostState.DRAINING], "drained_from_ns": now_ns, "changed_ns": now_ns}
         conn.execute(_update(cluster, hostname, **draining))
-    return [host for host in _read(conn, cluster) if host.hostname in chosen]
+    hosts = _read(conn, cluster)
+    begun, away_count = [host for host in hosts if host.hostname in chosen], sum(host.is_away for host in hosts)
+    record(conn, [*events, *(host_events.drain_begun(host, away_count, now_ns) for host in begun)])
+    return begun
 
 
 def _read(conn: sa.Connection, cluster: str) -> list[HostMaintenance]:
@@ -257,7 +282,7 @@ _COLUMNS = [column.name for column in HOST.columns]
 
 def _record(row: sa.Row[Any]) -> HostMaintenance:
     values = dict(zip(_COLUMNS, row, strict=True))
-    values["state"], values["goal"] = _STATES[values["state"]], _STATES[values["goal"]]
+    values["state"], values["goal"] = HOST_STATES[values["state"]], HOST_STATES[values["goal"]]
     values["progress"] = _progress_from_text(values["progress"])
     values["capacity"] = Resources(*json.loads(values["capacity"])) if values["capacity"] else Resources()
     return HostMaintenance(**values)

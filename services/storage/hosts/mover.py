@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
+from peloton.lifecycle import host_events
 from peloton.model.host_pool import IN_DEFAULT, HostInPool
 from peloton.model.ids import Hostname
 from peloton.model.mover import Made, MoverRule
 from peloton.model.times import NS_PER_S
 from services.storage.engine import Database, take_numbers
+from services.storage.hosts.host_events import record
 from services.storage.hosts.host_pools import (
     HOST_POOLS_SEQ,
     MOVER_SWITCH,
@@ -105,6 +107,7 @@ class MoverRecords:
 
 
 def _noted(conn: sa.Connection, seq: int, made: Made) -> Made | None:
+    """The last thing that a transaction does."""
     if not made.hostnames:
         return None
     columns = HOST_POOL_MOVE.c
@@ -116,4 +119,7 @@ def _noted(conn: sa.Connection, seq: int, made: Made) -> Made | None:
     values = {"source": made.source, "destination": made.destination, "rule": made.rule.value, "reason": made.reason}
     hostnames = ",".join(made.hostnames)
     conn.execute(HOST_POOL_MOVE.insert().values(seq=seq, hostnames=hostnames, moved_ns=made.at_ns, **values))
+    to = made.source if made.rule is MoverRule.STUCK else made.destination
+    by = host_events.by_mover(made)
+    record(conn, [host_events.pool_wanted(host, made.source, to, by, made.at_ns) for host in made.hostnames])
     return made

@@ -88,3 +88,17 @@ class HostRow(SQLModel, table=True):
     progress: str = Field(sa_type=_TEXT)  # JSON DrainProgress
     capacity: str = Field(sa_type=_TEXT)  # JSON amounts by RESOURCE_KINDS; empty: not known
     to_pool: str = Field(sa_type=_TEXT, sa_column_kwargs={"server_default": ""})  # it moves instead of going down
+
+
+class HostEventRow(SQLModel, table=True):
+    """What happened to a host, in the order of the commits. ``until_ns``: for how long it holds; 0 = that is open."""
+
+    __tablename__ = "host_event"
+    __table_args__ = (sa.Index("ix_host_event_host", "hostname", "seq"),)
+    seq: int = Field(primary_key=True, sa_type=_BIG, sa_column_kwargs={"autoincrement": False})
+    hostname: str = Field(sa_type=_TEXT)
+    cluster: str = Field(sa_type=_TEXT)
+    kind: str = Field(sa_type=_TEXT)
+    text: str = Field(sa_type=_TEXT)
+    at_ns: int = Field(sa_type=_BIG)
+    until_ns: int = Field(sa_type=_BIG)

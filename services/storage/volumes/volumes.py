@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
 from peloton.errors import Aborted, NotFound
+from peloton.lifecycle.host_events import volume_seen
 from peloton.lifecycle.volumes import deletion_refusal
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL
@@ -15,6 +16,7 @@ from peloton.model.pod import PodRecord
 from peloton.model.volume import StandingVolume, VolumeRecord, VolumeState
 from services.storage.codec import pod_record, stored_text
 from services.storage.engine import Database, key_table, key_values
+from services.storage.hosts.host_events import record
 from services.storage.jobs.rows import hold_job
 from services.storage.tables import POD, VOLUME
 from services.storage.volumes.rows import WANTED, standing_volumes, volume_record, volumes_of
@@ -110,12 +112,15 @@ class Volumes:
         """The states of volumes, with their notes, where they changed. A note alone leaves the time of the state."""
 
         def work(conn: sa.Connection) -> None:
+            before = conn.execute(sa.select(VOLUME).where(VOLUME.c.volume_id.in_(sorted(states))))
+            events = [volume_seen(one, *states[one.volume_id], now_ns) for one in map(volume_record, before)]
             for volume_id, (state, note) in sorted(states.items()):
                 number = VOLUME_STATE_NUMBERS[state]
                 text, is_new = stored_text(note), VOLUME.c.state != number
                 changed_ns = sa.case((is_new, now_ns), else_=VOLUME.c.changed_ns)
                 mine = sa.and_(VOLUME.c.volume_id == volume_id, sa.or_(is_new, VOLUME.c.note != text))
                 conn.execute(sa.update(VOLUME).where(mine).values(state=number, note=text, changed_ns=changed_ns))
+            record(conn, events)
 
         if states:
             self._db.write(work)

@@ -14,6 +14,8 @@ from peloton.api.v0.overview import overview_pb2
 from peloton.errors import NotFound
 from services.web.api import TIMEOUT_S, Api
 
+EVENTS_SHOWN = 50
+
 
 async def look_at_names(api: Api, _: str) -> Any:
     """``maps`` by cluster: host names and host pools, which change rarely, with the ``version`` of the names."""
@@ -60,6 +62,14 @@ async def look_at_host(api: Api, hostname: str) -> Any:
         "pods": MessageToDict(pods),
         "maintenance": MessageToDict(drains.hosts[0]) if drains.hosts else None,
     }
+
+
+async def look_at_events(api: Api, hostname: str) -> Any:
+    """What happened to the host, the newest first, also of one that is gone: ``events`` and whether there are
+    more."""
+    asked = overview_pb2.ListHostEventsRequest(hostname=hostname, limit=EVENTS_SHOWN)
+    found = await api.overview.ListHostEvents(asked, timeout=TIMEOUT_S)
+    return {"events": [MessageToDict(event) for event in found.events], "hasMore": found.has_more}
 
 
 async def _maps(api: Api) -> overview_pb2.GetHostMapResponse:

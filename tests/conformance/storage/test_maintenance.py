@@ -216,7 +216,7 @@ def test_progress_is_kept(storage: Storage) -> None:
     storage.maintenance.request(C, asked("a"), 1, NOW)
     progress = DrainProgress(3, 1, (Blocker("job", 2, 'wörter "und" zahlen'),), "the end of 1 pod")
 
-    storage.maintenance.note_drain(C, "a", progress)
+    storage.maintenance.note_drain(storage.maintenance.all(C)[0], progress, NOW)
 
     assert storage.maintenance.all(C)[0].progress == progress
     storage.maintenance.move(C, "a", DRAINING, DRAINED, NOW)

@@ -212,7 +212,7 @@ def test_a_state_is_noted_once(storage: Storage) -> None:
 
 
 def test_a_note_changes_without_the_state(storage: Storage) -> None:
-    """It is LOST since then, whatever is known of it by now."""
+    """It is LOST since then, whatever is known of it by now; its host has an event of each change of the state."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
     volume_id = of_job(storage, job_id)[0].volume_id
@@ -225,6 +225,10 @@ def test_a_note_changes_without_the_state(storage: Storage) -> None:
     storage.volumes.note({volume_id: (CREATED, "")}, NOW + 3)
     found = of_job(storage, job_id)[0]
     assert (CREATED, "", NOW + 3) == (found.state, found.note, found.changed_ns)
+    assert [
+        f"Volume {volume_id} of {found.pod_name} is there again after 0 s",
+        f"Volume {volume_id} of {found.pod_name} is lost: its host burns",
+    ] == [event.text for event in storage.host_events.page("h0")]
 
 
 @pytest.mark.parametrize("size_mb", [400, 0])

@@ -16,6 +16,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
 from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
 from peloton.api.v0.task import task_pb2
+from peloton.model.host_event import HostEvent, HostEventKind
+from peloton.model.ids import Hostname
 from peloton.model.pod import PodState
 from services.api.overview_service import HOSTS_KEPT
 from services.api.server import start
@@ -255,6 +257,38 @@ async def test_pods_of_a_host(
     assert pod.since
     assert not answer.has_more
     assert [] == list((await overview.GetHostPods(pb.GetHostPodsRequest(hostname="empty"))).pods)
+
+
+async def test_events_of_hosts(overview: Any, storage: Storage) -> None:
+    """Of one or of all, page by page, the newest first; bad numbers are refused with the limit."""
+    kinds, now_ns, ask = [HostEventKind.AVOIDED, HostEventKind.LEFT], builders.NOW, pb.ListHostEventsRequest
+    events = [
+        HostEvent(Hostname(f"host{at % 2}"), kinds[at % 2], f"Event {at}", now_ns, "west", at and now_ns + at * 10**9)
+        for at in range(120)
+    ]
+    storage.host_events.add(events)
+
+    first = await overview.ListHostEvents(ask())
+    rest = await overview.ListHostEvents(ask(before=first.events[-1].number))
+
+    assert [(100, True), (20, False)] == [(len(page.events), page.has_more) for page in (first, rest)]
+    assert [f"Event {at}" for at in reversed(range(120))] == [one.text for one in [*first.events, *rest.events]]
+    newest, oldest = first.events[0], rest.events[-1]
+    assert ("host1", "west", pb.HOST_EVENT_KIND_LEFT) == (newest.hostname, newest.cluster, newest.kind)
+    assert newest.time < newest.until
+    assert "" == oldest.until
+    of_one = ask(hostname="host0", kinds=[pb.HOST_EVENT_KIND_AVOIDED], after=newest.number - 3)
+    assert ["Event 118"] == [one.text for one in (await overview.ListHostEvents(of_one)).events]
+    assert [] == list((await overview.ListHostEvents(ask(hostname="nobody"))).events)
+    for bad, why in (
+        (ask(limit=501), "501 events in one answer, the limit is 500"),
+        (ask(kinds=[99]), "kind 99 of events of hosts is not known: want 1 to 23"),
+        (ask(kinds=[pb.HOST_EVENT_KIND_INVALID]), "kind 0 of events"),
+        (ask(before=-1), "before -1 and after 0"),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError, match=why) as found:
+            await overview.ListHostEvents(bad)
+        assert grpc.StatusCode.INVALID_ARGUMENT is found.value.code()
 
 
 async def test_hosts_that_are_not_there(overview: Any) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from peloton.lifecycle.reservation import waiting_pods
 from peloton.model.daemon import Neighbour
 from peloton.model.host import HostLease, PlacementBatch, ReadyGang
+from peloton.model.host_event import HostEvent
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import place
 from services.hostmgr.driver import RegisteredHost, Room
 from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_notes import HostNotes
 from services.hostmgr.reserver import Reserver
 from tests.unit.hostmgr.test_hosts import LEASE_S
 
@@ -25,7 +27,13 @@ class World:
 
     def __init__(self, **cpus: float) -> None:
         self.now_s = 0.0
-        self.book = HostBook(LEASE_S, wall_ns=lambda: int(self.now_s * NS), clock=lambda: self.now_s)
+        self.events: list[HostEvent] = []
+
+        def wall_ns() -> int:
+            return int(self.now_s * NS)
+
+        notes = HostNotes("local", self.events.append, wall_ns)
+        self.book = HostBook(LEASE_S, wall_ns=wall_ns, clock=lambda: self.now_s, notes=notes)
         self.size = {Hostname(name): Resources.of(cpu, 10_000) for name, cpu in cpus.items()}
         self.pods: dict[PodId, tuple[Hostname, Resources]] = {}
         self.services: set[JobId] = set()

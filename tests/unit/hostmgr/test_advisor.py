@@ -59,7 +59,14 @@ class Story:
         self.now_s, self.jobs = 0.0, Jobs()
         self.reports = LatencyReports(lambda: self.now_s)
         policy = AdvicePolicy(bounds=LatencyBounds(p99_red_ms=500), sample_count=2, hold_s=20.0)
-        self.advisor = HostAdvisor(AdvisorSettings(policy), self.jobs, self.reports, lambda: round(self.now_s * 1e9))
+        self.noted: list[tuple[str, Mark, Mark, str]] = []
+        self.advisor = HostAdvisor(
+            AdvisorSettings(policy),
+            self.jobs,
+            self.reports,
+            lambda: round(self.now_s * 1e9),
+            lambda *one: self.noted.append(one),
+        )
         self.uses: dict[Hostname, HostUse] = {}
 
     def round(self, **cpus: float | None) -> None:
@@ -95,6 +102,10 @@ def test_a_host_is_marked_by_its_use() -> None:
     del story.uses[H1]
     story.round()
     assert {H2: Mark.GREEN} == story.hosts()
+    assert [
+        (H1, Mark.RED, Mark.GREEN, "cpu 95 %, red from 90 %"),
+        (H1, Mark.GREEN, Mark.RED, "cpu 0 %; memory 0 %"),
+    ] == story.noted, "changes are noted, first marks and repeated ones are not"
 
 
 def test_a_sample_that_says_nothing_new_counts_as_none() -> None:

@@ -23,8 +23,8 @@ class Table:
         self.rows = dict(rows)
         self.calls: list[tuple[str, list[str]]] = []
 
-    def claim(self, cluster: str, hostnames: Collection[str]) -> dict[str, str]:
-        self.calls.append(("claim", sorted(hostnames)))
+    def claim(self, cluster: str, hostnames: Collection[str], is_first: bool = False) -> dict[str, str]:
+        self.calls.append(("begin" if is_first else "claim", sorted(hostnames)))
         for name in hostnames:
             self.rows.setdefault(name, cluster)
         return {name: self.rows[name] for name in hostnames if self.rows[name] != cluster}
@@ -48,6 +48,19 @@ def test_storage_is_asked_about_what_changed() -> None:
     assert [{}, {}, {}] == looks
     assert [("disclaim", ["h0"]), ("claim", ["h2"]), ("disclaim", ["h1"])] == table.calls
     assert {"h2": "b"} == table.rows
+
+
+def test_hosts_with_which_a_cluster_begins_have_not_joined_it() -> None:
+    """Those that come later have, also when another process has seen the first ones."""
+    table = Table(h9="a")
+    claims = HostnameClaims(table, "b")
+
+    claims.refused(["h9"])
+    claims.refused(["h1", "h2"])
+    claims.refused(["h1", "h2", "h3"])
+    HostnameClaims(table, "b").refused(["h1", "h2", "h3", "h4"])
+
+    assert [("begin", ["h9"]), ("begin", ["h1", "h2"]), ("claim", ["h3"]), ("claim", ["h4"])] == table.calls
 
 
 def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.LogCaptureFixture) -> None:

@@ -212,6 +212,11 @@ def test_a_reservation_is_given_back_in_time() -> None:
     assert ({}, "") == (world.reserved, "".join(host.reserved for host in world.book.hosts()))
     world.look(JOB, [LARGE])
     assert {} == world.reserved
+    (made, over) = world.events
+    assert ("RESERVED", "GIVEN_BACK") == (made.kind, over.kind)
+    assert made.text.startswith(f"Reserved for pod {JOB}-0 since ")
+    assert KEEP_S * 10**9 == made.until_ns - made.at_ns
+    assert f"Given back, after 30 min in which no room for pod {JOB}-0 came" == over.text
     world.wait(KEEP_S)
     world.look(JOB, [LARGE])
     assert {JOB: "a"} == world.reserved
@@ -225,6 +230,7 @@ def test_a_reservation_ends_with_the_wait_of_its_pod() -> None:
     assert {JOB: "a"} == world.reserved
     world.wait(1)
     assert {} == world.reserved
+    assert world.events[-1].text.endswith(f": pod {JOB}-0 waits no more, or the host takes it no more")
 
     world.look(JOB, [LARGE])
     assert {JOB: "a"} == world.reserved

@@ -110,6 +110,17 @@ async def test_one_host_with_its_pods_and_its_maintenance() -> None:
         await hosts.look_at_host(api, "a")
 
 
+async def test_what_happened_to_a_host() -> None:
+    """A bounded list, and whether there is more."""
+    event = pb.HostEvent(hostname="a", number=7, kind=pb.HOST_EVENT_KIND_LEFT, text="Left", time="2026-01-02T03:04:05Z")
+    api, asked = api_of(ListHostEvents=pb.ListHostEventsResponse(events=[event], has_more=True))
+
+    told = await hosts.look_at_events(api, "a")
+
+    assert (["HOST_EVENT_KIND_LEFT"], True) == ([one["kind"] for one in told["events"]], told["hasMore"])
+    assert [pb.ListHostEventsRequest(hostname="a", limit=50)] == asked.asked
+
+
 async def test_the_cluster_in_one_screen() -> None:
     """The seconds of a lease are left out: they alone would be news with each look. Without the resource manager nobody
     knows what waits, and the rest is told."""

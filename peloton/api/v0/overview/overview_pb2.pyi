@@ -78,6 +78,87 @@ SUBJECT_KIND_JOB: SubjectKind.ValueType  # 5
 """By its id."""
 Global___SubjectKind: _TypeAlias = SubjectKind  # noqa: Y015
 
+class _HostEventKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _HostEventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HostEventKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    HOST_EVENT_KIND_INVALID: _HostEventKind.ValueType  # 0
+    HOST_EVENT_KIND_JOINED: _HostEventKind.ValueType  # 1
+    """It is registered with its cluster, for the first time or again. Hosts with which a cluster begins have no such event."""
+    HOST_EVENT_KIND_LEFT: _HostEventKind.ValueType  # 2
+    """It is registered no more: it is lost, or down for maintenance."""
+    HOST_EVENT_KIND_CHANGED: _HostEventKind.ValueType  # 3
+    """Its capacity, its labels, or the agent under its name."""
+    HOST_EVENT_KIND_CORDONED: _HostEventKind.ValueType  # 4
+    """An operator of the cluster has closed it, or opened it again."""
+    HOST_EVENT_KIND_UNCORDONED: _HostEventKind.ValueType  # 5
+    HOST_EVENT_KIND_AVOIDED: _HostEventKind.ValueType  # 6
+    """Pods failed there, or it came and went: others are preferred until the time of the event."""
+    HOST_EVENT_KIND_FLAPPING: _HostEventKind.ValueType  # 7
+    HOST_EVENT_KIND_MARKED: _HostEventKind.ValueType  # 8
+    """Green, orange or red, by the host advisor."""
+    HOST_EVENT_KIND_RESERVED: _HostEventKind.ValueType  # 9
+    """For a pod that has waited for long; and given back without it."""
+    HOST_EVENT_KIND_GIVEN_BACK: _HostEventKind.ValueType  # 10
+    HOST_EVENT_KIND_VOLUME_LOST: _HostEventKind.ValueType  # 11
+    HOST_EVENT_KIND_VOLUME_FOUND: _HostEventKind.ValueType  # 12
+    HOST_EVENT_KIND_MAINTENANCE_ASKED: _HostEventKind.ValueType  # 13
+    """Its maintenance, and its moves to other host pools."""
+    HOST_EVENT_KIND_DRAINING: _HostEventKind.ValueType  # 14
+    HOST_EVENT_KIND_DRAIN_PROGRESS: _HostEventKind.ValueType  # 15
+    """The first pods were found, or about half of them have left since the last such event."""
+    HOST_EVENT_KIND_DRAIN_FORCED: _HostEventKind.ValueType  # 16
+    HOST_EVENT_KIND_DRAINED: _HostEventKind.ValueType  # 17
+    HOST_EVENT_KIND_DOWN: _HostEventKind.ValueType  # 18
+    HOST_EVENT_KIND_COMPLETED: _HostEventKind.ValueType  # 19
+    HOST_EVENT_KIND_CANCELLED: _HostEventKind.ValueType  # 20
+    HOST_EVENT_KIND_UP: _HostEventKind.ValueType  # 21
+    """It takes pods again."""
+    HOST_EVENT_KIND_POOL_WANTED: _HostEventKind.ValueType  # 22
+    """It is to be in another host pool, or to stay after all."""
+    HOST_EVENT_KIND_POOL_CHANGED: _HostEventKind.ValueType  # 23
+
+class HostEventKind(_HostEventKind, metaclass=_HostEventKindEnumTypeWrapper): ...
+
+HOST_EVENT_KIND_INVALID: HostEventKind.ValueType  # 0
+HOST_EVENT_KIND_JOINED: HostEventKind.ValueType  # 1
+"""It is registered with its cluster, for the first time or again. Hosts with which a cluster begins have no such event."""
+HOST_EVENT_KIND_LEFT: HostEventKind.ValueType  # 2
+"""It is registered no more: it is lost, or down for maintenance."""
+HOST_EVENT_KIND_CHANGED: HostEventKind.ValueType  # 3
+"""Its capacity, its labels, or the agent under its name."""
+HOST_EVENT_KIND_CORDONED: HostEventKind.ValueType  # 4
+"""An operator of the cluster has closed it, or opened it again."""
+HOST_EVENT_KIND_UNCORDONED: HostEventKind.ValueType  # 5
+HOST_EVENT_KIND_AVOIDED: HostEventKind.ValueType  # 6
+"""Pods failed there, or it came and went: others are preferred until the time of the event."""
+HOST_EVENT_KIND_FLAPPING: HostEventKind.ValueType  # 7
+HOST_EVENT_KIND_MARKED: HostEventKind.ValueType  # 8
+"""Green, orange or red, by the host advisor."""
+HOST_EVENT_KIND_RESERVED: HostEventKind.ValueType  # 9
+"""For a pod that has waited for long; and given back without it."""
+HOST_EVENT_KIND_GIVEN_BACK: HostEventKind.ValueType  # 10
+HOST_EVENT_KIND_VOLUME_LOST: HostEventKind.ValueType  # 11
+HOST_EVENT_KIND_VOLUME_FOUND: HostEventKind.ValueType  # 12
+HOST_EVENT_KIND_MAINTENANCE_ASKED: HostEventKind.ValueType  # 13
+"""Its maintenance, and its moves to other host pools."""
+HOST_EVENT_KIND_DRAINING: HostEventKind.ValueType  # 14
+HOST_EVENT_KIND_DRAIN_PROGRESS: HostEventKind.ValueType  # 15
+"""The first pods were found, or about half of them have left since the last such event."""
+HOST_EVENT_KIND_DRAIN_FORCED: HostEventKind.ValueType  # 16
+HOST_EVENT_KIND_DRAINED: HostEventKind.ValueType  # 17
+HOST_EVENT_KIND_DOWN: HostEventKind.ValueType  # 18
+HOST_EVENT_KIND_COMPLETED: HostEventKind.ValueType  # 19
+HOST_EVENT_KIND_CANCELLED: HostEventKind.ValueType  # 20
+HOST_EVENT_KIND_UP: HostEventKind.ValueType  # 21
+"""It takes pods again."""
+HOST_EVENT_KIND_POOL_WANTED: HostEventKind.ValueType  # 22
+"""It is to be in another host pool, or to stay after all."""
+HOST_EVENT_KIND_POOL_CHANGED: HostEventKind.ValueType  # 23
+Global___HostEventKind: _TypeAlias = HostEventKind  # noqa: Y015
+
 @_typing.final
 class Problem(_message.Message):
     """Something that is wrong now."""
@@ -698,3 +779,108 @@ class GetHostPodsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetHostPodsResponse: _TypeAlias = GetHostPodsResponse  # noqa: Y015
+
+@_typing.final
+class HostEvent(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    HOSTNAME_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Rises with each event of all hosts."""
+    hostname: _builtins.str
+    cluster: _builtins.str
+    """Empty: it was not known."""
+    kind: Global___HostEventKind.ValueType
+    text: _builtins.str
+    """What happened, with its numbers."""
+    time: _builtins.str
+    """RFC 3339."""
+    until: _builtins.str
+    """RFC 3339: for how long it holds; empty: that is open."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        hostname: _builtins.str = ...,
+        cluster: _builtins.str = ...,
+        kind: Global___HostEventKind.ValueType = ...,
+        text: _builtins.str = ...,
+        time: _builtins.str = ...,
+        until: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "hostname", b"hostname", "kind", b"kind", "number", b"number", "text", b"text", "time", b"time", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostEvent: _TypeAlias = HostEvent  # noqa: Y015
+
+@_typing.final
+class ListHostEventsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTNAME_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    hostname: _builtins.str
+    """Empty: of all hosts."""
+    limit: _builtins.int
+    """At most 500; 0: 100."""
+    before: _builtins.int
+    """Only events with lower numbers, for the next page; 0: the newest."""
+    after: _builtins.int
+    """Only events with higher numbers: what has happened since that one."""
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___HostEventKind.ValueType]:
+        """Any of these; empty: all."""
+
+    def __init__(
+        self,
+        *,
+        hostname: _builtins.str = ...,
+        kinds: _abc.Iterable[Global___HostEventKind.ValueType] | None = ...,
+        limit: _builtins.int = ...,
+        before: _builtins.int = ...,
+        after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "hostname", b"hostname", "kinds", b"kinds", "limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListHostEventsRequest: _TypeAlias = ListHostEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListHostEventsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
+    has_more: _builtins.bool
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostEvent]:
+        """The newest first."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___HostEvent] | None = ...,
+        has_more: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "has_more", b"has_more"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListHostEventsResponse: _TypeAlias = ListHostEventsResponse  # noqa: Y015

@@ -49,6 +49,11 @@ class OverviewServiceStub:
                 request_serializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.GetHostPodsRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.GetHostPodsResponse.FromString,
                 _registered_method=True)
+        self.ListHostEvents = channel.unary_unary(
+                '/peloton.api.v0.overview.OverviewService/ListHostEvents',
+                request_serializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.ListHostEventsRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.ListHostEventsResponse.FromString,
+                _registered_method=True)
 
 
 class OverviewServiceServicer:
@@ -75,6 +80,14 @@ class OverviewServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListHostEvents(self, request, context):
+        """What happened to a host, or to all of them, the newest first. Events are kept for 30 days, at most 200 of a host and
+        1,000,000 of all. A host that is not known has none. INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OverviewServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +105,11 @@ def add_OverviewServiceServicer_to_server(servicer, server):
                     servicer.GetHostPods,
                     request_deserializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.GetHostPodsRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.GetHostPodsResponse.SerializeToString,
+            ),
+            'ListHostEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHostEvents,
+                    request_deserializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.ListHostEventsRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.ListHostEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +193,33 @@ class OverviewService:
             '/peloton.api.v0.overview.OverviewService/GetHostPods',
             peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.GetHostPodsRequest.SerializeToString,
             peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.GetHostPodsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHostEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v0.overview.OverviewService/ListHostEvents',
+            peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.ListHostEventsRequest.SerializeToString,
+            peloton_dot_api_dot_v0_dot_overview_dot_overview__pb2.ListHostEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,10 @@ class OverviewServiceStub:
     """All hosts, one list for each fact."""
     GetHostPods: _grpc.UnaryUnaryMultiCallable[_overview_pb2.GetHostPodsRequest, _overview_pb2.GetHostPodsResponse]
     """The pods that are believed on a host. INVALID_ARGUMENT: no host is named."""
+    ListHostEvents: _grpc.UnaryUnaryMultiCallable[_overview_pb2.ListHostEventsRequest, _overview_pb2.ListHostEventsResponse]
+    """What happened to a host, or to all of them, the newest first. Events are kept for 30 days, at most 200 of a host and
+    1,000,000 of all. A host that is not known has none. INVALID_ARGUMENT.
+    """
 
 @_typing.type_check_only
 class OverviewServiceAsyncStub(OverviewServiceStub):
@@ -53,6 +57,10 @@ class OverviewServiceAsyncStub(OverviewServiceStub):
     """All hosts, one list for each fact."""
     GetHostPods: _aio.UnaryUnaryMultiCallable[_overview_pb2.GetHostPodsRequest, _overview_pb2.GetHostPodsResponse]  # type: ignore[assignment]
     """The pods that are believed on a host. INVALID_ARGUMENT: no host is named."""
+    ListHostEvents: _aio.UnaryUnaryMultiCallable[_overview_pb2.ListHostEventsRequest, _overview_pb2.ListHostEventsResponse]  # type: ignore[assignment]
+    """What happened to a host, or to all of them, the newest first. Events are kept for 30 days, at most 200 of a host and
+    1,000,000 of all. A host that is not known has none. INVALID_ARGUMENT.
+    """
 
 class OverviewServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -78,5 +86,15 @@ class OverviewServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_overview_pb2.GetHostPodsResponse, _abc.Awaitable[_overview_pb2.GetHostPodsResponse]]:
         """The pods that are believed on a host. INVALID_ARGUMENT: no host is named."""
+
+    @_abc_1.abstractmethod
+    def ListHostEvents(
+        self,
+        request: _overview_pb2.ListHostEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_overview_pb2.ListHostEventsResponse, _abc.Awaitable[_overview_pb2.ListHostEventsResponse]]:
+        """What happened to a host, or to all of them, the newest first. Events are kept for 30 days, at most 200 of a host and
+        1,000,000 of all. A host that is not known has none. INVALID_ARGUMENT.
+        """
 
 def add_OverviewServiceServicer_to_server(servicer: OverviewServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

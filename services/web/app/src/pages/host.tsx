@@ -6,6 +6,7 @@ import type { PageProps } from "./all";
 import { Bar } from "../parts/bar";
 import { Drain } from "../parts/drain";
 import { Empty } from "../parts/empty";
+import { HostEvents } from "../parts/host-events";
 import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
@@ -15,7 +16,7 @@ const BLOCK_MIN = 4; // percent of the width, so that there is something to poin
 
 export default function Host({ arguments: { name = "" } }: PageProps) {
   const { value, error } = useLive<Told>(`host:${name}`);
-  if (!value) return error ? <><h1>Host {name}</h1><Stale error={error} /></> : <p class="quiet" aria-busy="true">Loading</p>;
+  if (!value) return error ? <><h1>Host {name}</h1><Stale error={error} /><HostEvents hostname={name} /></> : <p class="quiet" aria-busy="true">Loading</p>;
   const { host, pods, maintenance } = value;
   const notes = [host.avoided && `Pods go elsewhere while others could take them: it is avoided ${host.avoided}`, host.reserved && `It is reserved ${host.reserved}`, host.marked && `It is marked ${host.marked}`];
   return (
@@ -32,6 +33,7 @@ export default function Host({ arguments: { name = "" } }: PageProps) {
       <Blocks pods={pods.pods ?? []} capacity={of(host.capacity, "cpu")} />
       <Pods pods={pods.pods ?? []} hasMore={pods.hasMore ?? false} />
       <Drain hostname={host.hostname} maintenance={maintenance} />
+      <HostEvents hostname={name} />
       <section aria-label="Labels">
         <h2>Labels</h2>
         <ul class="labels">{(host.labels ?? []).map((label) => <li key={`${label.key}=${label.value}`}><code>{label.key}={label.value}</code></li>)}</ul>

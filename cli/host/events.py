@@ -1,0 +1,121 @@
+"""``peloton host events``: what happened to hosts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import Command
+from cli.output import Table, print_for_programs, print_list, say_more
+from cli.params import HOSTNAME, CountType
+from cli.settings import Settings, pass_settings
+from cli.times import seconds_text
+from cli.watching import Patience, WatchPace
+from cli.wire import v0
+from peloton.model.host_event import HostEventKind
+
+if TYPE_CHECKING:
+    from peloton.api.v0.overview import overview_pb2
+
+TABLE = Table(
+    ("Time", "Host", "Event", "What", "Until"),
+    whole=("Time", "Host", "Event"),
+    spare=("Until",),
+    nothing="No events: nothing has happened to it that is kept, or there is no such host",
+)
+PAGE_MAX = 500
+"""Events of one answer."""
+SHOWN = 100
+PACE = WatchPace(interval_s=1.0)
+
+
+@click.command(cls=Command)
+@click.argument("host", type=HOSTNAME, required=False, default="")
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice([kind.lower().replace("_", "-") for kind in HostEventKind]),
+    multiple=True,
+    help="Only events of this kind. May be repeated.",
+)
+@click.option("--limit", "-n", type=CountType(), default=SHOWN, show_default=True, help="How many to print; 0: all.")
+@click.option("--follow", "-f", is_flag=True, help="The oldest first, and go on with what happens until Ctrl-C.")
+@pass_settings
+def events(settings: Settings, host: str, kinds: tuple[str, ...], limit: int, follow: bool) -> None:
+    """Show what happened to HOST, or without HOST to all hosts, the newest first: it joined or left its cluster,
+    changed, was avoided, marked, reserved, drained or moved to another host pool, each with its numbers.
+
+    Events are kept for 30 days, at most 200 of a host. Times are UTC.
+
+    \b
+    Examples:
+      peloton host events host1
+      peloton host events --kind avoided --kind left
+      peloton host events --follow
+    """
+    numbers = [v0.overview.HostEventKind.Value(f"HOST_EVENT_KIND_{kind.upper().replace('-', '_')}") for kind in kinds]
+    request = v0.overview.ListHostEventsRequest(hostname=host, kinds=numbers)
+    whole = read(settings, request, limit)
+    if not follow:
+        print_list(settings, whole, TABLE, map(row, whole.events), (event.hostname for event in whole.events))
+        if whole.has_more:
+            say_more(len(whole.events), None, f"--limit {2 * limit} shows more, --limit 0 all")
+        return
+    try:
+        print_on(settings, whole)
+        for more in news(settings, request, max((event.number for event in whole.events), default=0)):
+            print_on(settings, more)
+    except KeyboardInterrupt:
+        click.echo("Stopped watching.", err=True)
+        sys.exit(130)
+
+
+def read(
+    settings: Settings, request: overview_pb2.ListHostEventsRequest, limit: int
+) -> overview_pb2.ListHostEventsResponse:
+    """Page by page, the newest first, at most ``limit`` (0: all)."""
+    found = v0.overview.ListHostEventsResponse()
+    page = v0.overview.ListHostEventsRequest()
+    page.CopyFrom(request)
+    while True:
+        page.limit = min(limit - len(found.events), PAGE_MAX) if limit else PAGE_MAX
+        answer = settings.client.overview.ListHostEvents(page)
+        found.events.extend(answer.events)
+        found.has_more = answer.has_more
+        if not answer.has_more or (limit and len(found.events) >= limit):
+            return found
+        page.before = answer.events[-1].number
+
+
+def news(
+    settings: Settings, request: overview_pb2.ListHostEventsRequest, after: int
+) -> Iterator[overview_pb2.ListHostEventsResponse]:
+    """What happens after the event of this number, for ever. An API that is away for a while is waited for."""
+    patience = Patience(settings.client, PACE, "events of hosts", "peloton host events")
+    since = v0.overview.ListHostEventsRequest()
+    since.CopyFrom(request)
+    while True:
+        PACE.sleep(PACE.interval_s)
+        since.after = after
+        found = patience.ask(partial(click.echo, err=True), lambda: read(settings, since, 0))
+        if found.events:
+            after = found.events[0].number
+            yield found
+
+
+def print_on(settings: Settings, found: overview_pb2.ListHostEventsResponse) -> None:
+    """A line for each, the oldest first."""
+    for event in reversed(found.events):
+        if not print_for_programs(settings, event, [event.hostname], lines=True):
+            time, host, kind, text, until = row(event)
+            click.echo(f"{time}  {host}  {kind}  {text}{f' (until {until})' if until else ''}")
+
+
+def row(event: overview_pb2.HostEvent) -> tuple[str, str, str, str, str]:
+    kind = v0.overview.HostEventKind.Name(event.kind).removeprefix("HOST_EVENT_KIND_")
+    until = seconds_text(event.until) if event.until else ""
+    return seconds_text(event.time), event.hostname, kind, event.text, until

@@ -1,0 +1,234 @@
+"""What the events of a host say: pure sentences from what changed, None where nothing did that is worth one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from peloton.lifecycle.constraints import Labels, label_pairs
+from peloton.lifecycle.problems import span_text
+from peloton.lifecycle.reason_text import amount_text, avoided_text, counted, reservation_text
+from peloton.model.advice import Mark
+from peloton.model.host import HostState
+from peloton.model.host_event import HostEvent, HostEventKind
+from peloton.model.ids import Hostname
+from peloton.model.maintenance import DrainProgress, HostMaintenance, MaintenanceAct, MaintenanceRequest
+from peloton.model.mover import Made
+from peloton.model.reason import HostRule, Misfit
+from peloton.model.reservation import HostReservation
+from peloton.model.resources import RESOURCE_KINDS, Resources
+from peloton.model.times import NS_PER_S
+from peloton.model.volume import VOLUME_LABEL, VolumeRecord, VolumeState
+
+LABELS_NAMED_MAX = 5
+TEXT_MAX = 1_000
+"""Characters of a text that are kept."""
+BY_HAND = "by hand"
+Kind = HostEventKind
+
+
+# Its cluster.
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What of a registered host is compared."""
+
+    host_id: str
+    capacity: Resources  # of the machine, whoever holds it
+    labels: Labels
+    withdrawn: str = ""
+
+
+def joined(hostname: Hostname, cluster: str, left: tuple[str, int] | None, now_ns: int) -> HostEvent:
+    """``left``: the cluster that it left last, and when."""
+    text = f"Joined cluster {cluster}"
+    if left is not None:
+        away = span_text((now_ns - left[1]) / NS_PER_S)
+        text = f"Came back after {away}" if left[0] == cluster else f"{text}, {away} after it left cluster {left[0]}"
+    return HostEvent(hostname, Kind.JOINED, text, now_ns, cluster)
+
+
+def left(hostname: Hostname, cluster: str, state: HostState | None, now_ns: int) -> HostEvent:
+    """``state``: of its maintenance, None: it is in none. A drained host may go before it is known to be DOWN."""
+    text = f"Left cluster {cluster}: its agent is registered no more"
+    if state in (HostState.DRAINED, HostState.DOWN):
+        text = f"Left cluster {cluster} for its maintenance"
+    return HostEvent(hostname, Kind.LEFT, text, now_ns, cluster)
+
+
+def changes(hostname: Hostname, cluster: str, before: HostFacts, now: HostFacts, now_ns: int) -> list[HostEvent]:
+    """Of a host that stays registered."""
+    texts = []
+    if before.host_id != now.host_id:
+        texts.append(f"registered anew as {now.host_id}, before as {before.host_id}")
+    texts += [
+        f"{kind} {amount_text(kind, had)} is {amount_text(kind, has)} now"
+        for kind, had, has in zip(RESOURCE_KINDS, before.capacity, now.capacity, strict=True)
+        if had != has
+    ]
+    texts += _label_changes(before.labels, now.labels)
+    found = []
+    if texts:
+        text = "; ".join(texts)
+        found.append(HostEvent(hostname, Kind.CHANGED, text[0].upper() + text[1:], now_ns, cluster))
+    if now.withdrawn and not before.withdrawn:
+        found.append(HostEvent(hostname, Kind.CORDONED, f"Takes no pods: {now.withdrawn}", now_ns, cluster))
+    if before.withdrawn and not now.withdrawn:
+        text = f"Takes pods again, before not: {before.withdrawn}"
+        found.append(HostEvent(hostname, Kind.UNCORDONED, text, now_ns, cluster))
+    return found
+
+
+def _label_changes(before: Labels, now: Labels) -> list[str]:
+    """Labels of volumes come and go with these."""
+    had, has = _values(before), _values(now)
+    texts = []
+    for key in sorted(had.keys() | has.keys()):
+        if had.get(key) == has.get(key):
+            continue
+        if key not in had:
+            texts.append(f"label {key}={has[key]} is new")
+        elif key not in has:
+            texts.append(f"label {key}={had[key]} is gone")
+        else:
+            texts.append(f"label {key}={had[key]} is {has[key]} now")
+    more = len(texts) - LABELS_NAMED_MAX
+    return texts if more <= 0 else [*texts[:LABELS_NAMED_MAX], f"{counted(more, 'more label')} changed"]
+
+
+def _values(labels: Labels) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for key, value in label_pairs(labels):
+        if not key.startswith(VOLUME_LABEL):
+            found[key] = f"{found[key]},{value}" if key in found else value
+    return found
+
+
+# What pods met there.
+
+
+def avoided(hostname: Hostname, cluster: str, why: Misfit, for_s: float, now_ns: int) -> HostEvent:
+    """Pods go elsewhere for so long."""
+    kind = Kind.FLAPPING if why.rule is HostRule.FLAPPING else Kind.AVOIDED
+    text = f"Avoided for {span_text(for_s)} {avoided_text(why)}"
+    return HostEvent(hostname, kind, text, now_ns, cluster, now_ns + round(for_s * NS_PER_S))
+
+
+def marked(hostname: Hostname, cluster: str, mark: Mark, before: Mark, reason: str, now_ns: int) -> HostEvent:
+    text = f"Marked {mark.lower()}, before {before.lower()}: {reason}"
+    return HostEvent(hostname, Kind.MARKED, text, now_ns, cluster)
+
+
+def reserved(kept: HostReservation, cluster: str) -> HostEvent:
+    text = f"Reserved {reservation_text(kept)}"
+    return HostEvent(kept.hostname, Kind.RESERVED, text, kept.since_ns, cluster, kept.until_ns)
+
+
+def given_back(kept: HostReservation, cluster: str, is_late: bool, now_ns: int) -> HostEvent:
+    """``is_late``: no room came in time."""
+    span = span_text((now_ns - kept.since_ns) / NS_PER_S)
+    pod = f"pod {kept.job_id}-{kept.instance_id}"
+    text = f"Reserved no more, after {span}: {pod} waits no more, or the host takes it no more"
+    if is_late:
+        text = f"Given back, after {span} in which no room for {pod} came"
+    return HostEvent(kept.hostname, Kind.GIVEN_BACK, text, now_ns, cluster)
+
+
+def volume_seen(volume: VolumeRecord, state: VolumeState, note: str, now_ns: int) -> HostEvent | None:
+    """The volume, as it was, is in this state now."""
+    where = Hostname(volume.host), volume.cluster
+    name = f"Volume {volume.volume_id} of {volume.pod_name}"
+    if state is VolumeState.LOST and volume.state is not state:
+        text = f"{name} is lost{f': {note}' if note else ''}"
+        return HostEvent(where[0], Kind.VOLUME_LOST, text, now_ns, where[1])
+    if volume.state is VolumeState.LOST and state is not volume.state:
+        span = span_text((now_ns - volume.changed_ns) / NS_PER_S)
+        return HostEvent(where[0], Kind.VOLUME_FOUND, f"{name} is there again after {span}", now_ns, where[1])
+    return None
+
+
+# Maintenance.
+
+
+def maintenance_asked(cluster: str, request: MaintenanceRequest, instead_of: str, now_ns: int) -> HostEvent:
+    """``instead_of``: the host pool to which it was to move."""
+    text = "Maintenance asked for"
+    text += f", instead of the move to host pool {instead_of}" if instead_of else ""
+    text += f": {request.reason}" if request.reason else ""
+    return HostEvent(request.hostname, Kind.MAINTENANCE_ASKED, text, now_ns, cluster)
+
+
+def drain_begun(host: HostMaintenance, away_count: int, now_ns: int) -> HostEvent:
+    """``away_count``: hosts of the cluster that are away now, this one included."""
+    aim = f"to move to host pool {host.to_pool}" if host.is_move else "for its maintenance"
+    waited_s = (now_ns - host.requested_ns) / NS_PER_S
+    waited = f", {span_text(waited_s)} after it was asked for" if waited_s >= 1 else ""
+    text = f"Drain begun {aim}{waited}; {counted(away_count, 'host')} of the cluster away"
+    return _of(host, Kind.DRAINING, text, now_ns)
+
+
+def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int) -> HostEvent | None:
+    """When a round has found the first pods, and each time that about half of them have left since: a drain has few of
+    them, whatever its pods."""
+    count = now.pod_count
+    before = host.progress.pod_count
+    if not count or (before and count.bit_length() >= before.bit_length()):
+        return None
+    text = f"{counted(count, 'pod')} to leave, {now.leaving_count} on their way"
+    if now.blockers:
+        kept, first = sum(one.pod_count for one in now.blockers), now.blockers[0]
+        text += f"; {counted(kept, 'pod')} of {counted(len(now.blockers), 'job')} may not go yet, first "
+        text += f"of job {first.job_id}: {first.reason}"
+    return _of(host, Kind.DRAIN_PROGRESS, text, at_ns)
+
+
+def maintenance_step(host: HostMaintenance, state: HostState, now_ns: int) -> HostEvent:
+    """The host, as it was, has reached the state on its way down."""
+    span = span_text((now_ns - host.drained_from_ns) / NS_PER_S)
+    if state is HostState.DRAINED:
+        return _of(host, Kind.DRAINED, f"Drained in {span}{': forced' if host.is_forced else ''}", now_ns)
+    return _of(host, Kind.DOWN, "Down for maintenance", now_ns)
+
+
+def steered(host: HostMaintenance, act: MaintenanceAct, now_ns: int) -> HostEvent:
+    """An operator has decided on the host, as it was."""
+    match act:
+        case MaintenanceAct.FORCE:
+            text = f"Drain forced {span_text((now_ns - host.drained_from_ns) / NS_PER_S)} after it began: "
+            return _of(host, Kind.DRAIN_FORCED, f"{text}pods leave whatever the SLA of their jobs", now_ns)
+        case MaintenanceAct.CANCEL:
+            what = f"Move to host pool {host.to_pool}" if host.is_move else "Maintenance"
+            how = "before its turn" if host.waits_for_turn else f"while the host was {host.state}"
+            return _of(host, Kind.CANCELLED, f"{what} cancelled {how}", now_ns)
+        case MaintenanceAct.COMPLETE:
+            span = span_text((now_ns - host.changed_ns) / NS_PER_S)
+            return _of(host, Kind.COMPLETED, f"Maintenance completed after {span} down: the host may come back", now_ns)
+
+
+def back_up(host: HostMaintenance, now_ns: int) -> HostEvent:
+    span = span_text((now_ns - host.drained_from_ns) / NS_PER_S)
+    return _of(host, Kind.UP, f"Takes pods again, {span} after its drain began", now_ns)
+
+
+def _of(host: HostMaintenance, kind: HostEventKind, text: str, now_ns: int) -> HostEvent:
+    return HostEvent(host.hostname, kind, text, now_ns, host.cluster)
+
+
+# Host pools. The cluster of the host is found when the event is stored.
+
+
+def pool_wanted(hostname: Hostname, current: str, desired: str, by: str, now_ns: int) -> HostEvent:
+    """``by``: whoever wants it, and why."""
+    text = f"To move from host pool {current} to {desired} once it is drained"
+    if current == desired:
+        text = f"To stay in host pool {current}"
+    return HostEvent(hostname, Kind.POOL_WANTED, f"{text}, {by}", now_ns)
+
+
+def pool_changed(hostname: Hostname, before: str, now: str, how: str, now_ns: int) -> HostEvent:
+    return HostEvent(hostname, Kind.POOL_CHANGED, f"Moved from host pool {before} to {now}, {how}", now_ns)
+
+
+def by_mover(made: Made) -> str:
+    return f"by the mover: {made.reason}"

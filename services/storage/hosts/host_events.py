@@ -1,0 +1,137 @@
+"""What happened to hosts: who changes a host writes its event in the same transaction.
+
+The number of an event is taken last in a transaction, after all other counters: so numbers rise in the order of
+commits, and there is no deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.lifecycle.host_events import TEXT_MAX
+from peloton.model.host_event import HostEvent, HostEventKind
+from peloton.model.ids import Hostname
+from peloton.model.times import NS_PER_S
+from services.storage.codec import stored_text
+from services.storage.engine import Database, take_numbers
+from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_EVENT
+
+HOST_EVENTS_SEQ = "host events"
+EVENTS_PER_HOST_MAX = 200
+EVENTS_MAX = 1_000_000
+"""Of all hosts."""
+KEPT_S = 30 * 86_400
+PRUNED_MAX = 2_000
+"""Events deleted in one transaction."""
+CROWDED_MAX = 100
+"""Hosts with too many events that one transaction looks at."""
+ADDED_MAX = 500
+"""Events that one transaction of ``add`` writes, and hosts of one statement."""
+_EVENT = HOST_EVENT.c
+
+
+class HostEvents:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def add(self, events: Sequence[HostEvent]) -> None:
+        """Events of changes that are stored nowhere else."""
+        for start in range(0, len(events), ADDED_MAX):
+            self._db.write(partial(record, events=events[start : start + ADDED_MAX]))
+
+    def page(
+        self,
+        hostname: str = "",
+        kinds: Collection[HostEventKind] = (),
+        before: int = 0,
+        after: int = 0,
+        limit: int = EVENTS_PER_HOST_MAX,
+    ) -> list[HostEvent]:
+        """The newest first: of a host or of all, of these kinds or of all, with numbers below ``before`` (0: no bound)
+        and above ``after``."""
+        query = sa.select(HOST_EVENT).where(_EVENT.seq > after).order_by(_EVENT.seq.desc()).limit(limit)
+        if hostname:
+            query = query.where(_EVENT.hostname == hostname)
+        if before:
+            query = query.where(_EVENT.seq < before)
+        known = query.where(_EVENT.kind.in_(sorted(kind.value for kind in kinds or HostEventKind)))
+        return self._db.read(lambda conn: [_event(row) for row in conn.execute(known)])
+
+    def prune(self, now_ns: int) -> None:
+        """Forget events that are too old, and the oldest of hosts with too many and of all."""
+        newest = sa.select(COUNTER.c.value).where(COUNTER.c.name == HOST_EVENTS_SEQ)
+        upto = self._db.read(lambda conn: int(conn.execute(newest).scalar_one())) - EVENTS_MAX
+        oldest = sa.select(_EVENT.seq).order_by(_EVENT.seq).limit(PRUNED_MAX).subquery()
+        is_old = sa.or_(_EVENT.seq <= upto, _EVENT.at_ns < now_ns - KEPT_S * NS_PER_S)
+        while self._delete(sa.and_(_EVENT.seq.in_(sa.select(oldest.c.seq)), is_old)) == PRUNED_MAX:
+            pass
+        crowded = sa.select(_EVENT.hostname).group_by(_EVENT.hostname).having(sa.func.count() > EVENTS_PER_HOST_MAX)
+        hosts = self._db.read(lambda conn: sorted(conn.execute(crowded).scalars()))
+        for start in range(0, len(hosts), CROWDED_MAX):
+            while self._delete(_EVENT.seq.in_(_surplus(hosts[start : start + CROWDED_MAX]))) == PRUNED_MAX:
+                pass
+
+    def _delete(self, chosen: sa.ColumnElement[bool]) -> int:
+        return self._db.write(lambda conn: conn.execute(sa.delete(HOST_EVENT).where(chosen)).rowcount)
+
+
+def _surplus(hostnames: Sequence[str]) -> sa.Select[Any]:
+    """Of these hosts the events beyond the newest EVENTS_PER_HOST_MAX."""
+    number = sa.func.row_number().over(partition_by=_EVENT.hostname, order_by=_EVENT.seq.desc()).label("number")
+    ranked = sa.select(_EVENT.seq, number).where(_EVENT.hostname.in_(hostnames)).subquery()
+    return sa.select(ranked.c.seq).where(ranked.c.number > EVENTS_PER_HOST_MAX).limit(PRUNED_MAX)
+
+
+def record(conn: sa.Connection, events: Iterable[HostEvent | None]) -> None:
+    """Last in the transaction of the changes. Events without a cluster get the one that has the host."""
+    found = [event for event in events if event is not None]
+    if not found:
+        return
+    clusters = _clusters_of(conn, {event.hostname for event in found if not event.cluster})
+    first = take_numbers(conn, HOST_EVENTS_SEQ, len(found))
+    rows = [
+        {
+            "seq": first + at,
+            "hostname": event.hostname,
+            "cluster": event.cluster or clusters.get(event.hostname, ""),
+            "kind": event.kind.value,
+            "text": stored_text(event.text)[:TEXT_MAX],
+            "at_ns": event.at_ns,
+            "until_ns": event.until_ns,
+        }
+        for at, event in enumerate(found)
+    ]
+    conn.execute(HOST_EVENT.insert(), rows)
+
+
+def last_left(conn: sa.Connection, hostnames: Collection[str]) -> dict[str, tuple[str, int]]:
+    """Of these hosts those that have left a cluster, as far as that is kept -> which one, and when, the last time."""
+    newest = (
+        sa.select(sa.func.max(_EVENT.seq))
+        .where(_EVENT.hostname.in_(hostnames), _EVENT.kind == HostEventKind.LEFT.value)
+        .group_by(_EVENT.hostname)
+    )
+    rows = conn.execute(sa.select(_EVENT.hostname, _EVENT.cluster, _EVENT.at_ns).where(_EVENT.seq.in_(newest)))
+    return {row.hostname: (row.cluster, row.at_ns) for row in rows}
+
+
+def _clusters_of(conn: sa.Connection, hostnames: Collection[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    names = sorted(hostnames)
+    for start in range(0, len(names), ADDED_MAX):
+        for table in (HOST, CLUSTER_HOST):
+            some = sa.select(table.c.hostname, table.c.cluster).where(
+                table.c.hostname.in_(names[start : start + ADDED_MAX])
+            )
+            found |= {row.hostname: row.cluster for row in conn.execute(some)}
+    return found
+
+
+def _event(row: sa.Row[Any]) -> HostEvent:
+    return HostEvent(
+        Hostname(row.hostname), HostEventKind(row.kind), row.text, row.at_ns, row.cluster, row.until_ns, int(row.seq)
+    )

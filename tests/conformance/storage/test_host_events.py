@@ -1,0 +1,266 @@
+"""What happened to hosts: written with the changes, told the newest first, and forgotten in bounded steps."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from peloton.errors import Aborted, NotFound
+from peloton.lifecycle.host_events import TEXT_MAX
+from peloton.model.host import HostState
+from peloton.model.host_event import HostEvent, HostEventKind
+from peloton.model.host_pool import DEFAULT_HOST_POOL, HostPool
+from peloton.model.ids import Hostname
+from peloton.model.maintenance import Blocker, DrainProgress, MaintenanceAct, MaintenanceRequest
+from peloton.model.mover import Made, MoverRule
+from services.storage.hosts import host_events
+from services.storage.storage import Storage
+from tests.conformance.storage.builders import NOW, SECOND, Clock
+
+C, H1, H2 = "cluster", Hostname("h1"), Hostname("h2")
+DRAINING, DRAINED, DOWN = HostState.DRAINING, HostState.DRAINED, HostState.DOWN
+MINUTE = 60 * SECOND
+Kind = HostEventKind
+
+
+def told(storage: Storage, hostname: str = H1) -> list[tuple[str, str]]:
+    """Kind and text, the oldest first."""
+    events = storage.host_events.page(hostname)
+    assert all(event.cluster == C for event in events)
+    return [(event.kind.value, event.text) for event in reversed(events)]
+
+
+def an_event(hostname: str = H1, at_ns: int = NOW, kind: Kind = Kind.AVOIDED, text: str = "Avoided") -> HostEvent:
+    return HostEvent(Hostname(hostname), kind, text, at_ns, C, at_ns + SECOND)
+
+
+def test_hosts_join_leave_and_come_back(storage: Storage, clock: Clock) -> None:
+    """Those with which a cluster begins have not joined it; a claim that is repeated is no news; a host that is down
+    for maintenance is not lost."""
+    storage.hosts.claim(C, [H1], is_first=True)
+    assert [] == told(storage)
+    storage.hosts.claim(C, [H1, H2])
+    storage.hosts.disclaim(C, [H1])
+    storage.hosts.disclaim(C, [H1])
+    clock.advance(180)
+    storage.hosts.claim(C, [H1, H2])
+
+    assert [
+        ("LEFT", f"Left cluster {C}: its agent is registered no more"),
+        ("JOINED", "Came back after 3 min"),
+    ] == told(storage)
+    assert [("JOINED", f"Joined cluster {C}")] == told(storage, H2)
+    storage.maintenance.request(C, [MaintenanceRequest(H1, "ip")], 1, NOW)
+    storage.maintenance.move(C, H1, DRAINING, DRAINED, NOW)
+    storage.maintenance.move(C, H1, DRAINED, DOWN, NOW)
+    storage.hosts.disclaim(C, [H1])
+    assert ("LEFT", f"Left cluster {C} for its maintenance") == told(storage)[-1]
+    storage.hosts.claim("other", [H1])
+    assert "Joined cluster other, 0 s after it left cluster cluster" == storage.host_events.page(H1)[0].text
+
+
+def test_a_name_that_another_cluster_has_joins_nothing(storage: Storage) -> None:
+    """Who is refused has no event."""
+    storage.hosts.claim(C, [H1], is_first=True)
+
+    assert {H1: C} == storage.hosts.claim("other", [H1, H2])
+
+    assert [H2] == [event.hostname for event in storage.host_events.page()]
+
+
+def test_many_hosts_take_few_transactions(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events of hosts that go together are written with them, by the same portions."""
+    names = [f"h{number:04}" for number in range(1_200)]
+    storage.hosts.claim(C, names, is_first=True)
+    write, writes = storage.db.write, []
+    monkeypatch.setattr(storage.db, "write", lambda work: writes.append(1) or write(work))
+
+    storage.hosts.disclaim(C, names)
+    storage.hosts.claim(C, names)
+
+    assert 6 == len(writes)
+    assert {"LEFT": 1_200, "JOINED": 1_200} == Counter(event.kind for event in storage.host_events.page(limit=5_000))
+
+
+def test_a_maintenance_from_its_request_to_its_end(storage: Storage) -> None:
+    """Each step once, with its numbers; what is repeated or refused has no event."""
+    records, blocked = storage.maintenance, Blocker("job", 5, "its SLA keeps 5")
+    asked = [MaintenanceRequest(name, "ip", deadline_s=60, reason="a new disk") for name in (H1, H2)]
+    records.request(C, asked, 1, NOW)
+    records.request(C, asked, 1, NOW)
+    at = NOW
+    for pods, leaving in ((8, 3), (7, 3), (5, 5), (3, 3), (1, 1)):
+        at += MINUTE
+        host = records.get(C, H1)
+        assert host is not None
+        blockers = (blocked,) if pods == 8 else ()
+        records.note_drain(host, DrainProgress(pods, leaving, blockers), at)
+    records.steer(C, [H1], MaintenanceAct.FORCE, 1, at)
+    with pytest.raises(NotFound, match="not DOWN"):
+        records.steer(C, [H1], MaintenanceAct.COMPLETE, 1, at)
+    for before, after in ((DRAINING, DRAINED), (DRAINING, DRAINED), (DRAINED, DOWN)):
+        records.move(C, H1, before, after, at)
+    with pytest.raises(Aborted):
+        records.steer(C, [H1, H2], MaintenanceAct.CANCEL, 1, at)
+    records.steer(C, [H1], MaintenanceAct.COMPLETE, 1, at + 120 * MINUTE)
+    records.end(C, H1, 1, at + 121 * MINUTE)
+    records.end(C, H1, 1, at + 122 * MINUTE)
+    records.steer(C, [H2], MaintenanceAct.CANCEL, 1, at)
+
+    assert [
+        ("MAINTENANCE_ASKED", "Maintenance asked for: a new disk"),
+        ("DRAINING", "Drain begun for its maintenance; 1 host of the cluster away"),
+        ("DRAIN_PROGRESS", "8 pods to leave, 3 on their way; 5 pods of 1 job may not go yet, first of job job: its SLA "
+         "keeps 5"),
+        ("DRAIN_PROGRESS", "7 pods to leave, 3 on their way"),
+        ("DRAIN_PROGRESS", "3 pods to leave, 3 on their way"),
+        ("DRAIN_PROGRESS", "1 pod to leave, 1 on their way"),
+        ("DRAIN_FORCED", "Drain forced 5 min after it began: pods leave whatever the SLA of their jobs"),
+        ("DRAINED", "Drained in 5 min: forced"),
+        ("DOWN", "Down for maintenance"),
+        ("COMPLETED", "Maintenance completed after 2 h down: the host may come back"),
+        ("UP", "Takes pods again, 2 h after its drain began"),
+    ] == told(storage)  # fmt: skip
+    assert ["MAINTENANCE_ASKED", "DRAINING", "CANCELLED"] == [kind for kind, _ in told(storage, H2)]
+    assert ", 2 h after it was asked for; 1 host of the cluster away" in told(storage, H2)[1][1]
+    assert "Maintenance cancelled while the host was DRAINING" == told(storage, H2)[-1][1]
+
+
+@pytest.fixture
+def pools(storage: Storage) -> Storage:
+    storage.hosts.claim(C, [H1, H2], is_first=True)
+    for name in ("batch", "services"):
+        storage.host_pools.create(HostPool(name))
+    return storage
+
+
+def test_moves_by_hand(pools: Storage) -> None:
+    """At once, drained, taken back, and because the host pool is gone."""
+    records, maintenance = pools.host_pools, pools.maintenance
+    records.relabel(H1, DEFAULT_HOST_POOL, "batch", NOW)
+    records.relabel(H1, "batch", "batch", NOW)
+    records.desire([H1], "services", NOW)
+    records.desire([H1], "services", NOW)
+    maintenance.request(C, [MaintenanceRequest(H1, "ip", to_pool="services")], 1, NOW)
+    maintenance.move(C, H1, DRAINING, DRAINED, NOW + 3 * MINUTE)
+    maintenance.relabel(C, H1, NOW + 3 * MINUTE)
+    maintenance.end(C, H1, 1, NOW + 3 * MINUTE)
+    records.desire([H1], "batch", NOW)
+    records.desire([H1], "services", NOW)
+    records.delete("services")
+
+    assert [
+        ("POOL_CHANGED", "Moved from host pool default to batch, at once, by hand"),
+        ("POOL_WANTED", "To move from host pool batch to services once it is drained, by hand"),
+        (
+            "DRAINING",
+            "Drain begun to move to host pool services; 1 host of the cluster away",
+        ),
+        ("DRAINED", "Drained in 3 min"),
+        ("POOL_CHANGED", "Moved from host pool batch to services, drained"),
+        ("UP", "Takes pods again, 3 min after its drain began"),
+        ("POOL_WANTED", "To move from host pool services to batch once it is drained, by hand"),
+        ("POOL_WANTED", "To stay in host pool services, by hand"),
+        ("POOL_CHANGED", "Moved from host pool services to default, as host pool services is deleted"),
+    ] == told(pools)
+
+
+def test_moves_by_the_mover(pools: Storage) -> None:
+    """With its reason; and a move that maintenance overtakes, whose host arrives all the same."""
+    why = "82 % of services in use, from 80 %"
+    made = Made(DEFAULT_HOST_POOL, "services", MoverRule.LOAD, why, (H1, H2), NOW)
+    pools.mover.lend(made, DEFAULT_HOST_POOL, 5)
+    assert [] == told(pools), "it is off"
+    pools.mover.switch(True)
+    pools.mover.lend(made, DEFAULT_HOST_POOL, 5)
+    pools.maintenance.request(C, [MaintenanceRequest(H1, "ip", to_pool="services")], 1, NOW)
+    pools.maintenance.request(C, [MaintenanceRequest(H1, "ip", reason="it smokes")], 1, NOW)
+    pools.host_pools.arrive(H1, "services", NOW)
+    stuck = Made(DEFAULT_HOST_POOL, "services", MoverRule.STUCK, "not empty after 3600 s", (H1, H2), NOW + 1)
+    pools.mover.give_up(stuck, NOW)
+
+    wanted = ("POOL_WANTED", f"To move from host pool default to services once it is drained, by the mover: {why}")
+    assert [
+        wanted,
+        (
+            "DRAINING",
+            "Drain begun to move to host pool services; 1 host of the cluster away",
+        ),
+        ("MAINTENANCE_ASKED", "Maintenance asked for, instead of the move to host pool services: it smokes"),
+        ("POOL_CHANGED", "Moved from host pool default to services, emptied by its maintenance"),
+    ] == told(pools)
+    stays = ("POOL_WANTED", "To stay in host pool default, by the mover: not empty after 3600 s")
+    assert [wanted, stays] == told(pools, H2)
+
+
+def test_pages_go_on_from_a_number(storage: Storage) -> None:
+    """Forth by the last number of a page, and to what has happened since by the first; also by kind."""
+    kinds = [Kind.AVOIDED, Kind.MARKED]
+    storage.host_events.add([an_event(f"h{at % 3}", kind=kinds[at % 2], text=f"{at}") for at in range(20)])
+    records, seen = storage.host_events, list[str]()
+
+    page = records.page(limit=7)
+    while page:
+        seen += [event.text for event in page]
+        page = records.page(limit=7, before=page[-1].seq)
+
+    assert [str(at) for at in reversed(range(20))] == seen
+    assert ["18", "12", "6", "0"] == [event.text for event in records.page("h0", [Kind.AVOIDED])]
+    newest = records.page(limit=1)[0]
+    assert [] == records.page(after=newest.seq)
+    records.add([an_event(text="x" * (TEXT_MAX + 1) + "\x00")])
+    (new,) = records.page(after=newest.seq)
+    assert (TEXT_MAX, NOW, NOW + SECOND, C) == (len(new.text), new.at_ns, new.until_ns, new.cluster)
+    assert [new] == records.page(kinds=list(Kind), limit=1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_too_old_or_too_much_is_forgotten(storage: Storage, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """As an oracle over all events says, whatever the bounds of a step; what stays is the newest, and a second time
+    changes nothing."""
+    rng = random.Random(seed)
+    most, per_host, kept_s = rng.randint(20, 90), rng.randint(2, 9), 100
+    for name, value in (("EVENTS_MAX", most), ("EVENTS_PER_HOST_MAX", per_host), ("KEPT_S", kept_s),
+                        ("PRUNED_MAX", rng.randint(1, 7)), ("CROWDED_MAX", rng.randint(1, 3))):  # fmt: skip
+        monkeypatch.setattr(host_events, name, value)
+    at, events = NOW, list[HostEvent]()
+    for number in range(120):
+        at += rng.randint(0, 3) * SECOND
+        events.append(an_event(f"h{rng.randint(0, 9)}", at, text=f"{number}"))
+    storage.host_events.add(events)
+
+    storage.host_events.prune(at)
+
+    young = [event for event in events[-most:] if event.at_ns >= at - kept_s * SECOND]
+    left, counts = list[str](), Counter[str]()
+    for event in reversed(young):
+        counts[event.hostname] += 1
+        if counts[event.hostname] <= per_host:
+            left.append(event.text)
+    assert left == [event.text for event in storage.host_events.page(limit=200)]
+    storage.host_events.prune(at)
+    assert len(left) == len(storage.host_events.page(limit=200))
+
+
+def test_writers_at_once(open_storage: Callable[[], Storage]) -> None:
+    """Numbers are given out once, whoever writes, beside steps that write events with their rows."""
+    storages = [open_storage() for _ in range(4)]
+
+    def write(number: int) -> None:
+        storage = storages[number % 4]
+        storage.host_events.add([an_event(f"h{number}"), an_event(f"h{number}")])
+        storage.maintenance.request(C, [MaintenanceRequest(Hostname(f"h{number}"), "")], 3, NOW)
+        storage.hosts.claim(C, [f"h{number}"])
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(12)))
+
+    events = storages[0].host_events.page(limit=100)
+    assert 12 * 4 + 3 == len({event.seq for event in events}) == len(events)
+    assert Counter({"AVOIDED": 24, "MAINTENANCE_ASKED": 12, "JOINED": 12, "DRAINING": 3}) == Counter(
+        event.kind.value for event in events
+    )

@@ -1,0 +1,180 @@
+"""What a host manager decides about hosts in memory, as events; and their way to storage."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.lifecycle.volumes import volume_label
+from peloton.model.advice import Mark
+from peloton.model.host_event import HostEvent, HostEventKind
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.reason import HostRule, Misfit
+from peloton.model.resources import Resources
+from services.hostmgr import event_writer
+from services.hostmgr.driver import RegisteredHost
+from services.hostmgr.event_writer import EventWriter
+from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_notes import HostNotes
+from tests.unit.hostmgr.test_aversions import SICK
+
+H1, H2 = Hostname("h1"), Hostname("h2")
+SECOND = 10**9
+NOW = 1_000 * SECOND
+WHY = Misfit(HostRule.AVOIDED, wanted=3, bound=2, left=4)
+
+
+class Story:
+    def __init__(self) -> None:
+        self.events: list[HostEvent] = []
+        self.notes = HostNotes("west", self.events.append, lambda: NOW)
+
+    def told(self) -> list[tuple[HostEventKind, str]]:
+        told = [(event.kind, event.text) for event in self.events]
+        assert all((event.cluster, event.at_ns) == ("west", NOW) for event in self.events)
+        self.events.clear()
+        return told
+
+
+def a_host(name: str = "h1", capacity: Resources = Resources.of(4, 2_048), **more: object) -> RegisteredHost:  # noqa: B008
+    labels = {"rack": "a", "hostname": name}
+    return RegisteredHost(f"{name}-S", Hostname(name), "", capacity, Resources(), labels, **more)  # type: ignore[arg-type]
+
+
+def test_a_host_changes_while_it_is_registered() -> None:
+    """Another capacity, other labels, another agent, and what operators of the cluster do; neither what pods hold there
+    nor labels of volumes are news, and joining is told elsewhere."""
+    story, host = Story(), a_host()
+    story.notes.registered([host, a_host("h2")])
+    story.notes.registered([host])
+    held = replace(host, held=Resources.of(1), labels={**host.labels, volume_label("v1"): "here"})
+    story.notes.registered([held, a_host("h2")])
+    others = replace(host, capacity=Resources.of(3, 2_048), beside=Resources.of(1))
+    story.notes.registered([others])
+    assert [] == story.told()
+
+    story.notes.registered([replace(host, host_id="new", capacity=Resources.of(8, 1_024))])
+    assert [
+        (
+            HostEventKind.CHANGED,
+            "Registered anew as new, before as h1-S; cpu 4 is 8 now; memory 2048 MiB is 1024 MiB now",
+        )
+    ] == story.told()
+    story.notes.registered([host])
+    story.told()
+    story.notes.registered([replace(host, labels={"rack": "b", "zone": "z"}, withdrawn="cordoned by kubectl")])
+    assert [
+        (HostEventKind.CHANGED, "Label hostname=h1 is gone; label rack=a is b now; label zone=z is new"),
+        (HostEventKind.CORDONED, "Takes no pods: cordoned by kubectl"),
+    ] == story.told()
+    story.notes.registered([replace(host, labels={"rack": "b", "zone": "z"})])
+    assert [(HostEventKind.UNCORDONED, "Takes pods again, before not: cordoned by kubectl")] == story.told()
+    story.notes.registered([replace(host, labels={f"l{at}": "1" for at in range(9)})])
+    ((_, text),) = story.told()
+    assert text.endswith("; 6 more labels changed")
+
+
+def test_a_host_whose_name_another_cluster_has_is_not_looked_at() -> None:
+    """It is none of ours."""
+    story = Story()
+    story.notes.registered([a_host()], but=["h1"])
+    story.notes.registered([a_host(capacity=Resources.of(8))])
+
+    assert [] == story.told()
+
+
+def test_hosts_are_avoided_and_marked() -> None:
+    """For how long, and with what was measured."""
+    story = Story()
+    story.notes.avoided(H1, WHY, 600.0)
+    assert NOW + 600 * SECOND == story.events[0].until_ns
+    story.notes.avoided(H1, Misfit(HostRule.FLAPPING, wanted=3, left=40), 60.0)
+    story.notes.marked(H2, Mark.RED, Mark.GREEN, "cpu 95 %, red from 90 %")
+
+    assert [
+        (HostEventKind.AVOIDED, "Avoided for 10 min after 3 pods of 2 jobs failed there within 4 s"),
+        (HostEventKind.FLAPPING, "Avoided for 60 s after it was gone and came back 3 times within 40 s"),
+        (HostEventKind.MARKED, "Marked red, before green: cpu 95 %, red from 90 %"),
+    ] == story.told()
+
+
+def test_the_book_of_hosts_tells_what_it_decides() -> None:
+    """Once for each time that a host is avoided from then on."""
+    story = Story()
+    book = HostBook(30.0, notes=story.notes)
+    book.set_hosts([a_host(name) for name in ("h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8")])
+
+    book.aversions.take(SICK, 0.0)
+    book.aversions.take([replace(SICK[0], pod_id=PodId(JobId("late"), 0, 1))], 1.0)
+
+    ((kind, text),) = story.told()
+    assert (HostEventKind.AVOIDED, "3 pods of 2 jobs failed" in text) == (kind, True)
+
+
+class Store:
+    """Refuses while it is away."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[HostEvent]] = []
+        self.refused, self.is_away = threading.Event(), False
+
+    def write(self, events: Sequence[HostEvent]) -> None:
+        if self.is_away:
+            self.refused.set()
+            raise Unavailable("storage does not answer")
+        self.batches.append(list(events))
+
+    def numbers(self) -> list[int]:
+        return [event.at_ns for batch in self.batches for event in batch]
+
+
+def numbered(number: int) -> HostEvent:
+    return HostEvent(H1, HostEventKind.AVOIDED, "Avoided", number)
+
+
+def test_events_are_written_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, in their order, also those that come just before the end."""
+    monkeypatch.setattr(event_writer, "BATCH_MAX", 10)
+    store = Store()
+    writer = EventWriter(store.write, gather_s=60.0)
+    for number in range(25):
+        writer.add(numbered(number))
+    writer.start()
+    writer.stop()
+
+    assert (list(range(25)), [10, 10, 5]) == (store.numbers(), [len(batch) for batch in store.batches])
+
+
+def test_events_wait_for_storage() -> None:
+    """What it refuses is written later, once."""
+    store = Store()
+    store.is_away = True
+    writer = EventWriter(store.write, gather_s=0.0, patience_s=0.0)
+    writer.start()
+    for number in range(30):
+        writer.add(numbered(number))
+    assert store.refused.wait(10)
+    store.is_away = False
+    writer.stop()
+
+    assert list(range(30)) == store.numbers()
+
+
+def test_no_more_events_wait_than_a_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The newest are kept, and the others are counted."""
+    monkeypatch.setattr(event_writer, "WAITING_MAX", 20)
+    store = Store()
+    writer = EventWriter(store.write, gather_s=0.0)
+    for number in range(30):
+        writer.add(numbered(number))
+    writer.start()
+    writer.stop()
+
+    assert list(range(10, 30)) == store.numbers()
+    assert ["20 events of hosts wait for storage: 10 older ones are lost"] == [
+        record.getMessage() for record in caplog.records
+    ]
