@@ -6,6 +6,7 @@ schemas are narrower in one point: a key without a value is not accepted. They a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -27,6 +28,7 @@ Kind: TypeAlias = Any
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 MERGE_KEY = "^<<$"
+OURS = re.compile(r"\bOurs(: |\. ?|, )")
 
 
 class File(NamedTuple):
@@ -150,7 +152,7 @@ def _message(kind: Kind) -> Schema:
         "patternProperties": spellings | {MERGE_KEY: {}},
         "additionalProperties": False,
     }
-    if text := comment_of(kind.full_name):
+    if text := _about(kind.full_name):
         schema["description"] = text
     if required := [field for field in kind.fields if field.is_required or field.name in REQUIRED.get(_key(kind), ())]:
         schema["allOf"] = [_requires(field) for field in required]
@@ -184,9 +186,15 @@ def _field(field: Field, rule: Schema) -> Schema:
         schema = _one(field)
     if rule:
         schema = schema | rule if "anyOf" not in schema else {"allOf": [schema, rule]}
-    if text := comment_of(field.full_name):
+    if text := _about(field.full_name):
         schema = schema | {"description": text}
     return schema | ({"deprecated": True} if field.GetOptions().deprecated else {})
+
+
+def _about(name: str) -> str:
+    """Its comment, without the word by which readers of the .proto files tell what other clients do not know."""
+    text = OURS.sub("", comment_of(name)).strip()
+    return text[:1].upper() + text[1:]
 
 
 def _map(field: Field) -> Schema:
@@ -223,7 +231,7 @@ def _enum(enum: Kind) -> Schema:
     names = [value.name for value in enum.values]
     spellings = "|".join(_spelling(squash(name)) for name in names)
     numbers = [{"type": "integer", "minimum": low, "maximum": high} for low, high in _runs(enum.values_by_number)]
-    comments = {name: comment_of(f"{enum.full_name}.{name}") for name in names}
+    comments = {name: _about(f"{enum.full_name}.{name}") for name in names}
     about = [f"{name}: {text}" for name, text in comments.items() if text]
     schema: Schema = {"anyOf": [{"enum": names}, {"type": "string", "pattern": spellings}, *numbers]}
     return schema | ({"description": " ".join(about)} if about else {})

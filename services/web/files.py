@@ -1,7 +1,7 @@
 """What a YAML file of a user says, for pages: ``POST /files/job`` and so on, read by the code of the command line.
 
 The answer is ``{"message": ...}`` as protobuf JSON, to be sent on in a call; or an error with ``line`` and ``column``,
-which count from 1.
+which count from 1. The way back: a message as protobuf JSON is answered with the file, ``{"text": ...}``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from peloton.api.config_schema import FILES
-from peloton.api.yaml_config import ConfigError, load_message
+from peloton.api.yaml_config import ConfigError, dump_message, load_message
+from peloton.errors import PelotonError
 from services.web.bodies import Bodies, check_headers
 from services.web.faults import Refusal, refusal_of, too_busy
+from services.web.proto_json import read_message
 
 YAML = "application/yaml"
+JSON = "application/json"
 FILE_BYTES_MAX = 512 * 2**10
 VALUES_MAX = 50_000
 """Of one file; aliases may make many of few bytes."""
@@ -46,8 +49,10 @@ class Files:
             try:
                 if self._count > FILES_MAX:
                     raise too_busy(f"{FILES_MAX} files are being read", 1)
-                check_headers(request, YAML)
-                return Response(await self._read(name, request), media_type="application/json")
+                is_message = request.headers.get("content-type", "").startswith(JSON)
+                check_headers(request, JSON if is_message else YAML)
+                convert = _text if is_message else _content
+                return Response(await self._read(partial(convert, name), request), media_type=JSON)
             except ConfigError as error:
                 told = {
                     "code": "invalid_argument",
@@ -56,8 +61,8 @@ class Files:
                     "column": error.column,
                 }
                 return JSONResponse(told, 400)
-            except Refusal as refusal:
-                return refusal_of(refusal).response()
+            except (Refusal, PelotonError) as error:
+                return refusal_of(error).response()
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
             finally:
@@ -65,8 +70,8 @@ class Files:
 
         return answer
 
-    async def _read(self, name: str, request: Request) -> bytes:
-        """Raises ConfigError, Refusal."""
+    async def _read(self, convert: Callable[[bytes], bytes], request: Request) -> bytes:
+        """Raises ConfigError, Refusal, InvalidArgument."""
         with self._bodies.room() as room:
             text = await room.body(request)
             if len(text) > FILE_BYTES_MAX:
@@ -75,10 +80,16 @@ class Files:
                 )
                 raise Refusal("resource_exhausted", told, status=413)
             async with self._turn:
-                return await asyncio.to_thread(partial(_content, name, text))
+                return await asyncio.to_thread(convert, text)
 
 
 def _content(name: str, text: bytes) -> bytes:
     """Raises ConfigError."""
     message = load_message(text, FILES[name].message, value_count_max=VALUES_MAX)
     return orjson.dumps({"message": MessageToDict(message)})
+
+
+def _text(name: str, content: bytes) -> bytes:
+    """Raises InvalidArgument."""
+    message = read_message(FILES[name].message, content)
+    return orjson.dumps({"text": dump_message(message)})

@@ -13,7 +13,7 @@ from peloton.api.config_bounds import POOL_KINDS
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from tests.browser.views import PATIENCE_MS, Opened, opened
-from tests.browser.world import World
+from tests.browser.world import JOBS, World
 
 pytestmark = pytest.mark.xdist_group("browser")
 POOL = "/data"
@@ -201,6 +201,17 @@ def test_a_lost_answer_is_repeated_with_the_same_id(shown: World, browser: Brows
         page.view.wait_for_url(re.compile(f"/jobs/{UUID}$"))
     assert [asked[0]] * 2 == asked
     assert asked[:1] == jobs_named(shown, "lost")
+
+
+def test_a_job_is_edited_and_submitted_again(shown: World, browser: Browser) -> None:
+    """From its page: the file says what the job was created with, and takes its pool."""
+    with opened(browser, f"{shown.url}/jobs/{JOBS['nightly']}") as page:
+        page.view.get_by_role("link", name="edit and submit again").click()
+        again = Form(page, "job")
+        expect(again.faults).to_contain_text("The job nightly, 30 instances")
+        expect(page.view.get_by_role("combobox", name="Pool")).to_have_value("/data")
+        expect(again.text).not_to_contain_text("respool")
+        assert "from" not in page.view.url
 
 
 def test_the_editor_is_left_by_keys(shown: World, browser: Browser) -> None:

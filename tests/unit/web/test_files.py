@@ -33,6 +33,24 @@ def test_a_file_becomes_what_a_call_takes(client: TestClient, name: str, path: s
     assert (200, {"message": wanted}) == (response.status_code, response.json())
 
 
+@pytest.mark.parametrize(("name", "path"), [(name, path) for name, paths in EXAMPLES.items() for path in paths])
+def test_a_message_becomes_a_file(client: TestClient, name: str, path: str) -> None:
+    """Which says the same."""
+    message = load_message(ROOT / path, FILES[name].message)
+
+    response = client.post(f"/files/{name}", json=MessageToDict(message), headers={"content-type": files.JSON})
+
+    assert message == load_message(response.json()["text"], FILES[name].message)
+
+
+def test_what_is_no_message_becomes_no_file(client: TestClient) -> None:
+    """It is told which one it is not."""
+    response = client.post("/files/job", content='{"bogus": 1}', headers={"content-type": files.JSON})
+
+    assert (400, "invalid_argument") == (response.status_code, response.json()["code"])
+    assert "JobConfig" in response.json()["message"]
+
+
 def test_what_is_wrong_has_its_place(client: TestClient) -> None:
     """Line and column, and the text of the command line."""
     response = client.post("/files/job", content="name: oops\ninstancecont: 3\n")

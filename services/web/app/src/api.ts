@@ -1,8 +1,8 @@
 // Calls of the public API as JSON: POST /api/<service>/<method>.
 
 export class Refused extends Error {
-  // ``place``: where in a file that was sent, from 1.
-  constructor(readonly code: string, message: string, readonly place?: { line: number; column: number }) {
+  // ``status``: of HTTP, 0 without an answer. ``place``: where in a file that was sent, from 1.
+  constructor(readonly code: string, message: string, readonly status = 0, readonly place?: { line: number; column: number }) {
     super(message);
   }
 }
@@ -31,5 +31,5 @@ export async function fetched<Answer = any>(path: string, init?: RequestInit): P
     // not ours: of a proxy in between
   }
   const place = told.line ? { line: told.line, column: told.column ?? 1 } : undefined;
-  throw new Refused(told.code ?? String(response.status), told.message ?? `${path}: HTTP status ${response.status}`, place);
+  throw new Refused(told.code ?? String(response.status), told.message ?? `${path}: HTTP status ${response.status}`, response.status, place);
 }

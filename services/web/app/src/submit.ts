@@ -7,6 +7,7 @@ import { poolHref } from "./pools";
 export const EXPLAIN = "peloton.api.v0.explain.ExplainService";
 export const RESPOOLS = "peloton.api.respool.ResourceManager";
 const AWAY = ["unavailable", "deadline_exceeded", "canceled", "unknown", "internal", "502", "503", "504"];
+const SET_BY_THE_API = ["changeLog", "revision", "respoolID", "respoolId"];
 const LOCKED_DOWN = "APIs are locked down"; // as the api begins such a refusal: nothing has been done
 
 export type Kind = "job" | "service" | "pool";
@@ -34,6 +35,17 @@ interface Call {
 export async function read(kind: Kind, text: string): Promise<Message> {
   const answer = await fetched<{ message: Message }>(`/files/${kind}`, { method: "POST", headers: { "content-type": "application/yaml" }, body: text });
   return answer.message;
+}
+
+// The file of a job or a service that there is, as one to submit anew.
+export async function fileOf(kind: Kind, id: string): Promise<string> {
+  const answer = kind === "service" ? await call(SERVICE, "GetJob", { jobId: { value: id } }) : await call(JOB_MANAGER, "Get", { id: { value: id } });
+  const found: Message | undefined = kind === "service" ? answer.jobInfo?.spec : answer.jobInfo?.config;
+  if (!found) throw new Error(`there is no ${kind} ${id}`);
+  const message = Object.fromEntries(Object.entries(found).filter(([name]) => !SET_BY_THE_API.includes(name)));
+  if (message.type === "DAEMON") delete message.instanceCount; // its hosts decide
+  const told = await fetched<{ text: string }>(`/files/${kind}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(message) });
+  return told.text;
 }
 
 // Throws what is wrong with the path.

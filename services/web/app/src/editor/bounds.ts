@@ -86,8 +86,8 @@ function scalarFault(written: string, isQuoted: boolean, shape: Shape): string {
   if (shape.type === "integer" || shape.type === "number") {
     const number = Number(text.replaceAll("_", ""));
     if (isQuoted || !text || Number.isNaN(number)) return ""; // another notation, or none: the reader says so
-    if (minimum !== undefined && number < minimum) return `${text} is too small: ${boundsText(shape)}`;
-    if (maximum !== undefined && number > maximum) return `${text} is too large: ${boundsText(shape)}`;
+    if (minimum !== undefined && number < minimum) return `${text} is too small, want ${lowered(boundsText(shape))}`;
+    if (maximum !== undefined && number > maximum) return `${text} is too large, want ${lowered(boundsText(shape))}`;
     return "";
   }
   const length = [...text].length;
@@ -95,6 +95,10 @@ function scalarFault(written: string, isQuoted: boolean, shape: Shape): string {
   if (minLength !== undefined && length < minLength) return `must not be empty`;
   if (pattern && !new RegExp(pattern, "u").test(text)) return `'${text.slice(0, 40)}' does not match ${pattern}`;
   return "";
+}
+
+function lowered(sentence: string): string {
+  return sentence.charAt(0).toLowerCase() + sentence.slice(1).replace(/\.$/, "");
 }
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });

@@ -17,6 +17,7 @@ export interface Editor {
   replace: (text: string) => void; // all of it; undone as one step
   bounds: () => Fault[]; // what the schema forbids
   show: (faults: Fault[]) => void;
+  inside: (fault: Fault) => Fault; // at the end of the text where a reader says that something is lacking behind it
   goTo: (fault: Fault) => void;
   close: () => void;
 }
@@ -74,6 +75,10 @@ export function edit(parent: HTMLElement, text: string, schema: Schema, label: s
     replace: (wanted) =>
       view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: wanted }, selection: { anchor: 0 }, annotations: Transaction.userEvent.of("input.replace") }),
     bounds: () => faultsOf(view.state, schema),
+    inside: (fault) => {
+      const last = view.state.doc.line(view.state.doc.lines);
+      return fault.line > last.number ? { ...fault, line: last.number, column: last.length + 1 } : fault;
+    },
     show: (faults) => view.dispatch(setDiagnostics(view.state, faults.map((fault) => diagnostic(view, place(fault), fault.text)))),
     goTo: (fault) => {
       view.dispatch({ selection: { anchor: place(fault) }, scrollIntoView: true });

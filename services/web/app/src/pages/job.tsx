@@ -74,6 +74,7 @@ function Facts({ row }: { row: Row }) {
       <span>{(row.type ?? "BATCH").toLowerCase()}, priority {row.priority ?? 0}</span>
       <span>created <Time at={row.creationTime} /></span>
       {(row.labels ?? []).map((one) => <code key={one.key}>{one.key}={one.value}</code>)}
+      {row.type !== "EXTERNAL" && <a href={`/submit?kind=${row.type === "SERVICE" ? "service" : "job"}&from=${row.id.value}&pool=${encodeURIComponent(row.poolPath ?? "")}`}>edit and submit again</a>}
       {row.type === "SERVICE" && <a href={`/services/${row.id.value}`}>its rollouts and SLA</a>}
       {temporalUi && <a href={`${temporalUi}/namespaces/${encodeURIComponent(temporalNamespace || "default")}/workflows/${workflow}`}>its workflow in Temporal</a>}
     </p>

@@ -99,7 +99,7 @@ function Found({ listed }: { listed: Listed }) {
       {jobs.length > 0 && <Table jobs={jobs} />}
       {!jobs.length && !listed.nextPageToken && !listed.previousPageToken &&
         (isFiltered ? <Empty command={commandOf()}>No job matches these filters.</Empty>
-          : <Empty command="peloton job create /tutorial examples/tutorial/hello.yaml">There are no jobs yet.</Empty>)}
+          : <Empty command="peloton job create /tutorial examples/tutorial/hello.yaml">There are no jobs yet. <a href="/submit?kind=job">Write one</a>, or begin with an example:</Empty>)}
       {!jobs.length && listed.previousPageToken && !listed.cut && <p>The table ends here.</p>}
       {listed.cut && listed.nextPageToken && (
         <p>{count(jobs.length, "job")} found among the 20,000 looked at. <a href={pageAt(listed.nextPageToken)}>Look further</a></p>

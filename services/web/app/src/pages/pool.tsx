@@ -35,6 +35,10 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
         })}
         {!kinds.length && <p class="quiet">It has nothing, and nothing waits in it.</p>}
       </section>
+      <p class="facts">
+        {value.pool.isLeaf && <a href={`/submit?kind=job&pool=${encodeURIComponent(path)}`}>Submit a job to it</a>}
+        <a href={`/submit?kind=pool&parent=${encodeURIComponent(path)}`}>Create a pool below it</a>
+      </p>
       <Queue told={value} path={path} />
       <Loans told={value} />
       <p><KindChoice kinds={kinds.length ? kinds : KINDS} chosen={kind} /></p>

@@ -25,7 +25,7 @@ export default function Pools() {
       <p><KindChoice kinds={kinds} chosen={kind} /></p>
       <PoolBarLegend />
       <Tree pools={pools} kind={kind} />
-      {pools.length < 2 && <Empty command="peloton respool create /tutorial examples/tutorial/pool.yaml">There is no pool yet. Jobs run in pools: create one.</Empty>}
+      {pools.length < 2 && <Empty command="peloton respool create /tutorial examples/tutorial/pool.yaml">There is no pool yet. Jobs run in pools: <a href="/submit?kind=pool">write one</a>, or begin with an example:</Empty>}
       <PoolHistory path="/" kind={kind} />
       <SameAs command="peloton respool tree --watch" service="peloton.api.v0.explain.ExplainService" method="PoolTree" />
     </>

@@ -24,7 +24,8 @@ export default function Service({ arguments: { id = "" } }: PageProps) {
       <p class="facts">
         <State state={word(status.state, "JOB_STATE_")} /> <a href={`/pools${value.poolPath}`}>{value.poolPath}</a>
         {spec.owner && <span>of {spec.owner}</span>} <span>version {status.version?.value}</span>
-        <span>created <Time at={status.creationTime} /></span> <a href={`/jobs/${id}`}>its instances, logs and events</a>
+        <span>created <Time at={status.creationTime} /></span> <a href={`/jobs/${id}`}>its instances, logs and events</a>{" "}
+        <a href={`/submit?kind=service&from=${id}&pool=${encodeURIComponent(value.poolPath)}`}>edit and submit again</a>
       </p>
       {value.why && <p class="quiet lines">{value.why}</p>}
       <Rollout id={id} told={value} />

@@ -54,7 +54,7 @@ export default function Services() {
       {!value && !error && <p class="quiet" aria-busy="true">Loading</p>}
       {value && !jobs.length && (
         isFiltered ? <Empty>No service is like that{value.cut ? ", among those that were looked at: go on with the next page" : ""}.</Empty>
-        : <Empty command="peloton job stateless create /tutorial examples/services/web.yaml --watch">There is no service yet. This makes one:</Empty>
+        : <Empty command="peloton job stateless create /tutorial examples/services/web.yaml --watch">There is no service yet. <a href="/submit?kind=service">Write one</a>, or begin with an example:</Empty>
       )}
       {jobs.length > 0 && (
         <div class="scroll">

@@ -8,6 +8,7 @@ import type { Refused } from "../api";
 
 const TYPED_MS = 300;
 const RETRY_MS = 3_000;
+const FINAL = [403, 413]; // no use in asking again
 
 export interface Read {
   of: string | null; // the text that it is about
@@ -26,7 +27,9 @@ export function useRead(kind: Kind, text: string, editor: Editor | null): Read {
     let retry: ReturnType<typeof setTimeout>;
     const tell = (found: Partial<Read>) => {
       if (isOld) return;
-      const faults = [...(found.faults ?? []), ...editor.bounds().filter((one) => !found.faults?.some((other) => other.line === one.line))];
+      const first = (found.faults ?? []).map(editor.inside);
+      const beyond = editor.bounds().filter((one) => !first.some((other) => other.line === one.line));
+      const faults = [...first, ...beyond].sort((one, other) => one.line - other.line);
       editor.show(faults);
       setTold({ ...found, of: text, faults });
     };
@@ -36,7 +39,7 @@ export function useRead(kind: Kind, text: string, editor: Editor | null): Read {
         (error: Refused) => {
           if (error.place) return tell({ faults: [{ ...error.place, text: error.message }] });
           tell({ failure: error.message });
-          if (!isOld) retry = setTimeout(() => setTurn((count) => count + 1), RETRY_MS);
+          if (!isOld && !FINAL.includes(error.status)) retry = setTimeout(() => setTurn((count) => count + 1), RETRY_MS);
         },
       );
     }, TYPED_MS);

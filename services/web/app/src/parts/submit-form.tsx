@@ -6,7 +6,7 @@ import { useLive } from "../live";
 import { type Row } from "../pools";
 import { go, parameter, setParameters } from "../router";
 import { settings } from "../settings";
-import { create, createCall, createCommand, type Created, keep, type Kind, pathOf, POOL_LABELS, poolIdAt, recall, type Wanted } from "../submit";
+import { create, createCall, createCommand, type Created, fileOf, keep, type Kind, pathOf, POOL_LABELS, poolIdAt, recall, type Wanted } from "../submit";
 import { useAsked } from "./asked";
 import { Confirm } from "./confirm";
 import { EditorBox, Faults, summary, useRead } from "./submit-editor";
@@ -31,6 +31,7 @@ export function SubmitForm({ kind }: { kind: Kind }) {
   const message = found.of === text ? found.message : undefined;
   const wanted: Wanted | null = message && pool.id ? { kind, message, pool: pool.path, poolId: pool.id, batchSize } : null;
   const planned = usePlan(JSON.stringify([text, pool.path, batchSize]));
+  const from = useFrom(kind, editor);
   const changed = (fresh: string) => {
     setText(fresh);
     setCreated(null);
@@ -55,6 +56,7 @@ export function SubmitForm({ kind }: { kind: Kind }) {
         </label>
         <OpenFile take={(fresh) => editor?.replace(fresh)} />
       </div>
+      {from && <p class="stale" role="alert">{from}</p>}
       {pool.problem && <p class="stale" role="alert">{pool.problem}</p>}
       <EditorBox kind={kind} initial={initial} changed={changed} ready={setEditor} />
       {!isKept && <p class="stale">The text is too large to be kept when the page is loaded again.</p>}
@@ -74,6 +76,23 @@ export function SubmitForm({ kind }: { kind: Kind }) {
       <Same wanted={wanted} kind={kind} />
     </>
   );
+}
+
+// Once, what the address asks for in place of the draft; undoing it brings that back. Says why there is none.
+function useFrom(kind: Kind, editor: Editor | null): string {
+  const id = kind === "pool" ? "" : parameter("from");
+  const [failure, setFailure] = useState("");
+  useEffect(() => {
+    if (!id || !editor) return;
+    fileOf(kind, id).then(
+      (text) => {
+        editor.replace(text);
+        setParameters({ from: "" });
+      },
+      (error: Error) => setFailure(`The ${kind} ${id} could not be read: ${error.message}`),
+    );
+  }, [id, editor]);
+  return failure;
 }
 
 interface Pool {
@@ -154,5 +173,5 @@ function Done({ created }: { created: Created }) {
 function Same({ wanted, kind }: { wanted: Wanted | null; kind: Kind }) {
   const shown: Wanted = wanted ?? { kind, message: { name: "NAME" }, pool: "/POOL", poolId: "POOL-ID", batchSize: 0 };
   const { service, method, request } = createCall(shown.message.parent ? { ...shown, message: { ...shown.message, parent: undefined } } : shown);
-  return <SameAs command={createCommand(shown)} service={service} method={method} request={request} />;
+  return <SameAs title="Creating it from a terminal" command={createCommand(shown)} service={service} method={method} request={request} />;
 }

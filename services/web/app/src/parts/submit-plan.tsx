@@ -41,7 +41,7 @@ export function PlanOutcome({ wanted, plan }: { wanted: Wanted; plan: Planned })
     <section aria-label="Plan">
       <h2>Plan</h2>
       {wanted.kind === "pool" ? <PoolOutcome plan={plan as PoolPlanned & { poolPath: string; isNew?: boolean; text?: string }} /> : <JobOutcome kind={wanted.kind} plan={plan as JobPlanned} />}
-      <SameAs command={planCommand(wanted)} service={service} method={method} request={request} />
+      <SameAs title="This plan from a terminal" command={planCommand(wanted)} service={service} method={method} request={request} />
     </section>
   );
 }
