@@ -1,9 +1,9 @@
-"""Our LookupService: the jobs that a text may mean."""
+"""Our LookupService: the jobs, pools and hosts that a text may mean."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from peloton.api import convert
@@ -14,6 +14,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import RespoolId
 from peloton.model.respool import pool_paths
 from services.api.calls import Calls
+from services.storage.hosts.hosts import Hosts
 from services.storage.jobs.search import FoundJob, JobName, Search
 from services.storage.pools import Pools
 
@@ -26,18 +27,39 @@ _ID_SHAPE = "0" * 8 + "-0000" * 3 + "-" + "0" * 12
 
 
 class LookupService:
-    def __init__(self, search: Search, pools: Pools, calls: Calls) -> None:
-        self._search, self._pools = search, pools
+    def __init__(self, search: Search, pools: Pools, hosts: Hosts, calls: Calls) -> None:
+        self._search, self._pools, self._hosts = search, pools, hosts
         self._calls = calls
 
     async def FindJobs(self, request: lookup_pb2.FindJobsRequest, context: Any) -> lookup_pb2.FindJobsResponse:
-        if "\0" in request.text or len(request.text) > TEXT_MAX:
-            raise InvalidArgument(f"no job is called so: want at most {TEXT_MAX} characters and no NUL")
+        _check(request.text, "no job")
         limit = min(request.limit or LIMIT_DEFAULT, LIMIT_MAX)
-        return await self._calls.run(self._find, request.text, request.begins, limit)
+        return await self._calls.run(self._find_jobs, request.text, request.begins, limit)
 
-    def _find(self, text: str, begins: bool, limit: int) -> lookup_pb2.FindJobsResponse:
+    async def Find(self, request: lookup_pb2.FindRequest, context: Any) -> lookup_pb2.FindResponse:
+        _check(request.text, "nothing")
+        if not request.text:
+            return lookup_pb2.FindResponse()
+        return await self._calls.run(self._find, request.text, min(request.limit or LIMIT_DEFAULT, LIMIT_MAX))
+
+    def _find(self, text: str, limit: int) -> lookup_pb2.FindResponse:
         paths = pool_paths(self._pools.specs())
+        jobs = self._jobs(text, True, limit, paths)
+        pools = pools_meant(text, paths.values())
+        hosts = self._hosts.like(text, limit + 1)
+        return lookup_pb2.FindResponse(
+            jobs=jobs.jobs,
+            poolPaths=pools[:limit],
+            hosts=[lookup_pb2.FoundHost(hostname=name, cluster=cluster) for name, cluster in hosts[:limit]],
+            hasMoreJobs=jobs.hasMore,
+            hasMorePools=len(pools) > limit,
+            hasMoreHosts=len(hosts) > limit,
+        )
+
+    def _find_jobs(self, text: str, begins: bool, limit: int) -> lookup_pb2.FindJobsResponse:
+        return self._jobs(text, begins, limit, pool_paths(self._pools.specs()))
+
+    def _jobs(self, text: str, begins: bool, limit: int, paths: Mapping[RespoolId, str]) -> lookup_pb2.FindJobsResponse:
         names = names_meant(text, paths)
         digits = id_digits(text)
         if begins:
@@ -49,6 +71,20 @@ class LookupService:
             found += [job for job in self._search.jobs_with_id_prefix(digits, limit + 1) if job.job_id not in known]
         jobs = [_wire(job, paths) for job in found[:limit]]
         return lookup_pb2.FindJobsResponse(jobs=jobs, hasMore=len(found) > limit)
+
+
+def _check(text: str, what: str) -> None:
+    if "\0" in text or len(text) > TEXT_MAX:
+        raise InvalidArgument(f"{what} is called so: want at most {TEXT_MAX} characters and no NUL")
+
+
+def pools_meant(text: str, paths: Iterable[str]) -> list[str]:
+    """Paths with the text in them, those that begin with it first."""
+    lower = text.lower()
+    found = [path for path in paths if path and lower in path.lower()]
+    return sorted(
+        found, key=lambda path: (not path.lower().removeprefix("/").startswith(lower.removeprefix("/")), path)
+    )
 
 
 def names_meant(text: str, paths: Mapping[RespoolId, str]) -> list[JobName]:
@@ -76,4 +112,5 @@ def _wire(job: FoundJob, paths: Mapping[RespoolId, str]) -> lookup_pb2.FoundJob:
         poolPath=paths.get(job.respool_id, ""),
         state=convert.JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
         creationTime=rfc3339(job.created_ns),
+        type=convert.JOB_TYPE_NUMBERS[job.type],  # type: ignore[arg-type]
     )

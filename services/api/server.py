@@ -166,7 +166,7 @@ async def start(
         (migrations, MIGRATION_SERVICE),
         (rebalances, REBALANCE_SERVICE),
         (OverviewService(storage, channels, calls, temporal), OVERVIEW_SERVICE),
-        (LookupService(storage.search, storage.pools, calls), LOOKUP_SERVICE),
+        (LookupService(storage.search, storage.pools, storage.hosts, calls), LOOKUP_SERVICE),
         (JobTableService(storage, calls, channels), JOB_TABLE_SERVICE),
         (HistoryService(storage.history, storage.pools, clusters, calls), HISTORY_SERVICE),
         (UpdateService(backend, specs), (UPDATE_SERVICE,)),

@@ -72,6 +72,15 @@ class Hosts:
 
         return self._db.read(work)
 
+    def like(self, text: str, limit: int) -> list[tuple[str, str]]:
+        """Registered hosts, with their clusters, that have the text in their names, in letters of any case: those that
+        begin with it first, then by name. Goes through all names."""
+        name, lower = sa.func.lower(CLUSTER_HOST.c.hostname), text.lower()
+        begins = sa.case((name.startswith(lower, autoescape=True), 0), else_=1)
+        query = sa.select(CLUSTER_HOST.c.hostname, CLUSTER_HOST.c.cluster).where(name.contains(lower, autoescape=True))
+        query = query.order_by(begins, name, CLUSTER_HOST.c.hostname).limit(limit)
+        return self._db.read(lambda conn: [(row.hostname, row.cluster) for row in conn.execute(query)])
+
     def framework_id(self, cluster: str) -> str | None:
         query = sa.select(FRAMEWORK.c.framework_id).where(FRAMEWORK.c.cluster == cluster)
         return self._db.read(lambda conn: conn.execute(query).scalar())

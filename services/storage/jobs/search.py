@@ -12,10 +12,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES, POD_STATE_NUMBERS
+from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES, JOB_TYPES, POD_STATE_NUMBERS
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, RespoolId
-from peloton.model.job import JobRecord, JobState
+from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodRecord, PodState
 from peloton.model.times import NS_PER_S
 from services.storage.codec import facts_from_text, job_record, pod_record
@@ -98,7 +98,7 @@ _POD_COLUMNS: dict[str, sa.ColumnElement[Any]] = {
 RECENT_JOBS = 10_000
 """Jobs, the newest, among which names are searched by their beginning."""
 _UUID_DIGITS = 32
-_FOUND = (JOB.c.job_id, JOB.c.name, JOB.c.respool_id, JOB.c.state, JOB.c.created_ns)
+_FOUND = (JOB.c.job_id, JOB.c.name, JOB.c.respool_id, JOB.c.state, JOB.c.created_ns, JOB.c.type)
 _EXISTS = JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
 
 
@@ -109,6 +109,7 @@ class FoundJob:
     respool_id: RespoolId
     state: JobState
     created_ns: int
+    type: JobType
 
 
 JobName = tuple[str, str]
@@ -179,7 +180,7 @@ class Search:
         has_ended = sa.case((columns.state.in_(FINISHED_STATES), 1), else_=0)
         query = query.order_by(has_ended, columns.created_ns.desc(), columns.job_id).limit(limit)
         rows = self._db.read(lambda conn: conn.execute(query).all())
-        return [FoundJob(row[0], row[1], row[2], JOB_STATES[row[3]], row[4]) for row in rows]
+        return [FoundJob(row[0], row[1], row[2], JOB_STATES[row[3]], row[4], JOB_TYPES[row[5]]) for row in rows]
 
     def services_named(self, name: str) -> list[JobId]:
         """Services that have or had this name, the newest first."""

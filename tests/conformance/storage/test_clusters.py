@@ -150,3 +150,14 @@ def test_pods_of_before_are_those_of_the_cluster_there_was(tmp_path: Path) -> No
     assert [LAUNCHED] * 2 == [row[3] for page in storage.host_pods.on_hosts("main") for row in page]
     storage.close()
     db.close()
+
+
+def test_hosts_by_a_part_of_their_names(storage: Storage) -> None:
+    """In letters of any case; what stands for any letter in patterns stands for itself here."""
+    storage.hosts.claim(A, ["b-rack4", "Rack2", "rack1", "y_6"])
+    storage.hosts.claim(B, ["rackx3", "z%5"])
+
+    assert [("rack1", A), ("Rack2", A), ("rackx3", B), ("b-rack4", A)] == storage.hosts.like("RACK", 9)
+    assert [("y_6", A)] == storage.hosts.like("_", 9)
+    assert [("z%5", B)] == storage.hosts.like("%", 9)
+    assert 2 == len(storage.hosts.like("rack", 2))

@@ -8,7 +8,7 @@ import pytest
 
 from peloton.api import convert
 from peloton.model.ids import JobId
-from peloton.model.job import JobState
+from peloton.model.job import JobState, JobType
 from services.storage.jobs.search import FoundJob
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, SECOND, a_config
@@ -50,7 +50,8 @@ def test_jobs_that_have_not_ended_come_first(storage: Storage) -> None:
     assert [new, old, ended] == ids(storage.search.jobs_named([("", "etl")], 10))
     assert [new, old] == ids(storage.search.jobs_named([("", "etl")], 2))
     assert (
-        FoundJob(new, "etl", "p1", JobState.RUNNING, NOW + 2 * SECOND) == storage.search.jobs_named([("", "etl")], 1)[0]
+        FoundJob(new, "etl", "p1", JobState.RUNNING, NOW + 2 * SECOND, JobType.BATCH)
+        == storage.search.jobs_named([("", "etl")], 1)[0]
     )  # type: ignore[arg-type]
 
 

@@ -14,7 +14,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
 from peloton.model.ids import RespoolId
-from services.api.lookup_service import TEXT_MAX, id_digits, names_meant
+from services.api.lookup_service import TEXT_MAX, id_digits, names_meant, pools_meant
+from services.storage.storage import Storage
 from tests.unit.api_service.story import refused
 
 TILES = "beef0000-0000-4000-8000-000000000001"
@@ -98,6 +99,41 @@ async def test_what_can_be_no_name(lookup: Any, text: str) -> None:
     code, details = await refused(lookup.FindJobs(request))
 
     assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("no job is called so"))
+
+
+@pytest.mark.usefixtures("two")
+async def test_all_sorts_are_found(lookup: Any, storage: Storage) -> None:
+    """Jobs by the beginning of their names, pools and hosts by any part of theirs; what begins so goes first."""
+    storage.hosts.claim("west", ["rack1-beef", "Maps-1", "maps_2"])
+
+    beef = await lookup.Find(lookup_pb2.FindRequest(text="beef"))
+    maps = await lookup.Find(lookup_pb2.FindRequest(text="MAPS"))
+    one = await lookup.Find(lookup_pb2.FindRequest(text="maps", limit=1))
+
+    assert ({BEEF, TILES}, [], ["rack1-beef"]) == (
+        {job.id.value for job in beef.jobs}, list(beef.poolPaths), [host.hostname for host in beef.hosts]
+    )  # fmt: skip
+    assert {job_pb2.BATCH} == {job.type for job in beef.jobs}
+    assert ([], ["/eng/maps"], ["Maps-1", "maps_2"]) == (
+        list(maps.jobs), list(maps.poolPaths), [host.hostname for host in maps.hosts]
+    )  # fmt: skip
+    assert (1, False, False, True) == (len(one.hosts), one.hasMoreJobs, one.hasMorePools, one.hasMoreHosts)
+    assert lookup_pb2.FindResponse() == await lookup.Find(lookup_pb2.FindRequest())
+
+
+async def test_no_name_of_anything(lookup: Any) -> None:
+    """As for jobs."""
+    code, details = await refused(lookup.Find(lookup_pb2.FindRequest(text="\0")))
+
+    assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("nothing is called so"))
+
+
+def test_pools_that_a_text_means() -> None:
+    """By any part of the path; those that begin with it first, with a slash or without."""
+    paths = ["", "/eng", "/eng/maps", "/ops/eng"]
+
+    assert ["/eng", "/eng/maps", "/ops/eng"] == pools_meant("eng", paths)
+    assert ["/eng/maps"] == pools_meant("g/m", paths)
 
 
 def test_names_may_have_slashes() -> None:

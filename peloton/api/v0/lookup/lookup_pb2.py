@@ -26,7 +26,7 @@ from peloton.api.v0.job import job_pb2 as peloton_dot_api_dot_v0_dot_job_dot_job
 from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/lookup/lookup.proto\x12\x15peloton.api.v0.lookup\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\">\n\x0f\x46indJobsRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65gins\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\r\"\x98\x01\n\x08\x46oundJob\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08poolPath\x18\x03 \x01(\t\x12+\n\x05state\x18\x04 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12\x14\n\x0c\x63reationTime\x18\x05 \x01(\t\"R\n\x10\x46indJobsResponse\x12-\n\x04jobs\x18\x01 \x03(\x0b\x32\x1f.peloton.api.v0.lookup.FoundJob\x12\x0f\n\x07hasMore\x18\x02 \x01(\x08\x32l\n\rLookupService\x12[\n\x08\x46indJobs\x12&.peloton.api.v0.lookup.FindJobsRequest\x1a\'.peloton.api.v0.lookup.FindJobsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/lookup/lookup.proto\x12\x15peloton.api.v0.lookup\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\">\n\x0f\x46indJobsRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65gins\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\r\"\xc3\x01\n\x08\x46oundJob\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08poolPath\x18\x03 \x01(\t\x12+\n\x05state\x18\x04 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12\x14\n\x0c\x63reationTime\x18\x05 \x01(\t\x12)\n\x04type\x18\x06 \x01(\x0e\x32\x1b.peloton.api.v0.job.JobType\"R\n\x10\x46indJobsResponse\x12-\n\x04jobs\x18\x01 \x03(\x0b\x32\x1f.peloton.api.v0.lookup.FoundJob\x12\x0f\n\x07hasMore\x18\x02 \x01(\x08\"*\n\x0b\x46indRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\".\n\tFoundHost\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\"\xc2\x01\n\x0c\x46indResponse\x12-\n\x04jobs\x18\x01 \x03(\x0b\x32\x1f.peloton.api.v0.lookup.FoundJob\x12\x11\n\tpoolPaths\x18\x02 \x03(\t\x12/\n\x05hosts\x18\x03 \x03(\x0b\x32 .peloton.api.v0.lookup.FoundHost\x12\x13\n\x0bhasMoreJobs\x18\x04 \x01(\x08\x12\x14\n\x0chasMorePools\x18\x05 \x01(\x08\x12\x14\n\x0chasMoreHosts\x18\x06 \x01(\x08\x32\xbd\x01\n\rLookupService\x12[\n\x08\x46indJobs\x12&.peloton.api.v0.lookup.FindJobsRequest\x1a\'.peloton.api.v0.lookup.FindJobsResponse\x12O\n\x04\x46ind\x12\".peloton.api.v0.lookup.FindRequest\x1a#.peloton.api.v0.lookup.FindResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,9 +36,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDJOBSREQUEST']._serialized_start=121
   _globals['_FINDJOBSREQUEST']._serialized_end=183
   _globals['_FOUNDJOB']._serialized_start=186
-  _globals['_FOUNDJOB']._serialized_end=338
-  _globals['_FINDJOBSRESPONSE']._serialized_start=340
-  _globals['_FINDJOBSRESPONSE']._serialized_end=422
-  _globals['_LOOKUPSERVICE']._serialized_start=424
-  _globals['_LOOKUPSERVICE']._serialized_end=532
+  _globals['_FOUNDJOB']._serialized_end=381
+  _globals['_FINDJOBSRESPONSE']._serialized_start=383
+  _globals['_FINDJOBSRESPONSE']._serialized_end=465
+  _globals['_FINDREQUEST']._serialized_start=467
+  _globals['_FINDREQUEST']._serialized_end=509
+  _globals['_FOUNDHOST']._serialized_start=511
+  _globals['_FOUNDHOST']._serialized_end=557
+  _globals['_FINDRESPONSE']._serialized_start=560
+  _globals['_FINDRESPONSE']._serialized_end=754
+  _globals['_LOOKUPSERVICE']._serialized_start=757
+  _globals['_LOOKUPSERVICE']._serialized_end=946
 # @@protoc_insertion_point(module_scope)

@@ -39,6 +39,11 @@ class LookupServiceStub:
                 request_serializer=peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindJobsRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindJobsResponse.FromString,
                 _registered_method=True)
+        self.Find = channel.unary_unary(
+                '/peloton.api.v0.lookup.LookupService/Find',
+                request_serializer=peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindResponse.FromString,
+                _registered_method=True)
 
 
 class LookupServiceServicer:
@@ -51,6 +56,13 @@ class LookupServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Find(self, request, context):
+        """Whatever a text may mean, for people who search: jobs, pools and hosts. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LookupServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +70,11 @@ def add_LookupServiceServicer_to_server(servicer, server):
                     servicer.FindJobs,
                     request_deserializer=peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindJobsRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindJobsResponse.SerializeToString,
+            ),
+            'Find': grpc.unary_unary_rpc_method_handler(
+                    servicer.Find,
+                    request_deserializer=peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +104,33 @@ class LookupService:
             '/peloton.api.v0.lookup.LookupService/FindJobs',
             peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindJobsRequest.SerializeToString,
             peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Find(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v0.lookup.LookupService/Find',
+            peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindRequest.SerializeToString,
+            peloton_dot_api_dot_v0_dot_lookup_dot_lookup__pb2.FindResponse.FromString,
             options,
             channel_credentials,
             insecure,

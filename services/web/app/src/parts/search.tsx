@@ -1,18 +1,35 @@
-// Search by keyboard: pages, pools, jobs and hosts by what their name or id begins with.
+// Search by keyboard: pages, pools and hosts by a part of their names, jobs and services by what their name or id begins
+// with.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../api";
 import { PAGES } from "../pages/all";
+import { poolHref } from "../pools";
 import { go } from "../router";
 
 interface Hit {
   text: string;
-  what: string;
+  more?: string;
   href: string;
 }
 
+interface Group {
+  title: string;
+  hits: Hit[];
+  hasMore?: boolean;
+}
+
+interface Answer {
+  jobs?: { id: { value: string }; name?: string; poolPath?: string; state?: string; type?: string }[];
+  poolPaths?: string[];
+  hosts?: { hostname: string; cluster: string }[];
+  hasMoreJobs?: boolean;
+  hasMorePools?: boolean;
+  hasMoreHosts?: boolean;
+}
+
 const TYPED_MS = 150;
-const HITS_MAX = 20;
+const HITS_MAX = 20; // of each group
 const isOpen = signal(false);
 
 export function openSearch(): void {
@@ -27,26 +44,33 @@ addEventListener("keydown", (event) => {
   openSearch();
 });
 
-async function find(text: string): Promise<Hit[]> {
+// Groups that have any.
+async function find(text: string): Promise<Group[]> {
   const wanted = text.toLowerCase();
   const pages = PAGES.filter((page) => page.nav && page.title.toLowerCase().includes(wanted));
-  const hits = pages.map((page): Hit => ({ text: page.title, what: "page", href: page.path }));
-  if (!text) return hits;
-  const [jobs, pools] = await Promise.all([
-    call("peloton.api.v0.lookup.LookupService", "FindJobs", { text, begins: true, limit: HITS_MAX }),
-    call("peloton.api.v0.explain.ExplainService", "PoolTree"),
-  ]);
-  for (const pool of pools.pools ?? []) {
-    if (pool.path.toLowerCase().includes(wanted)) hits.push({ text: pool.path, what: "pool", href: `/pools${pool.path === "/" ? "" : pool.path}` });
+  const groups: Group[] = [{ title: "Pages", hits: pages.map((page) => ({ text: page.title, href: page.path })) }];
+  if (text) {
+    const found = await call<Answer>("peloton.api.v0.lookup.LookupService", "Find", { text, limit: HITS_MAX });
+    const [services, jobs] = [true, false].map((isService) =>
+      (found.jobs ?? []).filter((job) => (job.type === "SERVICE") === isService).map((job): Hit => {
+        const href = `/${isService ? "services" : "jobs"}/${job.id.value}`;
+        return { text: job.name ?? job.id.value, more: `in ${job.poolPath ?? "a pool that is gone"}, ${(job.state ?? "").toLowerCase()}`, href };
+      }),
+    );
+    groups.push(
+      { title: "Pools", hits: (found.poolPaths ?? []).map((path) => ({ text: path, href: poolHref(path) })), hasMore: found.hasMorePools },
+      { title: "Services", hits: services!, hasMore: found.hasMoreJobs },
+      { title: "Jobs", hits: jobs!, hasMore: found.hasMoreJobs },
+      { title: "Hosts", hits: (found.hosts ?? []).map(({ hostname, cluster }) => ({ text: hostname, more: `of ${cluster}`, href: `/hosts/${encodeURIComponent(hostname)}` })), hasMore: found.hasMoreHosts },
+    );
   }
-  for (const job of jobs.jobs ?? []) hits.push({ text: job.name, what: `job in ${job.poolPath}`, href: `/jobs/${job.id.value}` });
-  return hits.slice(0, HITS_MAX);
+  return groups.filter(({ hits }) => hits.length);
 }
 
 export function Search() {
   const dialog = useRef<HTMLDialogElement>(null);
   const [text, setText] = useState("");
-  const [hits, setHits] = useState<Hit[]>([]);
+  const [groups, setGroups] = useState<Group[]>([]);
   const [chosen, setChosen] = useState(0);
   const [failure, setFailure] = useState("");
   useEffect(() => {
@@ -59,7 +83,7 @@ export function Search() {
       find(text.trim()).then(
         (found) => {
           if (isOld) return;
-          setHits(found);
+          setGroups(found);
           setChosen(0);
           setFailure("");
         },
@@ -71,6 +95,7 @@ export function Search() {
       clearTimeout(timer);
     };
   }, [text, isOpen.value]);
+  const hits = groups.flatMap((group) => group.hits);
   const close = () => {
     isOpen.value = false;
     dialog.current!.close();
@@ -80,9 +105,13 @@ export function Search() {
     close();
     go(hit.href);
   };
+  const choose = (index: number) => {
+    setChosen(index);
+    document.getElementById(`hit-${index}`)?.scrollIntoView({ block: "nearest" });
+  };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key === "ArrowDown") setChosen(Math.min(chosen + 1, hits.length - 1));
-    else if (event.key === "ArrowUp") setChosen(Math.max(chosen - 1, 0));
+    if (event.key === "ArrowDown") choose(Math.min(chosen + 1, hits.length - 1));
+    else if (event.key === "ArrowUp") choose(Math.max(chosen - 1, 0));
     else if (event.key === "Enter") take(hits[chosen]);
     else return;
     event.preventDefault();
@@ -90,19 +119,27 @@ export function Search() {
   return (
     <dialog class="search" ref={dialog} aria-label="Search" onClose={() => (isOpen.value = false)}>
       <input
-        type="text" role="combobox" aria-label="Search pages, pools and jobs" aria-expanded="true" aria-controls="hits"
-        aria-activedescendant={hits.length ? `hit-${chosen}` : undefined} placeholder="Pool, job name or id"
+        type="text" role="combobox" aria-label="Search pages, pools, services, jobs and hosts" aria-expanded="true" aria-controls="hits"
+        aria-activedescendant={hits.length ? `hit-${chosen}` : undefined} placeholder="Pool, job, service or host"
         value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={onKeyDown}
       />
       {failure && <p class="stale" role="alert">{failure}</p>}
-      <ul id="hits" role="listbox" aria-label="Found">
-        {hits.map((hit, index) => (
-          <li key={hit.href} id={`hit-${index}`} role="option" aria-selected={index === chosen} onClick={() => take(hit)}>
-            {hit.text} <span class="quiet">{hit.what}</span>
-          </li>
-        ))}
-      </ul>
-      {!hits.length && !failure && <p class="quiet">Nothing begins with that.</p>}
+      <div id="hits" class="hits" role="listbox" aria-label="Found">
+        {groups.map((group, at) => {
+          const before = groups.slice(0, at).reduce((sum, one) => sum + one.hits.length, 0);
+          return (
+            <ul key={group.title} role="group" aria-labelledby={`group-${at}`}>
+              <li id={`group-${at}`} role="presentation" class="quiet">{group.title}{group.hasMore && `: there are more than ${group.hits.length}, type more`}</li>
+              {group.hits.map((hit, index) => (
+                <li key={hit.href} id={`hit-${before + index}`} role="option" aria-selected={before + index === chosen} onClick={() => take(hit)}>
+                  {hit.text} {hit.more && <span class="quiet">{hit.more}</span>}
+                </li>
+              ))}
+            </ul>
+          );
+        })}
+      </div>
+      {!hits.length && !failure && <p class="quiet">Nothing is called so.</p>}
       <p class="buttons"><button type="button" onClick={close}>Close</button></p>
     </dialog>
   );
