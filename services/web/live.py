@@ -16,7 +16,7 @@ import orjson
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from services.web.api import Api
-from services.web.faults import code_word
+from services.web.faults import refusal_of
 
 log = logging.getLogger(__name__)
 
@@ -150,10 +150,8 @@ class Hub:
     async def _frame(self, name: str, topic: Topic, argument: str) -> bytes:
         try:
             value: dict[str, Any] = {"value": await topic.look(self._api, argument)}
-        except grpc.aio.AioRpcError as error:
-            value = {"error": {"code": code_word(error.code()), "message": error.details() or ""}}
-        except PelotonError as error:
-            value = {"error": {"code": code_word(error.code), "message": str(error)}}
+        except (grpc.aio.AioRpcError, PelotonError) as error:
+            value = {"error": refusal_of(error).content()}
         except Exception as error:  # a page says so; the others go on
             log.exception("topic %s", name)
             value = {"error": {"code": "internal", "message": f"{type(error).__name__}: see the log of role web"}}

@@ -30,7 +30,7 @@ from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
 from peloton.model.ids import parse_job_id
 from peloton.model.pod import TERMINAL
 from services.web.api import TIMEOUT_S, Api
-from services.web.faults import code_word, refused
+from services.web.faults import refusal_of, refused
 
 VIEWERS_MAX = 100
 """Files that are followed at a time; more are refused."""
@@ -78,10 +78,8 @@ class Logs:
         try:
             async for frame in self._follow(file, offset):
                 yield frame
-        except grpc.aio.AioRpcError as error:
-            yield _frame("problem", {"code": code_word(error.code()), "message": error.details() or ""})
-        except PelotonError as error:
-            yield _frame("problem", {"code": code_word(error.code), "message": error.message})
+        except (grpc.aio.AioRpcError, PelotonError) as error:
+            yield _frame("problem", refusal_of(error).content())
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             yield _frame("problem", {"code": "unavailable", "message": f"the agent does not answer: {error}"})
         finally:

@@ -1,7 +1,8 @@
-"""One job: its row of the table, why its instances wait, and the states of all of them."""
+"""One job: its row of the table, why its instances wait, the states of all of them, and one of them with its events."""
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from base64 import b64encode
 from typing import Any
@@ -14,10 +15,13 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.table import table_pb2
-from peloton.errors import InvalidArgument
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument, NotFound
 from services.web.api import TIMEOUT_S, Api
 
 DIGITS_MAX = 9
+RUNS_SHOWN = 10
+"""Of an instance, with all of their events."""
 ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
 
 
@@ -45,8 +49,28 @@ async def look_at_states(api: Api, job_id: str) -> Any:
 async def look_at_use(api: Api, asked: str) -> Any:
     """GetInstanceUse of ``JOB``, or of the instance of ``JOB/INSTANCE``."""
     job_id, _, instance = asked.partition("/")
-    if instance and not (instance.isascii() and instance.isdigit() and len(instance) <= DIGITS_MAX):
-        raise InvalidArgument(f"instance {instance[:80]!r} is no number")
-    instances = [int(instance)] if instance else []
+    instances = [_number(instance)] if instance else []
     request = table_pb2.GetInstanceUseRequest(id=peloton_pb2.JobID(value=job_id), instances=instances)
     return MessageToDict(await api.job_table.GetInstanceUse(request, timeout=TIMEOUT_S))
+
+
+async def look_at_instance(api: Api, argument: str) -> Any:
+    """``JOB/INSTANCE``: its ``runtime``, and the ``events`` of its latest runs, the newest first."""
+    text, _, number = argument.rpartition("/")
+    job_id, instance = peloton_pb2.JobID(value=text), _number(number)
+    found, told = await asyncio.gather(
+        api.tasks.Get(task_pb2.GetRequest(jobId=job_id, instanceId=instance), timeout=TIMEOUT_S),
+        api.tasks.GetPodEvents(
+            task_pb2.GetPodEventsRequest(jobId=job_id, instanceId=instance, limit=RUNS_SHOWN), timeout=TIMEOUT_S
+        ),
+    )
+    if not found.HasField("result"):
+        raise NotFound(found.notFound.message or f"job {text} has no instance {instance}")
+    return {"runtime": MessageToDict(found.result.runtime), "events": [MessageToDict(one) for one in told.result]}
+
+
+def _number(instance: str) -> int:
+    """Raises InvalidArgument."""
+    if not (instance.isascii() and instance.isdigit() and len(instance) <= DIGITS_MAX):
+        raise InvalidArgument(f"instance {instance[:80]!r} is no number")
+    return int(instance)

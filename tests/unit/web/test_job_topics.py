@@ -16,7 +16,8 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.table import table_pb2
-from peloton.errors import InvalidArgument
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument, NotFound
 from services.web.api import Api
 from services.web.topics import job, jobs
 
@@ -28,7 +29,7 @@ class Answers:
 
     def __init__(self, **answers: Any) -> None:
         self.answers, self.asked = answers, dict[str, Any]()
-        self.job_table = self.explain = SimpleNamespace(**{name: self._method(name) for name in answers})
+        self.job_table = self.explain = self.tasks = SimpleNamespace(**{name: self._method(name) for name in answers})
 
     def _method(self, name: str) -> Any:
         async def method(request: Any, timeout: float) -> Any:
@@ -112,3 +113,33 @@ async def test_use_of_a_job_or_of_an_instance() -> None:
     for nonsense in ("-1", "x", "²", "1" * 10):
         with pytest.raises(InvalidArgument, match="is no number"):
             await job.look_at_use(api(answers), f"{JOB}/{nonsense}")
+
+
+async def test_an_instance_has_its_runtime_and_its_events() -> None:
+    """Of its latest runs; its configuration, which may be large, is left out."""
+    task = task_pb2.TaskInfo(instanceId=7)
+    task.config.name = "large"
+    task.runtime.host = "host-1"
+    event = task_pb2.PodEvent(actualState="RUNNING")
+    answers = Answers(Get=task_pb2.GetResponse(result=task), GetPodEvents=task_pb2.GetPodEventsResponse(result=[event]))
+
+    told = await job.look_at_instance(api(answers), f"{JOB}/7")
+
+    assert {"runtime": {"host": "host-1"}, "events": [{"actualState": "RUNNING"}]} == told
+    assert (JOB, 7, job.RUNS_SHOWN) == (
+        answers.asked["GetPodEvents"].jobId.value,
+        answers.asked["Get"].instanceId,
+        answers.asked["GetPodEvents"].limit,
+    )
+
+
+async def test_an_instance_that_there_is_not() -> None:
+    """Of a job that there is, and what is no number."""
+    none = task_pb2.GetResponse()
+    none.outOfRange.instanceCount = 3
+    answers = Answers(Get=none, GetPodEvents=task_pb2.GetPodEventsResponse())
+
+    with pytest.raises(NotFound, match="has no instance 9"):
+        await job.look_at_instance(api(answers), f"{JOB}/9")
+    with pytest.raises(InvalidArgument, match="is no number"):
+        await job.look_at_instance(api(answers), f"{JOB}/x")

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import orjson
 import pytest
+from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
 
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from services.web import live
@@ -104,7 +106,7 @@ async def test_a_slow_viewer_gets_the_latest_alone() -> None:
 
 
 async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
-    """With the code word of the refusal; a bug is told without its text."""
+    """With the code word of the refusal; a bug is told without its text, and of an api that is away that it is."""
     pushed = Pushed()
     hub = hub_of(pushed)
     async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
@@ -113,12 +115,17 @@ async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
         _, refused = await anext(stream)
         pushed.value = KeyError("secret")
         _, broken = await anext(stream)
+        pushed.value = AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata(), "failed to connect to all addresses")
+        _, away = await anext(stream)
         pushed.value = 3
         _, fine = await anext(stream)
     await hub.close()
 
     assert {"error": {"code": "not_found", "message": "no such job"}} == refused
     assert {"error": {"code": "internal", "message": "KeyError: see the log of role web"}} == broken
+    assert ("unavailable", "the api does not answer: failed to connect to all addresses") == tuple(
+        away["error"].values()
+    )
     assert {"value": ["", 3]} == fine
 
 

@@ -7,12 +7,26 @@ export class Refused extends Error {
   }
 }
 
+// Whether the same call may do better in a moment: nobody answers, or too much is asked.
+export function isPassing(error: Error): boolean {
+  return error instanceof Refused && ["unavailable", "deadline_exceeded", "resource_exhausted"].includes(error.code);
+}
+
 export async function call<Answer = any>(service: string, method: string, request: object = {}): Promise<Answer> {
-  return await fetched(`/api/${service}/${method}`, {
+  const answer = await fetched(`/api/${service}/${method}`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(request),
   });
+  const refusal = refusalIn(answer);
+  if (refusal) throw refusal;
+  return answer;
+}
+
+// Methods of v0 put theirs into the answer: { error: { notFound: { message: "..." } } }.
+function refusalIn(answer: { error?: Record<string, { message?: string }> }): Refused | null {
+  const [first] = Object.entries(answer.error ?? {});
+  return first ? new Refused(first[0], first[1].message || first[0]) : null;
 }
 
 export async function fetched<Answer = any>(path: string, init?: RequestInit): Promise<Answer> {

@@ -24,12 +24,21 @@ export function match(pattern: string, path: string): Record<string, string> | n
   const takesRest = wanted.at(-1)?.endsWith("*") ?? false;
   if (takesRest ? parts.length < wanted.length : parts.length !== wanted.length) return null;
   for (const [index, part] of wanted.entries()) {
-    const value = decodeURIComponent(parts[index]!);
-    if (part.endsWith("*")) given[part.slice(1, -1)] = parts.slice(index).map(decodeURIComponent).join("/");
+    const value = decoded(parts[index]!);
+    if (part.endsWith("*")) given[part.slice(1, -1)] = parts.slice(index).map(decoded).join("/");
     else if (part.startsWith(":")) given[part.slice(1)] = value;
     else if (part !== value) return null;
   }
   return given;
+}
+
+// As it is when it is no encoding, such as "%zz".
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 export function go(to: string, replace = false): void {

@@ -7,7 +7,7 @@ import { Bar } from "../parts/bar";
 import { Drain } from "../parts/drain";
 import { Empty } from "../parts/empty";
 import { HostEvents } from "../parts/host-events";
-import { Stale } from "../parts/problem";
+import { Absent, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
@@ -16,7 +16,7 @@ const BLOCK_MIN = 4; // percent of the width, so that there is something to poin
 
 export default function Host({ arguments: { name = "" } }: PageProps) {
   const { value, error } = useLive<Told>(`host:${name}`);
-  if (!value) return error ? <><h1>Host {name}</h1><Stale error={error} /><HostEvents hostname={name} /></> : <p class="quiet" aria-busy="true">Loading</p>;
+  if (!value) return <><Absent what="host" name={name} error={error} all={{ href: "/hosts", title: "All hosts" }} />{error && <HostEvents hostname={name} />}</>;
   const { host, pods, maintenance } = value;
   const notes = [host.avoided && `Pods go elsewhere while others could take them: it is avoided ${host.avoided}`, host.reserved && `It is reserved ${host.reserved}`, host.marked && `It is marked ${host.marked}`];
   return (

@@ -10,7 +10,7 @@ import { Confirm } from "../parts/confirm";
 import { Grid } from "../parts/grid";
 import { Instance } from "../parts/instance";
 import { Instances } from "../parts/instances";
-import { Stale } from "../parts/problem";
+import { Absent, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
@@ -18,6 +18,7 @@ import { Use } from "../parts/use";
 import { WhyTree } from "../parts/why";
 import { parameter, setParameters } from "../router";
 import { settings } from "../settings";
+import { useTitle } from "../title";
 
 interface Told {
   row: Row;
@@ -27,7 +28,8 @@ interface Told {
 
 export default function Job({ arguments: { id = "" } }: PageProps) {
   const { value, error } = useLive<Told>(`job:${id}`);
-  if (!value) return error ? <><h1>Job {id}</h1><Stale error={error} /></> : <p class="quiet" aria-busy="true">Loading</p>;
+  useTitle(value?.row.name ? `${value.row.name} Job` : "");
+  if (!value) return <Absent what="job" name={id} error={error} all={{ href: "/jobs", title: "All jobs" }} />;
   const { row } = value;
   const hasEnded = ENDED.includes(row.state ?? "");
   return (
@@ -109,7 +111,8 @@ function Timeline({ row }: { row: Row }) {
 
 function States({ id, hasEnded }: { id: string; hasEnded: boolean }) {
   const { value, error } = useLive<{ count: number; states: string }>(`states:${id}`);
-  const [states, setStates] = useState<Uint8Array>(new Uint8Array());
+  const [states, setStates] = useState<Uint8Array>();
+  const total = states?.length ?? 0;
   const given = parameter("instance");
   const chosen = given && /^\d+$/.test(given) ? Number(given) : -1;
   const choose = (instance: number) => setParameters({ instance: instance < 0 ? "" : String(instance) });
@@ -121,27 +124,29 @@ function States({ id, hasEnded }: { id: string; hasEnded: boolean }) {
       <section aria-label="Instances">
         <h2>Instances</h2>
         <Stale error={error} />
-        {states.length > 0 && <Grid states={states} chosen={chosen} choose={choose} />}
-        {value && value.count > states.length && states.length > 0 && <p class="quiet">The first {count(states.length)} of {count(value.count)}.</p>}
+        {!states && !error && <p class="quiet" aria-busy="true">Loading</p>}
+        {total > 0 && <Grid states={states!} chosen={chosen} choose={choose} />}
+        {states && value && value.count > total && <p class="quiet">The first {count(total)} of {count(value.count)}.</p>}
         <p>
           <label>
             Instance{" "}
             <input
-              type="number" min={0} max={Math.max(states.length - 1, 0)} value={chosen < 0 ? "" : chosen} placeholder="choose one"
+              type="number" min={0} max={Math.max(total - 1, 0)} value={chosen < 0 ? "" : chosen} placeholder="choose one"
               onChange={(event) => choose(event.currentTarget.value === "" ? -1 : Number(event.currentTarget.value))}
             />
           </label>
         </p>
       </section>
-      {chosen >= 0 && chosen < states.length && (
-        <Instance key={chosen} job={id} instance={chosen} state={POD_STATES[states[chosen]!] ?? ""} hasEnded={hasEnded} />
+      {states && chosen >= total && <p class="quiet">There is no instance {chosen}: it has {count(total, "instance")}.</p>}
+      {chosen >= 0 && chosen < total && (
+        <Instance key={chosen} job={id} instance={chosen} state={POD_STATES[states![chosen]!] ?? ""} hasEnded={hasEnded} />
       )}
     </>
   );
 }
 
 function Configuration({ id }: { id: string }) {
-  const { value, error } = useAsked(id, () => call(JOB_MANAGER, "Get", { id: { value: id } }));
+  const { value, error, isBusy } = useAsked(id, () => call(JOB_MANAGER, "Get", { id: { value: id } }));
   const config = value?.jobInfo?.config;
   const task = config?.defaultConfig ?? {};
   const limits = task.resource ?? {};
@@ -153,7 +158,7 @@ function Configuration({ id }: { id: string }) {
     used.memory && `${mebibytes(used.memory / 3600)}-hours of memory`,
   ].filter(Boolean);
   return (
-    <section aria-label="Configuration">
+    <section aria-label="Configuration" aria-busy={isBusy}>
       <h2>Configuration</h2>
       <Stale error={error} />
       {config && (

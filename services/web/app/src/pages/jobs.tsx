@@ -31,7 +31,7 @@ export default function Jobs() {
       <Filters />
       <Stale error={error} />
       <p class="quiet" role="status">
-        {total ? `${total.more ? "At least " : ""}${count(total.count ?? 0, "job")} ${FILTERS.some(parameter) ? "match" : "in all"}.` : "Counting"}
+        {total ? `${total.more ? "At least " : ""}${count(total.count ?? 0, "job")} ${!FILTERS.some(parameter) ? "in all" : total.count === 1 ? "matches" : "match"}.` : "Counting"}
       </p>
       {value ? <Found listed={value} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
       <SameAs command={commandOf()} service={JOB_TABLE} method="ListJobs" request={request} />

@@ -7,7 +7,7 @@ import { PoolBar, PoolBarLegend } from "../parts/pool-bar";
 import { PoolHistory } from "../parts/pool-history";
 import { PoolPlan } from "../parts/pool-plan";
 import { Loans, Queue } from "../parts/pool-queue";
-import { Stale } from "../parts/problem";
+import { Absent, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { amountsOf, nameOf, type Pool as PoolRow, poolHref, poolOf, type PoolTold, type Row, scaleOf } from "../pools";
 
@@ -15,7 +15,7 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
   const path = `/${rest}`;
   const { value, error } = useLive<PoolTold>(`pool:${path}`);
   const tree = useLive<Row[]>("pools").value?.map(poolOf) ?? [];
-  if (!value) return error ? <><h1>{path}</h1><Stale error={error} /></> : <p class="quiet" aria-busy="true">Loading</p>;
+  if (!value) return <Absent what="pool" name={path} error={error} all={{ href: "/pools", title: "All pools" }} />;
   const amounts = amountsOf(value.pool);
   const kinds = KINDS.filter((kind) => amounts[kind]);
   const kind = chosenKind(kinds);

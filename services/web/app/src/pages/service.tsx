@@ -3,23 +3,26 @@ import { count } from "../format";
 import { useLive } from "../live";
 import type { PageProps } from "./all";
 import { Bar } from "../parts/bar";
-import { Stale } from "../parts/problem";
+import { Absent, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { Rollout } from "../parts/rollout";
 import { Versions } from "../parts/versions";
 import { type Pod, SERVICE, type Told, word } from "../service";
+import { useTitle } from "../title";
 
 const GRANTS_SHOWN = 20;
 
 export default function Service({ arguments: { id = "" } }: PageProps) {
   const { value, error } = useLive<Told>(`service:${id}`);
-  if (!value) return error ? <><h1>Service {id}</h1><Stale error={error} /></> : <p class="quiet" aria-busy="true">Loading</p>;
+  const name = value?.job.jobInfo.spec.name;
+  useTitle(name ? `${name} Service` : "");
+  if (!value) return <Absent what="service" name={id} error={error} all={{ href: "/services", title: "All services" }} />;
   const { spec, status } = value.job.jobInfo;
   return (
     <>
-      <h1>{spec.name || id}</h1>
+      <h1>{name || id}</h1>
       <Stale error={error} />
       <p class="facts">
         <State state={word(status.state, "JOB_STATE_")} /> <a href={`/pools${value.poolPath}`}>{value.poolPath}</a>

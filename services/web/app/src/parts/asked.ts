@@ -1,24 +1,35 @@
 // What is asked once, not live: an answer of the API for as long as its question is the same.
 import { useEffect, useState } from "preact/hooks";
+import { isPassing } from "../api";
+
+const RETRY_MS = 5_000;
 
 export interface Asked<Answer> {
-  value?: Answer;
+  value?: Answer; // the latest, also of another question while this one has no answer
   error?: Error;
+  isBusy: boolean; // whether this question waits for its answer
   again: () => void;
 }
 
 export function useAsked<Answer>(question: string, ask: () => Promise<Answer>): Asked<Answer> {
-  const [told, setTold] = useState<{ value?: Answer; error?: Error }>({});
+  const [told, setTold] = useState<{ of?: string; value?: Answer; error?: Error }>({});
   const [turn, setTurn] = useState(0);
+  const asking = `${turn} ${question}`;
+  const again = () => setTurn((count) => count + 1);
   useEffect(() => {
     let isOld = false;
     ask().then(
-      (value) => !isOld && setTold({ value }),
-      (error: Error) => !isOld && setTold((before) => ({ ...before, error })),
+      (value) => !isOld && setTold({ of: asking, value }),
+      (error: Error) => !isOld && setTold((before) => ({ ...before, of: asking, error })),
     );
     return () => {
       isOld = true;
     };
-  }, [question, turn]);
-  return { ...told, again: () => setTurn((count) => count + 1) };
+  }, [asking]);
+  useEffect(() => {
+    if (!told.error || !isPassing(told.error)) return;
+    const timer = setTimeout(again, RETRY_MS);
+    return () => clearTimeout(timer);
+  }, [told.error]);
+  return { value: told.value, error: told.error, isBusy: told.of !== asking, again };
 }

@@ -24,7 +24,7 @@ export function Confirm({ label, title, children, act, disabled }: Props) {
     setActing(true);
     try {
       await act();
-      dialog.current!.close();
+      dialog.current?.close(); // with what it has done the button may be gone
     } catch (error) {
       setFailure((error as Error).message);
     } finally {

@@ -1,19 +1,26 @@
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 
 const SHOWN_MS = 1_500;
 
 // A line to copy, as a command.
 export function Copy({ text }: { text: string }) {
-  const [isCopied, setCopied] = useState(false);
+  const [said, setSaid] = useState("Copy");
+  const line = useRef<HTMLElement>(null);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    setCopied(true);
-    setTimeout(() => setCopied(false), SHOWN_MS);
+    try {
+      await navigator.clipboard.writeText(text);
+      setSaid("Copied");
+    } catch {
+      // Browsers give the clipboard to https and localhost only.
+      getSelection()!.selectAllChildren(line.current!);
+      setSaid("Selected: copy it with the keyboard");
+    }
+    setTimeout(() => setSaid("Copy"), SHOWN_MS);
   };
   return (
     <span class="copy">
-      <code>{text}</code>
-      <button type="button" onClick={copy} aria-label={`Copy ${text}`}>{isCopied ? "Copied" : "Copy"}</button>
+      <code ref={line}>{text}</code>
+      <button type="button" onClick={copy} aria-label={`Copy ${text}`}>{said}</button>
     </span>
   );
 }

@@ -1,8 +1,8 @@
 // One instance: its runs with their events, and what it prints.
 import { call } from "../api";
 import { ENDED, TASK_MANAGER, type TaskRuntime } from "../jobs";
+import { useLive } from "../live";
 import { duration } from "../format";
-import { useAsked } from "./asked";
 import { Confirm } from "./confirm";
 import { Log } from "./log";
 import { Stale } from "./problem";
@@ -19,19 +19,17 @@ interface PodEvent {
   reason?: string;
 }
 
-// ``state``: of the instance now; when it changes the rest is asked for again.
+// ``state``: what is known of the instance before the rest is.
 export function Instance({ job, instance, state, hasEnded }: { job: string; instance: number; state: string; hasEnded: boolean }) {
-  const question = `${job} ${instance} ${state}`;
   const id = { value: job };
-  const found = useAsked(question, () => call(TASK_MANAGER, "Get", { jobId: id, instanceId: instance }));
-  const asked = useAsked(question, () => call<{ result?: PodEvent[] }>(TASK_MANAGER, "GetPodEvents", { jobId: id, instanceId: instance, limit: 10 }));
-  const runtime: TaskRuntime = found.value?.result?.runtime ?? {};
+  const { value, error } = useLive<{ runtime: TaskRuntime; events: PodEvent[] }>(`instance:${job}/${instance}`);
+  const runtime: TaskRuntime = value?.runtime ?? {};
   const run = runtime.mesosTaskId?.value ?? "";
   const ranges = [{ from: instance, to: instance + 1 }];
   return (
-    <section aria-label={`Instance ${instance}`}>
+    <section aria-label={`Instance ${instance}`} aria-busy={!value && !error}>
       <h2>Instance {instance}</h2>
-      <Stale error={found.error ?? asked.error} />
+      <Stale error={error} />
       <p class="facts">
         <State state={runtime.state ?? state} />
         {runtime.host && <span>on <a href={`/hosts/${runtime.host}`}>{runtime.host}</a></span>}
@@ -54,9 +52,9 @@ export function Instance({ job, instance, state, hasEnded }: { job: string; inst
       )}
       {runtime.state === "RUNNING" && <Use job={job} instance={instance} />}
       <h3>Events</h3>
-      <Events events={asked.value?.result ?? []} />
+      {value ? <Events events={value.events} /> : <p class="quiet">Loading</p>}
       <h3>Log</h3>
-      {run ? <Log key={run} job={job} instance={instance} run={run} first={runtime.state === "FAILED" ? "stderr" : "stdout"} /> : <p class="quiet">No run has begun.</p>}
+      {run ? <Log key={run} job={job} instance={instance} run={run} first={runtime.state === "FAILED" ? "stderr" : "stdout"} /> : <p class="quiet">{value ? "No run has begun." : "Loading"}</p>}
     </section>
   );
 }

@@ -22,14 +22,14 @@ export function Instances({ job, version }: { job: string; version: string }) {
   const [host, setHost] = useState("");
   const [offset, setOffset] = useState(0);
   const spec = { pagination: { offset, limit: PAGE }, ...(state && { taskStates: [state] }), ...(host && { hosts: [host] }) };
-  const { value, error } = useAsked(JSON.stringify([job, spec, version]), () => call<Answer>(TASK_MANAGER, "Query", { jobId: { value: job }, spec }));
+  const { value, error, isBusy } = useAsked(JSON.stringify([job, spec, version]), () => call<Answer>(TASK_MANAGER, "Query", { jobId: { value: job }, spec }));
   const total = value?.pagination?.total ?? 0;
   const refine = (set: (text: string) => void) => (event: Event) => {
     set((event.currentTarget as HTMLInputElement).value.trim());
     setOffset(0);
   };
   return (
-    <section aria-label="Instances as a table">
+    <section aria-label="Instances as a table" aria-busy={isBusy}>
       <h2>As a table</h2>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         <label>
@@ -39,7 +39,7 @@ export function Instances({ job, version }: { job: string; version: string }) {
           </select>
         </label>
         <label>Host <input value={host} onChange={refine(setHost)} placeholder="its whole name" /></label>
-        <span class="quiet" role="status">{value ? count(total, "instance") : ""}</span>
+        <span class="quiet" role="status">{value ? count(total, "instance") : "Loading"}</span>
       </form>
       <Stale error={error} />
       {(value?.records ?? []).length > 0 && (

@@ -27,7 +27,10 @@ export function Log({ job, instance, run, first }: { job: string; instance: numb
     on("text", (text: string) => setTold((before) => ({ ...before, state: "Following", text: (before.text + text).slice(-SHOWN_MAX) })));
     on("waiting", ({ message }) => setTold((before) => ({ ...before, state: `Waiting: ${message}` })));
     on("end", ({ message }) => end(message ? `The run has ended: ${message}` : "The run has ended"));
-    on("problem", ({ message }) => end(`It cannot be read: ${message}`));
+    on("problem", ({ code, message }) => {
+      if (code !== "unavailable") end(`It cannot be read: ${message}`);
+      else setTold((before) => ({ ...before, state: `It cannot be read now: ${message}` })); // the browser connects again
+    });
     source.onerror = () => setTold((before) => (source.readyState === EventSource.CLOSED ? { ...before, state: "It cannot be read now" } : before));
     return () => source.close();
   }, [job, instance, run, file]);

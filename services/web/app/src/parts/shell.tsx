@@ -5,6 +5,7 @@ import { connection } from "../live";
 import { load, type PageProps, PAGES } from "../pages/all";
 import { address, found } from "../router";
 import { setTheme, theme, type Theme } from "../theme";
+import { useTitle } from "../title";
 import { Problem } from "./problem";
 import { openSearch, Search } from "./search";
 
@@ -57,10 +58,24 @@ function Shown() {
       (error: Error) => setFailure(error.message),
     );
   }, [page]);
-  if (failure) return <Problem title="This page could not be loaded" text={failure} />;
+  if (failure) {
+    return (
+      <>
+        <Problem title="This page could not be loaded" text={failure} />
+        <p><button type="button" onClick={() => location.reload()}>Load it again</button></p>
+      </>
+    );
+  }
   return loaded ? <loaded.Component arguments={given} /> : <p class="quiet" aria-busy="true">Loading</p>;
 }
 
 function Missing() {
-  return <Problem title="There is no such page" text={address.value.pathname} />;
+  useTitle("No such page");
+  return (
+    <>
+      <h1>There is no such page</h1>
+      <p>{address.value.pathname}</p>
+      <p><a href="/">Overview</a>, or search with <kbd>/</kbd></p>
+    </>
+  );
 }

@@ -19,7 +19,7 @@ async function specAt(id: string, version: string): Promise<object> {
 export function Versions({ id, told }: { id: string; told: Told }) {
   const now = told.job.jobInfo.status;
   const current = now.version?.value ?? "";
-  const { value, error } = useAsked(`${id} ${current} ${now.workflowStatus?.state}`, () =>
+  const { value, error, isBusy } = useAsked(`${id} ${current} ${now.workflowStatus?.state}`, () =>
     call<{ workflowInfos?: { status: Update }[] }>(SERVICE, "ListJobWorkflows", { jobId: { value: id }, updatesLimit: UPDATES_SHOWN }),
   );
   const updates = (value?.workflowInfos ?? []).map((info) => info.status);
@@ -30,7 +30,7 @@ export function Versions({ id, told }: { id: string; told: Told }) {
     await call(SERVICE, "ReplaceJob", { jobId: { value: id }, version: { value: current }, spec, updateSpec: { batchSize: batch } });
   };
   return (
-    <section aria-label="History">
+    <section aria-label="History" aria-busy={isBusy}>
       <h2>History</h2>
       <Stale error={error} />
       <div class="scroll">
@@ -60,7 +60,7 @@ export function Versions({ id, told }: { id: string; told: Told }) {
           </tbody>
         </table>
       </div>
-      {known.length > 1 && <Compare id={id} versions={known} />}
+      {known.length > 1 && <Compare key={known[0]} id={id} versions={known} />}
     </section>
   );
 }
@@ -68,7 +68,7 @@ export function Versions({ id, told }: { id: string; told: Told }) {
 function Compare({ id, versions }: { id: string; versions: string[] }) {
   const [before, setBefore] = useState(versions[1]!);
   const [after, setAfter] = useState(versions[0]!);
-  const { value, error } = useAsked(`${id} ${before} ${after}`, () => Promise.all([specAt(id, before), specAt(id, after)]));
+  const { value, error, isBusy } = useAsked(`${id} ${before} ${after}`, () => Promise.all([specAt(id, before), specAt(id, after)]));
   const choice = (label: string, chosen: string, choose: (version: string) => void) => (
     <label>{label} <select value={chosen} onChange={(event) => choose(event.currentTarget.value)}>{versions.map((one) => <option key={one}>{one}</option>)}</select></label>
   );
@@ -77,6 +77,7 @@ function Compare({ id, versions }: { id: string; versions: string[] }) {
       <h3>What differs</h3>
       <p class="facts">{choice("from", before, setBefore)} {choice("to", after, setAfter)}</p>
       <Stale error={error} />
+      {isBusy && <p class="quiet" aria-busy="true">Loading</p>}
       {value && <SpecDiff before={value[0]} after={value[1]} />}
     </>
   );

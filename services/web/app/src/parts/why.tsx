@@ -39,8 +39,8 @@ function WaitingNode({ one }: { one: NonNullable<Why["waiting"]>[number] }) {
 function ReasonNode({ reason }: { reason: Reason }) {
   const rule = (reason.rule ?? "").replace("RULE_", "").toLowerCase().replaceAll("_", " ");
   const kind = reason.kind ?? "";
-  const numbers = reason.wanted !== undefined || reason.available !== undefined
-    ? `wanted ${count(reason.wanted ?? 0)}, available ${count(reason.available ?? 0)}${reason.bound ? ` of ${count(reason.bound)}` : ""}${kind && ` ${kind}`}`
+  const numbers = reason.wanted // of the rules that are about an amount
+    ? `wanted ${count(reason.wanted)}, available ${count(reason.available ?? 0)}${reason.bound ? ` of ${count(reason.bound)}` : ""}${kind && ` ${kind}`}`
     : "";
   return (
     <li>
