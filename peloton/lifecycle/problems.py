@@ -25,8 +25,8 @@ HELD_UP_S, LACKING_S = 300, 300
 BLOCKERS_NAMED_MAX = 2
 GONE_WITHIN_S = 3_600.0
 """A host that left its cluster longer ago has been removed rather than lost."""
-PERIODS_MISSED_MAX = 3
-"""Fewer samples of time series that are missing have been late before."""
+RECORDED_WITHIN_S = 240.0
+"""Time series that are behind by less are late, as after a pause of the machine."""
 WARNING, CRITICAL = Severity.WARNING, Severity.CRITICAL
 
 
@@ -227,7 +227,7 @@ def unfit_jobs(jobs: Sequence[UnfitJob]) -> list[Problem]:
 
 
 def late_recorder(behind_s: float, period_s: int) -> list[Problem]:
-    if behind_s <= (PERIODS_MISSED_MAX + 1) * period_s:
+    if behind_s <= RECORDED_WITHIN_S:
         return []
     text = (
         f"No time series have been recorded for {span_text(behind_s)}, though it is done every {period_s} s: charts "
