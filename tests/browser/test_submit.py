@@ -103,7 +103,10 @@ def test_a_job_is_typed_planned_and_created_once(shown: World, browser: Browser)
         expect(page.view.get_by_role("region", name="Plan")).to_contain_text(
             f"2 of 2 instances would be admitted now in {POOL}"
         )
-        page.confirm().dblclick()
+        assert "" == page.page.axe()
+        create = page.confirm()
+        expect(page.view.get_by_role("dialog")).to_contain_text("By its plan: 2 of 2 instances would be admitted now")
+        create.dblclick()
 
         page.view.wait_for_url(re.compile(f"/jobs/{UUID}$"))
         expect(page.view.get_by_role("heading", level=1)).to_have_text("typed")
@@ -166,6 +169,47 @@ def test_keys_and_values_are_completed(shown: World, browser: Browser) -> None:
         assert wanted == page.view.locator(".cm-line").all_inner_texts()
         expect(page.faults).to_contain_text("Line 4, column 15: defaultconfig.resource.cpulimit: -1 is too small")
         assert "" == page.page.axe()
+
+
+def test_what_is_completed_depends_on_the_place(shown: World, browser: Browser) -> None:
+    """Of the mapping that the indentation says, without the keys that it has; none where any text may stand."""
+    amounts = ["cpulimit", "disklimitmb", "fdlimit", "gpulimit", "memlimitmb"]
+    with form(browser, shown, "job") as page:
+        for text, wanted in (
+            ("labels:\n  - key: a\n    |", ["value"]),
+            ("labels:\n- key: a\n- |", ["key", "value"]),
+            ("labels: [{key: a, |}]", ["value"]),
+            ("labels:\n  |", ["-"]),
+            ("default_config:\n  resource:\n    |\n  command: {}", amounts),
+            ("instanceconfig:\n  7: {resource: {gpuLimit: 1, |}}", [one for one in amounts if one != "gpulimit"]),
+            ("sla:\n  priority: 1\ntype: |", ["BATCH", "SERVICE", "DAEMON"]),
+            ("defaultconfig:\n  controller: |", ["true", "false"]),
+            ("name: |", []),
+            ("# labels|", []),
+            ("name: 'lab|'", []),
+        ):
+            before, after = text.split("|")
+            page.write(before + after)
+            for _ in after:
+                page.view.keyboard.press("ArrowLeft")
+            page.view.keyboard.press("Control+Space")
+            if not wanted:
+                page.view.wait_for_timeout(ENTER_AFTER_MS)  # for options that are not to come
+            expect(page.options.locator(".cm-completionLabel")).to_have_text(wanted)
+            page.view.keyboard.press("Escape")
+
+
+def test_a_line_begins_where_the_one_before_it_says(shown: World, browser: Browser) -> None:
+    """Below a key that has no value yet it goes in."""
+    with form(browser, shown, "job") as page:
+        page.clear()
+        for line in ("sla:", "priority: 1", "revocable: false"):
+            page.view.keyboard.insert_text(line)
+            page.view.keyboard.press("Enter")
+        page.view.keyboard.press("Shift+Tab")
+        page.view.keyboard.insert_text("name: a")
+        wanted = ["sla:", "  priority: 1", "  revocable: false", "name: a"]
+        assert wanted == page.view.locator(".cm-line").all_inner_texts()
 
 
 def test_values_of_a_pool_are_completed_in_braces(shown: World, browser: Browser) -> None:

@@ -7,6 +7,7 @@ import { boundsText } from "./bounds";
 import { type Place, placeAt } from "./place";
 import { nameOf, type Schema, type Shape, shapeAt, shapeOf, squashed } from "./schema";
 
+const SET_ELSEWHERE = ["changelog", "revision", "respoolid", "parent"]; // of the whole file: by the API, and by the choice of a pool
 const TEXTS = ["BlockLiteralContent", "BlockLiteral", "QuotedLiteral", "Comment"];
 
 export function completionOf(schema: Schema): (context: CompletionContext) => CompletionResult | null {
@@ -35,7 +36,7 @@ function values(shape: Shape): Completion[] {
 
 function keys(shape: Shape, place: Place, root: Schema): Completion[] {
   if (shape.items && !place.isFlow) return [{ label: "-", detail: "an item of the list", apply: "- " }];
-  const taken = new Set(place.taken.map(squashed));
+  const taken = new Set([...place.taken.map(squashed), ...(place.path.length ? [] : SET_ELSEWHERE)]);
   return Object.entries(shape.keys ?? {}).filter(([name]) => !taken.has(name)).map(([name, schema]) => {
     const field = shapeOf(schema, root);
     const needed = shape.required.includes(name);

@@ -2,13 +2,14 @@
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
-import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { bracketMatching, HighlightStyle, indentService, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { type Diagnostic, lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint";
 import { EditorState, Transaction } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, hoverTooltip, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { boundsText, type Fault, faultsOf } from "./bounds";
 import { completionOf, placeIn } from "./complete";
+import { nextColumn } from "./place";
 import { type Schema, shapeAt } from "./schema";
 
 export type { Fault };
@@ -28,6 +29,12 @@ const colours = HighlightStyle.define([
   { tag: [tags.labelName, tags.keyword, tags.typeName, tags.meta], color: "var(--waiting)" },
   { tag: tags.comment, color: "var(--quiet)", fontStyle: "italic" },
 ]);
+
+const indent = indentService.of((context, position) => {
+  const line = context.state.doc.lineAt(position);
+  if (line.from < position || context.simulatedBreak === position) return nextColumn(context.state.sliceDoc(line.from, position));
+  return line.number > 1 ? nextColumn(context.state.doc.line(line.number - 1).text) : 0;
+});
 
 const look = EditorView.theme({
   "&": { background: "var(--ground)", color: "var(--text)" },
@@ -56,7 +63,7 @@ export function edit(parent: HTMLElement, text: string, schema: Schema, label: s
     state: EditorState.create({
       doc: text,
       extensions: [
-        lineNumbers(), lintGutter(), history(), drawSelection(), highlightSpecialChars(), highlightActiveLine(), indentOnInput(),
+        lineNumbers(), lintGutter(), history(), drawSelection(), highlightSpecialChars(), highlightActiveLine(), indent,
         bracketMatching(), closeBrackets(), EditorView.lineWrapping, EditorState.tabSize.of(2), indentUnit.of("  "),
         yaml(), syntaxHighlighting(colours), look,
         autocompletion({ override: [completionOf(schema)], icons: false, maxRenderedOptions: 200 }),

@@ -35,6 +35,13 @@ function partsOf(line: string): Parts | null {
   return { markers, column, key: found[1] ?? found[2] ?? found[3]!, value: line.slice(column + found[0].length) };
 }
 
+// Where the line after this one begins: below a key that has nothing yet it goes in, else it stays.
+export function nextColumn(line: string): number {
+  const parts = partsOf(line);
+  if (!parts) return line.search(/\S|$/);
+  return parts.column + (parts.key !== undefined && /^([|>][+-]?\d?)?\s*(#.*)?$/.test(parts.value) ? 2 : 0);
+}
+
 // ``index`` counts lines from 0. Null inside of comments and quotes.
 export function placeAt(lines: (index: number) => string, count: number, index: number, cursor: number): Place | null {
   const before = lines(index).slice(0, cursor);

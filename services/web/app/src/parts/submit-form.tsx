@@ -10,7 +10,7 @@ import { create, createCall, createCommand, type Created, fileOf, keep, type Kin
 import { useAsked } from "./asked";
 import { Confirm } from "./confirm";
 import { EditorBox, Faults, summary, useRead } from "./submit-editor";
-import { PlanOutcome, usePlan } from "./submit-plan";
+import { headline, PlanOutcome, usePlan } from "./submit-plan";
 import { SameAs } from "./same-as";
 
 const draftKey = (kind: Kind) => `peloton-submit-${kind}`;
@@ -64,9 +64,9 @@ export function SubmitForm({ kind }: { kind: Kind }) {
       {pool.paths?.length && !pool.path ? <p class="quiet">Choose a pool to plan it or to create it.</p> : null}
       <p class="buttons">
         <button type="button" disabled={!wanted || planned.isAsking} onClick={() => void planned.ask(wanted!)}>Plan</button>
-        <Create wanted={wanted} done={setCreated} isPlanned={Boolean(planned.plan)} />
+        <Create wanted={wanted} done={setCreated} plan={planned.plan && headline(kind, planned.plan)} />
       </p>
-      {!settings.value.mayChange && <p class="quiet">You may look and plan, and not create.</p>}
+      {settings.value.viewer && !settings.value.mayChange && <p class="quiet">You may look and plan, and not create.</p>}
       <div aria-live="polite">
         {created && <Done created={created} />}
         {planned.isAsking && <p class="quiet" aria-busy="true">Planning</p>}
@@ -141,7 +141,7 @@ function OpenFile({ take }: { take: (text: string) => void }) {
   );
 }
 
-function Create({ wanted, isPlanned, done }: { wanted: Wanted | null; isPlanned: boolean; done: (created: Created) => void }) {
+function Create({ wanted, plan, done }: { wanted: Wanted | null; plan?: string; done: (created: Created) => void }) {
   const last = useRef<Wanted | null>(null);
   useEffect(() => {
     if (wanted) last.current = wanted;
@@ -156,7 +156,7 @@ function Create({ wanted, isPlanned, done }: { wanted: Wanted | null; isPlanned:
   return (
     <Confirm label="Create" title={`Create ${name}?`} act={act} disabled={!wanted}>
       {shown && <p>{summary(shown.kind, shown.message)}, {shown.kind === "pool" ? `as ${pathOf(shown.pool, shown.message.name)}` : `in ${shown.pool}`}{shown.batchSize ? `, ${shown.batchSize} at a time` : ""}.</p>}
-      {!isPlanned && <p class="quiet">What would become of it has not been planned.</p>}
+      {plan ? <p>By its plan: {plan}.</p> : <p class="quiet">What would become of it has not been planned.</p>}
     </Confirm>
   );
 }

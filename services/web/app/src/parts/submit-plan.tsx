@@ -35,6 +35,15 @@ export function usePlan(state: string) {
   return { ...(told.of === state ? told : {}), ask } as { plan?: Planned; wanted?: Wanted; failure?: string; isAsking?: boolean; ask: typeof ask };
 }
 
+// One line of it.
+export function headline(kind: Kind, plan: Planned): string {
+  if (kind === "pool") return `${plan.poolPath} ${"isNew" in plan && plan.isNew ? "would be a new pool" : "exists, creating it will be refused"}`;
+  const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0 } = plan as JobPlanned;
+  const all = count(admitted + waiting + held, "instance");
+  const rest = [waiting && `${count(waiting)} would wait`, held && `${count(held)} would be held back by the maximum of running instances`].filter(Boolean);
+  return [`${count(admitted)} of ${all} would be admitted now in ${plan.poolPath}`, ...rest].join(", ");
+}
+
 export function PlanOutcome({ wanted, plan }: { wanted: Wanted; plan: Planned }) {
   const { service, method, request } = planCall(wanted);
   return (
@@ -48,15 +57,13 @@ export function PlanOutcome({ wanted, plan }: { wanted: Wanted; plan: Planned })
 
 function JobOutcome({ kind, plan }: { kind: Kind; plan: JobPlanned }) {
   const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0, evictions = [] } = plan;
-  const all = admitted + waiting + held;
-  const rest = [waiting && `${count(waiting)} would wait`, held && `${count(held)} would be held back by the maximum of running instances`].filter(Boolean);
   const parts = [
     { name: "admitted", value: admitted, tone: "allocation" as const }, { name: "would wait", value: waiting, tone: "demand" as const },
     { name: "held back", value: held, tone: "slack" as const },
   ];
   return (
     <>
-      <Bar label="Instances" parts={parts} whole={all} text={`${count(admitted)} of ${count(all, "instance")} would be admitted now in ${plan.poolPath}${rest.length ? `, ${rest.join(", ")}` : ""}`} />
+      <Bar label="Instances" parts={parts} whole={admitted + waiting + held} text={headline(kind, plan)} />
       {(plan.waiting?.length || plan.reasons?.length) ? <WhyTree why={plan} /> : null}
       <Evictions evictions={evictions} />
       {!evictions.length && <p>Nothing would be evicted for it.</p>}
