@@ -18,6 +18,7 @@ from tests.unit.tidy import (
     FUNCTION_LINES_MAX,
     MAY,
     PACKAGES,
+    PAGE_ENDINGS,
     ROOT,
     TEXT_ENDINGS,
     TEXT_NAMES,
@@ -30,6 +31,7 @@ from tests.unit.tidy import (
     import_graph,
     is_below,
     is_migration,
+    merge_faults,
     name_faults,
     name_of,
     names,
@@ -194,6 +196,13 @@ def test_no_file_names_a_path_of_one_machine() -> None:
     none([fault for path in texts for fault in path_faults(path, (ROOT / path).read_text(encoding="utf-8"))])
 
 
+def test_no_file_has_marks_of_a_merge() -> None:
+    """Nor those of the web pages, which no interpreter would refuse."""
+    endings = TEXT_ENDINGS | PAGE_ENDINGS
+    texts = [path for path in files() if path.suffix in endings or path.name in TEXT_NAMES]
+    none([fault for path in texts for fault in merge_faults(path, (ROOT / path).read_text(encoding="utf-8"))])
+
+
 def test_every_test_says_what_it_shows() -> None:
     """Each test function has a docstring: the fact that it shows."""
     none([fault for path in python_files("tests") for fault in docstring_faults(path, tree_of(path))])
@@ -283,4 +292,6 @@ def test_the_other_rules_notice() -> None:
 
     assert [f.partition(": ")[0] for f in size_faults(Path("a.py"), ast.parse(long), 3)] == ["a.py:3"]
     assert [f.partition(": ")[0] for f in name_faults(Path("services/helpers/a.py"))] == ["services/helpers/a.py:1"]
+    merged = f"a\n{'<' * 7} HEAD\nb\n=======\nc\n{'>' * 7} main\n"
+    assert [f.partition(": ")[0] for f in merge_faults(Path("a.css"), merged)] == ["a.css:2", "a.css:6"]
     assert [f.partition(": ")[0] for f in path_faults(Path("a.md"), f"\nsee {folder}")] == ["a.md:2"]

@@ -46,6 +46,8 @@ MACHINE_PATH = re.compile(r"(?<![\w.})/])/(?:" + "work|" + "root" + r")/\w|/home
 TEXT_ENDINGS = {
     ".py", ".md", ".toml", ".yml", ".yaml", ".txt", ".proto", ".sh", ".ini", ".cfg", ".json", ".mako", ".svg",
 }  # fmt: skip
+PAGE_ENDINGS = {".css", ".html", ".ts", ".tsx"}
+MERGE_MARK = re.compile(r"(<{7}|>{7}) ")
 TEXT_NAMES = {"Makefile", "Dockerfile", ".gitignore", ".dockerignore", "run"}
 
 
@@ -253,6 +255,12 @@ def path_faults(path: Path, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), start=1):
         if found := MACHINE_PATH.search(line):
             yield f"{path}:{number}: {found.group()!r} is a path of one machine"
+
+
+def merge_faults(path: Path, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if MERGE_MARK.match(line):
+            yield f"{path}:{number}: a merge has left its mark"
 
 
 def tests_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

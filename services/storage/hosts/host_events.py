@@ -18,6 +18,7 @@ from peloton.model.ids import Hostname
 from peloton.model.times import NS_PER_S
 from services.storage.codec import stored_text
 from services.storage.engine import Database, take_numbers
+from services.storage.hosts.tables import HAS_LEFT
 from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_EVENT
 
 HOST_EVENTS_SEQ = "host events"
@@ -112,7 +113,7 @@ def last_left(conn: sa.Connection, hostnames: Collection[str]) -> dict[str, tupl
     """Of these hosts those that have left a cluster, as far as that is kept -> which one, and when, the last time."""
     newest = (
         sa.select(sa.func.max(_EVENT.seq))
-        .where(_EVENT.hostname.in_(hostnames), _EVENT.kind == HostEventKind.LEFT.value)
+        .where(_EVENT.hostname.in_(hostnames), sa.text(HAS_LEFT))
         .group_by(_EVENT.hostname)
     )
     rows = conn.execute(sa.select(_EVENT.hostname, _EVENT.cluster, _EVENT.at_ns).where(_EVENT.seq.in_(newest)))

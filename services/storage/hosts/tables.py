@@ -10,6 +10,9 @@ from sqlmodel import Field, SQLModel
 _TEXT: Any = sa.Text
 _BIG: Any = sa.BigInteger
 _SMALL: Any = sa.SmallInteger
+HAS_LEFT = "kind = 'LEFT'"
+"""For an index; a query that uses it has the same words."""
+_LEFT = sa.text(HAS_LEFT)
 _ZERO: dict[str, Any] = {"server_default": "0"}
 
 
@@ -94,7 +97,10 @@ class HostEventRow(SQLModel, table=True):
     """What happened to a host, in the order of the commits. ``until_ns``: for how long it holds; 0 = that is open."""
 
     __tablename__ = "host_event"
-    __table_args__ = (sa.Index("ix_host_event_host", "hostname", "seq"),)
+    __table_args__ = (
+        sa.Index("ix_host_event_host", "hostname", "seq"),
+        sa.Index("ix_host_event_left", "hostname", "seq", postgresql_where=_LEFT, sqlite_where=_LEFT),
+    )
     seq: int = Field(primary_key=True, sa_type=_BIG, sa_column_kwargs={"autoincrement": False})
     hostname: str = Field(sa_type=_TEXT)
     cluster: str = Field(sa_type=_TEXT)

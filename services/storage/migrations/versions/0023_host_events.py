@@ -8,6 +8,8 @@ down_revision = "0022_from_0009"
 branch_labels = None
 depends_on = None
 
+_LEFT = sa.text("kind = 'LEFT'")
+
 
 def upgrade() -> None:
     op.create_table(
@@ -22,10 +24,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("seq"),
     )
     op.create_index("ix_host_event_host", "host_event", ["hostname", "seq"])
+    op.create_index("ix_host_event_left", "host_event", ["hostname", "seq"], postgresql_where=_LEFT, sqlite_where=_LEFT)
     op.execute("INSERT INTO counter (name, value) VALUES ('host events', 0)")
 
 
 def downgrade() -> None:
     op.execute("DELETE FROM counter WHERE name = 'host events'")
+    op.drop_index("ix_host_event_left", "host_event")
     op.drop_index("ix_host_event_host", "host_event")
     op.drop_table("host_event")
