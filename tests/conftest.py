@@ -65,6 +65,7 @@ LONGEST_FIRST = (
     "gangs",
     "host pools",
     "browser",
+    "stories",
 )
 """Groups of tests (``xdist_group``) that take minutes: they start first, and the many short tests fill the gaps."""
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Request, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Request, ViewportSize, expect, sync_playwright
 from playwright.sync_api import Page as View
 
 from tests.browser.chromium import program
 from tests.browser.pictures import Picture, take
 
+LEAVE = "Leave it as it is"
+"""The button of every question."""
 THEMES = ("light", "dark")
 SIZE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=360, height=800)
@@ -103,7 +105,9 @@ class Seen:
 
 
 @contextmanager
-def opened(browser: Browser, url: str, theme: str = "light", size: ViewportSize = SIZE) -> Iterator[Opened]:
+def opened(
+    browser: Browser, url: str, theme: str = "light", size: ViewportSize = SIZE, permissions: Sequence[str] = ()
+) -> Iterator[Opened]:
     """The page once it is drawn and live."""
     with browser.new_context(
         viewport=size,
@@ -111,6 +115,7 @@ def opened(browser: Browser, url: str, theme: str = "light", size: ViewportSize 
         reduced_motion="reduce",
         locale="en-GB",
         timezone_id="Europe/Lisbon",
+        permissions=permissions,
     ) as context:
         found = Opened(context.new_page())
         view = found.view
@@ -145,3 +150,25 @@ def settle(view: View) -> None:
         view.wait_for_function(IS_SETTLED)
         view.evaluate(TWO_FRAMES)
     view.evaluate("() => document.fonts.ready.then(() => true)")
+
+
+def button(within: View | Locator, name: str) -> Locator:
+    return within.get_by_role("button", name=name, exact=True)
+
+
+def confirm(view: View, name: str) -> None:
+    """Press a button, and then again where it asks."""
+    button(view, name).click()
+    button(view.get_by_role("dialog"), name).click()
+    expect(view.get_by_role("dialog")).to_have_count(0)
+
+
+def hesitate(view: View, name: str) -> None:
+    """Press a button, and leave it at that."""
+    button(view, name).click()
+    button(view.get_by_role("dialog"), LEAVE).click()
+    expect(view.get_by_role("dialog")).to_have_count(0)
+
+
+def rows(within: View | Locator) -> Locator:
+    return within.locator("tbody tr")

@@ -1,7 +1,7 @@
 // Search by keyboard: pages, pools and hosts by a part of their names, jobs and services by what their name or id begins
 // with.
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { call } from "../api";
 import { PAGES } from "../pages/all";
 import { poolHref } from "../pools";
@@ -69,12 +69,17 @@ async function find(text: string): Promise<Group[]> {
 
 export function Search() {
   const dialog = useRef<HTMLDialogElement>(null);
+  const input = useRef<HTMLInputElement>(null);
   const [text, setText] = useState("");
   const [groups, setGroups] = useState<Group[]>([]);
+  const [of, setOf] = useState(""); // the text that the groups are of
   const [chosen, setChosen] = useState(0);
   const [failure, setFailure] = useState("");
-  useEffect(() => {
-    if (isOpen.value && !dialog.current!.open) dialog.current!.showModal();
+  // Before the next key, which is for it.
+  useLayoutEffect(() => {
+    if (!isOpen.value || dialog.current!.open) return;
+    dialog.current!.showModal();
+    input.current!.select(); // what was sought last gives way
   }, [isOpen.value]);
   useEffect(() => {
     if (!isOpen.value) return;
@@ -84,6 +89,7 @@ export function Search() {
         (found) => {
           if (isOld) return;
           setGroups(found);
+          setOf(text);
           setChosen(0);
           setFailure("");
         },
@@ -112,14 +118,15 @@ export function Search() {
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "ArrowDown") choose(Math.min(chosen + 1, hits.length - 1));
     else if (event.key === "ArrowUp") choose(Math.max(chosen - 1, 0));
-    else if (event.key === "Enter") take(hits[chosen]);
+    else if (event.key === "Enter" && of === text) take(hits[chosen]);
+    else if (event.key === "Enter") find(text.trim()).then(([first]) => take(first?.hits[0]), (error: Error) => setFailure(error.message));
     else return;
     event.preventDefault();
   };
   return (
     <dialog class="search" ref={dialog} aria-label="Search" onClose={() => (isOpen.value = false)}>
       <input
-        type="text" role="combobox" aria-label="Search pages, pools, services, jobs and hosts" aria-expanded="true" aria-controls="hits"
+        ref={input} type="text" role="combobox" aria-label="Search pages, pools, services, jobs and hosts" aria-expanded="true" aria-controls="hits"
         aria-activedescendant={hits.length ? `hit-${chosen}` : undefined} placeholder="Pool, job, service or host"
         value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={onKeyDown}
       />

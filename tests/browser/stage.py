@@ -1,0 +1,70 @@
+"""A small cluster on which stories are played: three hosts whose pods are processes, and pools that stories make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.respool import respool_pb2
+from tests.e2e.forked import ForkedCluster
+from tests.e2e.local import Cluster, shell, temporary
+
+FOREVER = "exec sleep 100000"
+COUNTS = "i=0; while sleep 0.2; do i=$((i+1)); echo line $i; done"
+
+
+@dataclass(frozen=True)
+class Stage:
+    cluster: Cluster
+    url: str
+    folder: Path
+    pools: dict[str, str] = field(default_factory=dict)
+
+    def hosts(self) -> list[str]:
+        infos = self.cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
+        return sorted(info.hostname for info in infos)
+
+    def pool(self, name: str, **amounts: float) -> str:
+        """The id of ``/name``, which is made when it is first asked for; ``amounts`` as ``Cluster.pool`` has them."""
+        if name not in self.pools:
+            self.pools[name] = self.cluster.pool(name, own_cpu=1, **amounts)
+        return self.pools[name]
+
+    def pool_config(self, name: str) -> respool_pb2.ResourcePoolConfig:
+        request = respool_pb2.GetRequest(id={"value": self.pool(name)})
+        return self.cluster.client.respools.GetResourcePool(request).poolinfo.config
+
+    def submit(self, name: str, command: str = FOREVER, pool: str = "batch", count: int = 1, **config: Any) -> str:
+        """A job's id. Of ``config``, ``cpu`` is what each instance asks for, ``task`` is more of its configuration."""
+        task = shell(command, cpu=config.pop("cpu", 0.1), **config.pop("task", {}))
+        return self.cluster.submit(self.pool(pool), name=name, instanceCount=count, defaultConfig=task, **config)
+
+    def running(self, name: str, command: str = FOREVER, count: int = 1, **config: Any) -> str:
+        """A job's id, once all of its instances run."""
+        job = self.submit(name, command, count=count, **config)
+        self.cluster.wait(lambda: self.cluster.counts(job) == {"RUNNING": count}, f"all instances of {name}")
+        return job
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Stage]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "made_of", ForkedCluster)
+        with Cluster(temporary(folder / "data", web=True)) as cluster:
+            cluster.wait(lambda: cluster.capacity() > 0, "the capacity of the cluster")
+            yield Stage(cluster, cluster.local.web_url, folder)
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A page of a cluster on which nobody has done anything."""
+
+    commands: list[str]
+    audit: str
+    faults: list[str]
