@@ -1,1 +1,0 @@
-import{g as e,v as t}from"./index-BeIwGcXi.js";function n(n,r){let[i,a]=t({}),[o,s]=t(0);return e(()=>{let e=!1;return r().then(t=>!e&&a({value:t}),t=>!e&&a(e=>({...e,error:t}))),()=>{e=!0}},[n,o]),{...i,again:()=>s(e=>e+1)}}export{n as t};

@@ -1,1 +1,0 @@
-import{g as e,o as t,v as n}from"./index-BeIwGcXi.js";import{a as r,d as i}from"./same-as-DymS0HRx.js";var a=1e4;function o({at:o}){let[,s]=n(0);return e(()=>{let e=setInterval(()=>s(e=>e+1),a);return()=>clearInterval(e)},[]),o?t(`time`,{dateTime:o,title:i(o),children:r(o)}):t(`span`,{class:`quiet`,children:`–`})}export{o as t};
