@@ -33,8 +33,8 @@ def overview(context: click.Context, settings: Settings) -> None:
 
     What counts as wrong: no leader, a host manager that does not answer, hosts that left their cluster within an hour,
     are avoided or marked RED, drains that are held up or late, volumes that are LOST, updates that failed, went back or
-    stand still, gangs that will never start, pods that fit no host, pools that wait for what they are entitled to, and
-    time series that are not recorded.
+    stand still, gangs that will never start, pods that fit no host, pools that wait for what they are entitled to,
+    components that are locked, and time series that are not recorded.
 
     \b
     Examples:

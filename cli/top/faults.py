@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from cli.admin import EFFECTS
 from cli.times import parse_time
 from cli.top.grid import Column, Grid, Row, text
 from cli.top.reading import Overview, Part
 from cli.top.rows import KINDS, MARK_STYLES, UNIT_TEXTS, age_text, amount, counts_text, duration_text, pool_bar
-from cli.wire import v0, v1
+from cli.wire import v0
 
 FAULTS_MAX = 200
 """Lines; the overview says how many more there are."""
@@ -49,8 +48,8 @@ class Fault(NamedTuple):
 
 
 def faults(seen: Overview, now: datetime) -> list[Fault]:
-    """The worst first; of one weight what the API calls problems, then what is locked, has failed or waits."""
-    found = [*_problems(seen.whole, now), *_locks(seen.lockdown), *_failures(seen.failed, now), *_queues(seen.tree)]
+    """The worst first; of one weight what the API calls problems, then what has failed or waits."""
+    found = [*_problems(seen.whole, now), *_failures(seen.failed, now), *_queues(seen.tree)]
     return sorted(found, key=lambda fault: fault.weight)
 
 
@@ -60,12 +59,6 @@ def _problems(whole: v0.overview.GetOverviewResponse, now: datetime) -> Iterator
         subject = SUBJECTS.get(v0.overview.SubjectKind.Name(problem.subject_kind), "")
         key = f"{subject}:{problem.subject_id}" if subject else ""
         yield Fault(weight, problem.text, key, age_text(problem.since, now))
-
-
-def _locks(part: Part[v1.admin_svc.GetLockdownResponse]) -> Iterator[Fault]:
-    for component in part.answer.components if part.answer is not None else ():
-        name = v1.admin_svc.Component.Name(component)
-        yield Fault(Weight.CRITICAL, f"{name} is locked: {EFFECTS[name]}")
 
 
 def _queues(part: Part[v0.explain.PoolTreeResponse]) -> Iterator[Fault]:

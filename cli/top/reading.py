@@ -16,7 +16,7 @@ from cli.queries import set_v0_page
 from cli.refusals import raise_if_refused
 from cli.settings import Settings
 from cli.top.asked import PAGE_ROWS, InstanceConditions, JobConditions
-from cli.wire import v0, v1
+from cli.wire import v0
 
 FAILED_JOBS_MAX = 50
 """The newest that have failed, whenever that was."""
@@ -38,7 +38,6 @@ class Part(Generic[T_co]):
 class Overview:
     whole: v0.overview.GetOverviewResponse
     tree: Part[v0.explain.PoolTreeResponse]
-    lockdown: Part[v1.admin_svc.GetLockdownResponse]
     failed: Part[v0.table.ListJobsResponse]  # at most FAILED_JOBS_MAX
 
 
@@ -80,7 +79,6 @@ class Reader:
         return Overview(
             client.overview.GetOverview(v0.overview.GetOverviewRequest()),
             self._part(lambda: client.explain.PoolTree(v0.explain.PoolTreeRequest())),
-            self._part(lambda: client.admin.GetLockdown(v1.admin_svc.GetLockdownRequest())),
             self._part(lambda: client.job_table.ListJobs(failed)),
         )
 

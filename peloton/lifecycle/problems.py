@@ -27,6 +27,13 @@ GONE_WITHIN_S = 3_600.0
 """A host that left its cluster longer ago has been removed rather than lost."""
 RECORDED_WITHIN_S = 240.0
 """Time series that are behind by less are late, as after a pause of the machine."""
+LOCKED = {
+    "Read": "calls that read jobs and pods are refused",
+    "Write": "calls that change jobs and pods are refused",
+    "Kill": "no pod is killed",
+    "Launch": "no pod is launched",
+}
+"""Component -> what does not happen while an administrator has locked it. Others may be locked without effect."""
 WARNING, CRITICAL = Severity.WARNING, Severity.CRITICAL
 
 
@@ -43,6 +50,15 @@ def span_text(seconds: float) -> str:
         if whole >= size:
             return f"{whole // {'days': 86_400, 'h': 3_600, 'min': 60}[unit]} {unit}"
     return f"{whole} s"
+
+
+def locked_components(locked: Collection[str]) -> list[Problem]:
+    found = []
+    for name, effect in LOCKED.items():
+        if name in locked:
+            text = f"{name} is locked: {effect} until somebody unlocks it: peloton admin unlock {name}"
+            found.append(Problem(CRITICAL, text, SubjectKind.COMPONENT, name, command="peloton admin status"))
+    return found
 
 
 def role_problem(role: str, overdue_s: float | None) -> Problem:

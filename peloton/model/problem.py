@@ -21,6 +21,7 @@ class SubjectKind(IntEnum):
     HOST = 3
     POOL = 4
     JOB = 5
+    COMPONENT = 6
 
 
 @dataclass(frozen=True, slots=True)

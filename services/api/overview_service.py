@@ -139,6 +139,7 @@ class OverviewService:
     def _find(self) -> list[Problem]:
         volumes, total = self._storage.overview.lost_volumes()
         return [
+            *problems.locked_components(self._storage.lockdowns.locked()),
             *problems.lost_volumes(volumes, total),
             *problems.stuck_updates(*self._storage.overview.stuck_updates()),
         ]

@@ -201,6 +201,15 @@ async def test_the_resource_manager_tells_what_is_wrong(world: World, overview: 
     assert "Job j fits no host" in said(answer)
 
 
+async def test_locks_are_told(world: World, overview: Any) -> None:
+    """Before what is less bad."""
+    world.storage.lockdowns.set("Launch", True)
+
+    answer = await overview.GetOverview(pb.GetOverviewRequest())
+
+    assert said(answer)[0].startswith("Launch is locked: no pod is launched until")
+
+
 async def test_the_resource_manager_is_asked_now_and_then(world: World, overview: Any) -> None:
     """However many look."""
     for _ in range(3):

@@ -43,7 +43,6 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.update import update_pb2
-from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from tests.unit.cli.top_answers import BATCH, BROKEN, NOW, SERVICE, host_pods, hosts, jobs, overview, tree
 
 
@@ -259,7 +258,6 @@ def test_pods_of_a_host_are_found() -> None:
 def seen(whole: overview_pb2.GetOverviewResponse | None = None, **parts: Part[object]) -> Overview:
     others = {
         "tree": Part(tree()),
-        "lockdown": Part(admin_svc_pb2.GetLockdownResponse()),
         "failed": Part(table_pb2.ListJobsResponse()),
     }
     return Overview(whole or overview(), **{**others, **parts})  # type: ignore[arg-type]
@@ -270,12 +268,14 @@ FAILED = table_pb2.ListJobsRequest(filter={"states": [job_pb2.JobState.Value("FA
 
 def test_the_worst_comes_first() -> None:
     """Critical, warnings, notes; each says how old it is and leads to what it is about."""
-    locked = admin_svc_pb2.GetLockdownResponse(components=[admin_svc_pb2.Component.Value("Kill")])
-    found = faults(seen(lockdown=Part(locked), failed=Part(jobs(FAILED))), NOW)
+    whole = overview()
+    whole.problems.add(severity=overview_pb2.SEVERITY_CRITICAL, text="Kill is locked: no pod is killed",
+                       subject_kind=overview_pb2.SUBJECT_KIND_COMPONENT, subject_id="Kill")  # fmt: skip
+    found = faults(seen(whole, failed=Part(jobs(FAILED))), NOW)
 
     assert [
         (Weight.CRITICAL, "Host host-3 left cluster local 3 min ago and is not back", "host:host-3", "3m"),
-        (Weight.CRITICAL, "Kill is locked: no pod is killed until it is unlocked: kill op is locked", "", ""),
+        (Weight.CRITICAL, "Kill is locked: no pod is killed", "", ""),
         (Weight.WARNING, "Host host-1 is marked RED: cpu 97 %", "host:host-1", ""),
         (Weight.WARNING, "The resource manager is slow", "", ""),
         (Weight.WARNING, "Job broken failed: 1 of 2 instances", f"job:{BROKEN}", "9m"),

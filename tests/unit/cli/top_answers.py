@@ -13,7 +13,6 @@ from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from tests.unit.cli.fake_api import FakeApi
 
 NOW = datetime.now(UTC)
@@ -175,5 +174,4 @@ def give_cluster(api: FakeApi) -> None:
         "maintenance.Query": [maintenance_pb2.QueryResponse()],
         "overview.GetOverview": [overview()],
         "overview.GetHostPods": [host_pods],
-        "admin.GetLockdown": [admin_svc_pb2.GetLockdownResponse()],
     }

@@ -46,6 +46,14 @@ def test_about_how_long(seconds: float, text: str) -> None:
     assert text == problems.span_text(seconds)
 
 
+def test_components_that_are_locked() -> None:
+    """By what does not happen meanwhile; a lock without effect is not wrong."""
+    (found,) = problems.locked_components({"Kill", "GoalStateEngine"})
+
+    assert "Kill is locked: no pod is killed until somebody unlocks it: peloton admin unlock Kill" == found.text
+    assert (Severity.CRITICAL, SubjectKind.COMPONENT, "Kill") == (found.severity, found.subject_kind, found.subject_id)
+
+
 def test_roles_without_a_leader() -> None:
     """What stands still meanwhile, and since when nobody leads."""
     pools, hosts = problems.role_problem("resmgr", 42.0), problems.role_problem("hostmgr/west", None)

@@ -6,6 +6,7 @@ import grpc.aio
 
 from peloton.api.private import resmgr_pb2, resmgr_pb2_grpc
 from peloton.model.ids import JobId
+from services.api.lacking_pools import LackingPools
 from services.resmgr.explain import unfit
 from services.resmgr.explain.unfit import UnfitJobs, UnfitPods
 from services.resmgr.recovery import rebuild
@@ -86,3 +87,24 @@ async def test_a_bounded_number_of_jobs_is_looked_at(world: World) -> None:
     rounds = [[one.job_id for one in await found.find(state)] for _ in range(4)]
 
     assert [[], [last], [last], [last]] == rounds
+
+
+async def test_what_a_lender_waits_for_is_told(world: World) -> None:
+    """It may have it, and another pool holds it beyond its reservation; one that wants more than its entitlement waits
+    for nobody."""
+    borrower, lender = world.pool("a", 50, 100), world.pool("b", 50, 100)
+    everything, back, more = world.job(borrower, 100), world.job(lender, 10), world.job(borrower, 1)
+    lacking = LackingPools()
+
+    async with asking(world) as asked:
+        for job in (everything, back, more):
+            await asked.queue(job)
+        answers = [await asked.why_pool("/") for _ in range(2)]
+        first, second = (lacking.find(answer, 400.0 * at, 0) for at, answer in enumerate(answers))
+
+    assert ["/a", "/b"] == [one.poolPath for one in answers[0].queues]
+    assert [] == first
+    assert [
+        "Pool /b has waited for 6 min for what it is entitled to: cpu 1 wanted, 0 left of the cluster capacity of /: "
+        "100; held by /a (cpu 100, 50 above its reservation)"
+    ] == [one.text for one in second]

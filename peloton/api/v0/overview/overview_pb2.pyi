@@ -64,6 +64,8 @@ class _SubjectKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SubjectKi
     """By its path."""
     SUBJECT_KIND_JOB: _SubjectKind.ValueType  # 5
     """By its id."""
+    SUBJECT_KIND_COMPONENT: _SubjectKind.ValueType  # 6
+    """What administrators may lock: Read, Write, Kill, Launch."""
 
 class SubjectKind(_SubjectKind, metaclass=_SubjectKindEnumTypeWrapper): ...
 
@@ -76,6 +78,8 @@ SUBJECT_KIND_POOL: SubjectKind.ValueType  # 4
 """By its path."""
 SUBJECT_KIND_JOB: SubjectKind.ValueType  # 5
 """By its id."""
+SUBJECT_KIND_COMPONENT: SubjectKind.ValueType  # 6
+"""What administrators may lock: Read, Write, Kill, Launch."""
 Global___SubjectKind: _TypeAlias = SubjectKind  # noqa: Y015
 
 class _HostEventKind:
