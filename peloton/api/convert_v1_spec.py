@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal, TypeAlias
 
 from peloton.api.convert_v1_mesos import (
     add_both_forms,
@@ -21,6 +22,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
+
+MesosForm: TypeAlias = Literal["container", "command", "executor"]
+MESOS_FORMS: tuple[MesosForm, ...] = ("container", "command", "executor")
 
 # -- inward --------------------------------------------------------------------------------------------------------
 
@@ -101,6 +105,27 @@ def job_spec(config: job_pb2.JobConfig, sent: bytes = b"") -> stateless_pb2.JobS
     for instance_id, task in config.instanceConfig.items():
         spec.instance_spec[instance_id].CopyFrom(pod_spec(task))
     return spec
+
+
+def in_one_form(spec: stateless_pb2.JobSpec) -> stateless_pb2.JobSpec:
+    """A copy for people to edit, without Mesos messages that say the same as the fields beside them: they would win
+    over what is changed there. Raises InvalidArgument."""
+    copy = stateless_pb2.JobSpec()
+    copy.CopyFrom(spec)
+    for pod in (copy.default_spec, *copy.instance_spec.values()):
+        _drop_doubles(pod)
+    return copy
+
+
+def _drop_doubles(pod: pod_pb2.PodSpec) -> None:
+    wanted = task_config(pod)
+    for container in (*pod.containers, *pod.init_containers):
+        for name in MESOS_FORMS:
+            kept = pod_pb2.ContainerSpec()
+            kept.CopyFrom(container)
+            container.ClearField(name)
+            if task_config(pod) != wanted:
+                container.CopyFrom(kept)
 
 
 def _complete(pod: pod_pb2.PodSpec) -> None:

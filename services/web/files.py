@@ -17,6 +17,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from peloton.api.config_schema import FILES
+from peloton.api.convert_v1_spec import in_one_form
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.yaml_config import ConfigError, dump_message, load_message
 from peloton.errors import PelotonError
 from services.web.bodies import Bodies, check_headers
@@ -92,4 +94,6 @@ def _content(name: str, text: bytes) -> bytes:
 def _text(name: str, content: bytes) -> bytes:
     """Raises InvalidArgument."""
     message = read_message(FILES[name].message, content)
+    if isinstance(message, stateless_pb2.JobSpec):
+        message = in_one_form(message)
     return orjson.dumps({"text": dump_message(message)})

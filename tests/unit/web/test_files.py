@@ -8,7 +8,10 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from starlette.testclient import TestClient
 
+from peloton.api import convert_v1_spec
 from peloton.api.config_schema import FILES
+from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.yaml_config import load_message
 from services.web import files
 from services.web.app import WebSettings, create_app
@@ -41,6 +44,31 @@ def test_a_message_becomes_a_file(client: TestClient, name: str, path: str) -> N
     response = client.post(f"/files/{name}", json=MessageToDict(message), headers={"content-type": files.JSON})
 
     assert message == load_message(response.json()["text"], FILES[name].message)
+
+
+@pytest.mark.parametrize("path", [*SERVICES, *DATABASES])
+def test_a_service_becomes_a_file_that_can_be_edited(client: TestClient, path: str) -> None:
+    """As it was written: the API tells all that runs in two forms, of which the other one would win over an edit."""
+    spec = load_message(ROOT / path, stateless_pb2.JobSpec)
+    told = convert_v1_spec.job_spec(convert_v1_spec.job_config(spec), spec.SerializeToString())
+
+    response = client.post("/files/service", json=MessageToDict(told), headers={"content-type": files.JSON})
+
+    assert told != spec
+    assert spec == load_message(response.json()["text"], stateless_pb2.JobSpec)
+
+
+def test_what_only_mesos_can_say_is_kept(client: TestClient) -> None:
+    """A user of its own, which entrypoints have not."""
+    spec = stateless_pb2.JobSpec()
+    spec.default_spec.containers.add().command.MergeFrom(mesos_pb2.CommandInfo(value="ls", user="maps"))
+    told = convert_v1_spec.job_spec(convert_v1_spec.job_config(spec), spec.SerializeToString())
+
+    response = client.post("/files/service", json=MessageToDict(told), headers={"content-type": files.JSON})
+
+    found = load_message(response.json()["text"], stateless_pb2.JobSpec)
+    assert "maps" == found.default_spec.containers[0].command.user
+    assert convert_v1_spec.job_config(spec) == convert_v1_spec.job_config(found)
 
 
 def test_what_is_no_message_becomes_no_file(client: TestClient) -> None:
