@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from rich.text import Text
 
 from cli.errors import Failed
+from cli.host.events import row
 from cli.host.why import reasons
 from cli.output import silent_clusters_text
 from cli.top.job import InstancePage
@@ -60,7 +61,7 @@ class HostPage(Page):
 
     def same_as(self) -> str:
         host = shlex.quote(self.hostname)
-        return f"peloton host why {host}; peloton host drain {host} --plan"
+        return f"peloton host why {host}; peloton host events {host}; peloton host drain {host} --plan"
 
     def opened(self, key: str) -> Page:
         job_id, _, instance_id = key.rpartition("-")
@@ -71,5 +72,10 @@ def head(found: OneHost) -> Iterator[Text]:
     assert found.info is not None
     for line in reasons(found.info, list(found.drains)):
         yield Text(line)
+    for event in found.events.answer.events if found.events.answer else ():
+        when, _, _, text, _ = row(event)
+        yield Text(f"{when}  {text}", style="dim")
+    if found.events.error:
+        yield Text(f"What happened to it is not known: {found.events.error}", style="red")
     if found.pods.error:
         yield Text(f"Its pods are not known: {found.pods.error}", style="red")

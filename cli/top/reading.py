@@ -21,6 +21,7 @@ from cli.wire import v0
 FAILED_JOBS_MAX = 50
 """The newest that have failed, whenever that was."""
 EVENT_RUNS = 10
+HOST_EVENTS = 3
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -56,6 +57,7 @@ class OneHost:
     info: v0.host.HostInfo | None
     drains: Sequence[v0.maintenance.HostMaintenance] = ()
     pods: Part[v0.overview.GetHostPodsResponse] = Part(None)
+    events: Part[v0.overview.ListHostEventsResponse] = Part(None)  # the newest, at most HOST_EVENTS
 
 
 class Reader:
@@ -125,7 +127,13 @@ class Reader:
             return OneHost(None)
         drains = client.maintenance.Query(v0.maintenance.QueryRequest(hostnames=[hostname])).hosts
         pods = v0.overview.GetHostPodsRequest(hostname=hostname)
-        return OneHost(info, drains, self._part(lambda: client.overview.GetHostPods(pods)))
+        events = v0.overview.ListHostEventsRequest(hostname=hostname, limit=HOST_EVENTS)
+        return OneHost(
+            info,
+            drains,
+            self._part(lambda: client.overview.GetHostPods(pods)),
+            self._part(lambda: client.overview.ListHostEvents(events)),
+        )
 
     def _instances(self, job_id: str, asked: InstanceConditions) -> v0.task.QueryResponse:
         request = v0.task.QueryRequest(jobId=v0.peloton.JobID(value=job_id))

@@ -141,6 +141,15 @@ def test_a_spike_of_services_takes_hosts_from_batch_and_gives_them_back(cluster:
     cluster.wait(lambda: moved(cluster) != [], "the mover")
     assert ("SPARE", [lent]) == (moved(cluster)[0].rule, list(moved(cluster)[0].hostnames))
     assert Counter(services=2, batch=HOSTS - 2) == Counter(host_pools(cluster).values())
+    told = [
+        text.partition(":")[0] for kind, text in cluster.host_events(lent) if kind in ("POOL_WANTED", "POOL_CHANGED")
+    ]
+    assert [
+        "To move from host pool batch to services once it is drained, by the mover",
+        "Moved from host pool batch to services, drained",
+        "To move from host pool services to batch once it is drained, by the mover",
+        "Moved from host pool services to batch, drained",
+    ] == told[-4:], "each once, whoever was killed"
     cluster.client.mover.Switch(mover_pb2.SwitchRequest(on=False))
 
 

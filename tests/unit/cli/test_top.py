@@ -172,6 +172,7 @@ async def test_from_a_host_to_its_pods(cluster: FakeApi) -> None:
         await screen.until(lambda lines: table(lines, "Host") == ["host-2"])
         await screen.press("enter")
         await screen.shows("> host-2", "host-2 is UP, in host pool default: it takes pods", "11b1b8e5-0")
+        await screen.shows("2026-01-02T03:04:05Z  Came back after 3 min")
         await screen.type("search")
         await screen.until(lambda lines: table(lines, "Pod") == ["21b1b8e5-1"])
         await screen.press("enter")
@@ -263,7 +264,7 @@ async def test_the_command_that_gives_the_same(cluster: FakeApi) -> None:
         f"{given}respool tree",
         f"{given}job table -n 200",
         f"{given}host query",
-        f"{given}host why host-1; {given}host drain host-1 --plan",
+        f"{given}host why host-1; {given}host events host-1; {given}host drain host-1 --plan",
     ] == copied
 
 

@@ -159,6 +159,15 @@ def host_pods(request: overview_pb2.GetHostPodsRequest) -> overview_pb2.GetHostP
     return answer
 
 
+def host_events(request: overview_pb2.ListHostEventsRequest) -> overview_pb2.ListHostEventsResponse:
+    answer = overview_pb2.ListHostEventsResponse()
+    kind = overview_pb2.HOST_EVENT_KIND_JOINED
+    answer.events.add(
+        number=7, hostname=request.hostname, kind=kind, text="Came back after 3 min", time="2026-01-02T03:04:05Z"
+    )
+    return answer
+
+
 def give_cluster(api: FakeApi) -> None:
     """The answers of an API at which all is served."""
     api.answers |= {
@@ -174,4 +183,5 @@ def give_cluster(api: FakeApi) -> None:
         "maintenance.Query": [maintenance_pb2.QueryResponse()],
         "overview.GetOverview": [overview()],
         "overview.GetHostPods": [host_pods],
+        "overview.ListHostEvents": [host_events],
     }
