@@ -25,35 +25,49 @@ JUDGED_SHAPES_MAX = 100
 JOBS_MAX = 20
 """Jobs that are looked at in one round, besides those of which it is known; a later round looks at the next ones."""
 KNOWN_MAX = 20
+NOT_ON_HOSTS = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 
 
 class UnfitPods:
     def __init__(self, records: ExplainRecords, hosts: CapacitySource) -> None:
         self._records, self._hosts = records, hosts
 
-    async def of(self, job: JobRecord, counts: Mapping[PodState, int], ready_too: bool = False) -> list[Unqueued]:
-        """Sorts of its instances that fit no host: of those that are to be queued or wait in a queue, or of all while
-        they are being created. ``ready_too``: if none of these is there, of those that are admitted and on no host."""
+    async def of(self, job: JobRecord, counts: Mapping[PodState, int]) -> list[Unqueued]:
+        """Sorts of its instances that fit no host: of those not on hosts yet, or of all while they are being
+        created."""
         if job.type is JobType.DAEMON:  # it is only where it fits
             return []
         is_complete = sum(counts.values()) >= job.instance_count
-        is_queued = bool(counts.get(PodState.INITIALIZED) or counts.get(PodState.PENDING))
-        ready_count = counts.get(PodState.READY, 0) if ready_too else 0
-        if is_complete and not is_queued and not ready_count:
+        if is_complete and not counts.get(PodState.INITIALIZED) and not counts.get(PodState.PENDING):
             return []
+        shapes, binding = await self._wanted(job)
+        why = await self.judge(shapes)
+        if why and is_complete:
+            count = min(job.instance_count, JUDGED_INSTANCES_MAX)
+            shapes = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
+            shapes = placed(shapes, job.type, binding)
+        return list(unfit(shapes, why))
+
+    async def about(self, job: JobRecord) -> list[tuple[int, Infeasibility]]:
+        """The same with those that are admitted, by the counts of the job's record: reads no pods. At most how many
+        there are of each sort, by the configuration that the job is to have."""
+        counts = job.pod_counts
+        waiting = sum(counts.get(state, 0) for state in NOT_ON_HOSTS)
+        waiting += max(job.instance_count - sum(counts.values()), 0)
+        if job.type is JobType.DAEMON or not waiting:
+            return []
+        shapes, _ = await self._wanted(job)
+        why = await self.judge(shapes)
+        return [(min(one.pod_count, waiting), one.infeasible) for one in unfit(shapes, why)]
+
+    async def _wanted(self, job: JobRecord) -> tuple[list[ShapeRange], str]:
+        """Of its configuration, and the cluster that it is bound to."""
         count = min(job.instance_count, JUDGED_INSTANCES_MAX)
         (shapes,) = await asyncio.to_thread(
             self._records.configs.shapes_of, [(job.job_id, job.config_version, 0, count)]
         )
         binding = await asyncio.to_thread(self._records.migrations.binding, job)
-        shapes = placed(shapes, job.type, binding)
-        why = await self.judge(shapes)
-        if why and is_complete and not is_queued:
-            return [replace(one, pod_count=min(one.pod_count, ready_count)) for one in unfit(shapes, why)]
-        if why and is_complete:
-            shapes = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
-            shapes = placed(shapes, job.type, binding)
-        return list(unfit(shapes, why))
+        return placed(shapes, job.type, binding), binding
 
     async def judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
         """Shapes that no host could take even if it were empty, and why; none while the hosts are not known."""
@@ -78,13 +92,11 @@ class UnfitJobs:
         begin = self._passed if self._passed < len(others) else 0
         chosen = [*known, *others[begin : begin + JOBS_MAX]]
         self._passed = begin + JOBS_MAX
-        found = []
-        for job in await asyncio.to_thread(self._records.jobs.get_many, chosen):
-            if job.is_active:
-                counts = await asyncio.to_thread(self._records.pods.counts, job.job_id)
-                unfits = await self._pods.of(job, counts, ready_too=True)
-                if sorts := [(one.pod_count, one.infeasible) for one in unfits]:
-                    found.append(UnfitJob(job.job_id, job.name, state.path_of(job.respool_id), job.gang_size, sorts))
+        found = [
+            UnfitJob(job.job_id, job.name, state.path_of(job.respool_id), job.gang_size, sorts)
+            for job in await asyncio.to_thread(self._records.jobs.get_many, chosen)
+            if job.is_active and (sorts := await self._pods.about(job))
+        ]
         self._known = tuple(JobId(one.job_id) for one in islice(found, KNOWN_MAX))
         return found
 
