@@ -258,6 +258,26 @@ def test_a_job_is_edited_and_submitted_again(shown: World, browser: Browser) -> 
         assert "from" not in page.view.url
 
 
+def test_what_cannot_be_asked_now_is_told_and_asked_again(shown: World, browser: Browser) -> None:
+    """Of the check while one types, and of the plan; a pool that is not there is told as well."""
+    away = {"code": "unavailable", "message": "the api does not answer"}
+    with form(browser, shown, "job", pool="/nowhere") as page:
+        expect(page.view.get_by_role("alert")).to_contain_text("unable to find resource pool /nowhere")
+        page.view.get_by_role("combobox", name="Pool").fill(POOL)
+        page.view.route("**/files/job", lambda route: route.abort())
+        page.write(JOB.format(name="later"))
+        expect(page.faults).to_contain_text("Not checked: Peloton does not answer")
+        page.view.unroute("**/files/job")
+        expect(page.faults).to_contain_text("The job later, 2 instances")
+
+        page.view.route("**/JobPlan", lambda route: route.fulfill(status=503, json=away))
+        page.button("Plan").click()
+        expect(page.view.get_by_role("alert")).to_have_text("It cannot be planned: the api does not answer")
+        page.view.unroute("**/JobPlan")
+        page.button("Plan").click()
+        expect(page.view.get_by_role("region", name="Plan")).to_contain_text("2 of 2 instances")
+
+
 def test_the_editor_is_left_by_keys(shown: World, browser: Browser) -> None:
     """Tab indents; after Escape it goes on to what follows the editor."""
     with form(browser, shown, "job") as page:

@@ -7,6 +7,8 @@ import { poolHref } from "./pools";
 export const EXPLAIN = "peloton.api.v0.explain.ExplainService";
 export const RESPOOLS = "peloton.api.respool.ResourceManager";
 const AWAY = ["unavailable", "deadline_exceeded", "canceled", "unknown", "internal", "502", "503", "504"];
+const EXISTS = ["already_exists", "alreadyExists"];
+const WORDS: Record<string, string> = { invalidConfig: "Invalid job config: ", invalidResourcePoolConfig: "Invalid resource pool config: " };
 const SET_BY_THE_API = ["changeLog", "revision", "respoolID", "respoolId"];
 const LOCKED_DOWN = "APIs are locked down"; // as the api begins such a refusal: nothing has been done
 
@@ -50,10 +52,13 @@ export async function fileOf(kind: Kind, id: string): Promise<string> {
 
 // Throws what is wrong with the path.
 export async function poolIdAt(path: string, kind: Kind): Promise<string> {
-  const answer = await call(RESPOOLS, "LookupResourcePoolID", { path: { value: path } });
-  if (answer.id?.value) return answer.id.value;
-  const problem = answer.error?.invalidPath?.message || answer.error?.notFound?.message || "no such pool";
-  throw new Error(`unable to find ${kind === "pool" ? "parent" : "resource pool"} ${path}: ${problem}`);
+  try {
+    const answer = await call(RESPOOLS, "LookupResourcePoolID", { path: { value: path } });
+    return answer.id.value;
+  } catch (error) {
+    const { code, message } = error as Refused;
+    throw new Refused(code, `unable to find ${kind === "pool" ? "parent" : "resource pool"} ${path}: ${message}`);
+  }
 }
 
 function configOf({ kind, message, poolId }: Wanted): Message {
@@ -140,8 +145,6 @@ export async function create(wanted: Wanted): Promise<Created> {
   try {
     const { service, method, request } = createCall(wanted, id);
     const answer = await call(service, method, request);
-    const [name, refusal] = Object.entries<{ message?: string }>(answer.error ?? {})[0] ?? [];
-    if (name) throw new Refused(name === "alreadyExists" ? "already_exists" : "invalid_argument", `${wordsOf(name)}${refusal?.message ?? ""}`);
     created.warnings = answer.warnings ?? [];
   } catch (error) {
     const refused = error as Refused;
@@ -149,15 +152,10 @@ export async function create(wanted: Wanted): Promise<Created> {
       throw new Refused(refused.code, `${refused.message}. Whether it was created is not known: create it again, which makes no second one.`);
     }
     if (!isAgain) setAttempt(kind, null);
-    if (!(isAgain && refused.code === "already_exists")) throw error;
+    if (!(isAgain && EXISTS.includes(refused.code))) throw new Refused(refused.code, `${WORDS[refused.code] ?? ""}${refused.message}`);
   }
   setAttempt(kind, null);
   return created;
-}
-
-function wordsOf(error: string): string {
-  const words: Record<string, string> = { invalidConfig: "Invalid job config: ", invalidResourcePoolConfig: "Invalid resource pool config: " };
-  return words[error] ?? "";
 }
 
 // Not crypto.randomUUID, which browsers give to https and to this machine alone.
