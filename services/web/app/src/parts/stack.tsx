@@ -123,7 +123,7 @@ function drawMarks(chart: uPlot, element: HTMLElement, timesS: number[], marks: 
 
 // Where an area is the thickest, if it is thick enough to read it.
 function drawLetters(chart: uPlot, element: HTMLElement, layers: Layer[], sums: Values[], timesS: number[]): void {
-  const { ctx } = chart;
+  const { ctx, bbox } = chart;
   const size = 13 * devicePixelRatio;
   ctx.save();
   ctx.font = `bold ${size}px system-ui, sans-serif`;
@@ -134,7 +134,8 @@ function drawLetters(chart: uPlot, element: HTMLElement, layers: Layer[], sums: 
     const at = values.reduce<number>((best, value, here) => ((value ?? 0) > (values[best] ?? 0) ? here : best), 0);
     const top = chart.valToPos(sums[index]![at] ?? 0, "y", true);
     const bottom = chart.valToPos((sums[index]![at] ?? 0) - (values[at] ?? 0), "y", true);
-    if (bottom - top > size) ctx.fillText(letterOf(index), chart.valToPos(timesS[at]!, "x", true), (top + bottom) / 2);
+    const x = Math.min(Math.max(chart.valToPos(timesS[at]!, "x", true), bbox.left + size), bbox.left + bbox.width - size);
+    if (bottom - top > size) ctx.fillText(letterOf(index), x, (top + bottom) / 2);
   });
   ctx.restore();
 }
