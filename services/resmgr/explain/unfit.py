@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from peloton.errors import Unavailable
 from peloton.lifecycle.host_pools import routed
@@ -24,7 +24,8 @@ JUDGED_SHAPES_MAX = 100
 """How many instances, and shapes, of one job are checked for a host that could take them."""
 JOBS_MAX = 20
 """Jobs that are looked at in one round, besides those of which it is known; a later round looks at the next ones."""
-KNOWN_MAX = 20
+KNOWN_MAX = 50
+"""Jobs that are looked at in each round, because they had such pods in the last one."""
 NOT_ON_HOSTS = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 
 
@@ -88,10 +89,8 @@ class UnfitJobs:
         self._passed = 0  # by the last round, of the others
 
     async def find(self, state: ResmgrState) -> list[UnfitJob]:
-        known, others = self._known, [job for job in candidates(state) if job not in self._known]
-        begin = self._passed if self._passed < len(others) else 0
-        chosen = [*known, *others[begin : begin + JOBS_MAX]]
-        self._passed = begin + JOBS_MAX
+        others = self._next(state) or self._next(state)  # at the end it begins anew
+        chosen = dict.fromkeys([*self._known, *others])
         found = [
             UnfitJob(job.job_id, job.name, state.path_of(job.respool_id), job.gang_size, sorts)
             for job in await asyncio.to_thread(self._records.jobs.get_many, chosen)
@@ -100,10 +99,17 @@ class UnfitJobs:
         self._known = tuple(JobId(one.job_id) for one in islice(found, KNOWN_MAX))
         return found
 
+    def _next(self, state: ResmgrState) -> list[JobId]:
+        begin = self._passed
+        found = list(islice(candidates(state), begin, begin + JOBS_MAX))
+        self._passed = begin + JOBS_MAX if found else 0
+        return found
 
-def candidates(state: ResmgrState) -> Iterable[JobId]:
+
+def candidates(state: ResmgrState) -> Iterator[JobId]:
+    """Some of them twice."""
     heads = (queue[0].job_id for queues in state.waiting.pools.values() for queue in queues.values() if queue)
-    return dict.fromkeys([*heads, *sorted(state.held_back), *(job_id for job_id, _ in state.unplaced_jobs())])
+    return chain(heads, state.held_back, (job_id for job_id, _ in state.unplaced_jobs()))
 
 
 def placed(shapes: Sequence[ShapeRange], job_type: JobType, binding: str = "") -> list[ShapeRange]:
