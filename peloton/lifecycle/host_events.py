@@ -125,13 +125,18 @@ def reserved(kept: HostReservation, cluster: str) -> HostEvent:
     return HostEvent(kept.hostname, Kind.RESERVED, text, kept.since_ns, cluster, kept.until_ns)
 
 
-def given_back(kept: HostReservation, cluster: str, is_late: bool, now_ns: int) -> HostEvent:
-    """``is_late``: no room came in time."""
+def given_back(
+    kept: HostReservation, cluster: str, now_ns: int, is_late: bool = False, launched_on: str = ""
+) -> HostEvent:
+    """``is_late``: no room came in time. ``launched_on``: the host on which the pod has found room."""
     span = span_text((now_ns - kept.since_ns) / NS_PER_S)
     pod = f"pod {kept.job_id}-{kept.instance_id}"
     text = f"Reserved no more, after {span}: {pod} waits no more, or the host takes it no more"
     if is_late:
         text = f"Given back, after {span} in which no room for {pod} came"
+    elif launched_on:
+        where = "here" if launched_on == kept.hostname else f"on {launched_on}"
+        text = f"Reserved no more, after {span}: {pod} is launched {where}"
     return HostEvent(kept.hostname, Kind.GIVEN_BACK, text, now_ns, cluster)
 
 

@@ -20,7 +20,7 @@ class HostEventKind(StrEnum):
     FLAPPING = "FLAPPING"  # it left and came back again and again
     MARKED = "MARKED"  # by the host advisor
     RESERVED = "RESERVED"  # for a pod that has waited for long
-    GIVEN_BACK = "GIVEN_BACK"  # without that pod
+    GIVEN_BACK = "GIVEN_BACK"  # to others: the pod is launched, or waits no more, or no room came
     VOLUME_LOST = "VOLUME_LOST"
     VOLUME_FOUND = "VOLUME_FOUND"
     # Maintenance, and moves to other host pools.

@@ -136,7 +136,7 @@ class HostBook:
         with self._lock:
             self._table.pooled.asked.confirm((job_id, instance) for instance, *_ in pods)
             self._table.holds.drop((job_id, instance) for instance, *_ in pods)
-            self._table.reservations.launched((job_id, instance) for instance, *_ in pods)
+            self.reservations.launched(job_id, {instance: host for instance, _, host, _ in pods})
 
     def pods_ended(self, pod_ids: Sequence[PodId]) -> set[JobId]:
         """Returns the jobs that may find hosts now that labelled pods are gone."""
@@ -319,7 +319,7 @@ class HostBook:
             self._table.holds.expire(now_s)
             aversion = self.aversions.of_job(job_id, now_s)
             are_gpus_kept = self._table.gpu_waits.keep_from((job_id, for_gang), now_s)
-            own = None if for_gang else self._table.reservations.asked(job_id, waiting, now_s)
+            own = None if for_gang else self.reservations.asked(job_id, waiting, now_s)
             choice = self._chooser.choose(job_id, wanted, desired, aversion, are_gpus_kept, counts, own)
             leased = self._chooser.leased(choice, [shape for shape, _ in wanted], aversion)
             lease = choice.lease(leased, near(counts, leased), desired)

@@ -43,8 +43,8 @@ class HostNotes:
     def reserved(self, kept: HostReservation) -> None:
         self._add(host_events.reserved(kept, self._cluster))
 
-    def given_back(self, kept: HostReservation, is_late: bool) -> None:
-        self._add(host_events.given_back(kept, self._cluster, is_late, self._wall_ns()))
+    def given_back(self, kept: HostReservation, is_late: bool = False, launched_on: str = "") -> None:
+        self._add(host_events.given_back(kept, self._cluster, self._wall_ns(), is_late, launched_on))
 
 
 def _facts(host: RegisteredHost) -> HostFacts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opentelemetry import metrics
@@ -94,6 +94,24 @@ class ReservationBook:
         self._notes.reserved(made)
         return made
 
+    def asked(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
+        """The job looks for hosts for these pods. Its reservation ends when the pod is not among them."""
+        with self._lock:
+            before = self._table.reservations.of_job(job_id)
+            kept = self._table.reservations.asked(job_id, waiting, now_s)
+        if before is not None and kept is None:
+            self._notes.given_back(before)
+        return kept
+
+    def launched(self, job_id: JobId, hosts: Mapping[int, str]) -> None:
+        """By instance; its reservation ends, wherever the pod is."""
+        with self._lock:
+            kept = self._table.reservations.of_job(job_id)
+            if kept is None or kept.instance_id not in hosts:
+                return
+            self._table.reservations.drop([job_id])
+        self._notes.given_back(kept, launched_on=hosts[kept.instance_id])
+
     def review(self, rest_s: float, now_s: float) -> set[JobId]:
         """End what is over, or for pods that wait no more, or on hosts that take them no more; returns the jobs that
         may find hosts. A job whose pod found no room in time gets no other reservation for ``rest_s``."""
@@ -111,7 +129,7 @@ class ReservationBook:
             self._notes.given_back(one, is_late=True)
         for one in dict.fromkeys(ended):
             log.info("host %s is reserved no more: it was %s", one.hostname, reservation_text(one))
-            self._notes.given_back(one, is_late=False)
+            self._notes.given_back(one)
         return jobs
 
     def _is_lost(self, kept: HostReservation) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 from peloton.model.ids import Hostname, JobId
 from peloton.model.reservation import HostReservation, WaitingPod
-from services.hostmgr.hosts.room_holds import PodKey
 
 ASKED_AGAIN_S = 120.0
 """A job whose pods wait looks for hosts again within less. One that does not has no pod any more that waits."""
@@ -34,6 +33,9 @@ class HostReservations:
 
     def hostnames(self) -> Collection[Hostname]:
         return self._by_host.keys()
+
+    def of_job(self, job_id: JobId) -> HostReservation | None:
+        return self._by_job.get(job_id)
 
     def on(self, hostname: Hostname) -> HostReservation | None:
         return self._by_host.get(hostname)
@@ -62,10 +64,6 @@ class HostReservations:
         if kept is not None:
             self._asked_s[job_id] = now_s
         return kept
-
-    def launched(self, keys: Iterable[PodKey]) -> None:
-        """Wherever they were."""
-        self.drop([job for job, instance in keys if (kept := self._by_job.get(job)) and kept.instance_id == instance])
 
     def drop(self, jobs: Iterable[JobId]) -> None:
         for job_id in jobs:

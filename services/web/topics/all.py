@@ -8,6 +8,7 @@ from services.web.topics import hosts, job, jobs, overview, pools, service
 TOPICS = {
     "host": Topic(hosts.look_at_host, period_s=2.0, takes_argument=True),
     "host-events": Topic(hosts.look_at_events, period_s=2.0, takes_argument=True),
+    "hosts-events": Topic(hosts.look_at_events, period_s=3.0),
     "host-map": Topic(hosts.look_at_map, period_s=3.0),
     "host-names": Topic(hosts.look_at_names, period_s=10.0),
     "overview": Topic(overview.look, period_s=2.0),

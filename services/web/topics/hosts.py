@@ -65,8 +65,8 @@ async def look_at_host(api: Api, hostname: str) -> Any:
 
 
 async def look_at_events(api: Api, hostname: str) -> Any:
-    """What happened to the host, the newest first, also of one that is gone: ``events`` and whether there are
-    more."""
+    """What happened to the host, also to one that is gone, or without a name to all of them, the newest first:
+    ``events`` and whether there are more."""
     asked = overview_pb2.ListHostEventsRequest(hostname=hostname, limit=EVENTS_SHOWN)
     found = await api.overview.ListHostEvents(asked, timeout=TIMEOUT_S)
     return {"events": [MessageToDict(event) for event in found.events], "hasMore": found.has_more}

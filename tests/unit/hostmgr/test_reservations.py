@@ -121,6 +121,7 @@ def test_the_pod_goes_to_its_host_before_others_of_its_job() -> None:
 
     assert [1] == [pod.instance_id for pod in world.pods]
     assert {} == world.reserved
+    assert f"Reserved no more, after 0 s: pod {JOB}-1 is launched here" == world.events[-1].text
 
 
 def test_a_pod_for_which_a_host_is_reserved_is_not_in_vain() -> None:
@@ -137,6 +138,7 @@ def test_a_pod_for_which_a_host_is_reserved_is_not_in_vain() -> None:
         world.end(pod)
     world.look(JOB, [LARGE])
     assert ([elsewhere], {}) == ([host for pod, (host, _) in world.pods.items() if pod.job_id == JOB], world.reserved)
+    assert f"Reserved no more, after 0 s: pod {JOB}-0 is launched on {elsewhere}" == world.events[-1].text
 
 
 def test_a_pod_that_comes_back_finds_its_room_on_a_reserved_host() -> None:
@@ -236,6 +238,7 @@ def test_a_reservation_ends_with_the_wait_of_its_pod() -> None:
     assert {JOB: "a"} == world.reserved
     world.book.acquire(JOB, [(LARGE, 1)], world.now_s)
     assert {} == world.reserved
+    assert ["RESERVED", "GIVEN_BACK"] * 2 == [event.kind for event in world.events]
 
 
 def test_a_reservation_ends_with_its_host() -> None:

@@ -104,7 +104,7 @@ class _HostEventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HostEve
     HOST_EVENT_KIND_MARKED: _HostEventKind.ValueType  # 8
     """Green, orange or red, by the host advisor."""
     HOST_EVENT_KIND_RESERVED: _HostEventKind.ValueType  # 9
-    """For a pod that has waited for long; and given back without it."""
+    """For a pod that has waited for long; and for others again."""
     HOST_EVENT_KIND_GIVEN_BACK: _HostEventKind.ValueType  # 10
     HOST_EVENT_KIND_VOLUME_LOST: _HostEventKind.ValueType  # 11
     HOST_EVENT_KIND_VOLUME_FOUND: _HostEventKind.ValueType  # 12
@@ -142,7 +142,7 @@ HOST_EVENT_KIND_FLAPPING: HostEventKind.ValueType  # 7
 HOST_EVENT_KIND_MARKED: HostEventKind.ValueType  # 8
 """Green, orange or red, by the host advisor."""
 HOST_EVENT_KIND_RESERVED: HostEventKind.ValueType  # 9
-"""For a pod that has waited for long; and given back without it."""
+"""For a pod that has waited for long; and for others again."""
 HOST_EVENT_KIND_GIVEN_BACK: HostEventKind.ValueType  # 10
 HOST_EVENT_KIND_VOLUME_LOST: HostEventKind.ValueType  # 11
 HOST_EVENT_KIND_VOLUME_FOUND: HostEventKind.ValueType  # 12

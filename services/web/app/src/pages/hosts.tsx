@@ -5,6 +5,7 @@ import { parameter, setParameters } from "../router";
 import { ColouredBy } from "../parts/coloured-by";
 import { Empty } from "../parts/empty";
 import { HeatMap } from "../parts/heat-map";
+import { HostEvents } from "../parts/host-events";
 import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
@@ -33,6 +34,7 @@ export default function HostsPage() {
       {!hosts && !error && <p class="quiet" aria-busy="true">Loading</p>}
       {hosts && !hosts.length && <Empty command="peloton up --simulate 1000">There are no hosts yet.</Empty>}
       {hosts && hosts.length > 0 && <Found all={hosts} colouring={colouring} />}
+      <HostEvents />
       <SameAs command="peloton host query" service="peloton.api.v0.overview.OverviewService" method="GetHostMap" />
     </>
   );
