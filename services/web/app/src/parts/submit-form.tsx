@@ -84,13 +84,18 @@ function useFrom(kind: Kind, editor: Editor | null): string {
   const [failure, setFailure] = useState("");
   useEffect(() => {
     if (!id || !editor) return;
+    let isOld = false;
     fileOf(kind, id).then(
       (text) => {
+        if (isOld) return;
         editor.replace(text);
         setParameters({ from: "" });
       },
-      (error: Error) => setFailure(`The ${kind} ${id} could not be read: ${error.message}`),
+      (error: Error) => !isOld && setFailure(`The ${kind} ${id} could not be read: ${error.message}`),
     );
+    return () => {
+      isOld = true;
+    };
   }, [id, editor]);
   return failure;
 }
