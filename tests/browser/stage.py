@@ -36,6 +36,12 @@ class Stage:
             self.pools[name] = self.cluster.pool(name, own_cpu=1, **amounts)
         return self.pools[name]
 
+    def full_pool(self, name: str) -> str:
+        """A pool whose limit is one core, and the id of a job that has it: whoever comes later waits in the queue, and
+        holds nothing back from other pools."""
+        self.pool(name, cpu=1)
+        return self.running("holds all", pool=name, cpu=1)
+
     def pool_config(self, name: str) -> respool_pb2.ResourcePoolConfig:
         request = respool_pb2.GetRequest(id={"value": self.pool(name)})
         return self.cluster.client.respools.GetResourcePool(request).poolinfo.config

@@ -25,8 +25,6 @@ from tests.e2e.service import Service
 pytestmark = pytest.mark.xdist_group("stories")
 ROOT = Path(__file__).resolve().parents[2]
 PAGE_OF_JOBS = 50
-TOO_MANY = 6
-"""Cpus: no host has as many, and pools may have them."""
 
 
 # A cluster on which nothing has been done.
@@ -82,9 +80,10 @@ def test_a_job_is_found_and_its_address_shared(stage: Stage, visit: Visit) -> No
 
 def test_the_table_of_jobs_is_read_page_by_page(stage: Stage, visit: Visit) -> None:
     """Each job is on one page; the first one is reached again both ways."""
+    stage.full_pool("crowded")
     names = {f"one of a crowd {n}" for n in range(PAGE_OF_JOBS + 3)}
     for name in names:
-        stage.submit(name, owningTeam="crowd", cpu=TOO_MANY)
+        stage.submit(name, pool="crowded", owningTeam="crowd", cpu=1)
     view = visit("/jobs?owner=crowd")
     turns = view.get_by_role("navigation", name="Pages of the table")
 
@@ -152,8 +151,7 @@ def test_instances_are_found_by_state_and_run_again(stage: Stage, visit: Visit) 
 
 def test_a_job_that_waits_says_why(stage: Stage, visit: Visit) -> None:
     """As a tree: the place in the queue, below it the rule with its numbers, and whose pods are in the way."""
-    stage.pool("narrow", cpu=1)
-    holder = stage.running("holds all", pool="narrow", cpu=1)
+    holder = stage.full_pool("narrow")
     view = visit(f"/jobs/{stage.submit('comes later', pool='narrow', cpu=1)}")
 
     tree = view.get_by_role("region", name="Why it waits").locator("ul.tree")
@@ -268,17 +266,19 @@ def test_an_update_is_steered(stage: Stage, service: Service, visit: Visit) -> N
 
 def test_a_pool_says_why_its_queue_waits_and_what_a_change_would_do(stage: Stage, visit: Visit) -> None:
     """Sliders change nothing."""
-    stage.submit("too large", pool="lab", cpu=TOO_MANY, owningTeam="lab")
+    stage.full_pool("lab")
+    job = stage.submit("comes later", pool="lab", cpu=1)
     before = stage.pool_config("lab")
     view = visit("/pools")
 
     view.get_by_role("list", name="Pools, CPU").get_by_role("link", name="lab").click()
     queue, what_if = (view.get_by_role("region", name=name) for name in ("Queue", "What if"))
     expect(rows(queue)).to_have_count(1)
-    expect(rows(queue)).to_contain_text("too large")
-    expect(rows(queue).locator("td").last).to_contain_text(f"{TOO_MANY}")
-    what_if.get_by_label("Share").press("End")
+    expect(rows(queue)).to_contain_text("comes later")
+    expect(rows(queue).locator("td").last).to_contain_text("limit")
+    what_if.get_by_label("Limit").press("End")
     expect(rows(what_if).filter(has_text="/lab")).to_contain_text("CPU")
+    expect(what_if).to_contain_text(f"Of {job} in /lab 1 instance would be admitted now, not 0")
     expect(button(what_if, "Change it")).to_be_enabled()
     hesitate(view, "Change it")
     button(what_if, "As it is").click()
@@ -292,7 +292,8 @@ def test_a_pool_says_why_its_queue_waits_and_what_a_change_would_do(stage: Stage
 
 def test_a_job_is_found_by_keys_alone(stage: Stage, visit: Visit) -> None:
     """A slash opens the search, from wherever the reader is; in a field it is a letter."""
-    jobs = {name: stage.submit(name, cpu=TOO_MANY) for name in ("sought first", "sought second")}
+    stage.full_pool("hidden")
+    jobs = {name: stage.submit(name, pool="hidden", cpu=1) for name in ("sought first", "sought second")}
     view = visit("/jobs")
     view.get_by_label("Owner", exact=True).press("/")
     expect(view.get_by_label("Owner", exact=True)).to_have_value("/")
@@ -306,7 +307,7 @@ def test_a_job_is_found_by_keys_alone(stage: Stage, visit: Visit) -> None:
     expect(options.first).to_have_attribute("aria-selected", "true")
     view.keyboard.press("ArrowDown")
     expect(options.last).to_have_attribute("aria-selected", "true")
-    name = (options.last.text_content() or "").rpartition(" in /batch")[0]
+    name = (options.last.text_content() or "").rpartition(" in /hidden")[0]
     view.keyboard.press("Enter")
 
     expect(view.get_by_role("heading", level=1)).to_have_text(name)
