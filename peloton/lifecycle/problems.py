@@ -155,8 +155,8 @@ def late_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Prob
     for host in sorted(late, key=lambda one: one.deadline_ns):
         over = span_text((now_ns - host.deadline_ns) / NS_PER_S)
         left, waits = host.progress.pod_count, host.progress.waiting_for
-        text = f"The drain of host {host.hostname} is {over} beyond its deadline: {left} pods are left"
-        text += f" and wait for {waits}" if waits else ""
+        text = f"The drain of host {host.hostname} is {over} beyond its deadline"
+        text += f": {left} pods are left and wait for {waits}" if waits else ""
         command = f"peloton host maintenance status {host.hostname}"
         found.append(Problem(WARNING, text, SubjectKind.HOST, host.hostname, host.cluster, host.deadline_ns, command))
     return _bounded(found, "more drains are beyond their deadlines")

@@ -15,11 +15,13 @@ from peloton.api.private import hostmgr_pb2 as private
 from peloton.api.private import hostmgr_pb2_grpc
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
+from peloton.errors import Unavailable
 from peloton.lifecycle import problems
 from peloton.model.advice import Mark
 from peloton.model.host import HostState
 from peloton.model.host_pool import DEFAULT_HOST_POOL
 from peloton.model.ids import Hostname
+from peloton.model.maintenance import HostMaintenance
 from peloton.model.problem import Problem
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.columns import HostColumns, Measured
@@ -60,6 +62,7 @@ class ClusterViews:
         self._cluster, self._book, self._driver = cluster, core.book, core.driver
         self._advisor, self._uses, self._wall_ns = advisor, uses, wall_ns
         self.pod_uses = PodUses(core.driver.samples_of)
+        self._records = records
         self._pod_counts = Rested(partial(records.pods_by_host, cluster), PODS_AGE_S)
         self._map = Rested(self._draw, MAP_AGE_S)
         self._overview = Rested(self._describe, MAP_AGE_S)
@@ -100,17 +103,26 @@ class ClusterViews:
     def _problems(self, view: HostView, kind: str, up_count: int) -> list[Problem]:
         cluster, now_ns, now_s, driver = self._cluster, self._wall_ns(), time.monotonic(), self._driver
         aversions, red = self._book.aversions, {Mark.RED}
+        drains = self._drains(view.maintained)
         gone = aversions.gone_lately(problems.GONE_WITHIN_S, now_s)
         return [
             *problems.cluster_problems(
                 cluster, kind, driver.is_connected, driver.unready, view.are_hosts_known, up_count
             ),
             *problems.gone_hosts(cluster, gone, view.maintained, now_ns),
-            *problems.late_drains(view.maintained.values(), now_ns),
-            *problems.held_up_drains(view.maintained.values(), now_ns),
+            *problems.late_drains(drains, now_ns),
+            *problems.held_up_drains(drains, now_ns),
             *problems.red_marks(cluster, self._advisor.host_marks(red), self._advisor.service_marks(red)),
             *problems.avoided_hosts(cluster, aversions.avoided_by_all(now_s)),
         ]
+
+    def _drains(self, maintained: Mapping[Hostname, HostMaintenance]) -> Sequence[HostMaintenance]:
+        """With their progress, which is in storage alone; while that does not answer, without it."""
+        known = [host for host in maintained.values() if host.state is HostState.DRAINING]
+        try:
+            return self._records.drains(self._cluster) if known else ()
+        except Unavailable:
+            return known
 
     def _draw(self) -> pb.HostMap:
         columns, maintained, host_pools, _ = self._book.views.view()

@@ -21,11 +21,13 @@ from peloton.lifecycle.problems import NAMED_MAX
 from peloton.model.host_pool import Workload
 from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobState, JobType
+from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateRecord, UpdateState
 from peloton.model.volume import VolumeRecord, VolumeState
 from services.storage.engine import Database
+from services.storage.hosts.maintenance import draining
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import read_job
 from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
@@ -144,6 +146,10 @@ class Overview:
             return [(name, update) for name, update in named if update is not None], len(rows)
 
         return self._db.read(work)
+
+    def drains(self, cluster: str) -> list[HostMaintenance]:
+        """Hosts that drain, the longest first, with their progress."""
+        return self._db.read(lambda conn: draining(conn, cluster))
 
     def pods_by_host(self, cluster: str) -> dict[str, int]:
         """Pods that are believed on each host of the cluster. One pass over the pods of jobs that have not ended."""

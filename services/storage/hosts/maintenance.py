@@ -236,6 +236,12 @@ def _read(conn: sa.Connection, cluster: str) -> list[HostMaintenance]:
     return [_record(row) for row in conn.execute(query)]
 
 
+def draining(conn: sa.Connection, cluster: str) -> list[HostMaintenance]:
+    """Hosts that drain, the longest first, with the progress of the last round."""
+    query = sa.select(HOST).where(HOST.c.cluster == cluster, HOST.c.state == _NUMBERS[HostState.DRAINING])
+    return [_record(row) for row in conn.execute(query.order_by(HOST.c.drained_from_ns, HOST.c.hostname))]
+
+
 def _read_one(conn: sa.Connection, cluster: str, hostname: str) -> HostMaintenance | None:
     query = sa.select(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname)
     return next(map(_record, conn.execute(query)), None)

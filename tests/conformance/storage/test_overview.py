@@ -7,8 +7,9 @@ import pytest
 from peloton.errors import NotFound
 from peloton.lifecycle.problems import NAMED_MAX
 from peloton.model.host_pool import Workload
-from peloton.model.ids import new_job_id
+from peloton.model.ids import Hostname, new_job_id
 from peloton.model.job import JobState, JobType
+from peloton.model.maintenance import Blocker, DrainProgress, MaintenanceRequest
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec, UpdateState
@@ -120,6 +121,21 @@ def test_updates_that_went_back(storage: Storage) -> None:
     ((_, back),), total = storage.overview.stuck_updates()
 
     assert (job_id, UpdateState.ROLLED_BACK, 2, 1) == (back.job_id, back.state, back.prev_config_version, total)
+
+
+def test_hosts_that_drain(storage: Storage) -> None:
+    """With what the last round noted; not those that wait for their turn, nor those of another cluster."""
+    for cluster, names in (("west", ["h1", "h2"]), ("east", ["h3"])):
+        wanted = [MaintenanceRequest(Hostname(name), "10.0.0.1", deadline_s=60) for name in names]
+        storage.maintenance.request(cluster, wanted, 1, NOW)
+    (first,) = storage.overview.drains("west")
+    progress = DrainProgress(2, 1, (Blocker("j", 1, "no"),), "the SLA of 1 job")
+
+    storage.maintenance.note_drain(first, progress, NOW)
+
+    assert [("h1", progress, NOW)] == [
+        (one.hostname, one.progress, one.drained_from_ns) for one in storage.overview.drains("west")
+    ]
 
 
 def test_leases(storage: Storage) -> None:

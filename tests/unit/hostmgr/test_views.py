@@ -12,11 +12,14 @@ import pytest
 from peloton.api.private import hostmgr_pb2 as private
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
+from peloton.errors import Unavailable
 from peloton.model.advice import HostMark, Mark, ServiceMark
 from peloton.model.host import HostState
 from peloton.model.host_pool import DEFAULT_HOST_POOL, HostInPool, HostPool, HostPools
 from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance
 from peloton.model.resources import Resources
+from peloton.model.times import NS_PER_S
 from peloton.scheduling.columns import UNKNOWN, HostColumns
 from peloton.scheduling.qos import Use
 from services.hostmgr import pod_uses
@@ -70,11 +73,17 @@ class Story:
     def __init__(self, *hosts: RegisteredHost) -> None:
         self.book = book(*(hosts or (host("b"), host("a", revocable_held=Resources.of(1)))))
         self.driver = Driver()
+        self.rows: list[HostMaintenance] | None = []  # of hosts that drain; None: storage does not answer
         self.uses = {Hostname("a"): Use(6_000, 2_048)}
         red = HostMark(Hostname("a"), Mark.RED, 1, "cpu 97 %, red from 90 %")
         advisor: Any = Advisor(red)
         core: Any = self
         self.views = ClusterViews("west", core, advisor, lambda: self.uses, core)
+
+    def drains(self, cluster: str) -> list[HostMaintenance]:
+        if self.rows is None:
+            raise Unavailable("storage does not answer")
+        return self.rows
 
     def pods_by_host(self, cluster: str) -> dict[str, int]:
         return {"a": 3} if cluster == "west" else {}
@@ -128,6 +137,24 @@ def test_what_is_wrong_with_a_cluster() -> None:
     assert "Cluster west is not connected to its Mesos master" in cluster
     assert gone.startswith("Host b left cluster west 0 s ago")
     assert "Host a is marked RED: cpu 97 %, red from 90 %" == red
+
+
+def test_drains_are_told_with_their_progress() -> None:
+    """Which is in storage; while that does not answer, a drain that is late is told without."""
+    story, hour_ago = Story(), time.time_ns() - 3_600 * NS_PER_S
+    draining = replace(maintained("a", HostState.DRAINING), drained_from_ns=hour_ago, deadline_s=1_800)
+    story.book.set_maintained([draining])
+    story.rows = [replace(draining, progress=DrainProgress(3, waiting_for="the SLA of 1 job to let 3 pods go"))]
+    late = [text for text in story.problems() if "drain of host a" in text]
+    blocked = DrainProgress(1, blockers=(Blocker(JOB, 1, "1 of at most 1 instances are unavailable already"),))
+    story.rows = [replace(draining, deadline_s=7_200, progress=blocked)]
+    held_up = [text for text in story.problems() if "drain of host a" in text]
+    story.rows = None
+    silent = [text for text in story.problems() if "drain of host a" in text]
+
+    assert [True] == ["3 pods are left and wait for the SLA of 1 job to let 3 pods go" in text for text in late]
+    assert [True] == [f"pods hold it up: 1 pod of job {JOB}: 1 of at most 1" in text for text in held_up]
+    assert ["The drain of host a is 30 min beyond its deadline"] == silent
 
 
 def test_a_host_that_is_back_or_went_for_maintenance_is_not_wrong() -> None:
