@@ -1,1 +1,0 @@
-import{n as e}from"./same-as-3c-dE8VK.js";import{C as t}from"./index-DNMlP0QD.js";function n({children:n,command:r}){return t(`div`,{class:`empty`,children:[t(`p`,{children:n}),r&&t(`p`,{children:t(e,{text:r})})]})}export{n as t};

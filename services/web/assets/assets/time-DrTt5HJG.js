@@ -1,1 +1,0 @@
-import{C as e,I as t,P as n,h as r,l as i}from"./index-DNMlP0QD.js";var a=1e4;function o({at:o}){let[,s]=t(0);return n(()=>{let e=setInterval(()=>s(e=>e+1),a);return()=>clearInterval(e)},[]),o?e(`time`,{dateTime:o,title:r(o),children:i(o)}):e(`span`,{class:`quiet`,children:`–`})}export{o as t};
