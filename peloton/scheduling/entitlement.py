@@ -2,17 +2,21 @@
 
 From the root down, the entitlement E of a pool is dealt to its children, each kind for itself:
 
-A. guarantee: ``min(demand, reservation)``, or the whole reservation where it is STATIC. Guarantees are honoured even
-   when they add up to more than E (hosts were lost, or an elastic parent has a STATIC child): then, and only then,
-   children together hold more than their parent. Admission still stops at every ancestor's limit and at the
-   cluster's capacity.
-B. demand above the guarantee, by share.
-C. the rest, by share, up to each limit. What one child's limit cuts off is offered to the others again.
+A. guarantee: ``min(claim, reservation)``, or the whole reservation where it is STATIC. Guarantees are honoured even
+   when they add up to more than E (hosts were lost, or an update was forced): then, and only then, children together
+   hold more than their parent. Admission still stops at every ancestor's limit and at the cluster's capacity.
+B. the claim above the guarantee, by share.
+C. the rest, by share, up to each limit. What one child's limit cuts off is offered to the others again. What A and B
+   dealt a child for STATIC reservations below it that stand idle is within its part of the rest.
+
+A leaf claims its demand. A STATIC pool claims its reservation at least, as far as the cluster has it: nobody else may
+use it. An inner pool claims what its children do: if it claimed its demand alone, what its STATIC children keep idle
+would be taken from its other children.
 
 A child with share 0 takes no part in B and C. Fractions go to the largest remainder, ties to the first by path.
 
-Demand and limit of an inner pool are cut to what its children can use, level by level on the way up, so a subtree is
-never dealt more than it can use.
+Claim, demand and limit of an inner pool are cut to what its children can use or keep, level by level on the way up, so
+a subtree is never dealt more than that.
 
 The cpu of revocable pods is slack (revocable cpu of hosts), dealt in a second pass the same way; their other kinds are
 borrowed from what non-revocable pods of the same pool leave over, within the pool's slack limit.
@@ -58,7 +62,7 @@ class Entitlement:
 
 def entitle(tree: PoolTree, load: Load, capacity: Ints, slack_cpu: int) -> Entitlement:
     """Deal ``capacity`` ``[R]`` and the cluster's slack cpu to all pools."""
-    wants = _wants(tree, load)
+    wants = _wants(tree, load, capacity)
     total = np.zeros_like(tree.reservation)
     total[0] = capacity
     for level in tree.levels:
@@ -74,38 +78,58 @@ def entitle(tree: PoolTree, load: Load, capacity: Ints, slack_cpu: int) -> Entit
 class _Wants:
     non_slack: Ints  # [P,R] allocation plus demand, cut by the limits below
     slack: Ints  # [P,R] what revocable pods want to borrow; cpu is 0
-    total: Ints  # [P,R] both, cut by the pool's limit
+    fixed: Ints  # [P,R] the reservation of a STATIC pool, 0 of others
+    busy: Ints  # [P,R] ``non_slack`` and ``slack``, but ``fixed`` at least
+    claim: Ints  # [P,R] the same, and what STATIC pools below keep idle
     room: Ints  # [P,R] the limit, cut by what the children can take
 
 
-def _wants(tree: PoolTree, load: Load) -> _Wants:
+def _wants(tree: PoolTree, load: Load, capacity: Ints) -> _Wants:
     non_slack = load.allocation + load.demand
     slack = np.minimum(tree.slack_limit, load.slack_allocation + load.slack_demand)
-    room = tree.limit.copy()
+    fixed = np.where(tree.static, np.minimum(tree.reservation, tree.limit), 0)
+    busy, claim, room = np.zeros_like(fixed), np.minimum(fixed, capacity), tree.limit.copy()
     for level in reversed(tree.levels):
-        at, parents = slice(level.begin, level.end), level.parents
+        at, parents, starts = slice(level.begin, level.end), level.parents, level.starts
         non_slack[at] = np.minimum(non_slack[at], room[at])
         slack[at] = np.minimum(slack[at], room[at] - non_slack[at])
-        non_slack[parents] = np.add.reduceat(non_slack[at], level.starts, axis=0)
-        slack[parents] = np.minimum(np.add.reduceat(slack[at], level.starts, axis=0), tree.slack_limit[parents])
-        room[parents] = np.minimum(np.add.reduceat(room[at], level.starts, axis=0), room[parents])
-    return _Wants(non_slack, slack, np.minimum(non_slack + slack, room), room)
+        busy[at] = non_slack[at] + slack[at]
+        room[at] = np.maximum(room[at], fixed[at])
+        claim[at] = np.minimum(np.maximum(claim[at], busy[at]), room[at])
+        non_slack[parents] = np.add.reduceat(non_slack[at], starts, axis=0)
+        slack[parents] = np.minimum(np.add.reduceat(slack[at], starts, axis=0), tree.slack_limit[parents])
+        claim[parents] = np.maximum(np.add.reduceat(claim[at], starts, axis=0), claim[parents])
+        room[parents] = np.minimum(np.add.reduceat(room[at], starts, axis=0), room[parents])
+    return _Wants(non_slack, slack, fixed, np.maximum(busy, fixed), claim, room)
 
 
 def _deal(tree: PoolTree, level: Level, wants: _Wants, amounts: Ints) -> Ints:
     """Amounts ``[G,R]`` of the parents -> entitlements ``[K,R]`` of their children: steps A, B and C."""
     at = slice(level.begin, level.end)
-    share, want = tree.share[at], wants.total[at]
-    reservation = np.minimum(tree.reservation[at], tree.limit[at])
+    share, claim = tree.share[at], wants.claim[at]
 
-    dealt = np.where(tree.static[at], reservation, np.minimum(want, reservation))  # A
+    reservation = np.minimum(tree.reservation[at], tree.limit[at])
+    dealt = np.maximum(np.minimum(claim, reservation), wants.fixed[at])  # A
     left = np.maximum(amounts - np.add.reduceat(dealt, level.starts, axis=0), 0)
 
-    more = fill(level, left, np.maximum(want - dealt, 0), share)  # B
+    more = fill(level, left, np.maximum(claim - dealt, 0), share)  # B
     left -= np.add.reduceat(more, level.starts, axis=0)
     dealt += more
 
-    return dealt + fill(level, left, np.maximum(wants.room[at] - dealt, 0), share)  # C
+    busy = np.minimum(dealt, wants.busy[at])
+    return busy + _rest(level, left, dealt - busy, np.maximum(wants.room[at] - busy, 0), share)  # C
+
+
+def _rest(level: Level, left: Ints, idle: Ints, room: Ints, share: Ints) -> Ints:
+    """``left`` ``[G,R]`` and all that is ``idle`` ``[K,R]``, by share and up to ``room`` ``[K,R]``; to no child less
+    than is idle in it."""
+    shared = idle  # but of those whose part is less: they keep it
+    while True:
+        rest = fill(level, left + np.add.reduceat(shared, level.starts, axis=0), room, share)
+        is_less = rest < shared
+        if not is_less.any():
+            return rest + (idle - shared)
+        shared, room = np.where(is_less, 0, shared), np.where(is_less, 0, room)
 
 
 def _slack_cpu(tree: PoolTree, load: Load, slack_cpu: int) -> Ints:

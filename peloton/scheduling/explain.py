@@ -22,7 +22,7 @@ from peloton.model.reason import Infeasibility, PlacementReason, Reason, Rule
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.gangs import GangRun, QueueKind, Usage
-from peloton.scheduling.tree import CPU, PoolTree
+from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 HOLDERS_MAX = 3
 """Jobs, and pools, that one reason names."""
@@ -200,11 +200,11 @@ class Loans:
 
 
 def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
-    """What a pool borrows and from which pools, or lends and to which. STATIC reservations are not lent."""
+    """What a pool borrows and from which pools, or lends and to which. STATIC reservations are not lent, nor by the
+    pools above theirs."""
     tree = now.tree
     held = now.usage.physical(tree)
-    above = held - tree.reservation  # [P,R]
-    above[np.logical_and(tree.static, above < 0)] = 0
+    above = np.maximum(held - tree.reservation, 0) + np.minimum(_kept(tree, held) - tree.reservation, 0)  # [P,R]
     demand = tree.roll_up(now.demand)  # slack is not lent
     rest = others(tree, row)
     found: dict[str, list[Loan]] = {"borrowed": [], "lenders": [], "lent": [], "borrowers": []}
@@ -220,6 +220,15 @@ def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
             wanted = min(int(demand[at, kind]), -amount) if is_over else 0
             found[sort].append(Loan(name, tree.paths[at], -amount, wanted))
     return Loans(**{sort: tuple(entries) for sort, entries in found.items()})
+
+
+def _kept(tree: PoolTree, held: Ints) -> Ints:
+    """[P,R] what pools hold, and what is idle of STATIC reservations in their subtrees."""
+    kept = np.maximum(held, np.where(tree.static, tree.reservation, 0))
+    for level in reversed(tree.levels):
+        below = np.add.reduceat(kept[level.begin : level.end], level.starts, axis=0)
+        kept[level.parents] = np.maximum(kept[level.parents], below)
+    return kept
 
 
 class Obstacle(StrEnum):

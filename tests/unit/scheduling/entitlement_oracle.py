@@ -24,7 +24,7 @@ class Amounts:
     slack_allocation: Sequence[int] = (0, 0, 0, 0)
 
 
-@dataclass
+@dataclass(eq=False)
 class Node:
     spec: PoolSpec | None
     children: list[Node] = field(default_factory=list)
@@ -38,6 +38,8 @@ class Node:
     share: int = 0
     wants: int = 0
     borrows: int = 0
+    fixed: int = 0
+    claim: int = 0
     room: int = 0
 
 
@@ -52,7 +54,7 @@ def entitle(
     result: Result = {pool_id: {"total": [], "non_slack": [], "slack": []} for pool_id in ids}
     for kind in KINDS:
         root = build(pools, amounts, ROOT_POOL_ID, None)
-        look(root, kind)
+        look(root, kind, capacity[kind])
         root.total = capacity[kind]
         deal(root, kind)
         if RESOURCE_KINDS[kind] == "cpu":
@@ -67,14 +69,15 @@ def build(pools: Sequence[PoolSpec], amounts: Mapping[str, Amounts], pool_id: st
     return Node(spec, [build(pools, amounts, p.respool_id, p) for p in children], amounts.get(pool_id, Amounts()))
 
 
-def look(node: Node, kind: int) -> None:
-    """Bottom up: what is wanted, what may be borrowed, how much fits."""
+def look(node: Node, kind: int, capacity: int) -> None:
+    """Bottom up: what is wanted, what may be borrowed, what is claimed, how much fits."""
     for child in node.children:
-        look(child, kind)
+        look(child, kind, capacity)
     if node.spec is None:
         return
     resource, spec = node.spec.resources[kind], node.spec
     node.limit, node.share = resource.limit, resource.share
+    node.fixed = min(resource.reservation, resource.limit) if resource.type is ReservationType.STATIC else 0
     percent = Fraction(20 if spec.slack_limit_percent is None else str(spec.slack_limit_percent))
     slack_limit = 0 if resource.kind == "cpu" else floor(resource.reservation * percent / 100)
     if node.children:
@@ -87,29 +90,47 @@ def look(node: Node, kind: int) -> None:
         borrows = node.amounts.slack_allocation[kind] + node.amounts.slack_demand[kind]
     node.wants = min(wants, node.room)
     node.borrows = min(borrows, slack_limit, node.room - node.wants)
+    node.room = max(node.room, node.fixed)
+    claim = max(node.wants + node.borrows, sum(child.claim for child in node.children))
+    node.claim = max(min(claim, node.room), min(node.fixed, capacity))
 
 
 def deal(node: Node, kind: int) -> None:
-    """Top down: guarantees, demand by share, the rest by share."""
+    """Top down: guarantees, claims by share, the rest by share."""
     left = node.total
     for child in node.children:
         assert child.spec is not None
         resource = child.spec.resources[kind]
-        guarantee = min(resource.reservation, resource.limit)
-        if resource.type is not ReservationType.STATIC:
-            guarantee = min(guarantee, child.wants + child.borrows)
-        child.total = guarantee
-        left = max(left - guarantee, 0)
-    for goal in ("wants", "room"):
-        asked = [max((c.wants + c.borrows if goal == "wants" else c.room) - c.total, 0) for c in node.children]
-        given = water_fill(left, asked, [c.share for c in node.children])
-        for child, more in zip(node.children, given, strict=True):
-            child.total += more
-            left -= more
+        child.total = max(child.fixed, min(resource.reservation, resource.limit, child.claim))
+        left = max(left - child.total, 0)
+    shares = [child.share for child in node.children]
+    asked = [max(child.claim - child.total, 0) for child in node.children]
+    for child, more in zip(node.children, water_fill(left, asked, shares), strict=True):
+        child.total += more
+        left -= more
+    deal_rest(node.children, left)
     for child in node.children:
         child.slack = min(max(child.total - child.wants, 0), child.borrows)
         child.non_slack = child.total - child.slack
         deal(child, kind)
+
+
+def deal_rest(children: Sequence[Node], left: int) -> None:
+    """By share, and what stands idle in STATIC pools below a child is within its part: who has more than its part by
+    that keeps it, and the others share what there is without it."""
+    idle = {id(c): max(c.total - max(c.wants + c.borrows, c.fixed), 0) for c in children}
+    sharing = list(children)
+    while True:
+        busy = [c.total - idle[id(c)] for c in sharing]
+        amount = left + sum(idle[id(c)] for c in sharing)
+        room = [max(c.room - b, 0) for c, b in zip(sharing, busy, strict=True)]
+        parts = water_fill(amount, room, [c.share for c in sharing])
+        more_by_that = [c for c, part in zip(sharing, parts, strict=True) if part < idle[id(c)]]
+        if not more_by_that:
+            break
+        sharing = [c for c in sharing if c not in more_by_that]
+    for child, b, part in zip(sharing, busy, parts, strict=True):
+        child.total = b + part
 
 
 def deal_slack_cpu(node: Node, kind: int) -> None:

@@ -47,6 +47,7 @@ def test_there_are_scenarios() -> None:
 
 # -- properties -----------------------------------------------------------------------------------------------------
 
+HALF_STATIC = (ReservationType.ELASTIC, ReservationType.STATIC)
 Case = tuple[list[PoolSpec], dict[str, oracle.Amounts], list[int], int]
 SMALL = st.integers(0, 40)
 LARGE = st.one_of(SMALL, st.integers(0, 10**7), st.integers(0, 2**50))
@@ -58,13 +59,14 @@ def cases(
     amount: st.SearchStrategy[int] = SMALL,
     is_valid: bool = False,
     shares: Sequence[int] = (0, 1, 1, 2, 3, 1000),
+    types: Sequence[ReservationType] = (ReservationType.ELASTIC, ReservationType.ELASTIC, ReservationType.STATIC),
 ) -> Case:
     """A tree of up to 12 pools with loads on its leaves; valid ones obey the rules of the pool service."""
     paths: list[str] = []
     for _ in range(draw(st.integers(1, 12))):
         parent = draw(st.sampled_from(["", *paths]))
         paths.append(f"{parent}/{'abcdefghijkl'[len(paths)]}")
-    pools = [_draw_pool(draw, path, amount, shares) for path in paths]
+    pools = [_draw_pool(draw, path, amount, shares, types) for path in paths]
     capacity = [draw(amount) for _ in RESOURCE_KINDS]
     if is_valid:
         pools = _made_valid(pools, capacity)
@@ -74,11 +76,17 @@ def cases(
     return pools, dict(loads), capacity, draw(amount)
 
 
-def _draw_pool(draw: st.DrawFn, path: str, amount: st.SearchStrategy[int], shares: Sequence[int]) -> PoolSpec:
+def _draw_pool(
+    draw: st.DrawFn,
+    path: str,
+    amount: st.SearchStrategy[int],
+    shares: Sequence[int],
+    types: Sequence[ReservationType],
+) -> PoolSpec:
     resources = []
     for kind in RESOURCE_KINDS:
         reservation = draw(amount)
-        kind_type = draw(st.sampled_from([ReservationType.ELASTIC, ReservationType.ELASTIC, ReservationType.STATIC]))
+        kind_type = draw(st.sampled_from(types))
         limit = reservation + draw(amount)
         share = draw(st.sampled_from(shares))
         resources.append(PoolResource(kind, reservation, limit, share, kind_type))
@@ -155,25 +163,37 @@ def test_guarantee(case: Case) -> None:
     assert (entitlement.total >= wants)[tree.is_leaf].all()
 
 
-@given(cases(SMALL, True))
-@settings(max_examples=60, deadline=None)
+@given(cases(SMALL, True, types=HALF_STATIC))
+@settings(max_examples=200, deadline=None)
 def test_children_share_their_parent(case: Case) -> None:
-    """Elastic children of a valid tree never have more than their parent, to the unit."""
-    pools, loads, capacity, slack_cpu = case
-    elastic = [
-        PoolSpec(
-            p.respool_id,
-            p.parent_id,
-            p.name,
-            tuple(PoolResource(r.kind, r.reservation, r.limit, r.share) for r in p.resources),
-        )
-        for p in pools
-    ]
-    tree, _, entitlement = _entitle((elastic, loads, capacity, slack_cpu))
+    """Children of a valid tree never have more than their parent, to the unit; STATIC ones neither."""
+    tree, _, entitlement = _entitle(case)
 
     for level in tree.levels:
         sums = np.add.reduceat(entitlement.total[level.begin : level.end], level.starts, axis=0)
         assert (sums <= entitlement.total[level.parents]).all()
+
+
+CHILD = st.tuples(st.integers(0, 5), st.integers(0, 10), st.booleans())  # reservation, demand, whether it is STATIC
+FAMILY = st.tuples(st.lists(CHILD, min_size=1, max_size=4), st.sampled_from([1, 10]))  # children, share of the parent
+
+
+@given(st.lists(FAMILY, min_size=2, max_size=3), st.integers(0, 3))
+@settings(max_examples=200, deadline=None)
+def test_nobody_waits_in_an_idle_cluster(families: list[tuple[list[tuple[int, int, bool]], int]], spare: int) -> None:
+    """A cluster that has room for all that is wanted, and for what STATIC pools keep idle, gives all that is wanted."""
+    pools, wants, capacity = [], dict[str, oracle.Amounts](), spare
+    for name, (children, share) in zip("abc", families, strict=False):
+        pools.append(pool(f"/{name}", f"0/{sum(child[0] for child in children)}", "0/100", str(share)))
+        for at, (reservation, demand, is_static) in enumerate(children):
+            kind_type = "STATIC" if is_static else ""
+            pools.append(pool(f"/{name}/{at}", f"0/{reservation}", "0/100", type=kind_type))
+            wants[f"/{name}/{at}"] = oracle.Amounts((0, demand, 0, 0))
+            capacity += max(demand, reservation * is_static)
+
+    _, load, entitlement = _entitle((pools, wants, [0, capacity, 0, 0], 0))
+
+    assert (entitlement.total >= load.demand).all()
 
 
 @given(cases(SMALL, True))

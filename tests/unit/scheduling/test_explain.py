@@ -257,6 +257,28 @@ def test_loans() -> None:
     assert (lender.borrowed, borrower.lent) == ((), ())
 
 
+def test_a_parent_does_not_lend_what_its_static_children_keep() -> None:
+    """Of 6 reserved cores 1 is held and 4 are kept by an idle STATIC child: the last one is lent."""
+    cluster = Cluster(
+        pool("/a", "6", "10"),
+        pool("/a/s", "4", "10", type="STATIC"),
+        pool("/a/e", "2", "10"),
+        pool("/b", "5", "10"),
+        capacity="15",
+    )
+    cluster = cluster.holds("/a/e", "1").holds("/b", "8")
+    now = snapshot(cluster)
+
+    found = [loans(now, plan_cycle(now), cluster.tree.row[pool_id(path)]) for path in ("/a", "/a/e", "/a/s", "/b")]
+
+    assert [[(one.pool_path, one.amount) for one in (*each.lent, *each.lenders)] for each in found] == [
+        [("/a", 1000)],
+        [("/a/e", 1000)],
+        [],
+        [("/a", 1000)],
+    ]
+
+
 @pytest.mark.parametrize(("capacity", "wanted"), [("10", 2000), ("15", 0)])
 def test_wanted_back(capacity: str, wanted: int) -> None:
     """A lender wants back what waits in its queue, unless there is enough for both."""
