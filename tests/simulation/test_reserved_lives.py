@@ -10,6 +10,7 @@ import pytest
 
 from peloton.model.resources import Resources
 from services.hostmgr.hosts.host_table import HostTable
+from services.hostmgr.hosts.reservation_book import ReservationBook
 from services.hostmgr.hosts.reservations import HostReservations
 from tests.simulation.job_life import first_fault
 from tests.simulation.reserved_life import ReservedLife
@@ -37,7 +38,7 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
 FAULTS: dict[str, tuple[Any, str, Any, str]] = {
     "others": (HostTable, "kept_from", lambda *_: (Resources(), 0), "left beside"),
     "span": (HostReservations, "late", lambda *_: [], "is reserved for"),
-    "launched": (HostReservations, "launched", lambda *_: None, "which runs on"),
+    "launched": (ReservationBook, "launched", lambda *_: None, "which runs on"),
 }
 
 
