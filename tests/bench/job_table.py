@@ -23,6 +23,7 @@ from services.storage.jobs.job_table import JobFilter, JobTable
 from services.storage.storage import Storage
 from services.storage.tables import JOB
 from tests.bench.figures import Times
+from tests.postgres import running_postgres
 
 JOBS = 1_000_000
 POOLS, OWNERS = 200, 300
@@ -97,11 +98,11 @@ class Size:
     instances: int = 100_000
 
 
-def job_table(size: Size = Size()) -> dict[str, Any]:
-    """On SQLite: the first page, a page beyond and the count of each filter; every page of a name that no job has; and
-    the states of all instances of a large job. The slowest call counts."""
+def job_table(size: Size = Size(), database: str = "") -> dict[str, Any]:
+    """The first page, a page beyond and the count of each filter; every page of a name that no job has; and the states
+    of all instances of a large job. The slowest call counts. On SQLite, unless another ``database`` is given."""
     with TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/jobs.db"
+        url = database or f"sqlite:///{folder}/jobs.db"
         migrate.upgrade(url)
         with closing(Storage(url)) as storage:
             fill(storage, size.jobs)
@@ -110,6 +111,7 @@ def job_table(size: Size = Size()) -> dict[str, Any]:
             states_ms = _states_ms(storage, size)
     slowest = max(ms for one in (*found.values(), to_the_end) for name, ms in one.items() if name.endswith("_ms"))
     return {
+        "database": "postgresql" if database else "sqlite",
         "jobs": size.jobs,
         "page": size.page,
         "filters": found,
@@ -118,6 +120,11 @@ def job_table(size: Size = Size()) -> dict[str, Any]:
         "slowest_ms": slowest,
         "ratio_to_target": round(slowest / CALL_MS_TARGET, 3),
     }
+
+
+def job_table_postgres(size: Size = Size()) -> dict[str, Any]:
+    with running_postgres() as server:
+        return job_table(size, server.create_database())
 
 
 def _filters(jobs: int) -> dict[str, JobFilter]:

@@ -18,7 +18,7 @@ from tests.bench.faults import throughput_faults
 from tests.bench.figures import Missing
 from tests.bench.growth import updates
 from tests.bench.idle import first_launch
-from tests.bench.job_table import job_table
+from tests.bench.job_table import job_table, job_table_postgres
 from tests.bench.kubernetes_bind import bind
 from tests.bench.kubernetes_real import kubernetes_real
 from tests.bench.kueue import kueue
@@ -69,6 +69,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "deep-postgres": deep_postgres,
     "reads": reads,
     "job-table": job_table,
+    "job-table-postgres": job_table_postgres,
     "drain-50": drain_50,
     "roll-9000": roll_9000,
     "roll-100x90": roll_100x90,
