@@ -33,7 +33,7 @@ from tests.bench.rebalance import rebalance
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.storm import storm
 from tests.bench.temporal_postgres import churn_temporal_postgres
-from tests.bench.web import web
+from tests.bench.web import web, web_paint
 from tests.bench.weight import config_noise, config_weight
 from tests.bench.wide import hosts, wide
 
@@ -82,6 +82,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "kueue": kueue,
     "wide": wide,
     "web": web,
+    "web-paint": web_paint,
     "hosts": hosts,
 }
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,7 +16,7 @@ from tests.bench.figures import Missing, cpu_s
 from tests.bench.wide import hold
 from tests.browser.chromium import lacking
 from tests.browser.pages import pages
-from tests.browser.views import chromium, opened
+from tests.browser.views import chromium, opened, settle
 from tests.e2e.local import shell
 
 TARGET_PERCENT = 5.0
@@ -58,6 +60,35 @@ def web(host_count: int = 50_000, pods_per_host: int = 2, viewers: int = 50, sec
         "web_peak_memory_mib": memory_mib,
         "ratio_to_target": round(max(ratios), 2),
     }
+
+
+def web_paint(host_count: int = 50_000, pods_per_host: int = 2) -> dict[str, Any]:
+    """The maps of all instances of a job and of all hosts, each with a trace for the developer tools of Chromium."""
+    if why := lacking():
+        raise Missing(why)
+    with Cluster(LocalSettings(port=0, simulate=host_count, web=True)) as cluster:
+        job, _ = hold(cluster, host_count * pods_per_host)
+        drawn = {}
+        for name, address in (("job", f"/jobs/{job}"), ("hosts", "/hosts")):
+            trace = Path(tempfile.gettempdir(), f"peloton-web-paint-{name}.json")
+            drawn[name] = {"drawn_ms": _traced_ms(cluster.local.web_url + address, trace), "trace": str(trace)}
+    return {
+        "hosts": host_count,
+        "instances": host_count * pods_per_host,
+        "pages": drawn,
+        "ratio_to_target": round(max(one["drawn_ms"] for one in drawn.values()) / TARGET_DRAWN_MS, 2),
+    }
+
+
+def _traced_ms(url: str, trace: Path) -> int:
+    """From the navigation until all is drawn, of a browser that has the app in its cache."""
+    with chromium() as browser, opened(browser, url) as page:
+        browser.start_tracing(page=page.view, path=trace)
+        page.view.reload()
+        settle(page.view)
+        drawn_ms = float(page.view.evaluate("performance.now()"))
+        browser.stop_tracing()
+        return round(drawn_ms)
 
 
 def _of_page(cluster: Cluster, address: str, viewers: int, seconds: float) -> dict[str, Any]:
