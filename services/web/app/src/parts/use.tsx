@@ -30,7 +30,7 @@ export function Use({ job, instance }: { job: string; instance?: number }) {
       {instance === undefined ? <h2>In use</h2> : <h3>In use</h3>}
       <Stale error={error} />
       {!measured.length ? (
-        <p class="quiet" aria-busy={!value}>{value ? "Being measured. A host that says nothing leaves it so." : "Loading"}</p>
+        <p class="quiet" aria-busy={!value}>{value ? "Not known yet. Hosts are asked every few seconds; some measure nothing." : "Loading"}</p>
       ) : (
         <>
           {instance === undefined && <p class="quiet">{measured.length === 1 ? "The one instance" : `The ${count(measured.length)} instances`} measured now{found.length >= 100 && ", of the first 100 on hosts"}.</p>}
