@@ -27,6 +27,8 @@ TOPICS_MAX = 2_000
 TOPICS_OF_A_VIEWER_MAX = 20
 BYTES_MAX = 8 << 20
 """Of one message."""
+BYTES_PER_S = 50_000
+"""Of a topic to each of its viewers, on average: after a large message the next look is later."""
 BEAT_S = 15.0
 """A page that heard nothing for so long gets a comment line, by which both ends notice a connection that is dead."""
 LINGER_S = 5.0
@@ -136,14 +138,14 @@ class Hub:
         idle_s = 0.0
         try:
             while idle_s < LINGER_S:
-                frame = await self._frame(name, topic, argument)
+                frame, rest_s = await self._frame(name, topic, argument), topic.period_s
                 if frame != running.frame:
-                    running.frame = frame
+                    running.frame, rest_s = frame, max(rest_s, len(frame) / BYTES_PER_S)
                     for viewer in running.viewers:
                         viewer.news[name] = None
                         viewer.wake.set()
-                await asyncio.sleep(topic.period_s)
-                idle_s = 0.0 if running.viewers else idle_s + topic.period_s
+                await asyncio.sleep(rest_s)
+                idle_s = 0.0 if running.viewers else idle_s + rest_s
         finally:
             del self._running[name]
 

@@ -105,6 +105,24 @@ async def test_a_slow_viewer_gets_the_latest_alone() -> None:
     assert {"value": ["", 29]} == told
 
 
+async def test_large_messages_come_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a map of 50,000 hosts would fill the line of each viewer."""
+    monkeypatch.setattr(live, "BYTES_PER_S", 10_000)
+    small, large = Pushed(), Pushed()
+    large.value = "x" * 10_000_000
+    monkeypatch.setattr(live, "BYTES_MAX", 20_000_000)
+    topics = {"small": Topic(small.look, period_s=0.001), "large": Topic(large.look, period_s=0.001)}
+    hub = Hub(cast(Any, None), topics)
+    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["small", "large"]))) as stream:
+        assert {"small", "large"} == {(await anext(stream))[0], (await anext(stream))[0]}
+        for value in range(2, 10):
+            small.value = large.value = value
+            assert ("small", {"value": ["", value]}) == await anext(stream)
+    await hub.close()
+
+    assert 1 == large.looks
+
+
 async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
     """With the code word of the refusal; a bug is told without its text, and of an api that is away that it is."""
     pushed = Pushed()
