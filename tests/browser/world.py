@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.table import table_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from tests.e2e.forked import ForkedCluster
 from tests.e2e.local import Cluster, shell, temporary
@@ -78,6 +79,8 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
     ended = {name: cluster.finish(JOBS[name]) for name in ("nightly", "broken")}
     assert ended == {"nightly": "SUCCEEDED", "broken": "FAILED"}
     service.wait_running()
+    use = table_pb2.GetInstanceUseRequest(id={"value": JOBS["train"]})
+    cluster.wait(lambda: all(i.measured for i in cluster.client.job_table.GetInstanceUse(use).instances), "their use")
     return {"services/:id": SHOP, "jobs/:id": JOBS["train"], "hosts/:name": "sim-00000", "pools/:path*": "ml/training"}
 
 

@@ -90,6 +90,11 @@ def test_a_folder_is_made_for_the_first_pod_only(lab: Lab, cluster: Kubernetes) 
     assert [{"path": path, "type": "Directory"}] == folder_types(cluster)
 
 
+def lines(file: Path) -> list[str]:
+    """None before a process has written the first; its pod is RUNNING a moment earlier."""
+    return file.read_text().split() if file.exists() else []
+
+
 @pytest.mark.parametrize("cluster", ["processes"], indirect=True)
 def test_what_is_in_the_folder_outlives_pods_until_it_is_destroyed(
     lab: Lab, cluster: Kubernetes, tmp_path: Path
@@ -101,7 +106,7 @@ def test_what_is_in_the_folder_outlives_pods_until_it_is_destroyed(
         pod, why = try_launch(lab, volume)
         assert "" == why
         lab.wait_for(pod, PodState.RUNNING)
-        lab.wait(lambda count=count: len((folder / "log").read_text().split()) == count, f"{count} lines")
+        lab.wait(lambda count=count: len(lines(folder / "log")) == count, f"{count} lines")
         lab.wait(lambda: shown(cluster, volume) == "1000Mi kept", "the word of the node")
         lab.driver.kill([pod])
         lab.wait_end(pod)
@@ -112,7 +117,7 @@ def test_what_is_in_the_folder_outlives_pods_until_it_is_destroyed(
     assert ("", []) == (why, lab.states(pod))
     shutil.move(moved, folder)
     lab.wait_for(pod, PodState.RUNNING)
-    assert 2 <= len((folder / "log").read_text().split())
+    assert 2 <= len(lines(folder / "log"))
     lab.driver.kill([pod])
     lab.wait_end(pod)
 

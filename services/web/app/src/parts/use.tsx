@@ -24,28 +24,25 @@ export function Use({ job, instance }: { job: string; instance?: number }) {
   const found = value?.instances ?? [];
   const measured = found.filter((one) => one.measured);
   if (value && !found.length) return null;
-  const sum = (field: (typeof KINDS)[number]["used" | "asked"]) => measured.reduce((total, one) => total + (one[field] ?? 0), 0);
+  const sum = (field: (typeof KINDS)[number]["used" | "asked"]) => (measured.length ? measured : found).reduce((total, one) => total + (one[field] ?? 0), 0);
+  const whose = measured.length
+    ? `Of ${count(measured.length, "instance")} measured now${found.length >= 100 ? ", of the first 100 on hosts" : ""}.`
+    : value ? "Not known yet. Hosts are asked every few seconds; some measure nothing." : "Loading";
   return (
-    <section aria-label={instance === undefined ? "In use" : `In use by instance ${instance}`} data-varies>
+    <section aria-label={instance === undefined ? "In use" : `In use by instance ${instance}`} aria-busy={!value} data-varies>
       {instance === undefined ? <h2>In use</h2> : <h3>In use</h3>}
       <Stale error={error} />
-      {!measured.length ? (
-        <p class="quiet" aria-busy={!value}>{value ? "Not known yet. Hosts are asked every few seconds; some measure nothing." : "Loading"}</p>
-      ) : (
-        <>
-          {instance === undefined && <p class="quiet">{measured.length === 1 ? "The one instance" : `The ${count(measured.length)} instances`} measured now{found.length >= 100 && ", of the first 100 on hosts"}.</p>}
-          {KINDS.map(({ kind, label, used, asked }) => {
-            const [part, whole] = [sum(used), sum(asked)];
-            const text = `${amount(kind, part)} of ${amount(kind, whole)} asked for, ${percent(part, whole)}`;
-            return (
-              <div class="row" key={kind}>
-                <span>{label}</span>
-                <Bar label={`${label} in use`} parts={[{ name: "used", value: part, tone: "use" }]} whole={Math.max(part, whole)} marks={part > whole ? [{ name: "asked for", value: whole, tone: "limit" }] : []} text={text} />
-              </div>
-            );
-          })}
-        </>
-      )}
+      {(instance === undefined || !measured.length) && <p class="quiet">{whose}</p>}
+      {KINDS.map(({ kind, label, used, asked }) => {
+        const [part, whole] = [sum(used), sum(asked)];
+        const text = measured.length ? `${amount(kind, part)} of ${amount(kind, whole)} asked for, ${percent(part, whole)}` : `${amount(kind, whole)} asked for`;
+        return (
+          <div class="row" key={kind}>
+            <span>{label}</span>
+            <Bar label={`${label} in use`} parts={[{ name: "used", value: part, tone: "use" }]} whole={Math.max(part, whole)} marks={part > whole ? [{ name: "asked for", value: whole, tone: "limit" }] : []} text={text} />
+          </div>
+        );
+      })}
     </section>
   );
 }
