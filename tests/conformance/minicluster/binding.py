@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-from tests.conformance.minicluster.recording import faster
-
 
 class Bindings:
-    """`names` maps recorded ids, uuids and stream ids; `offers` a recorded offer id to the actual offers behind it."""
+    """`names` maps recorded ids, uuids and stream ids; `offers` a recorded offer id to the actual offers behind it.
+    `command` rewrites commands that sleep."""
 
-    def __init__(self, scale: float, data_dir: str) -> None:
+    def __init__(self, command: Callable[[str], str], data_dir: str) -> None:
         self.names: dict[str, str] = {}
         self.offers: dict[str, list[str]] = {}
-        self._scale = scale
+        self._command = command
         self._data_dir = data_dir
 
     def headers(self, line: dict[str, Any]) -> dict[str, str]:
@@ -48,7 +48,7 @@ class Bindings:
             return [self.translate(item) for item in value]
         if isinstance(value, str):
             if "sleep " in value:
-                return faster(value, self._scale)
+                return self._command(value)
             if value in self.names:
                 return self.names[value]
             return self.path(value) if value.startswith("/var/lib/mesos/") else value

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 DATE = re.compile(r"Date: [^\r]*")
-# A raw exchange counts as over after so many looks of so many real seconds without a byte: on a busy machine a single
-# long one would be over before the peer has had its turn.
-QUIET_LOOKS = 10
-LOOK_S = 0.03
+# A raw exchange counts as over after so many seconds without a byte.
+QUIET_S = 0.3
 
 
 async def exchange(port: int, data: bytes) -> bytes:
@@ -34,14 +33,9 @@ async def exchange(port: int, data: bytes) -> bytes:
 
 async def _next(reader: asyncio.StreamReader) -> bytes:
     """Empty when the peer has closed or has fallen silent."""
-    reading = asyncio.create_task(reader.read(65536))
-    try:
-        for _ in range(QUIET_LOOKS):
-            if (await asyncio.wait({reading}, timeout=LOOK_S))[0]:
-                return reading.result()
-        return b""
-    finally:
-        reading.cancel()
+    with suppress(TimeoutError):
+        return await asyncio.wait_for(reader.read(65536), QUIET_S)
+    return b""
 
 
 @dataclass

@@ -1,70 +1,129 @@
-"""The clock of a replay, which stops while the replay is late."""
+"""The time of a replay: it passes when the cluster, its client and all processes of tasks wait, and at no other moment.
+
+A second of a recording costs what happens in it. How fast or how busy the machine is decides nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import math
+import os
+import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from services.emulation.clock import Clock
+from services.emulation.processes import Processes
+from tests.unit.virtual_time import VirtualTimeLoop
 
-# Turns of the event loop after which all that was under way between the cluster and us has arrived.
-QUIET_TURNS = 40
-# The clock stands still during a call until this process has done nothing for so many waits of LOOK_S real seconds in a
-# row, or for LOOKS_MAX of them: then the call may need it to go on. The cluster and its client are this one process.
-STILL_LOOKS = 10
-LOOKS_MAX = 200
-LOOK_S = 0.05
-BUSY_S = 0.005
-"""Of CPU during one wait."""
-INSTANT_S = 1e-6
+SLEEP = re.compile(r"\bsleep (\d+(?:\.\d+)?)")
+INSTANT_S = 1e-4
+"""Of virtual time: when that has passed, all that was under way has arrived."""
+IDLE = "read _"
+"""Of the command of an idle process (``Processes.spawn_idle``)."""
+STUCK_S = 120.0
+"""Real seconds after which a process that neither sleeps nor ends is a failure of the replay."""
 
 
-class PacedClock(Clock):
-    """On a busy machine the replay reaches a line late. If the clock went on meanwhile, an allocation tick or the end
-    of a task could come before a call that precedes it in the recording."""
+class ReplayLoop(VirtualTimeLoop):
+    """Its clock also stands still while a process of a task is at work: between its start and a sleep, between a signal
+    or the end of a sleep and its exit."""
 
-    def __init__(self, scale: float) -> None:
-        super().__init__(scale)
-        self._until = math.inf
+    def __init__(self) -> None:
+        super().__init__()
+        self.processes_work: Callable[[], bool] = lambda: False
+
+    def waits_for_threads(self) -> bool:
+        return super().waits_for_threads() or self.processes_work()
+
+
+class LoopClock(Clock):
+    """A cluster's clock that is the loop's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._time, self._began_s = loop.time, loop.time()
 
     def now(self) -> float:
-        now = super().now()
-        if now > self._until:
-            self._start += (now - self._until) / self.scale
-            now = self._until
-            self._until += INSTANT_S  # no two moments are the same
-        return now
+        return self._time() - self._began_s
 
     async def go_on_to(self, due: float) -> None:
-        """Waits until the clock reaches ``due``, where it stops, and until all that was sent has arrived."""
-        self._until = max(due, self.now())
-        while (left := due - self.now()) > 0:
-            await asyncio.sleep(left / self.scale)
-        for _ in range(QUIET_TURNS):
-            await asyncio.sleep(0)
+        """Waits until the clock has reached ``due``, and until all that was sent has arrived."""
+        await asyncio.sleep(max(0.0, due - self.now()) + INSTANT_S)
 
-    def run_on(self) -> None:
-        self.now()  # what it stood still does not count
-        self._until = math.inf
 
-    @contextmanager
-    def still(self) -> Iterator[None]:
-        self._until = self.now()
-        waking = asyncio.create_task(self._run_on_later())
-        try:
-            yield
-        finally:
-            waking.cancel()
+class Sleeps:
+    """Tasks sleep in virtual time: each sleep of a command asks us by TCP, and we answer when it is over."""
 
-    async def _run_on_later(self) -> None:
-        still = 0
-        for _ in range(LOOKS_MAX):
-            began_s = time.process_time()
-            await asyncio.sleep(LOOK_S)
-            still = 0 if time.process_time() - began_s > BUSY_S else still + 1
-            if still == STILL_LOOKS:
-                break
-        self.run_on()
+    def __init__(self, loop: ReplayLoop, clock: Clock, processes: Processes) -> None:
+        self._loop, self._clock, self._processes = loop, clock, processes
+        self._asleep: dict[asyncio.StreamWriter, int] = {}
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._at_work_since_s: float | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._sleep, "127.0.0.1", 0)
+        self._port = self._server.sockets[0].getsockname()[1]
+        self._loop.processes_work = self._somebody_works
+
+    async def stop(self) -> None:
+        """All processes have ended."""
+        self._loop.processes_work = lambda: False
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    def command(self, command: str) -> str:
+        """The same command, whose sleeps are ours."""
+        ask = f"exec 3<>/dev/tcp/127.0.0.1/{self._port} && echo $$ {{}} >&3 && read -r _ <&3"
+        return SLEEP.sub(lambda found: f"bash -c '{ask.format(found.group(1))}'", command)
+
+    async def _sleep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if asked := (await reader.readline()).split():
+            self._asleep[writer] = int(asked[0])
+            timer = self._clock.call_later(float(asked[1]), self._wake, writer)
+            with suppress(ConnectionError):
+                await reader.read()  # until it ends
+            timer.cancel()
+            self._asleep.pop(writer, None)
+        writer.close()
+
+    def _wake(self, writer: asyncio.StreamWriter) -> None:
+        del self._asleep[writer]
+        writer.write(b"\n")
+
+    def _somebody_works(self) -> bool:
+        """Whether a process is neither asleep nor idle. Raises RuntimeError when one has been at work for too long."""
+        at_work = self._at_work()
+        if at_work is None:
+            self._at_work_since_s = None
+            return False
+        now_s = time.monotonic()
+        self._at_work_since_s = self._at_work_since_s or now_s
+        if now_s - self._at_work_since_s > STUCK_S:
+            raise RuntimeError(f"process {at_work} neither sleeps nor ends")
+        return True
+
+    def _at_work(self) -> int | None:
+        asleep = set()
+        for pid in self._asleep.values():
+            if not _rests(pid):
+                return pid
+            asleep.add(os.getsid(pid))
+        for pid, (process, *_) in self._processes._running.items():
+            is_idle = IDLE in process.args
+            if not (_rests(pid) and (is_idle or pid in asleep)):
+                return pid
+        return None
+
+
+def _rests(pid: int) -> bool:
+    """It sleeps, and no signal is on the way to it."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    rows = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    return rows["State"].startswith("S") and 0 == int(rows["SigPnd"], 16) | int(rows["ShdPnd"], 16)

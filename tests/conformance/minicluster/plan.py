@@ -30,10 +30,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to replay one recording: pace, settings, what the script did outside the protocol, what is left out."""
+    """How to replay one recording: settings, what the script did outside the protocol, what is left out."""
 
     name: str
-    scale: float = 5.0
     settings: dict[str, Any] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     # line number -> action taken when the replay reaches that line

@@ -52,18 +52,17 @@ async def _rescind_all(replay: Replay) -> None:
 
 
 PLANS = {
-    "01": Plan("01", scale=6.0, absent=(448,)),
-    "02": Plan("02", scale=4.0, any_agent=((90, 153),)),
-    "03": Plan("03", scale=4.0),
-    "04": Plan("04", scale=6.0),
-    "05": Plan("05", scale=5.0, hooks={249: _crash("exk"), 262: _crash("tk")}),
-    "06": Plan("06", scale=4.0, skip=((110, 142),)),
-    "07": Plan("07", scale=4.0, absent=(204,), hooks={183: _lost("agent1.local"), 187: _back("agent1.local", 3.6)}),
-    "08": Plan("08", scale=4.0, absent=(195,), hooks={212: _lost_and_back("agent1.local", 1.0)}),
-    "09": Plan("09", scale=3.0, skip=((208, 222),)),
+    "01": Plan("01", absent=(448,)),
+    "02": Plan("02", any_agent=((90, 153),)),
+    "03": Plan("03"),
+    "04": Plan("04"),
+    "05": Plan("05", hooks={249: _crash("exk"), 262: _crash("tk")}),
+    "06": Plan("06", skip=((110, 142),)),
+    "07": Plan("07", absent=(204,), hooks={183: _lost("agent1.local"), 187: _back("agent1.local", 3.6)}),
+    "08": Plan("08", absent=(195,), hooks={212: _lost_and_back("agent1.local", 1.0)}),
+    "09": Plan("09", skip=((208, 222),)),
     "10": Plan(
         "10_agent_failure_fast",
-        scale=3.0,
         phase=0.21,
         tidy=True,
         absent=(177,),
@@ -80,24 +79,21 @@ PLANS = {
         },
         skip=((206, 227),),
     ),
-    "12": Plan("12", scale=3.0, skip=((111, 113),)),
+    "12": Plan("12", skip=((111, 113),)),
     "13": Plan(
         "13",
-        scale=3.0,
         absent=(192,),
         hooks={106: _rescind_all},
         skip=((82, 82), (85, 98), (102, 103), (105, 118), (186, 187)),
     ),
     "18": Plan(
         "18",
-        scale=3.0,
         settings={"credentials": {"alice": "a", "bob": "b"}},
         # What access control lists refuse and show: minicluster has none.
         skip=((24, 30), (41, 51), (56, 58)),
     ),
     "14": Plan(
         "14",
-        scale=3.0,
         settings={"offer_timeout_s": 3.0, "allocation_interval_s": 0.5},
         skip=((13, 63), (72, 93)),
     ),

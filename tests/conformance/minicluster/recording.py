@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,11 +57,3 @@ def load(name: str) -> Recording:
                 recording.agents[offer["agent_id"]["value"]] = offer["hostname"]
                 recording.ports[offer["url"]["address"]["port"]] = offer["hostname"]
     return recording
-
-
-SLEEP = re.compile(r"\bsleep (\d+(?:\.\d+)?)")
-
-
-def faster(command: str, scale: float) -> str:
-    """The same command with its sleeps divided, so that processes keep up with scaled protocol time."""
-    return SLEEP.sub(lambda found: f"sleep {float(found.group(1)) / scale:.3f}", command)

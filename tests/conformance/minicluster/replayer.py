@@ -1,4 +1,4 @@
-"""Re-sends a recording's calls to a minicluster, at scaled pace, and compares what comes back.
+"""Re-sends a recording's calls to a minicluster, in virtual time, and compares what comes back.
 
 Recorded names (framework, offer, agent, stream ids, uuids) are bound to the actual ones when the event that
 introduces them arrives. Events are compared one to one per stream and subject (the task, the offer, the operation),
@@ -36,14 +36,14 @@ from tests.conformance.minicluster.matching import (
     subject,
 )
 from tests.conformance.minicluster.normalise import Normaliser, difference
-from tests.conformance.minicluster.paced import LOOK_S, PacedClock
+from tests.conformance.minicluster.paced import INSTANT_S, LoopClock, ReplayLoop, Sleeps
 from tests.conformance.minicluster.plan import Found, Plan, recorded_host
 from tests.conformance.minicluster.recording import Recording
 
-# Real seconds an event may be late before it counts as missing.
-LATE_S = 2.5
-# Real seconds a call waits for older events that it does not need itself.
-SHORT_S = 0.4
+# Recorded seconds an event may be late before it counts as missing.
+LATE_S = 7.5
+# Recorded seconds a call waits for older events that it does not need itself.
+SHORT_S = 1.2
 # Recorded seconds our allocation ticks come before the recorded ones, which wander: what they bring is there in time.
 AHEAD_S = 0.06
 # Recorded seconds: a call's own effects may stand that far before the line of its answer.
@@ -64,14 +64,13 @@ class Replay:
             hosts=tuple(recorded_host(name) for name in names),
             containers_as_processes=False,
             switch_user=True,
-            time_scale=plan.scale,
             **{"executor_start_s": 0.2, "allowed_hosts": ("x",), **plan.settings},
         )
-        self._clock = PacedClock(plan.scale)
+        self._clock = LoopClock(asyncio.get_running_loop())
         self.cluster = Minicluster(settings, self._clock)
         self.found: list[Found] = []
         self._streams: dict[str, Subscription] = {}
-        self._bindings = Bindings(plan.scale, str(self.cluster.settings.data_dir))
+        self._bindings = Bindings(lambda command: self._sleeps.command(command), str(self.cluster.settings.data_dir))
         self._pending: list[dict[str, Any]] = []
         self._changed = asyncio.Event()
         self._theirs = Normaliser({}, {})
@@ -98,9 +97,13 @@ class Replay:
     # the walk
 
     async def run(self) -> list[Found]:
-        with self._clock.still():  # so that it is known when the allocation ticks fall
-            self._started = self._clock.now()
-            await self.cluster.start()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ReplayLoop)
+        self._started = self._clock.now()
+        await self.cluster.start()
+        assert self.cluster._processes is not None
+        self._sleeps = Sleeps(loop, self._clock, self.cluster._processes)
+        await self._sleeps.start()
         try:
             self._names()
             await self._walk()
@@ -110,6 +113,7 @@ class Replay:
             for subscription in self._streams.values():
                 await subscription.stream.close()
             await self.cluster.stop()
+            await self._sleeps.stop()
         return self.found
 
     def _names(self) -> None:
@@ -153,19 +157,17 @@ class Replay:
                 continue
             await self._clock.go_on_to(due := start + line["t"] - origin)
             await self._before(line)
-            with self._clock.still():
-                if hook is not None:
-                    await hook(self)
-                if expected:
-                    self._pending.append(line)
-                elif not self._skipped(seq):
-                    await self._act(line)
+            if hook is not None:
+                await hook(self)
+            if expected:
+                self._pending.append(line)
+            elif not self._skipped(seq):
+                await self._act(line)
             # When events came late keep the recorded distances, in whole ticks so that the phase stays.
             tick = self.cluster.settings.allocation_interval_s
             late = self._clock.now() - due
             if late > 0.25 * tick:
                 start += math.ceil(late / tick) * tick
-        self._clock.run_on()
 
     async def _align(self, origin: float) -> None:
         """Begin at the recorded distance from an allocation tick: it decides what is offered together."""
@@ -187,18 +189,15 @@ class Replay:
             event["_calls"] = event.get("_calls", 0) + 1
 
     async def _settle(self, lines: list[dict[str, Any]], timeout_s: float, drop: bool = False) -> None:
-        """Match recorded events with actual ones until all are matched or time is up, of which pauses do not count."""
-        loop, left, waiting = asyncio.get_running_loop(), timeout_s, lines
+        """Match recorded events with actual ones until all are matched or time is up."""
+        waiting, until_s = lines, self._clock.now() + timeout_s
         while True:
             self._changed.clear()
             waiting = [line for line in waiting if not self._match(line)]
-            if not waiting or left <= 0:
+            if not waiting or (left_s := until_s - self._clock.now()) < INSTANT_S:
                 break
-            self._clock.run_on()
-            began_s = loop.time()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), min(left, LOOK_S))
-            left -= min(loop.time() - began_s, LOOK_S)
+                await asyncio.wait_for(self._changed.wait(), left_s)
         matched = {id(line) for line in lines} - {id(line) for line in waiting}
         if drop or timeout_s == LATE_S:
             for line in waiting:

@@ -8,33 +8,28 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.minicluster.differences import ACCEPTED, NOT_REPLAYED, Accepted
+from tests.conformance.minicluster.paced import ReplayLoop
 from tests.conformance.minicluster.plan import Found
 from tests.conformance.minicluster.plans import PLANS
 from tests.conformance.minicluster.recording import FOLDER, load
 from tests.conformance.minicluster.replayer import Replay
 
-# Replays mostly wait, so several run side by side; more would make them late on two cores.
-AT_ONCE = 5
-LONGEST_FIRST = ("03", "10", "02", "05", "13", "04", "09", "08", "12", "01", "07", "14", "06", "18")
+pytestmark = pytest.mark.xdist_group("recordings")  # so that one worker replays them, once
 
 
-async def _replay_all(folder: Path) -> dict[str, list[Found]]:
-    gate = asyncio.Semaphore(AT_ONCE)
-    found: dict[str, list[Found]] = {}
-
-    async def one(key: str) -> None:
-        async with gate:
-            plan = PLANS[key]
-            found[key] = await Replay(load(plan.name), plan, folder / key).run()
-
-    await asyncio.gather(*(one(key) for key in LONGEST_FIRST))
-    return found
+async def _replay(key: str, folder: Path) -> list[Found]:
+    plan = PLANS[key]
+    return await Replay(load(plan.name), plan, folder).run()
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Found]]:
     """All replays, once."""
-    return asyncio.run(_replay_all(tmp_path_factory.mktemp("minicluster")))
+    folder, found = tmp_path_factory.mktemp("minicluster"), {}
+    for key in PLANS:
+        with asyncio.Runner(loop_factory=ReplayLoop) as runner:
+            found[key] = runner.run(_replay(key, folder / key))
+    return found
 
 
 def _accepted(key: str, item: Found) -> list[Accepted]:
@@ -63,4 +58,3 @@ def test_every_recording_is_replayed_or_says_why_not() -> None:
     left_out = {path.name.removesuffix(".jsonl.gz") for path in FOLDER.glob("*.gz")} - replayed
 
     assert left_out == {name for name in NOT_REPLAYED if " " not in name}
-    assert sorted(LONGEST_FIRST) == sorted(PLANS)
