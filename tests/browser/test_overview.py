@@ -24,13 +24,15 @@ def test_how_full_it_was_can_be_read_without_the_chart(shown: World, browser: Br
         table = chart.get_by_role("table", name="Memory in intervals of 1 min")
         row = table.get_by_role("row").filter(has_text="A allocated")
         expect(row).to_contain_text(re.compile(r"[1-9][0-9.,]* GiB"))
+        chart.get_by_label("The last").select_option(label="1 year")
+        expect(chart.get_by_role("table", name="nothing was recorded before")).to_be_visible()
         page.unfold()
         expect(chart.get_by_role("cell", name="not recorded").first).to_be_visible()
         assert [] == page.faults
         address = page.view.url
 
     with opened(browser, address) as page:
-        expect(page.view.get_by_label("The last")).to_have_value("1")
+        expect(page.view.get_by_label("The last")).to_have_value("8760")
         expect(page.view.get_by_label("Resource")).to_have_value("memory")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ import yaml
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.model.resources import Resources
+from services.storage.storage import Storage
+from tests.browser.day import FINE_STEP_S, day
 from tests.e2e.forked import ForkedCluster
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import Service
@@ -62,6 +66,7 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
     for path, share in POOLS.items():
         parent, _, name = path.rpartition("/")
         pools[name] = _pool(cluster, name, pools.get(parent, "root"), round(cpus * share), cpus)
+    _live_a_day(cluster, {path: pools[path.rpartition("/")[2]] for path in POOLS} | {"": "root"})
 
     def batch(name: str, pool: str, count: int, **config: object) -> None:
         cluster.submit(pools[pool], JOBS[name], name=name, owningTeam=pool, instanceCount=count, **config)
@@ -82,6 +87,16 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
     use = table_pb2.GetInstanceUseRequest(id={"value": JOBS["train"]})
     cluster.wait(lambda: all(i.measured for i in cluster.client.job_table.GetInstanceUse(use).instances), "their use")
     return {"services/:id": SHOP, "jobs/:id": JOBS["train"], "hosts/:name": "sim-00000", "pools/:path*": "ml/training"}
+
+
+def _live_a_day(cluster: Cluster, pools: Mapping[str, str]) -> None:
+    capacity = Resources.of(cluster.capacity(), cluster.capacity("memory"), cluster.capacity("disk"))
+    storage = Storage(cluster.local.database)
+    try:
+        for sample in day(int(time.time()) // FINE_STEP_S * FINE_STEP_S, capacity, pools, POOLS):
+            storage.history.add(sample)
+    finally:
+        storage.close()
 
 
 def _pool(cluster: Cluster, name: str, parent: str, own_cpu: float, cpus: float) -> str:

@@ -69,15 +69,19 @@ function Shown({ told: { overview, demand } }: { told: Told }) {
   return (
     <>
       <Problems problems={overview.problems ?? []} leftOut={overview.problemsLeftOut ?? 0} />
-      <section aria-label="Capacity">
-        <h2>Capacity</h2>
-        {KINDS.map((kind) => <Capacity key={kind} kind={kind} all={clusters.flatMap((one) => one.amounts ?? []).filter((one) => one.kind === kind)} demand={demand[kind] ?? 0} />)}
-        {clusters.length > 1 && <Clusters clusters={clusters} />}
-      </section>
-      {kinds.length > 0 && <ClusterHistory kinds={kinds} />}
-      <HostsInShort clusters={clusters} />
-      <Work overview={overview} />
-      <Leaders overview={overview} />
+      <div class="beside">
+        <section aria-label="Capacity">
+          <h2>Capacity</h2>
+          {KINDS.map((kind) => <Capacity key={kind} kind={kind} all={clusters.flatMap((one) => one.amounts ?? []).filter((one) => one.kind === kind)} demand={demand[kind] ?? 0} />)}
+          {clusters.length > 1 && <Clusters clusters={clusters} />}
+        </section>
+        <HostsInShort clusters={clusters} />
+        {kinds.length > 0 && <ClusterHistory kinds={kinds} />}
+        <div>
+          <Work overview={overview} />
+          <Leaders overview={overview} />
+        </div>
+      </div>
     </>
   );
 }
@@ -179,8 +183,10 @@ function HostsInShort({ clusters }: { clusters: NonNullable<Told["overview"]["cl
     <section aria-label="Hosts">
       <h2><a href="/hosts">Hosts</a></h2>
       <Stale error={error} />
-      <p class="facts">{[...states].map(([state, hosts]) => <span key={state}>{count(hosts)} <State state={state} /></span>)}</p>
-      <ColouredBy chosen={colouring.name} />
+      <p class="facts">
+        {[...states].map(([state, hosts]) => <span key={state}>{count(hosts)} <State state={state} /></span>)}
+        <ColouredBy chosen={colouring.name} />
+      </p>
       {hosts && (hosts.length ? <HeatMap hosts={hosts} colouring={colouring} /> : <Empty command="peloton up --simulate 1000">There are no hosts yet.</Empty>)}
     </section>
   );

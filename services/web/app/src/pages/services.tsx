@@ -47,7 +47,7 @@ export default function Services() {
       <form class="facts" onSubmit={(event) => event.preventDefault()} aria-label="Filters">
         {["name", "pool", "owner"].map((name) => (
           <label key={name}>
-            {name} <input value={parameter(name)} onChange={(event) => setParameters({ [name]: event.currentTarget.value.trim(), page: "" })} />
+            {name[0]!.toUpperCase() + name.slice(1)} <input value={parameter(name)} onChange={(event) => setParameters({ [name]: event.currentTarget.value.trim(), page: "" })} />
           </label>
         ))}
       </form>

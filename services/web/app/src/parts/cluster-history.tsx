@@ -7,13 +7,14 @@ import { Empty } from "./empty";
 import { chosenKind, KindChoice } from "./kind-choice";
 import { Stale } from "./problem";
 import { chosenRange, RangeChoice } from "./range-choice";
-import { type Layer, letterOf, Stack, TONES } from "./stack";
+import { beginOf, type Layer, letterOf, Stack, TONES } from "./stack";
 
 const RANGE_FIRST = "24";
 const ROWS_MAX = 24;
 const NO_MARKS: never[] = [];
 
-type Quantity = "registered" | "capacity" | "allocation" | "slackAllocation" | "use" | "slack";
+const QUANTITIES = ["registered", "capacity", "allocation", "slackAllocation", "use", "slack"] as const;
+type Quantity = (typeof QUANTITIES)[number];
 
 interface OverTime {
   start: string;
@@ -39,7 +40,7 @@ export function ClusterHistory({ kinds }: { kinds: Kind[] }) {
 }
 
 function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
-  const { timesS, layers, lines } = useMemo(() => drawn(told), [told]);
+  const { timesS, layers, lines, isYoung } = useMemo(() => drawn(told), [told]);
   if (!told.isRecorded) {
     return <Empty command="peloton overview history">Nothing was recorded in that time: the first point comes within a minute.</Empty>;
   }
@@ -52,7 +53,7 @@ function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
       <Stack label={`${KIND_NAMES[kind]} of the clusters over time; the tables below have its numbers`} timesS={timesS} layers={layers} lines={lines} marks={NO_MARKS} shown={shown} />
       <div class="scroll" tabIndex={0}>
         <table>
-          <caption>{KIND_NAMES[kind]} in intervals of {step}</caption>
+          <caption>{KIND_NAMES[kind]} in intervals of {step}{isYoung && `; nothing was recorded before ${time(timesS[0]! * 1000)}`}</caption>
           <thead><tr><th>What</th><th class="figure">First</th><th class="figure">Last</th><th class="figure">Mean</th><th class="figure">Most</th></tr></thead>
           <tbody>
             {all.map(({ name, values }, index) => {
@@ -118,10 +119,11 @@ function mean(values: Values, from: number, to: number): number | null {
 const CAPACITY = "capacity";
 
 // Amounts that revocable pods hold are part of the allocation.
-function drawn({ start, stepS, count: length, series }: OverTime): { timesS: number[]; layers: Layer[]; lines: Layer[] } {
-  const startS = new Date(start).getTime() / 1000;
-  const timesS = Array.from({ length }, (_, index) => startS + index * stepS);
-  const { registered, capacity, allocation, slackAllocation, use, slack } = series;
+function drawn({ start, stepS, count: length, series }: OverTime): { timesS: number[]; layers: Layer[]; lines: Layer[]; isYoung: boolean } {
+  const begin = beginOf(Object.values(series), length);
+  const startS = new Date(start).getTime() / 1000 + begin * stepS;
+  const timesS = Array.from({ length: length - begin }, (_, index) => startS + index * stepS);
+  const [registered, capacity, allocation, slackAllocation, use, slack] = QUANTITIES.map((quantity) => series[quantity]?.slice(begin));
   const nothing = (registered ?? []).map((value) => (value === null ? null : 0));
   const held = allocation ?? nothing;
   const firm = slackAllocation ? held.map((value, at) => (value === null ? null : Math.max(value - (slackAllocation[at] ?? 0), 0))) : held;
@@ -131,5 +133,5 @@ function drawn({ start, stepS, count: length, series }: OverTime): { timesS: num
   if (capacity?.some((value, at) => value !== registered?.[at])) lines.push({ name: "capacity of hosts that take pods", values: capacity });
   if (use) lines.push({ name: "used, as measured", values: use });
   if (slack) lines.push({ name: "slack", values: slack });
-  return { timesS, layers, lines: lines.filter((line) => line.values.length) };
+  return { timesS, layers, lines: lines.filter((line) => line.values.length), isYoung: begin > 0 };
 }

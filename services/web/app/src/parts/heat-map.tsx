@@ -7,9 +7,9 @@ import { go } from "../router";
 import { colour, theme } from "../theme";
 import { toneOf } from "./state";
 
-const CELL_MAX = 22;
+const CELL_MAX = 32;
 const CELL_MIN = 2;
-const HEIGHT_WANTED = 420;
+const HEIGHT_WANTED = 320;
 const STEPS = 10; // of percents
 const STROKE_FROM = 5; // pixels of a cell, to have a stroke
 const TONE_COLOURS: Record<string, string> = { good: "--good", busy: "--busy", waiting: "--waiting", bad: "--bad", over: "--over", none: "--line" };

@@ -33,9 +33,13 @@ export function PoolBar({ label, kind, amounts, whole }: { label: string; kind: 
 
 export function PoolBarLegend() {
   return (
-    <p class="quiet pool-legend">
-      <span class="key allocation" /> allocated <span class="key slack" /> on slack <span class="key demand" /> wanted{" "}
-      <span class="key entitlement" /> entitlement <span class="key reservation" /> reservation <span class="key limit" /> limit
-    </p>
+    <ul class="quiet legend">
+      <li><span class="key allocation" /> allocated</li>
+      <li><span class="key slack" /> on slack</li>
+      <li><span class="key demand" /> wanted</li>
+      <li><span class="key entitlement" /> entitlement</li>
+      <li><span class="key reservation" /> reservation</li>
+      <li><span class="key limit" /> limit</li>
+    </ul>
   );
 }

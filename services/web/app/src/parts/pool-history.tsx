@@ -6,7 +6,7 @@ import { nameOf, type OverTime, poolHref, type Values } from "../pools";
 import { Empty } from "./empty";
 import { Stale } from "./problem";
 import { chosenRange, RangeChoice } from "./range-choice";
-import { type Layer, letterOf, Stack, TONES } from "./stack";
+import { beginOf, type Layer, letterOf, Stack, TONES } from "./stack";
 
 const LAYERS_MAX = 10;
 const RANGE_FIRST = "6";
@@ -25,7 +25,8 @@ export function PoolHistory({ path, kind }: { path: string; kind: Kind }) {
   );
 }
 
-function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
+function Chart({ told: all, kind }: { told: OverTime; kind: Kind }) {
+  const told = useMemo(() => recorded(all), [all]);
   const { timesS, layers, lines, marks } = useMemo(() => drawn(told), [told]);
   const [own] = told.pools;
   if (!own?.isRecorded) {
@@ -38,7 +39,7 @@ function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
       <Stack label={`Allocation of ${own.path} by pool over time; the table below has its numbers`} timesS={timesS} layers={layers} lines={lines} marks={marks} shown={shown} />
       <div class="scroll">
         <table>
-          <caption>Allocation in intervals of {step}</caption>
+          <caption>Allocation in intervals of {step}{told.start !== all.start && `; nothing was recorded before ${time(timesS[0]! * 1000)}`}</caption>
           <thead><tr><th>Pool</th><th class="figure">First</th><th class="figure">Last</th><th class="figure">Most</th></tr></thead>
           <tbody>
             {layers.map((layer, index) => (
@@ -80,6 +81,16 @@ interface Drawn {
   layers: (Layer & { href?: string })[];
   lines: Layer[];
   marks: { index: number; text: string }[];
+}
+
+function recorded(told: OverTime): OverTime {
+  const begin = beginOf(told.pools.map((pool) => pool.allocation), told.count);
+  if (!begin) return told;
+  const pools = told.pools.map((pool) => ({
+    ...pool, allocation: pool.allocation.slice(begin), entitlement: pool.entitlement?.slice(begin), reservation: pool.reservation?.slice(begin),
+  }));
+  const marks = told.marks.map(([index, ...mark]): OverTime["marks"][number] => [index - begin, ...mark]);
+  return { ...told, start: new Date(new Date(told.start).getTime() + begin * told.stepS * 1000).toISOString(), count: told.count - begin, pools, marks };
 }
 
 // The pools with the most of it, the others together as the last layer.

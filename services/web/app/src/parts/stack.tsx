@@ -20,8 +20,9 @@ interface Props {
 }
 
 export const TONES = 8;
-const HEIGHT = 260;
+const HEIGHT = 220;
 const DAY_S = 86_400;
+const SHOWN_MIN = 12; // intervals, so that the axis has a sense
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const DASHES = [[6, 4], [2, 3], [], [10, 3, 2, 3]]; // lines differ without colour
@@ -29,6 +30,12 @@ const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 export function letterOf(index: number): string {
   return LETTERS[index % LETTERS.length]!;
+}
+
+// Where a chart begins: of a young cluster the time before it was recorded is left out.
+export function beginOf(series: Values[], length: number): number {
+  const first = Math.min(length, ...series.map((values) => values.findIndex((value) => value !== null)).filter((at) => at >= 0));
+  return Math.max(0, Math.min(first, length - SHOWN_MIN));
 }
 
 export function Stack({ label, timesS, layers, lines, marks, shown }: Props) {
@@ -110,13 +117,14 @@ function drawMarks(chart: uPlot, element: HTMLElement, timesS: number[], marks: 
   ctx.save();
   ctx.strokeStyle = ctx.fillStyle = colour(element, "var(--bad)");
   ctx.setLineDash([3, 3]);
+  ctx.textAlign = "center";
   for (const { index } of marks) {
     const x = chart.valToPos(timesS[index]!, "x", true);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
-    ctx.fillText("▼", x - 5, bbox.top + 10);
+    ctx.fillText("▼", x, bbox.top + 10);
   }
   ctx.restore();
 }
