@@ -14,7 +14,7 @@ from tests.conformance.minicluster.plans import PLANS
 from tests.conformance.minicluster.recording import FOLDER, load
 from tests.conformance.minicluster.replayer import Replay
 
-pytestmark = pytest.mark.xdist_group("recordings")  # so that one worker replays them, once
+pytestmark = pytest.mark.xdist_group("mesos recordings")  # so that one worker replays them, once
 
 
 async def _replay(key: str, folder: Path) -> list[Found]:
