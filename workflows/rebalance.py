@@ -24,7 +24,7 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.rebalance import RebalanceActivities
-    from peloton.lifecycle.rebalance import details
+    from peloton.lifecycle.rebalance import REST_S, TO_TAKE_ROOM, details
     from peloton.model.rebalance import RebalanceProgress, RebalanceState
     from workflows.attributes import STATE
     from workflows.calls import stoppable
@@ -120,6 +120,8 @@ class RebalanceWorkflow:
     def patience_s(self) -> float:
         if self.progress.moving_count:
             return self.retry_s
+        if self.progress.waiting_for == TO_TAKE_ROOM:
+            return REST_S
         return self.policies.look_again_s if self.progress.state is RebalanceState.PAUSED else REBALANCE_LOOK_S
 
     async def stop(self) -> None:

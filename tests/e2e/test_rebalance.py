@@ -44,8 +44,8 @@ class Rebalanced:
         assert result.exit_code == 0, result.output
         return result.output
 
-    def plan(self) -> dict[str, Any]:
-        words = ("-a", self.cluster.local.address, "--json", "host", "rebalance", "--plan", "--goal", "empty")
+    def plan(self, goal: str) -> dict[str, Any]:
+        words = ("-a", self.cluster.local.address, "--json", "host", "rebalance", "--plan", "--goal", goal)
         return dict(json.loads(CliRunner().invoke(peloton, words).stdout))
 
     def submit(self, pool: str, count: int, cpu: float, type_: str = "SERVICE", **sla: Any) -> str:
@@ -89,6 +89,7 @@ def test_a_host_is_freed_for_a_pod_that_fits_nowhere(rebalanced: Rebalanced) -> 
     rebalanced.runs(web, 3)
     assert [1, 1, 1] == list(rebalanced.homes(web).values())
     big = rebalanced.submit(pool, 1, 3.5, "BATCH")
+    cluster.wait(lambda: bool(rebalanced.plan("free")["moves"]), "a pod that is known to fit nowhere")
     rebalanced.rebalance("start", "--per-hour", "5")
 
     cluster.wait(lambda: rebalanced.row().get("moveCount", 0) > 0, "a move")
@@ -111,11 +112,12 @@ def test_consolidation_empties_hosts(rebalanced: Rebalanced) -> None:
     web = rebalanced.submit(cluster.pool(f"empty-{rebalanced.name}"), 3, 0.5, maximumUnavailableInstances=2)
     rebalanced.runs(web, 3)
     assert 3 == len(rebalanced.homes(web))
+    cluster.wait(lambda: len(rebalanced.plan("empty")["moves"]) == 2, "moves that empty two hosts")
     rebalanced.rebalance("start", "--goal", "empty")
 
     cluster.wait(lambda: [3] == list(rebalanced.homes(web).values()), "one host with all of it")
     rebalanced.runs(web, 3)
     cluster.wait(lambda: rebalanced.moves("EMPTY") == {"MOVED": 2}, "the end of both moves")
 
-    assert [] == rebalanced.plan()["moves"]
+    assert [] == rebalanced.plan("empty")["moves"]
     rebalanced.stop(web)
