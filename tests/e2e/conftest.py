@@ -19,12 +19,20 @@ FORKED = {
     "test_heavy_jobs",
     "test_host_advice",
     "test_host_pools",
+    "test_host_trouble",
+    "test_http_api",
     "test_images",
     "test_kubernetes",
     "test_maintenance",
     "test_master_away",
     "test_oversubscription",
+    "test_pools_for_kubectl",
     "test_preemption",
+    "test_random_life",
+    "test_real_kubernetes",
+    "test_real_kubernetes_faults",
+    "test_rebalance",
+    "test_sandbox_removal",
     "test_sandboxes",
     "test_scale_out",
     "test_self_healing",
@@ -36,6 +44,7 @@ FORKED = {
     "test_udeploy",
     "test_unplaceable",
     "test_volume_life",
+    "test_web_ui",
 }
 """Modules of stories about what clusters do. In others processes are started as users start them: those stories may be
 about what such a process takes, or about its start."""
