@@ -138,7 +138,7 @@ def test_a_service_that_fits_no_host(cluster: Cluster, file: Path) -> None:
 
 def test_two_jobs_that_wait_for_an_empty_host(tmp_path: Path) -> None:
     """While hosts are half full they take turns at what their pool has, and leave time to a job behind them."""
-    with Cluster(temporary(tmp_path, simulate=2, environment={"PELOTON_POD_PLACEMENT_TIMEOUT_S": "40"})) as cluster:
+    with Cluster(temporary(tmp_path, simulate=2, environment={"PELOTON_POD_PLACEMENT_TIMEOUT_S": "20"})) as cluster:
         cluster.wait(lambda: cluster.capacity() == 2 * CPUS, "all hosts")
         spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
         filler = cluster.submit(
