@@ -55,9 +55,9 @@ def why_pool(settings: Settings, path: str) -> None:
 @pass_settings
 def plan_job(settings: Settings, respool: str, config: Path) -> None:
     """Say what would become of the job of the YAML file CONFIG in the pool RESPOOL: how many of its instances would be
-    admitted now, what the others would wait for, which of them no host could take even if it were empty, and which
-    pods would be evicted for them after how many rounds of preemption. Nothing is created. Room on hosts is not
-    considered.
+    admitted now, for how many of these hosts have room now and which rules keep the others off which hosts, what those
+    in the queue would wait for, which instances no host could take even if it were empty, and which pods would be
+    evicted for them after how many rounds of preemption. Nothing is created.
 
     \b
     Example:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.in_vain import patience_s
 from peloton.model.job import GangProgress
-from peloton.model.pod import ENDING_GOALS, ON_HOST, QUEUED, TERMINAL, NextRun, PodRecord, PodState
+from peloton.model.pod import ENDING_GOALS, ON_HOST, QUEUED, TERMINAL, AllOf, NextRun, PodRecord, PodShape, PodState
 from peloton.model.reason import RequeueReason, RequeueRule
+from peloton.model.resources import Resources
 
 HOLD = Backoff(initial_s=30, max_s=600)
 """How long a gang waits after so many launches in vain before it may be admitted again."""
@@ -127,3 +128,28 @@ def _requeue(gang: GangProgress, rule: RequeueRule, count: int, seconds: float =
 
 def _count(gang: GangProgress, *stages: Stage) -> int:
     return sum(gang.stages.get(stage.value, 0) for stage in stages)
+
+
+# Shapes.
+
+
+def outside_gang(shape: PodShape) -> PodShape:
+    """Of a pod that is not in the gang."""
+    return replace(shape, layout=shape.layout.apart) if shape.layout else shape
+
+
+def enough_for_both(a: PodShape, b: PodShape) -> PodShape:
+    """A shape whose place suits a pod of either."""
+    if a == b:
+        return a
+    rules = [rule for rule in dict.fromkeys((a.constraint, b.constraint)) if rule is not None]
+    return PodShape(
+        resources=Resources(*(max(x, y) for x, y in zip(a.resources, b.resources, strict=True))),
+        port_count=max(a.port_count, b.port_count),
+        revocable=a.revocable and b.revocable,
+        preemptible=a.preemptible and b.preemptible,
+        controller=a.controller or b.controller,
+        strategy=a.strategy,
+        layout=a.layout,
+        constraint=None if not rules else rules[0] if len(rules) == 1 else AllOf(tuple(rules)),
+    )

@@ -7,18 +7,13 @@ name aside, are of one kind: a constraint is evaluated once for each kind, and f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy, deepcopy
 from operator import mul
 from typing import NamedTuple
 
 import numpy as np
 
-from peloton.lifecycle.constraints import (
-    HOSTNAME_LABEL,
-    Labels,
-    hosts_named,
-    only_value,
-    pod_labels_named,
-)
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels, hosts_named, only_value, pod_labels_named
 from peloton.model.ids import Hostname
 from peloton.model.pod import Constraint, Label, PodShape
 from peloton.model.reason import HostRule, Misfit
@@ -81,6 +76,15 @@ class Fleet:
         self.loads = MeasuredLoads()
         if hosts:
             self._m[:, : len(hosts)] = np.array([self._values(host) for host in hosts], np.int64).T
+
+    def for_trial(self) -> Fleet:
+        """The hosts as they are, with what is leased free, to put pods on that nobody launches."""
+        other = copy(self)
+        other._m, other.names, other.row_of = self._m.copy(), [*self.names], dict(self.row_of)
+        other._m[STATE, other._m[STATE] == LEASED] = READY
+        other._kinds, other.loads = self._kinds.copied(), deepcopy(self.loads)
+        other._unused, other._undo, other._pods = [*self._unused], [], {}
+        return other
 
     # Hosts.
 

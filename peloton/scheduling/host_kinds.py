@@ -29,6 +29,12 @@ class HostKinds:
         self._takes: dict[_Rule, Flags] = {}  # the same as flags
         self._disk_percents = np.zeros(0, np.int64)  # by number
 
+    def copied(self) -> HostKinds:
+        """With verdicts of its own."""
+        other = HostKinds()
+        other._numbers, other.labels = dict(self._numbers), [*self.labels]
+        return other
+
     def number(self, kind: KindLabels) -> int:
         number = self._numbers.get(kind)
         if number is None:

@@ -20,8 +20,9 @@ from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
+from peloton.model.room import FoundRoom, PlannedPods
 from services.grpc_errors import translate_rpc_errors
-from services.hostmgr import messages
+from services.hostmgr import messages, room_messages
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 
 CALL_TIMEOUT_S = 20.0
@@ -29,6 +30,8 @@ PREFETCH_TIMEOUT_S = 5.0
 FREE_TIMEOUT_S = 2.0
 JUDGE_TIMEOUT_S = 2.0
 """Short: an explanation does without this answer rather than wait for it, and the mover decides nothing."""
+ROOM_TIMEOUT_S = 5.0
+"""A plan does without this answer, and says so."""
 NAME = "host manager"
 NOWHERE: Mapping[PodShape, Sequence[DomainCount]] = {}
 
@@ -169,6 +172,12 @@ class HostManagerClient:
         with translate_rpc_errors(NAME):
             answer = self._stub().JudgePods(request, timeout=JUDGE_TIMEOUT_S)
         return messages.infeasible_shapes_from_wire(answer.infeasible, shapes)
+
+    def find_room(self, pods: Sequence[PlannedPods]) -> list[FoundRoom]:
+        """For how many of these pods, which are only planned, there is room there now."""
+        with translate_rpc_errors(NAME):
+            answer = self._stub().FindRoom(room_messages.pods_to_wire(pods), timeout=ROOM_TIMEOUT_S)
+        return room_messages.rooms_from_wire(answer)
 
     def _stub(self) -> hostmgr_pb2_grpc.HostsStub:
         return hostmgr_pb2_grpc.HostsStub(self._channel())

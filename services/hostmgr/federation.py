@@ -32,9 +32,10 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount
 from peloton.model.migration import MigrationTarget
 from peloton.model.pod import PodShape
-from peloton.model.reason import Infeasibility, Infeasible
+from peloton.model.reason import ClusterReason, ClusterRule, Infeasibility, Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
+from peloton.model.room import PlannedPods, RoomAnswer, no_room
 from peloton.ports import ClusterOfHosts, HeldResources
 from peloton.scheduling.clusters import ClusterView, Known, counts_as_known, order_clusters, total_of
 from services.hostmgr.client import HostManagerClient
@@ -258,6 +259,31 @@ class HostManagers:
         answers = {cluster: self._client(cluster).reach(shape) for cluster in sorted(self._led())}
         is_one = len(answers) == 1
         return [replace(one, cluster="" if is_one else cluster) for cluster, one in answers.items()]
+
+    def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
+        """For how many of these pods, which are only planned, some cluster has room now: one cluster after the other is
+        asked about what is left. Raises Unavailable when none answers."""
+        choice = self.choose_clusters([(each.shape, each.count) for each in pods], {})
+        why, counts, faults = list(choice.passed_over), [0] * len(pods), list[PelotonError]()
+        for cluster in choice.order:
+            left = [at for at, each in enumerate(pods) if counts[at] < each.count]
+            mine = [replace(pods[at], count=pods[at].count - counts[at]) for at in left]
+            if not mine:
+                break
+            try:
+                rooms = self._client(cluster).find_room(mine)
+            except (Unavailable, Unimplemented) as error:  # one of the last release does not know the question
+                faults.append(error)
+                why.append(ClusterReason(cluster, ClusterRule.FAILED, detail=error.message))
+                continue
+            for at, room in zip(left, rooms, strict=True):
+                counts[at] += room.count
+            why += no_room(cluster, mine, rooms)
+        if faults and len(faults) == len(choice.order):
+            raise Unavailable(faults[0].message)
+        is_one = len(self._clusters()) == 1
+        named = (reason.within("" if is_one else reason.cluster) for reason in why)
+        return RoomAnswer(tuple(counts), tuple(sorted(named, key=lambda reason: reason.cluster)))
 
     def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
         """Of all clusters. Raises Unavailable when one does not answer: what it has of a host pool is not known; and

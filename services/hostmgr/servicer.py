@@ -17,13 +17,14 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.ports import ImagePrefetcher
 from services.grpc_errors import abort_on_error
 from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
-from services.hostmgr import messages
+from services.hostmgr import messages, room_messages
 from services.hostmgr.advisor import AdviceServicer, HostAdvisor
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import PodOnHost
 from services.hostmgr.host_pool_keeper import HostPoolKeeper
 from services.hostmgr.host_services import NO_POOLS, HostServiceServicer, MaintenanceServicer, Uses
 from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN
+from services.hostmgr.hosts.room_finder import NOBODY
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
@@ -125,6 +126,18 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         return pb.JudgePodsResponse(
             infeasible=messages.infeasible_shapes_to_wire(self._core.book.judge(shapes), shapes)
         )
+
+    @abort_on_error
+    def FindRoom(self, request: pb.FindRoomRequest, context: grpc.ServicerContext) -> pb.FindRoomResponse:
+        if len(request.pods) > JUDGED_MAX:
+            raise InvalidArgument(
+                f"room for {len(request.pods)} sorts of pods is asked for, at most {JUDGED_MAX} in one call"
+            )
+        if not self._core.book.are_hosts_known:
+            raise Unavailable(HOSTS_UNKNOWN)
+        pods = room_messages.pods_from_wire(request.pods)
+        counts = self._core.count_domains(NOBODY, [each.shape for each in pods])
+        return room_messages.rooms_to_wire(self._core.book.room.find(pods, counts))
 
     @abort_on_error
     def BrowseSandbox(

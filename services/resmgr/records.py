@@ -14,6 +14,7 @@ from peloton.model.ids import Hostname, JobId, RespoolId
 from peloton.model.job import GangProgress, JobRecord
 from peloton.model.pod import PodRecord, PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility, RequeueReason
+from peloton.model.room import PlannedPods, RoomAnswer
 from peloton.model.update import Disruption, UpdateRecord
 from peloton.model.volume import StandingVolume, VolumeRecord
 from services.resmgr.state import LogRow
@@ -212,6 +213,10 @@ class CapacitySource(Protocol):
 
     def judge(self, shapes: Sequence[PodShape]) -> Mapping[PodShape, Infeasibility]:
         """Pods that no host could take even if it were empty, and why. Raises Unavailable."""
+        ...
+
+    def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
+        """For how many pods that are only planned hosts have room now. Raises Unavailable."""
         ...
 
     def reach(self, shape: PodShape) -> Sequence[DaemonReach]:

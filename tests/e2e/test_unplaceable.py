@@ -67,6 +67,36 @@ def ordinary(cluster: Cluster, pool: str, cpu: float = 1) -> str:
     return cluster.submit(pool, instanceCount=2, defaultConfig=shell("true", cpu=cpu, memory=1))
 
 
+def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) -> None:
+    """And it comes true: the others wait for one, for the reason that the plan gave. Nothing is created by it. It comes
+    first here, while nothing else waits."""
+    pool = cluster.pool("planned")
+    spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
+    filler = cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 600", cpu=2, memory=1), **spread)
+    cluster.wait(lambda: cluster.counts(filler) == {"RUNNING": 2}, "two hosts that are half full")
+    task = shell("sleep 600", cpu=2.5, memory=1)
+    config = MessageToDict(job_config("", instanceCount=3, defaultConfig=task))
+    config.pop("respoolID")
+    file.write_text(yaml.safe_dump(config))
+    missing = "2 pods without a host (3 hosts: less than 2.5 cpu free, 2 at most)"
+    expected = [
+        "In pool /planned 3 of 3 instances would be admitted now.",
+        f"  hosts have room for 1 of these now; 2 would wait for a host: {missing}",
+    ]
+
+    def plan() -> list[str]:
+        return run(cluster, "job", "plan", "/planned", file).stdout.splitlines()
+
+    cluster.wait(lambda: plan() == expected, "a plan that knows of the pods on the hosts")
+    assert expected == plan()
+    job, _ = create(cluster, "/planned", file, 3, task)
+    cluster.wait(lambda: cluster.counts(job).get("RUNNING") == 1, "the pod that has a host")
+    cluster.wait(lambda: f"admitted, but {missing}" in why(cluster, job), "what placement says of the others")
+    for each in (job, filler):
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": each}))
+        assert cluster.finish(each) == "KILLED"
+
+
 def test_a_constraint_that_no_host_meets(cluster: Cluster, file: Path) -> None:
     """Who creates the job is told, and who plans it; its pods give back the whole limit of their pool at once, keep
     their place, and an ordinary job behind them runs."""

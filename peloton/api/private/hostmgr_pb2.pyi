@@ -1407,6 +1407,130 @@ class JudgePodsResponse(_message.Message):
 Global___JudgePodsResponse: _TypeAlias = JudgePodsResponse  # noqa: Y015
 
 @_typing.final
+class FindRoomRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PODS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pods(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedPods]: ...
+    def __init__(
+        self,
+        *,
+        pods: _abc.Iterable[Global___PlannedPods] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pods", b"pods"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindRoomRequest: _TypeAlias = FindRoomRequest  # noqa: Y015
+
+@_typing.final
+class PlannedPods(_message.Message):
+    """Like pods of one job, or its gang, which is placed whole or not at all."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WANTED_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    IS_GANG_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
+    is_gang: _builtins.bool
+    turn: _builtins.int
+    """those of a lower one are placed before"""
+    @_builtins.property
+    def wanted(self) -> Global___Wanted: ...
+    @_builtins.property
+    def labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___PodLabel]:
+        """of the pods, as far as constraints of the job's pods name them"""
+
+    def __init__(
+        self,
+        *,
+        wanted: Global___Wanted | None = ...,
+        labels: _abc.Iterable[Global___PodLabel] | None = ...,
+        is_gang: _builtins.bool = ...,
+        turn: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wanted", b"wanted"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_gang", b"is_gang", "labels", b"labels", "turn", b"turn", "wanted", b"wanted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlannedPods: _TypeAlias = PlannedPods  # noqa: Y015
+
+@_typing.final
+class PodLabel(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.str
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PodLabel: _TypeAlias = PodLabel  # noqa: Y015
+
+@_typing.final
+class FindRoomResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOUND_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def found(self) -> _containers.RepeatedCompositeFieldContainer[Global___FoundRoom]:
+        """in the order of the request"""
+
+    def __init__(
+        self,
+        *,
+        found: _abc.Iterable[Global___FoundRoom] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["found", b"found"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindRoomResponse: _TypeAlias = FindRoomResponse  # noqa: Y015
+
+@_typing.final
+class FoundRoom(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_COUNT_FIELD_NUMBER: _builtins.int
+    REFUSING_FIELD_NUMBER: _builtins.int
+    pod_count: _builtins.int
+    @_builtins.property
+    def refusing(self) -> _containers.RepeatedCompositeFieldContainer[_reason_pb2.RefusingHosts]:
+        """when that is not all"""
+
+    def __init__(
+        self,
+        *,
+        pod_count: _builtins.int = ...,
+        refusing: _abc.Iterable[_reason_pb2.RefusingHosts] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pod_count", b"pod_count", "refusing", b"refusing"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FoundRoom: _TypeAlias = FoundRoom  # noqa: Y015
+
+@_typing.final
 class BrowseSandboxRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -80,6 +80,11 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsResponse.FromString,
                 _registered_method=True)
+        self.FindRoom = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/FindRoom',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.FindRoomRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.FindRoomResponse.FromString,
+                _registered_method=True)
         self.BrowseSandbox = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/BrowseSandbox',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.SerializeToString,
@@ -206,6 +211,14 @@ class HostsServicer:
     def JudgePods(self, request, context):
         """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
         known.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindRoom(self, request, context):
+        """For how many pods of a job that is only planned there is room now, and which rules keep the others off which hosts, at
+        most 1000 sorts of them. Nothing is leased. UNAVAILABLE while hosts are not known.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -341,6 +354,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.JudgePods,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsResponse.SerializeToString,
+            ),
+            'FindRoom': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindRoom,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.FindRoomRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.FindRoomResponse.SerializeToString,
             ),
             'BrowseSandbox': grpc.unary_unary_rpc_method_handler(
                     servicer.BrowseSandbox,
@@ -646,6 +664,33 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/JudgePods',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindRoom(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/FindRoom',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.FindRoomRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.FindRoomResponse.FromString,
             options,
             channel_credentials,
             insecure,

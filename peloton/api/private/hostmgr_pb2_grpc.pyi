@@ -56,6 +56,10 @@ class HostsStub:
     """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
     known.
     """
+    FindRoom: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.FindRoomRequest, _hostmgr_pb2.FindRoomResponse]
+    """For how many pods of a job that is only planned there is room now, and which rules keep the others off which hosts, at
+    most 1000 sorts of them. Nothing is leased. UNAVAILABLE while hosts are not known.
+    """
     BrowseSandbox: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]
     """Where the sandbox of a run is, and which files it holds."""
     ReadFile: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ReadFileRequest, _hostmgr_pb2.ReadFileResponse]
@@ -109,6 +113,10 @@ class HostsAsyncStub(HostsStub):
     JudgePods: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.JudgePodsRequest, _hostmgr_pb2.JudgePodsResponse]  # type: ignore[assignment]
     """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
     known.
+    """
+    FindRoom: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.FindRoomRequest, _hostmgr_pb2.FindRoomResponse]  # type: ignore[assignment]
+    """For how many pods of a job that is only planned there is room now, and which rules keep the others off which hosts, at
+    most 1000 sorts of them. Nothing is leased. UNAVAILABLE while hosts are not known.
     """
     BrowseSandbox: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]  # type: ignore[assignment]
     """Where the sandbox of a run is, and which files it holds."""
@@ -214,6 +222,16 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_hostmgr_pb2.JudgePodsResponse, _abc.Awaitable[_hostmgr_pb2.JudgePodsResponse]]:
         """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
         known.
+        """
+
+    @_abc_1.abstractmethod
+    def FindRoom(
+        self,
+        request: _hostmgr_pb2.FindRoomRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.FindRoomResponse, _abc.Awaitable[_hostmgr_pb2.FindRoomResponse]]:
+        """For how many pods of a job that is only planned there is room now, and which rules keep the others off which hosts, at
+        most 1000 sorts of them. Nothing is leased. UNAVAILABLE while hosts are not known.
         """
 
     @_abc_1.abstractmethod

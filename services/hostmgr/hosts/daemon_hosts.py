@@ -153,10 +153,11 @@ class DaemonHosts:
             for hostname in hostnames:
                 host = self._table.rooms.hosts.get(hostname)
                 if host is not None:
-                    self._table.rooms.keep_room(host, *self._missing(host))
+                    self._table.rooms.keep_room(host, *self.missing(host))
 
-    def _missing(self, host: HostRoom, before: JobId | None = None) -> tuple[Resources, int]:
-        """``before``: of those alone that come before this daemon, lest two of them wait for each other."""
+    def missing(self, host: HostRoom, before: JobId | None = None) -> tuple[Resources, int]:
+        """What daemons want there that do not run there yet, for how many pods. ``before``: of those alone that come
+        before this daemon, lest two of them wait for each other."""
         if not self._shapes:
             return NOTHING, 0
         there = self._on_host.get(host.hostname, {})
@@ -277,7 +278,7 @@ class DaemonHosts:
             return LEASED
         if host is None or not host.rooms:
             return room_misfit(pod.shape, NO_ROOM) or Misfit(HostRule.ROOM)
-        seen = self._table.rooms.keeping(host, *self._missing(host, before=job_id))
+        seen = self._table.rooms.keeping(host, *self.missing(host, before=job_id))
         return misfit(pod.shape, seen.view, None) or seen
 
 

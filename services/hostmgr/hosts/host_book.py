@@ -43,6 +43,7 @@ from services.hostmgr.hosts.load_book import LoadBook
 from services.hostmgr.hosts.pooled_hosts import PooledHosts
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.hosts.reservation_book import ReservationBook
+from services.hostmgr.hosts.room_finder import RoomFinder
 from services.hostmgr.hosts.room_holds import ComingBackOf
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 from services.hostmgr.in_flight import InFlight
@@ -62,9 +63,7 @@ class HostBook:
         notes: HostNotes = NO_NOTES,
     ) -> None:
         """``cluster_labels``: name and kind of the cluster, which every host has as labels."""
-        self._clock = clock
-        self._lease_s = lease_s
-        self._wall_ns = wall_ns
+        self._clock, self._lease_s, self._wall_ns = clock, lease_s, wall_ns
         self._lock = threading.RLock()
         self._cluster_labels = cluster_labels or {}
         pooled, registered = PooledHosts(), RegisteredHosts()
@@ -85,6 +84,7 @@ class HostBook:
         self.pod_labels = self._table.pod_labels
         self.launches = InFlight[str]()  # by host, from a launch's claim to its commit
         self.aversions = Aversions(lambda: len(self._table.registered.by_name), None, notes.avoided)
+        self.room = RoomFinder(self._lock, self._table, self._chooser, self.daemons, self.aversions, clock)
 
     # Maintenance.
 

@@ -89,10 +89,10 @@ class HostChooser:
             choice.mine |= {own.key}
         fleet = self.table.rooms.fleet
         try:
-            self._prepare(fleet, [shape for shape, _ in wanted], choice.mine, aversion)
+            self.prepare(fleet, [shape for shape, _ in wanted], choice.mine, aversion)
             spreading = Spreading(fleet, everywhere(counts)) if counts else None
             settled = self._pick_desired(fleet, job_id, desired, choice, spreading)
-            barred = {shape: self._barred(fleet, shape, aversion, are_gpus_kept) for shape, _ in wanted}
+            barred = {shape: self.barred(fleet, shape, aversion, are_gpus_kept) for shape, _ in wanted}
             wants = [
                 Want(shape, tuple(sorted(pod_labels_named(shape.constraint))), max(count - settled[shape], 0))
                 for shape, count in wanted
@@ -130,7 +130,7 @@ class HostChooser:
             for name, host in choice.picked.items()
         )
 
-    def _prepare(self, fleet: Fleet, shapes: Sequence[PodShape], mine: frozenset[PodKey], aversion: Aversion) -> None:
+    def prepare(self, fleet: Fleet, shapes: Sequence[PodShape], mine: frozenset[PodKey], aversion: Aversion) -> None:
         """Last come hosts on which pods of the job failed, then those that are avoided, and then those that wait for
         their maintenance."""
         for rank, names in enumerate((aversion.shunned, aversion.avoided, self.table.maintained), start=1):
@@ -161,7 +161,7 @@ class HostChooser:
                 choice.awaited += ((pod.instance_id, pod.hostname),)
             if host is not None and host.lease_id:
                 choice.is_leased = True
-            elif host is not None and not self._misfit(host, pod.shape, choice.mine):
+            elif host is not None and not self.misfit_on(host, pod.shape, choice.mine):
                 rows = fleet.rows([pod.hostname])
                 fleet.take(pod.shape, sorted(pod_labels_named(pod.shape.constraint)), rows)
                 if spreading is not None:
@@ -182,7 +182,7 @@ class HostChooser:
                 choice.picked[hostname] = self._as_seen(self.table.rooms.hosts[hostname], choice.mine)
         return len(rows)
 
-    def _barred(self, fleet: Fleet, shape: PodShape, aversion: Aversion, are_gpus_kept: bool) -> dict[int, Misfit]:
+    def barred(self, fleet: Fleet, shape: PodShape, aversion: Aversion, are_gpus_kept: bool) -> dict[int, Misfit]:
         """Hosts that take no such pods, whatever room they have."""
         names = {*self.table.away(), *self.table.name_taken, *self.table.rooms.going}
         names |= self.table.closed.keys() if shape.revocable else set()
@@ -213,7 +213,7 @@ class HostChooser:
             if choice.own and (host.hostname, shape) == (choice.own.hostname, choice.own.shape):
                 beside = host.without(*self.table.holds.held(host.hostname, choice.mine))
                 yield own_reservation(choice.own, beside.free), 1
-            elif why := LEASED if host.lease_id else barred.get(row) or self._misfit(host, shape, choice.mine):
+            elif why := LEASED if host.lease_id else barred.get(row) or self.misfit_on(host, shape, choice.mine):
                 yield why, 1
         yield from fleet.refusing(shape, barred, kept | picked)
 
@@ -235,9 +235,9 @@ class HostChooser:
     def _has_room_for(self, own: HostReservation, mine: frozenset[PodKey]) -> bool:
         """By now, on the host that is reserved for it."""
         host = self.table.rooms.hosts.get(own.hostname)
-        return host is not None and self._misfit(host, own.shape, mine | {own.key}) is None
+        return host is not None and self.misfit_on(host, own.shape, mine | {own.key}) is None
 
-    def _misfit(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
+    def misfit_on(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
         """Why the host does not take the pod; leases do not matter."""
         if reason := self.closed_for(host.hostname, shape):
             return reason

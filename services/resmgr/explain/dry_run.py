@@ -14,10 +14,11 @@ from peloton.api.merge import effective_task_config
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
+from peloton.lifecycle.planned import PlannedRange
 from peloton.model.admission import HeldRange
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobType
-from peloton.model.pod import PodShape, ShapeRange
+from peloton.model.pod import ShapeRange
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
 from peloton.scheduling.eviction import Eviction
@@ -106,26 +107,24 @@ def with_job(state: ResmgrState, job: JobRecord, shapes: Sequence[ShapeRange]) -
     return other, job.instance_count - room
 
 
-def planned_job(job_id: JobId, request: explain_pb2.JobPlanRequest) -> tuple[JobRecord, list[ShapeRange]]:
-    """The record and shapes of a job that does not exist. Raises InvalidArgument."""
+def planned_job(job_id: JobId, request: explain_pb2.JobPlanRequest) -> tuple[JobRecord, list[PlannedRange]]:
+    """The record and pods of a job that does not exist. Raises InvalidArgument."""
     config = convert_v1_spec.job_config(request.spec) if request.HasField("spec") else request.config
     job = convert.new_job_record(job_id, config, 0)
     if job.type not in (JobType.BATCH, JobType.SERVICE):
         raise InvalidArgument(f"only batch jobs and services can be planned, not {job.type}")
     if not 1 <= job.instance_count <= INSTANCES_MAX:
         raise InvalidArgument(f"instanceCount is {job.instance_count}, want 1 to {INSTANCES_MAX}")
-    return job, list(_shape_ranges(config))
+    return job, list(_ranges(config))
 
 
-def _shape_ranges(config: job_pb2.JobConfig) -> Iterator[ShapeRange]:
-    def shape(instance: int) -> PodShape:
-        task = effective_task_config(config, instance)
-        return convert.pod_shape(task, config.sla, config.placementStrategy, layout(config.placement))
-
+def _ranges(config: job_pb2.JobConfig) -> Iterator[PlannedRange]:
     edges = {edge for own in config.instanceConfig for edge in (own, own + 1)}
     starts = [0, *sorted(edge for edge in edges if 0 < edge < config.instanceCount)]
     for start, end in zip(starts, [*starts[1:], config.instanceCount], strict=True):
-        yield ShapeRange(start, end - start, shape(start))
+        task = effective_task_config(config, start)
+        shape = convert.pod_shape(task, config.sla, config.placementStrategy, layout(config.placement))
+        yield PlannedRange(ShapeRange(start, end - start, shape), convert.carried_labels(task))
 
 
 def held_in(state: ResmgrState) -> Callable[[int], list[Held]]:

@@ -24,20 +24,19 @@ from peloton.lifecycle.migration import binding_text
 from peloton.lifecycle.reason_text import placement_text
 from peloton.model.admission import HeldRange
 from peloton.model.daemon import DaemonReach
-from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
+from peloton.model.ids import JobId, RespoolId, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodState, ShapeRange
 from peloton.model.reason import Rule
 from peloton.scheduling.cycle import Plan, Snapshot
-from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait, holders, loans, unfit, unqueued, waits
+from peloton.scheduling.explain import Unqueued, Wait, holders, loans, unqueued, waits
 from peloton.scheduling.gangs import QueueKind
-from peloton.scheduling.tree import CPU
 from services.resmgr import pool_rules
 from services.resmgr.explain import dry_run, wire
-from services.resmgr.explain.dry_run import beyond, candidate_jobs, evictions, held_in, planned_job, with_job, with_pool
+from services.resmgr.explain.dry_run import beyond, candidate_jobs, evictions, held_in, with_pool
+from services.resmgr.explain.job_plans import JobPlans
 from services.resmgr.explain.text import (
     disruption_lines,
-    eviction_lines,
     failure_line,
     headline,
     lock_lines,
@@ -46,22 +45,19 @@ from services.resmgr.explain.text import (
     pool_lines,
     reach_line,
     recipe_text,
-    slack_line,
     story,
-    unqueued_text,
     update_lines,
     volume_line,
     wait_lines,
 )
-from services.resmgr.explain.unfit import UnfitPods, placed
+from services.resmgr.explain.unfit import UnfitPods
+from services.resmgr.explain.waiting import WAITING_MAX, Found, slack_lines, waiting_of
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
 
 Context = grpc.aio.ServicerContext[object, object]
 
-WAITING_MAX = 20
-"""Waiting runs of one job in an answer."""
 QUEUE_MAX = 100
 """Waiting runs of one pool in an answer."""
 HEADS_MAX = 100
@@ -72,7 +68,6 @@ DISRUPTIONS_MAX = 3
 """Answers of one job's SLA that an answer names."""
 
 HeldRanges = Mapping[JobId, Sequence[HeldRange]]
-Found = tuple[Wait, tuple[Holder, ...]]
 
 
 class ExplainService:
@@ -83,6 +78,7 @@ class ExplainService:
         self._records = records
         self._hosts = hosts
         self._unfit = UnfitPods(records, hosts)
+        self._plans = JobPlans(loop, records, hosts, self._unfit)
 
     async def JobWhy(self, request: pb.JobWhyRequest, context: Context) -> pb.JobWhyResponse:
         try:
@@ -103,13 +99,13 @@ class ExplainService:
         locked = await asyncio.to_thread(self._records.lockdowns.locked)
         if job.is_active:
             state = await self._state()
-            waiting = _waiting(state, job, *self._look(state))
+            waiting = waiting_of(state, job, *self._look(state))
             placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # the lock keeps it waiting, not hosts
             others = [*unqueued(job, counts, placement, gang), *await self._unfit.of(job, counts)]
             recipe = await asyncio.to_thread(self._recipe, job) if placement else ""
         reach = await asyncio.to_thread(self._reach_of, job)
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
-        lines = [*story(job, counts, waiting, others, failures), *_slack(self._loop.state, waiting)]
+        lines = [*story(job, counts, waiting, others, failures), *slack_lines(self._loop.state, waiting)]
         lines += _vain(self._loop.state, job, waiting)
         if job.is_active:
             lines += [*map(reach_line, reach), *filter(None, [recipe]), *map(failure_line, failures)]
@@ -237,52 +233,8 @@ class ExplainService:
         return await self._loop.with_held(lambda state: candidate_jobs(with_pool(state, spec), now_ns), plan)
 
     async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
-        if not request.HasField("config") and not request.HasField("spec"):
-            raise InvalidArgument("job config cannot be <nil>")
-        job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request)
         await self._state()
-        as_placed = placed(shapes, job.type)
-        now_ns, unfits = self._loop.clock_ns(), list(unfit(as_placed, await self._unfit.judge(as_placed)))
-        return await self._loop.with_held(
-            lambda state: candidate_jobs(with_job(state, job, shapes)[0], now_ns),
-            lambda state, held: self._job_plan(state, held, job, shapes, unfits),
-        )
-
-    def _job_plan(
-        self,
-        state: ResmgrState,
-        held: HeldRanges,
-        job: JobRecord,
-        shapes: Sequence[ShapeRange],
-        unfits: Sequence[Unqueued],
-    ) -> pb.JobPlanResponse:
-        other, held_back = with_job(state, job, shapes)
-        now, plan = self._look(other)
-        mine_only = [one for one in evictions(other, held, self._loop.clock_ns()) if one.grounds.for_job == job.job_id]
-        leave = list(wire.planned_evictions(mine_only, self._loop.settings, job.job_id))
-        mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job.job_id]
-        waiting = [found for found in _waiting(other, job, now, plan) if not _goes_now(found[0], plan)]
-        admitted = sum(chosen.gang_count * chosen.run.gang_size for chosen in mine)
-        counts = {PodState.PENDING: job.instance_count - held_back, PodState.INITIALIZED: held_back}
-        others = [one for one in unqueued(job, counts, ()) if one.obstacle is Obstacle.MAXIMUM_RUNNING]
-        others += unfits
-        queued = job.instance_count - held_back - admitted
-        path = other.path_of(job.respool_id)
-        lines = [f"In pool {path} {admitted} of {job.instance_count} instances would be admitted now."]
-        lines += [f"  {line}" for found in waiting for line in wait_lines(*found)]
-        lines += [f"  {line}" for line in _slack(other, waiting)]
-        lines += [f"  {unqueued_text(one)}" for one in others]
-        lines += [f"  {line}" for line in eviction_lines(leave)]
-        return pb.JobPlanResponse(
-            poolPath=path,
-            admittedInstances=admitted,
-            waitingInstances=queued,
-            heldBackInstances=held_back,
-            waiting=[wire.waiting_gangs(*found) for found in waiting],
-            reasons=[wire.unqueued_reason(one) for one in others],
-            evictions=leave,
-            text="\n".join(lines),
-        )
+        return await self._plans.plan(request)
 
     def _look(self, state: ResmgrState) -> tuple[Snapshot, Plan]:
         return dry_run.plan_now(state, self._loop.clock_ns())
@@ -294,30 +246,10 @@ class ExplainService:
         return self._loop.state
 
 
-def _waiting(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> list[Found]:
-    """The job's runs in its pool's queues, at most WAITING_MAX."""
-    row = state.tree.row.get(job.respool_id)
-    if row is None:
-        return []
-    held = held_in(state)
-    mine = (wait for wait in waits(now, plan, row) if wait.run.job_id == job.job_id)
-    return [(wait, holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
-
-
 def _vain(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
     """The last reason of placement for pods that are held back."""
     if any(wait.reason.rule is Rule.HELD_BACK for wait, _ in waiting) and (said := state.unplaced(job.job_id)[1]):
         yield f"placement said last: {placement_text(said)}"
-
-
-def _slack(state: ResmgrState, waiting: list[Found]) -> Iterable[str]:
-    return slack_line(waiting, state.slack_cpu, int(state.accounts.slack[:, CPU].sum()))
-
-
-def _goes_now(wait: Wait, plan: Plan) -> bool:
-    return any(
-        (chosen.run.job_id, chosen.run.start) == (wait.run.job_id, wait.start) for chosen in plan.admission.admitted
-    )
 
 
 def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, Found]]:

@@ -14,11 +14,11 @@ from peloton.api.convert_pool import SHARE_UNITS, UNITS
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
-from peloton.lifecycle.reason_text import eviction_text, misfit_text, queue_text
+from peloton.lifecycle.reason_text import eviction_text, misfit_text, placement_text, queue_text
 from peloton.model.daemon import DaemonReach
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.pod import PodRecord
-from peloton.model.reason import Reason, RefusingHosts, Rule
+from peloton.model.reason import PlacementReason, Reason, RefusingHosts, Rule
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
@@ -115,6 +115,13 @@ def unqueued_reason(one: Unqueued) -> pb.Reason:
         refusingHosts=_refusing(hosts for cluster in one.placement for pods in cluster.pods for hosts in pods.hosts),
         text=unqueued_text(one),
     )
+
+
+def room_reason(hostless: int, why: PlacementReason) -> pb.Reason:
+    """Of instances of a plan that would be admitted, and find no host."""
+    hosts = (hosts for cluster in why for pods in cluster.pods for hosts in pods.hosts)
+    text = f"would be admitted, but {placement_text(why)}"
+    return pb.Reason(rule=pb.RULE_NO_HOST, wanted=hostless, refusingHosts=_refusing(hosts), text=text)
 
 
 def reach_reason(reach: DaemonReach) -> pb.Reason:

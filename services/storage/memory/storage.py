@@ -14,6 +14,7 @@ from peloton.api.merge import effective_task_config
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, NotFound
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
+from peloton.lifecycle.gang import enough_for_both
 from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.host_pools import routed
 from peloton.lifecycle.job_machine import JobEvent, next_job
@@ -37,7 +38,6 @@ from services.storage.memory import queueing
 from services.storage.memory.jobs import MemoryJob
 from services.storage.memory.pods import MemoryPods, OnWrite, ignore
 from services.storage.pods.host_pods import KillRow, LaunchRow
-from services.storage.pods.ready import enough_for_both
 from services.storage.pods.status_writes import StatusOutcome, decide
 from services.storage.ranges import chunks, with_gang
 

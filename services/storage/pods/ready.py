@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import reduce
 
 import sqlalchemy as sa
 
 from peloton.lifecycle.constraints import pod_labels_named
+from peloton.lifecycle.gang import enough_for_both, outside_gang
 from peloton.lifecycle.host_pools import routed
 from peloton.lifecycle.migration import bound, may_be_in
 from peloton.lifecycle.volumes import at_its_volume
 from peloton.model.host import ReadyGang
 from peloton.model.job import JobRecord
-from peloton.model.pod import AllOf, Label, PodShape
-from peloton.model.resources import Resources
+from peloton.model.pod import Label
 from peloton.model.times import NS_PER_S
 from services.storage.codec import InstanceFacts
 from services.storage.jobs.configs import facts_of
@@ -39,7 +38,7 @@ def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> li
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     named, binding = _named(facts), binding_of_job(conn, job)
     shapes = {
-        shape: bound(routed(_alone(shape), job.type), binding)
+        shape: bound(routed(outside_gang(shape), job.type), binding)
         for shape in dict.fromkeys(own.shape for own in facts.values())
     }
     volumes = volumes_of(conn, job_id, facts) if any(shape.volume_mib for shape in shapes) else {}
@@ -77,11 +76,6 @@ def ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
     return ReadyGang(shape, tuple((instance, run) for instance, run, *_ in pods), tuple(sorted(labels)))
 
 
-def _alone(shape: PodShape) -> PodShape:
-    """Of a pod that is not in the gang."""
-    return replace(shape, layout=shape.layout.apart) if shape.layout else shape
-
-
 def _named(facts: Mapping[int, InstanceFacts]) -> frozenset[Label]:
     """Labels that constraints of these pods name; no others matter among them."""
     rules = dict.fromkeys(own.shape.constraint for own in facts.values())
@@ -102,20 +96,3 @@ def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[
         .limit(limit)
     )
     return [tuple(row) for row in conn.execute(query)]
-
-
-def enough_for_both(a: PodShape, b: PodShape) -> PodShape:
-    """A shape whose place suits a pod of either."""
-    if a == b:
-        return a
-    rules = [rule for rule in dict.fromkeys((a.constraint, b.constraint)) if rule is not None]
-    return PodShape(
-        resources=Resources(*(max(x, y) for x, y in zip(a.resources, b.resources, strict=True))),
-        port_count=max(a.port_count, b.port_count),
-        revocable=a.revocable and b.revocable,
-        preemptible=a.preemptible and b.preemptible,
-        controller=a.controller or b.controller,
-        strategy=a.strategy,
-        layout=a.layout,
-        constraint=None if not rules else rules[0] if len(rules) == 1 else AllOf(tuple(rules)),
-    )

@@ -10,6 +10,7 @@ import pytest
 
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
+from peloton.model.room import PlannedPods
 from services.emulation.hosts import HostSpec
 from services.hostmgr.mesos import offer_keeper
 from tests.conformance.hostmgr.conftest import Make
@@ -64,6 +65,20 @@ def test_an_idle_cluster_has_its_capacity(world: World) -> None:
     wait(lambda: world.core.book.free().cpu_milli == 10_000, "what is free")
     assert (total, Resources(cpu_milli=6_000), 3) == world.core.book.capacity()
     assert 10_000 == sum(host.free.cpu_milli for host in world.core.book.hosts())
+
+
+def test_a_plan_sees_the_room_of_an_idle_cluster(world: World) -> None:
+    """Though Mesos offers none of it now, and it goes on offering none; what our pods hold is not free."""
+    job = world.running(2)
+    idle(world)
+    wait(lambda: world.core.book.free().cpu_milli == 10_000, "what is free")
+    shape = world.storage.pods.ready_gangs(world.job(1), 1)[0].shape
+
+    (found,) = world.core.book.room.find([PlannedPods(shape, 99)], {})
+
+    assert (10, 3) == (found.count, sum(hosts.host_count for hosts in found.refusing))
+    assert not world.core.book.room_count
+    assert {"RUNNING": 2} == world.states(job)
 
 
 def test_the_first_launch_after_idleness_is_quick(world: World) -> None:

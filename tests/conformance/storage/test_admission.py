@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.lifecycle.gang import enough_for_both
 from peloton.model.admission import AllocatedRange, PendingRange
 from peloton.model.host_pool import Workload
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
@@ -15,7 +16,6 @@ from peloton.model.job import JobState, JobType
 from peloton.model.pod import AllOf, HostLabel, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
-from services.storage.pods.ready import enough_for_both
 from services.storage.storage import Storage
 from services.storage.tables import RESPOOL
 from tests.conformance.storage.builders import (

@@ -26,13 +26,15 @@ from peloton.model.host_pool import Workload
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount, Layout, Spread
 from peloton.model.pod import AnyOf, HostLabel, PodShape
-from peloton.model.reason import ClusterReason, ClusterRule, Infeasible
+from peloton.model.reason import ClusterReason, ClusterRule, HostRule, Infeasible, Misfit, RefusingHosts
 from peloton.model.resources import Resources
+from peloton.model.room import FoundRoom, PlannedPods
 from peloton.scheduling.clusters import CAPACITY_KEPT_S
 from services.hostmgr.federation import FREE_AGE_MAX_S, HELD_AGE_MAX_S, HostManagers
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 ONE = PodShape(Resources(1_000, 10))
+LEASED = Misfit(HostRule.LEASED)
 
 
 class HostManager:
@@ -67,6 +69,16 @@ class HostManager:
         return {
             shape: Infeasible(host_count=self.cpu) for shape in shapes if shape.resources.cpu_milli > self.cpu * 1_000
         }
+
+    def find_room(self, pods: Sequence[PlannedPods]) -> list[FoundRoom]:
+        """One cpu for each pod; a gang whole."""
+        self._note("room")
+        left, found = self.cpu, []
+        for each in pods:
+            count = 0 if each.is_gang and each.count > left else min(each.count, left)
+            left -= count
+            found.append(FoundRoom(count, () if count == each.count else (RefusingHosts(self.cpu, LEASED),)))
+        return found
 
     def reach(self, shape: PodShape) -> DaemonReach:
         self._note("reach")

@@ -114,7 +114,7 @@ class Scan:
         self.seen = {}
         named = pod_labels_named(wanted.constraint)
         for host in self.table.rooms.hosts.values():
-            reason = LEASED if host.lease_id else chooser._misfit(host, wanted, frozenset())
+            reason = LEASED if host.lease_id else chooser.misfit_on(host, wanted, frozenset())
             self.seen[host.hostname] = seen = chooser._as_seen(host, frozenset())
             if reason:
                 self.refused.append((reason, 1))

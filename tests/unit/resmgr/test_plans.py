@@ -18,6 +18,7 @@ from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from services.resmgr.pool_rules import with_defaults
+from tests.reasons import no_room, too_large
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import World, facts, pool_config
@@ -78,6 +79,8 @@ async def test_a_plan_of_a_job(world: World) -> None:
     assert (answer.admittedInstances, answer.waitingInstances, answer.heldBackInstances) == (1, 4, 1)
     assert answer.text.splitlines() == [
         "In pool /p 1 of 6 instances would be admitted now.",
+        "  a host has room for it now",
+        "  hosts have room now for all 4 that would wait in the queue",
         "  instances 1-4 in the ordinary queue of /p, 1 gang ahead: cpu 1 wanted, 0 left of the pool limit of /p: 4",
         f"    held by job {holder}: cpu 3",
         "  1 instance held back: at most 5 may run at a time, 5 are queued or running",
@@ -160,6 +163,75 @@ async def test_plans_of_jobs_that_have_no_place(world: World) -> None:
         "resource pool / takes no jobs: it is not a leaf",
         "instanceCount is 0, want 1 to 100000",
     ]
+
+
+# -- room on hosts -------------------------------------------------------------------------------------------------
+
+
+async def test_a_plan_says_for_how_many_hosts_have_room(world: World) -> None:
+    """Of those that would be admitted now, with the rules of the hosts for the others, and of those that would wait."""
+    pool = world.pool("p", 0, 4)
+    world.hosts.room, world.hosts.why = 3, no_room(1)
+
+    async with asking(world) as asked:
+        answer = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(pool, 6, 1)))
+
+    why = "1 pod without a host (3 hosts: less than 2 gpu free, 1 at most)"
+    room, (reason,) = answer.room, answer.reasons
+    assert (3, 1, 0, 0) == (
+        room.foundInstances, room.hostlessInstances, room.queuedFoundInstances, room.uncheckedInstances
+    )  # fmt: skip
+    assert (pb.RULE_NO_HOST, 1, [3]) == (reason.rule, reason.wanted, [one.hostCount for one in reason.refusingHosts])
+    assert f"would be admitted, but {why}" == reason.text
+    told = f"hosts have room for 3 of these now; 1 would wait for a host: {why}"
+    assert [told, "hosts have room now for none of the 2 that would wait in the queue"] == room.text.splitlines()
+    assert [f"  {line}" for line in room.text.splitlines()] == answer.text.splitlines()[1:3]
+    assert [(4, 0), (2, 1)] == [(each.count, each.turn) for each in world.hosts.asked_for]
+
+
+async def test_pods_that_fit_no_host_are_not_asked_about(world: World) -> None:
+    """No empty host would take them either, which is said of them."""
+    world.hosts.unfit = {7_000: (too_large(7),)}
+    config = job_config(world.pool("p", 0, 90), 2, 7)
+
+    async with asking(world) as asked:
+        none = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
+        config.instanceConfig[1].resource.cpuLimit = 1
+        one = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
+
+    assert [(0, 2), (1, 1)] == [(each.room.foundInstances, each.room.hostlessInstances) for each in (none, one)]
+    assert "  hosts have room for none of these now" == none.text.splitlines()[1]
+    assert [pb.RULE_FITS_NO_HOST] == [reason.rule for reason in none.reasons]
+    assert [1_000] == [each.shape.resources.cpu_milli for each in world.hosts.asked_for]
+
+
+async def test_a_plan_without_an_answer_of_the_host_manager(world: World) -> None:
+    """It says what the pool would say, and that nothing is known of hosts, and why."""
+    pool = world.pool("p", 0, 4)
+
+    async with asking(world) as asked:
+        world.hosts.answer = None
+        answer = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(pool, 2, 1)))
+
+    why = "no host manager leads at present"
+    assert (2, why, 0) == (answer.admittedInstances, answer.room.notKnown, answer.room.foundInstances)
+    assert f"  whether hosts have room for them now is not known: {why}" in answer.text.splitlines()
+
+
+async def test_a_plan_of_many_sorts_of_pods(world: World) -> None:
+    """Of the first ones it says whether there is room, of the others that it does not."""
+    config = job_config(world.pool("p", 90, 90), 130, 0.001)
+    for instance in range(130):
+        config.instanceConfig[instance].resource.cpuLimit = 0.001 * (instance + 1)
+
+    async with asking(world) as asked:
+        answer = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
+
+    assert (130, 100, 0, 30) == (
+        answer.admittedInstances, answer.room.foundInstances, answer.room.hostlessInstances,
+        answer.room.uncheckedInstances,
+    )  # fmt: skip
+    assert "of 30 instances it is not known whether hosts have room: they are of too many sorts" in answer.room.text
 
 
 # -- planned evictions ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,9 @@ from peloton.model.daemon import DaemonReach
 from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.pod import PodShape, PodState, PodStatus
-from peloton.model.reason import Infeasibility
+from peloton.model.reason import Infeasibility, PlacementReason
 from peloton.model.resources import Resources
+from peloton.model.room import PlannedPods, RoomAnswer
 from peloton.model.update import UpdateSpec
 from services.resmgr.accounts import COLUMNS
 from services.resmgr.ledger import IS_ALLOCATED, LEAVING, PENDING, JobLedger
@@ -57,6 +59,9 @@ class FixedCapacity:
 
     answer: tuple[Any, ...] | None = (Resources.of(100, 100_000, 100_000), Resources())
     unfit: dict[int, Infeasibility] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
+    room: int | None = None  # pods that find a host; None: all
+    why: PlacementReason = ()
+    asked_for: list[PlannedPods] = field(default_factory=list)  # by the last question about room
     reached: Sequence[DaemonReach] = ()
     marked: dict[Hostname, Marked] = field(default_factory=dict)
     slow: dict[JobId, Marked] = field(default_factory=dict)
@@ -70,6 +75,15 @@ class FixedCapacity:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         return {shape: why for shape in shapes if (why := self.unfit.get(shape.resources.cpu_milli))}
+
+    def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
+        if self.answer is None:
+            raise Unavailable("no host manager leads at present")
+        self.asked_for, left, counts = [*pods], sys.maxsize if self.room is None else self.room, []
+        for each in sorted(pods, key=lambda each: each.turn):
+            counts.append(min(each.count, left))
+            left -= counts[-1]
+        return RoomAnswer(tuple(counts), self.why)
 
     def reach(self, shape: PodShape) -> Sequence[DaemonReach]:
         if self.answer is None:

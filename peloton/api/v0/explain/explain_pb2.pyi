@@ -943,6 +943,46 @@ class JobPlanRequest(_message.Message):
 Global___JobPlanRequest: _TypeAlias = JobPlanRequest  # noqa: Y015
 
 @_typing.final
+class PlannedRoom(_message.Message):
+    """Room on hosts at this moment for the instances of a plan, beside all that is there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOTKNOWN_FIELD_NUMBER: _builtins.int
+    FOUNDINSTANCES_FIELD_NUMBER: _builtins.int
+    HOSTLESSINSTANCES_FIELD_NUMBER: _builtins.int
+    QUEUEDFOUNDINSTANCES_FIELD_NUMBER: _builtins.int
+    UNCHECKEDINSTANCES_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    notKnown: _builtins.str
+    """Why it is not known; then there are no numbers."""
+    foundInstances: _builtins.int
+    """Of the instances that would be admitted now: those that would find a host now, and those that would wait for one."""
+    hostlessInstances: _builtins.int
+    queuedFoundInstances: _builtins.int
+    """Of the instances that would wait in the queue: for so many hosts have room besides."""
+    uncheckedInstances: _builtins.int
+    """Of all of them: those that were not looked at, because they are of too many sorts."""
+    text: _builtins.str
+    def __init__(
+        self,
+        *,
+        notKnown: _builtins.str = ...,
+        foundInstances: _builtins.int = ...,
+        hostlessInstances: _builtins.int = ...,
+        queuedFoundInstances: _builtins.int = ...,
+        uncheckedInstances: _builtins.int = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["foundInstances", b"foundInstances", "hostlessInstances", b"hostlessInstances", "notKnown", b"notKnown", "queuedFoundInstances", b"queuedFoundInstances", "text", b"text", "uncheckedInstances", b"uncheckedInstances"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlannedRoom: _TypeAlias = PlannedRoom  # noqa: Y015
+
+@_typing.final
 class JobPlanResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -954,9 +994,10 @@ class JobPlanResponse(_message.Message):
     REASONS_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     EVICTIONS_FIELD_NUMBER: _builtins.int
+    ROOM_FIELD_NUMBER: _builtins.int
     poolPath: _builtins.str
     admittedInstances: _builtins.int
-    """Instances that would be admitted now; whether hosts have room for them now is not looked at."""
+    """Instances that the pool would admit now. `room` says how many of them would find a host."""
     waitingInstances: _builtins.int
     """Instances that would stand in a queue."""
     heldBackInstances: _builtins.int
@@ -965,11 +1006,15 @@ class JobPlanResponse(_message.Message):
     @_builtins.property
     def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingGangs]: ...
     @_builtins.property
-    def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reason]: ...
+    def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reason]:
+        """Of instances that would stand in no queue: the maximum of running instances, no host. And of those that fit no host."""
+
     @_builtins.property
     def evictions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedEviction]:
         """What would be evicted for the job. At most 100 runs."""
 
+    @_builtins.property
+    def room(self) -> Global___PlannedRoom: ...
     def __init__(
         self,
         *,
@@ -981,10 +1026,11 @@ class JobPlanResponse(_message.Message):
         reasons: _abc.Iterable[Global___Reason] | None = ...,
         text: _builtins.str = ...,
         evictions: _abc.Iterable[Global___PlannedEviction] | None = ...,
+        room: Global___PlannedRoom | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["room", b"room"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admittedInstances", b"admittedInstances", "evictions", b"evictions", "heldBackInstances", b"heldBackInstances", "poolPath", b"poolPath", "reasons", b"reasons", "text", b"text", "waiting", b"waiting", "waitingInstances", b"waitingInstances"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admittedInstances", b"admittedInstances", "evictions", b"evictions", "heldBackInstances", b"heldBackInstances", "poolPath", b"poolPath", "reasons", b"reasons", "room", b"room", "text", b"text", "waiting", b"waiting", "waitingInstances", b"waitingInstances"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,6 +15,12 @@ interface JobPlanned extends Why {
   waitingInstances?: number;
   heldBackInstances?: number;
   evictions?: Eviction[];
+  room?: Room;
+}
+interface Room {
+  notKnown?: string;
+  hostlessInstances?: number;
+  text?: string;
 }
 export type Planned = JobPlanned | (PoolPlanned & { poolPath: string; isNew?: boolean; text?: string });
 
@@ -38,9 +44,10 @@ export function usePlan(state: string) {
 // One line of it.
 export function headline(kind: Kind, plan: Planned): string {
   if (kind === "pool") return `${plan.poolPath} ${"isNew" in plan && plan.isNew ? "would be a new pool" : "exists, creating it will be refused"}`;
-  const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0 } = plan as JobPlanned;
+  const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0, room } = plan as JobPlanned;
   const all = count(admitted + waiting + held, "instance");
   const rest = [waiting && `${count(waiting)} would wait`, held && `${count(held)} would be held back by the maximum of running instances`].filter(Boolean);
+  if (room?.hostlessInstances) rest.unshift(`${count(room.hostlessInstances)} of these would wait for a host`);
   return [`${count(admitted)} of ${all} would be admitted now in ${plan.poolPath}`, ...rest].join(", ");
 }
 
@@ -55,8 +62,10 @@ export function PlanOutcome({ wanted, plan }: { wanted: Wanted; plan: Planned })
   );
 }
 
+const sentence = (lines: string) => lines.split("\n").map((line) => line.charAt(0).toUpperCase() + line.slice(1)).join("\n");
+
 function JobOutcome({ kind, plan }: { kind: Kind; plan: JobPlanned }) {
-  const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0, evictions = [] } = plan;
+  const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0, evictions = [], room } = plan;
   const parts = [
     { name: "admitted", value: admitted, tone: "allocation" as const }, { name: "would wait", value: waiting, tone: "demand" as const },
     { name: "held back", value: held, tone: "slack" as const },
@@ -64,13 +73,11 @@ function JobOutcome({ kind, plan }: { kind: Kind; plan: JobPlanned }) {
   return (
     <>
       <Bar label="Instances" parts={parts} whole={admitted + waiting + held} text={headline(kind, plan)} />
+      {room?.text && <p class={room.notKnown ? "lines stale" : "lines"}>{sentence(room.text)}</p>}
       {(plan.waiting?.length || plan.reasons?.length) ? <WhyTree why={plan} /> : null}
       <Evictions evictions={evictions} />
       {!evictions.length && <p>Nothing would be evicted for it.</p>}
-      <p class="quiet">
-        Which hosts have room at this moment is not part of a plan.
-        {kind === "service" && " It is of all instances at once: batches, which come one after the other, are not."}
-      </p>
+      {kind === "service" && <p class="quiet">It is of all instances at once: batches, which come one after the other, are not part of a plan.</p>}
     </>
   );
 }

@@ -1,0 +1,79 @@
+"""Pods of a job that is only planned, as placement would see them once they were admitted."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import accumulate
+from typing import NamedTuple
+
+from peloton.lifecycle.constraints import pod_labels_named
+from peloton.lifecycle.gang import enough_for_both, outside_gang
+from peloton.lifecycle.host_pools import routed
+from peloton.lifecycle.migration import bound
+from peloton.lifecycle.volumes import at_its_volume
+from peloton.model.job import JobRecord
+from peloton.model.pod import Label, PodShape, ShapeRange
+from peloton.model.room import PlannedPods
+
+FIRST, LATER = 0, 1
+"""Turns: of pods that would be admitted now, and of those that would wait in the queue."""
+
+
+class PlannedRange(NamedTuple):
+    """Instances of one shape with the same labels."""
+
+    pods: ShapeRange
+    labels: tuple[Label, ...] = ()
+
+
+def as_placed(pods: Sequence[PlannedRange], job: JobRecord, binding: str) -> list[ShapeRange]:
+    """Each as it is placed alone; one that asks for a volume has none yet. ``binding``: the cluster to which the job is
+    bound, if any."""
+    placed = {shape: _placed(outside_gang(shape), job, binding) for shape in {each.pods.shape for each in pods}}
+    return [replace(each.pods, shape=placed[each.pods.shape]) for each in pods]
+
+
+def planned_pods(
+    job: JobRecord, pods: Sequence[PlannedRange], admitted: Sequence[range], queued_count: int, binding: str
+) -> list[PlannedPods]:
+    """The first ``queued_count`` instances by what they need; those in ``admitted`` take the first turn, a gang
+    whole."""
+    named = frozenset().union(*(pod_labels_named(each.pods.shape.constraint) for each in pods))
+    size = job.gang_size if 1 < job.gang_size <= queued_count else 0
+    before = _counting(admitted)
+    found: Counter[tuple[PodShape, tuple[Label, ...], int]] = Counter()
+    for each, placed in zip(pods, as_placed(pods, job, binding), strict=True):
+        begin, end = max(placed.start, size), min(placed.start + placed.count, queued_count)
+        first = max(before(end) - before(begin), 0)
+        labels = tuple(sorted(named.intersection(each.labels)))
+        for turn, count in ((FIRST, first), (LATER, max(end - begin, 0) - first)):
+            if count:
+                found[placed.shape, labels, turn] += count
+    alone = [PlannedPods(shape, count, labels, turn=turn) for (shape, labels, turn), count in found.items()]
+    if not size:
+        return alone
+    members = [each for each in pods if each.pods.start < size]
+    shape = _placed(reduce(enough_for_both, (each.pods.shape for each in members)), job, binding)
+    labels = tuple(sorted(named.intersection(label for each in members for label in each.labels)))
+    turn = FIRST if any(0 in chosen for chosen in admitted) else LATER
+    return [PlannedPods(shape, size, labels, is_gang=True, turn=turn), *alone]
+
+
+def _placed(shape: PodShape, job: JobRecord, binding: str) -> PodShape:
+    return at_its_volume(bound(routed(shape, job.type), binding), None)
+
+
+def _counting(chosen: Sequence[range]) -> Callable[[int], int]:
+    """Instance -> how many of the chosen ones, in ranges that do not overlap, come before it."""
+    spans = sorted(chosen, key=lambda span: span.start)
+    starts, sums = [span.start for span in spans], [0, *accumulate(map(len, spans))]
+
+    def before(instance: int) -> int:
+        at = bisect_right(starts, instance)
+        return sums[at] - (max(spans[at - 1].stop - instance, 0) if at else 0)
+
+    return before

@@ -1,0 +1,47 @@
+"""For how many pods that are only planned hosts have room now, and which rules keep the others off which hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from peloton.model.reason import Misfit, merged
+from peloton.model.room import FoundRoom, PlannedPods
+from peloton.scheduling.fleet import Fleet
+from peloton.scheduling.putting import BarredFor, Want, gang_room, put_all
+from peloton.scheduling.recipes import choose
+from peloton.scheduling.spreading import Spreading
+
+
+def find_room(
+    fleet: Fleet, pods: Sequence[PlannedPods], barred: BarredFor, spreading: Spreading | None = None
+) -> list[FoundRoom]:
+    """For each of them, as placement would lay them: in each turn the gang, which is placed by itself, then the others
+    together. They are taken. Hosts that fail none of the rules for one pod lack room for a gang."""
+    found = [FoundRoom(0)] * len(pods)
+    for place in sorted({_place(each) for each in pods}):
+        mine = [at for at, each in enumerate(pods) if _place(each) == place]
+        wants = [Want(pods[at].shape, pods[at].labels, pods[at].count, pods[at].is_gang) for at in mine]
+        chosen = put_all(fleet, wants, barred, spreading)
+        for at, want, rows in zip(mine, wants, chosen, strict=True):
+            left = want.count - len(rows)
+            refusing = _refusing(fleet, want, left, barred.get(want.shape, {}), spreading) if left else ()
+            found[at] = FoundRoom(len(rows), merged(refusing))
+    return found
+
+
+def _place(pods: PlannedPods) -> tuple[int, bool]:
+    return pods.turn, not pods.is_gang
+
+
+def _refusing(
+    fleet: Fleet, want: Want, left: int, barred: Mapping[int, Misfit], spreading: Spreading | None
+) -> Iterator[tuple[Misfit, int]]:
+    """By what is free beside those of them that found a host."""
+    fits = fleet.fitting(want.shape, barred)
+    skewed = dict(spreading.refusing(want.shape, fits)) if spreading is not None else {}
+    found = [one for one in fleet.refusing(want.shape, {**skewed, **barred}) if one[1]]
+    yield from found
+    fitting = len(fleet) - sum(count for _, count in found)
+    if fitting:
+        room = choose(fleet, want.shape, want.labels, left, barred, spreading)
+        yield gang_room(want.shape, left, len(room)), fitting

@@ -1,0 +1,166 @@
+"""Plans of jobs: what the pool would say of a job that does not exist, and for how many of its pods hosts have room.
+
+What the pool would say is of one moment. Hosts are asked about it right after that, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.errors import InvalidArgument, PelotonError
+from peloton.lifecycle.planned import FIRST, PlannedRange, as_placed, planned_pods
+from peloton.model.admission import HeldRange
+from peloton.model.ids import JobId, new_job_id
+from peloton.model.job import JobRecord
+from peloton.model.pod import PodShape, PodState, ShapeRange
+from peloton.model.reason import PlacementReason
+from peloton.model.room import RoomAnswer
+from peloton.scheduling.cycle import Plan
+from peloton.scheduling.explain import Obstacle, Unqueued, Wait, unfit, unqueued
+from services.resmgr.explain import wire
+from services.resmgr.explain.dry_run import candidate_jobs, evictions, plan_now, planned_job, with_job
+from services.resmgr.explain.text import eviction_lines, room_lines, unqueued_text, wait_lines
+from services.resmgr.explain.unfit import UnfitPods
+from services.resmgr.explain.waiting import Found, slack_lines, waiting_of
+from services.resmgr.loop import AdmissionLoop
+from services.resmgr.records import CapacitySource, ExplainRecords
+from services.resmgr.state import ResmgrState
+
+SORTS_MAX = 100
+"""Sorts of pods of one job for which room is looked for."""
+HeldRanges = Mapping[JobId, Sequence[HeldRange]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is planned."""
+
+    record: JobRecord
+    pods: Sequence[PlannedRange]
+    binding: str
+    shapes: Sequence[ShapeRange]  # as they are placed
+
+
+@dataclass(frozen=True, slots=True)
+class _InPool:
+    """What its pool would say."""
+
+    path: str
+    admitted: Sequence[range]
+    queued_count: int  # those that would be admitted among them
+    held_back_count: int
+    waiting: Sequence[Found]
+    slack: Sequence[str]
+    evictions: Sequence[pb.PlannedEviction]
+
+    @property
+    def admitted_count(self) -> int:
+        return sum(map(len, self.admitted))
+
+
+class JobPlans:
+    def __init__(
+        self, loop: AdmissionLoop, records: ExplainRecords, hosts: CapacitySource, unfit_pods: UnfitPods
+    ) -> None:
+        self._loop, self._records, self._hosts, self._unfit = loop, records, hosts, unfit_pods
+
+    async def plan(self, request: pb.JobPlanRequest) -> pb.JobPlanResponse:
+        """Raises InvalidArgument and NotFound."""
+        if not request.HasField("config") and not request.HasField("spec"):
+            raise InvalidArgument("job config cannot be <nil>")
+        job = await asyncio.to_thread(self._job, request)
+        infeasible = await self._unfit.judge(job.shapes)
+        now_ns = self._loop.clock_ns()
+        in_pool = await self._loop.with_held(
+            lambda state: candidate_jobs(_with(state, job)[0], now_ns),
+            lambda state, held: self._in_pool(state, held, job),
+        )
+        room, why = await asyncio.to_thread(self._room, job, in_pool, infeasible)
+        return _answer(job.record, in_pool, list(unfit(job.shapes, infeasible)), room, why)
+
+    def _job(self, request: pb.JobPlanRequest) -> _Job:
+        record, pods = planned_job(new_job_id(), request)
+        binding = self._records.migrations.binding(record)
+        return _Job(record, pods, binding, as_placed(pods, record, binding))
+
+    def _in_pool(self, state: ResmgrState, held: HeldRanges, job: _Job) -> _InPool:
+        other, held_back = _with(state, job)
+        now, plan = plan_now(other, self._loop.clock_ns())
+        job_id = job.record.job_id
+        for_it = [one for one in evictions(other, held, self._loop.clock_ns()) if one.grounds.for_job == job_id]
+        mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job_id]
+        waiting = [found for found in waiting_of(other, job.record, now, plan) if not _goes_now(found[0], plan)]
+        return _InPool(
+            other.path_of(job.record.respool_id),
+            [range(one.run.start, one.run.start + one.gang_count * one.run.gang_size) for one in mine],
+            job.record.instance_count - held_back,
+            held_back,
+            waiting,
+            list(slack_lines(other, waiting)),
+            list(wire.planned_evictions(for_it, self._loop.settings, job_id)),
+        )
+
+    def _room(
+        self, job: _Job, in_pool: _InPool, infeasible: Mapping[PodShape, object]
+    ) -> tuple[pb.PlannedRoom, PlacementReason]:
+        """Pods that fit no host, even an empty one, are not asked about."""
+        sorts = planned_pods(job.record, job.pods, in_pool.admitted, in_pool.queued_count, job.binding)
+        sorts = [each for each in sorts if each.shape not in infeasible]
+        asked, others = sorts[:SORTS_MAX], sorts[SORTS_MAX:]
+        try:
+            found = self._hosts.find_room(asked) if asked else RoomAnswer(())
+        except PelotonError as error:
+            return pb.PlannedRoom(notKnown=error.message), ()
+        counts = list(zip(asked, found.counts, strict=True))
+        first = sum(count for each, count in counts if each.turn == FIRST)
+        room = pb.PlannedRoom(
+            foundInstances=first,
+            hostlessInstances=in_pool.admitted_count - first - sum(each.count for each in others if each.turn == FIRST),
+            queuedFoundInstances=sum(count for each, count in counts if each.turn != FIRST),
+            uncheckedInstances=sum(each.count for each in others),
+        )
+        return room, found.why
+
+
+def _with(state: ResmgrState, job: _Job) -> tuple[ResmgrState, int]:
+    return with_job(state, job.record, [each.pods for each in job.pods])
+
+
+def _goes_now(wait: Wait, plan: Plan) -> bool:
+    return any(
+        (chosen.run.job_id, chosen.run.start) == (wait.run.job_id, wait.start) for chosen in plan.admission.admitted
+    )
+
+
+def _answer(
+    job: JobRecord, in_pool: _InPool, unfits: Sequence[Unqueued], room: pb.PlannedRoom, why: PlacementReason
+) -> pb.JobPlanResponse:
+    admitted, held_back = in_pool.admitted_count, in_pool.held_back_count
+    counts = {PodState.PENDING: in_pool.queued_count, PodState.INITIALIZED: held_back}
+    others = [one for one in unqueued(job, counts, ()) if one.obstacle is Obstacle.MAXIMUM_RUNNING] + [*unfits]
+    told = list(room_lines(room, admitted, in_pool.queued_count - admitted, why))
+    room.text = "\n".join(told)
+    lines = [
+        *told,
+        *(line for found in in_pool.waiting for line in wait_lines(*found)),
+        *in_pool.slack,
+        *map(unqueued_text, others),
+        *eviction_lines(in_pool.evictions),
+    ]
+    headline = f"In pool {in_pool.path} {admitted} of {job.instance_count} instances would be admitted now."
+    reasons = [wire.unqueued_reason(one) for one in others]
+    if room.hostlessInstances and why:
+        reasons.insert(0, wire.room_reason(room.hostlessInstances, why))
+    return pb.JobPlanResponse(
+        poolPath=in_pool.path,
+        admittedInstances=admitted,
+        waitingInstances=in_pool.queued_count - admitted,
+        heldBackInstances=held_back,
+        waiting=[wire.waiting_gangs(*found) for found in in_pool.waiting],
+        reasons=reasons,
+        evictions=in_pool.evictions,
+        room=room,
+        text="\n".join([headline, *(f"  {line}" for line in lines)]),
+    )

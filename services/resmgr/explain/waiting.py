@@ -1,0 +1,32 @@
+"""What waits in queues, with who holds what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from peloton.model.job import JobRecord
+from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.explain import Holder, Wait, holders, waits
+from peloton.scheduling.tree import CPU
+from services.resmgr.explain.dry_run import held_in
+from services.resmgr.explain.text import slack_line
+from services.resmgr.state import ResmgrState
+
+Found = tuple[Wait, tuple[Holder, ...]]
+WAITING_MAX = 20
+"""Waiting runs of one job in an answer."""
+
+
+def waiting_of(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> list[Found]:
+    """The job's runs in its pool's queues, at most WAITING_MAX."""
+    row = state.tree.row.get(job.respool_id)
+    if row is None:
+        return []
+    held = held_in(state)
+    mine = (wait for wait in waits(now, plan, row) if wait.run.job_id == job.job_id)
+    return [(wait, holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
+
+
+def slack_lines(state: ResmgrState, waiting: Sequence[Found]) -> Iterable[str]:
+    return slack_line(waiting, state.slack_cpu, int(state.accounts.slack[:, CPU].sum()))

@@ -1,0 +1,118 @@
+"""Room for pods that are only planned, on the hosts of a cluster as they are now; asking changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.lifecycle.reason_text import hosts_text
+from peloton.model.host import ComingBack, HostState
+from peloton.model.ids import Hostname
+from peloton.model.layout import Layout, Spread
+from peloton.model.maintenance import HostMaintenance
+from peloton.model.pod import HostLabel, PodLabel, PodShape
+from peloton.model.resources import Resources
+from peloton.model.room import FoundRoom, PlannedPods
+from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts
+from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.room_messages import pods_from_wire, pods_to_wire, rooms_from_wire, rooms_to_wire
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, room, shape
+from tests.unit.hostmgr.test_unfit import agent
+
+
+def book(*names: str, cpus: float = 4) -> HostBook:
+    """Hosts that have announced what they have."""
+    made = HostBook(LEASE_S)
+    made.set_hosts([agent(name) for name in names])
+    made.add_room([room(name, cpus) for name in names])
+    return made
+
+
+def found(book: HostBook, count: int, cpu: float = 1, counts: Counts = NO_COUNTS, **more: Any) -> tuple[int, list[str]]:
+    """Pods that find a host, and the rules of the hosts for the others."""
+    (answer,) = book.room.find([PlannedPods(shape(cpu, **more), count)], counts)
+    return answer.count, [hosts_text(one) for one in answer.refusing]
+
+
+def test_free_hosts_take_what_fits() -> None:
+    """And they are as free afterwards as they were before."""
+    hosts = book("h1", "h2")
+
+    assert (8, []) == found(hosts, 8)
+    assert (2, ["2 hosts: less than 3 cpu free, 1 at most"]) == found(hosts, 5, cpu=3)
+    assert (8, []) == found(hosts, 8)
+    assert 8_000 == hosts.free().cpu_milli
+
+
+def test_what_is_leased_counts_as_free() -> None:
+    """The lease is over in a moment; it stays with its holder."""
+    hosts = book("h1", "h2")
+    lease = hosts.acquire(JOB, [(shape(4), 1)], 0.0)
+
+    assert (2, []) == found(hosts, 2, cpu=4)
+    assert 1 == len(hosts.claim(lease.lease_id, [host.hostname for host in lease.hosts]))
+
+
+def test_hosts_without_an_announcement_count_with_what_their_cluster_says() -> None:
+    """As an idle cluster of Mesos has them; a constraint is met by their labels, and what is leased is not asked of
+    them."""
+    hosts = HostBook(LEASE_S)
+    hosts.set_hosts([agent("h1"), agent("h2", rack="b")])
+
+    assert (2, []) == found(hosts, 2, cpu=4)
+    only = HostLabel("rack", "b")
+    refused = ["1 host: label rack=b not met", "1 host: less than 4 cpu free, 0 at most"]
+    assert (1, refused) == found(hosts, 2, cpu=4, constraint=only)
+    hosts.add_room([room("h2", 1)])
+    assert (5, ["2 hosts: less than 1 cpu free, 0 at most"]) == found(hosts, 9)
+
+
+def test_hosts_in_maintenance_take_none() -> None:
+    """Whatever is free there."""
+    hosts = book("h1", "h2")
+    hosts.set_maintained([HostMaintenance("", Hostname("h1"), HostState.DRAINING, HostState.DOWN)])
+
+    assert (4, ["1 host: less than 1 cpu free, 0 at most", "1 host: in maintenance"]) == found(hosts, 5)
+
+
+def test_room_that_is_held_is_not_there_for_new_pods() -> None:
+    """The reason says that it is held."""
+    hosts = book("h1")
+    hosts.hold([ComingBack(OTHER, 0, Hostname("h1"), Resources(3_000), 0)], 0.0)
+
+    assert (1, []) == found(hosts, 1)
+    assert (0, ["1 host: room held for pods that come back"]) == found(hosts, 1, cpu=2)
+
+
+def test_labels_of_pods_that_are_planned_count_too() -> None:
+    """As many find a host as constraints on each other let."""
+    label = ("app", "web")
+    apart = PlannedPods(shape(1, constraint=PodLabel(*label)), 5, (label,))
+    (answer,) = book("h1", "h2").room.find([apart], NO_COUNTS)
+
+    assert 2 == answer.count
+    assert ["2 hosts: pods with app=web < 1 not met"] == [hosts_text(one) for one in answer.refusing]
+
+
+def test_a_bound_on_skew_holds() -> None:
+    """By the hosts of the cluster."""
+    hosts = HostBook(LEASE_S)
+    hosts.set_hosts([agent("h1", 9), agent("h2", rack="b")])
+    hosts.add_room([room("h1", 9), room("h2", 1, rack="b")])
+    layout = Layout((Spread("rack", is_hard=True),))
+    counts = hosts.domains.count([shape(1, layout=layout)], {})
+
+    full = "1 host: less than 1 cpu free, 0 at most"
+    skew = "1 host: at most 2 pods of the job in a rack: rack=b has 1, max skew 1"
+    assert (3, [full, skew]) == found(hosts, 6, 1, counts, layout=layout)
+
+
+@pytest.mark.parametrize("wanted", [shape(1), PodShape(Resources(1_000), volume_mib=5, constraint=HostLabel("a", "b"))])
+def test_question_and_answer_survive_the_wire(wanted: PodShape) -> None:
+    """With all of their parts."""
+    asked = [PlannedPods(wanted, 7, (("app", "web"),), True, 1), PlannedPods(wanted, 1)]
+    rooms = [*book("h1").room.find(asked, NO_COUNTS), FoundRoom(3)]
+
+    assert asked == pods_from_wire(pods_to_wire(asked).pods)
+    assert rooms == rooms_from_wire(rooms_to_wire(rooms))

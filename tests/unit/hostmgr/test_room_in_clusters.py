@@ -1,0 +1,53 @@
+"""Room for pods that are only planned, in several clusters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.model.reason import ClusterReason, ClusterRule, NoHost, RefusingHosts
+from peloton.model.room import PlannedPods, RoomAnswer
+from tests.unit.hostmgr.test_federation import LEASED, ONE, World
+
+
+def lacks(cluster: str, count: int, hosts: int, is_gang: bool = False) -> ClusterReason:
+    return ClusterReason(cluster, pods=(NoHost(count, is_gang, (RefusingHosts(hosts, LEASED),)),))
+
+
+def test_one_cluster_is_asked_once_for_the_room_of_planned_pods() -> None:
+    """Its answer names no cluster; of pods that would wait in the queue no rules are told."""
+    world = World(a=4)
+    pods = [PlannedPods(ONE, 5), PlannedPods(ONE, 9, turn=1)]
+
+    assert RoomAnswer((4, 0), (lacks("", 1, 4),)) == world.all.find_room(pods)
+    assert {"a": {"room": 1}} == world.asked()
+
+
+def test_planned_pods_fill_one_cluster_after_the_other() -> None:
+    """Each is asked once about what is left; a gang is in one of them. What all have room for has no reason."""
+    world = World(a=2, b=3)
+
+    assert RoomAnswer((5,)) == replace(world.all.find_room([PlannedPods(ONE, 5)]), why=())
+    more = world.all.find_room([PlannedPods(ONE, 7)])
+    assert ((5,), {lacks("b", 4, 3), lacks("a", 2, 2)}) == (more.counts, {*more.why})
+    gang = world.all.find_room([PlannedPods(ONE, 4, is_gang=True), PlannedPods(ONE, 1)])
+    assert ((0, 1), (lacks("a", 4, 2, True), lacks("b", 4, 3, True))) == (gang.counts, gang.why)
+    assert [3, 3] == [world.managers[name].asked["room"] for name in "ab"]
+
+
+def test_a_silent_cluster_is_named_and_the_others_count() -> None:
+    """When no cluster answers nothing is known."""
+    world = World(a=4, b=3)
+    world.all.find_room([PlannedPods(ONE, 1)])  # knows by now what is free there
+    world.managers["a"].is_away = True
+    answer = world.all.find_room([PlannedPods(ONE, 5)])
+    away = ClusterReason("a", ClusterRule.FAILED, detail="away")
+
+    assert RoomAnswer((3,), (away, lacks("b", 2, 3))) == answer
+    world.silence("a")
+    assert "silent" in [reason.rule for reason in world.all.find_room([PlannedPods(ONE, 5)]).why]
+    world.managers["b"].is_away = True
+    with pytest.raises(Unavailable, match="away"):
+        world.all.find_room([PlannedPods(ONE, 5)])

@@ -1,0 +1,91 @@
+"""Room for pods that are only planned: drawings, and the placement that comes afterwards beside them.
+
+REWRITE=1 in the environment redraws the expected tables; read the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.model.host import HostLease, LeasedHost, ReadyGang
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import PodShape, Strategy
+from peloton.model.resources import Resources
+from peloton.model.room import PlannedPods
+from peloton.scheduling.fleet import Fleet
+from peloton.scheduling.placement import place
+from peloton.scheduling.room import find_room
+from peloton.scheduling.rows import LEASED, READY, HostRow
+from tests.unit.scheduling.pool_table import Scenario
+from tests.unit.scheduling.room_table import RoomScenario
+
+SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("room_*.txt"))
+JOB = JobId("planned")
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: Path) -> None:
+    """On the drawn hosts the drawn pods find as much room, and these rules keep the others off."""
+    scenario = Scenario.parse(path.read_text())
+
+    drawn = RoomScenario(scenario).draw()
+
+    if os.environ.get("REWRITE"):
+        path.write_text(scenario.text(drawn))
+    assert Scenario.parse(path.read_text()).expected == drawn
+
+
+def test_there_are_scenarios() -> None:
+    """The folder is where the test looks."""
+    assert len(SCENARIOS) >= 9
+
+
+def host(number: int, cpu: int, state: int = READY) -> HostRow:
+    amounts = Resources(cpu * 1000), Resources(8000)
+    return HostRow(Hostname(f"h{number}"), *amounts, 0, 9, 99, (), number, state)
+
+
+SHAPES = [PodShape(Resources(cpu * 1000), strategy=each) for cpu in (1, 2, 3) for each in Strategy]
+PODS = st.lists(st.tuples(st.sampled_from(SHAPES), st.integers(1, 9)), min_size=1, max_size=3, unique_by=lambda p: p[0])
+
+
+@given(cpus=st.lists(st.integers(0, 8), min_size=1, max_size=6), pods=PODS, size=st.integers(0, 5))
+def test_placement_finds_what_was_planned(cpus: list[int], pods: list[tuple[PodShape, int]], size: int) -> None:
+    """Of a gang and of the pods beside it as many are placed as there was room for, when nothing happens meanwhile, and
+    each host is told of once."""
+    gang = PodShape(Resources(2000))
+    asked = [PlannedPods(gang, size, is_gang=True)] if size > 1 else []
+    asked += [PlannedPods(shape, count) for shape, count in pods]
+    found = find_room(Fleet(host(number, cpu) for number, cpu in enumerate(cpus)), asked, {})
+
+    hosts = tuple(
+        LeasedHost(Hostname(f"h{number}"), Resources(cpu * 1000), Resources(), capacity=Resources(8000))
+        for number, cpu in enumerate(cpus)
+    )
+    gangs = [ReadyGang(gang, tuple((900 + member, 1) for member in range(size)))] if size > 1 else []
+    gangs += [
+        ReadyGang(shape, ((100 * at + number, 1),)) for at, (shape, count) in enumerate(pods) for number in range(count)
+    ]
+    placed = place(JOB, gangs, HostLease("all", hosts))
+    assert placed.placed_count == sum(room.count for room in found)
+    for room, each in zip(found, asked, strict=True):
+        told = sum(one.host_count for one in room.refusing)
+        assert told == (0 if room.count == each.count else len(cpus))
+
+
+def test_a_trial_leaves_the_hosts_as_they_are() -> None:
+    """What is leased is free in it; what is put there, and hosts that are added, are not in the fleet itself."""
+    fleet = Fleet([host(0, 4), host(1, 4, LEASED)])
+    wanted = [PlannedPods(PodShape(Resources(2000)), 9)]
+
+    trial = fleet.for_trial()
+    trial.put_host(host(2, 4)._replace(kind=(("rack", "new"),)))
+    assert [6] == [room.count for room in find_room(trial, wanted, {})]
+
+    assert 2 == len(fleet)
+    assert [2] == [room.count for room in find_room(fleet, wanted, {})]
