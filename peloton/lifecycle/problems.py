@@ -186,7 +186,7 @@ def lost_volumes(volumes: Sequence[VolumeRecord], total: int) -> list[Problem]:
     found = []
     for one in volumes:
         why = f" ({one.note})" if one.note else ""
-        text = f"Volume {one.volume_id} on host {one.host} is LOST{why}: pod {one.pod_name} waits for it"
+        text = f"Volume {one.volume_id} on host {one.host} is {one.state}{why}: pod {one.pod_name} waits for it"
         command = f"peloton volume get {one.volume_id}"
         found.append(Problem(CRITICAL, text, SubjectKind.JOB, one.job_id, one.cluster, one.changed_ns, command))
     return _bounded(found, "more volumes are LOST", total)

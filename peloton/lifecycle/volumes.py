@@ -8,7 +8,17 @@ from itertools import groupby
 
 from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.host import CLUSTER_LABEL
-from peloton.model.pod import ENDING_GOALS, ON_HOST, AllOf, Constraint, HostLabel, PodRecord, PodShape, ShapeRange
+from peloton.model.pod import (
+    ENDING_GOALS,
+    ON_HOST,
+    TERMINAL,
+    AllOf,
+    Constraint,
+    HostLabel,
+    PodRecord,
+    PodShape,
+    ShapeRange,
+)
 from peloton.model.resources import Resources
 from peloton.model.times import NS_PER_S
 from peloton.model.volume import HERE, VOLUME_LABEL, VolumeRecord, VolumeState
@@ -30,7 +40,7 @@ def at_its_volume(shape: PodShape, volume: VolumeRecord | None) -> PodShape:
     needs_disk = volume is None or volume.state is VolumeState.INITIALIZED
     made_mib = shape.volume_mib if needs_disk else 0
     placed = replace(shape, resources=shape.resources + Resources(disk_mib=made_mib), volume_mib=made_mib)
-    if volume is None:
+    if volume is None or not volume.is_bound:
         return placed
     place = [HostLabel(CLUSTER_LABEL, volume.cluster), HostLabel(HOSTNAME_LABEL, volume.host)]
     if not needs_disk:
@@ -67,17 +77,43 @@ class HostSight:
 
 
 def observed(volume: VolumeRecord, host: HostSight, now_ns: int) -> tuple[VolumeState, str]:
-    """The state of the volume by what its cluster lists, with the note of a LOST one."""
+    """The state of the volume by what its cluster lists, with the note of one whose pod waits for it."""
     if host.volumes is not None and volume.volume_id in host.volumes:
         return VolumeState.CREATED, ""
     is_settled = now_ns - volume.changed_ns >= LISTING_LAG_S * NS_PER_S or volume.state is VolumeState.LOST
     if not is_settled or (host.is_in_maintenance and volume.state is not VolumeState.LOST):
         return volume.state, volume.note
     if not host.is_registered:
-        return VolumeState.LOST, f"host {volume.host} is not in cluster {volume.cluster}"
-    if host.volumes is None or volume.state is VolumeState.INITIALIZED:
-        return volume.state, volume.note  # it may be about to be made
+        note = f"host {volume.host} is not in cluster {volume.cluster}"
+        if volume.state is VolumeState.INITIALIZED and volume.is_wanted:
+            return volume.state, f"{note}; no pod has run with it, and whether the host has made it is not known"
+        return VolumeState.LOST, note
+    if volume.state is VolumeState.INITIALIZED:
+        return volume.state, ""  # it may be about to be made
+    if host.volumes is None:
+        return volume.state, volume.note
     return VolumeState.LOST, f"host {volume.host} is there, and has it no more"
+
+
+def is_claimed(volume: VolumeRecord) -> bool:
+    """Its pod goes to a host of which nobody knows whether it has made the volume."""
+    return volume.state is VolumeState.INITIALIZED and volume.is_wanted and volume.is_bound
+
+
+def is_unmade(volume: VolumeRecord, host: HostSight, pod: PodRecord | None) -> bool:
+    """Whether nothing says that the volume was made: no pod has run with it, its host does not list it, and the launch
+    that was to make it is over. ``pod``: of its instance, None when there is none. Whoever finds it so again after
+    LISTING_LAG_S, with the same ``last_run``, has seen a list from after the end of that run."""
+    if not is_claimed(volume) or host.volumes is None or volume.volume_id in host.volumes:
+        return False
+    return host.is_registered and (pod is None or pod.state not in ON_HOST)
+
+
+def last_run(pod: PodRecord | None) -> int:
+    """Of a pod that is on no host, the last run that may have been on one."""
+    if pod is None:
+        return 0
+    return pod.run_id if pod.state in TERMINAL else pod.prev_run_id
 
 
 def is_destroyed(volume: VolumeRecord, host: HostSight, now_ns: int, was_listed: bool = False) -> bool:
@@ -104,8 +140,6 @@ def deletion_refusal(volume: VolumeRecord, pod: PodRecord | None, is_job_over: b
 
 
 def waiting_text(volume: VolumeRecord, since: str) -> str:
-    """For people: why a pod whose volume is lost does not run."""
-    return (
-        f"volume {volume.volume_id} of {volume.size_mib} MB is LOST since {since}: {volume.note}; the pod waits until "
-        "it is back or given up"
-    )
+    """For people: why a pod whose volume is lost, or never was made known, does not run."""
+    what = f"volume {volume.volume_id} of {volume.size_mib} MB is {volume.state} since {since}"
+    return f"{what}: {volume.note}; the pod waits until it is back or given up"

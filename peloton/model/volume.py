@@ -15,7 +15,7 @@ HERE = "here"
 class VolumeState(StrEnum):
     """Values are the wire spelling of v0 VolumeState."""
 
-    INITIALIZED = "INITIALIZED"  # its host is chosen, and may have made it
+    INITIALIZED = "INITIALIZED"  # no pod has run with it; its host, if one is chosen, may have made it
     CREATED = "CREATED"  # its host has it
     LOST = "LOST"  # its host has had it, and is gone or has it no more; it may come back
     DELETED = "DELETED"  # only as a goal: the row goes when the host has destroyed it
@@ -42,8 +42,8 @@ class StandingVolume:
 
 @dataclass(frozen=True, slots=True)
 class VolumeRecord:
-    """A volume of an instance. ``run_id``: the run for which its host was chosen. ``respool_id``: the pool that its
-    disk counts against."""
+    """A volume of an instance. ``run_id``: the run that was admitted with it. ``respool_id``: the pool that its disk
+    counts against. Without a host its next launch chooses one."""
 
     volume_id: str
     job_id: JobId
@@ -56,13 +56,18 @@ class VolumeRecord:
     size_mib: int
     state: VolumeState
     goal: VolumeState = VolumeState.CREATED
-    note: str = ""  # why it is LOST, or not destroyed yet, by the last look
+    note: str = ""  # why its pod waits for it, or why it is not destroyed yet, by the last look
     created_ns: int = 0
     changed_ns: int = 0  # when its state or goal last changed
 
     @property
     def is_wanted(self) -> bool:
         return self.goal is not VolumeState.DELETED
+
+    @property
+    def is_bound(self) -> bool:
+        """A host is chosen, to which its pod goes."""
+        return self.host != ""
 
     @property
     def pod_name(self) -> str:

@@ -17,9 +17,9 @@ from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reports import StatusWriter
-from services.hostmgr.volumes import VolumeKeeper
 from services.storage.jobs.jobs import Jobs
 from services.storage.pods.host_pods import HostPods
+from services.storage.volumes.volumes import Volumes
 
 
 class Launcher:
@@ -29,7 +29,7 @@ class Launcher:
         self,
         jobs: Jobs,
         pods: HostPods,
-        volumes: VolumeKeeper,
+        volumes: Volumes,
         templates: TemplateCache,
         cluster: str,
         book: HostBook,
@@ -107,8 +107,7 @@ class Launcher:
         self._book.pods_launched(job.job_id, launched)
         if len(taken) < len(rows):
             self._book.host_pools.refused([PodId(job.job_id, i, run) for i, run, *_ in rows if i not in taken])
-        with_volumes = [(i, run) for i, run, *_ in rows if i in taken and i in wanted]
-        volumes = self._volumes.of_launch(job.job_id, with_volumes) if with_volumes else {}
+        volumes = self._volumes.of_instances(job.job_id, sorted(taken & wanted.keys()))
         return taken, self._send(job.job_id, placements, claims, templates, taken, volumes)
 
     def _send(

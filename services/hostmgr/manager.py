@@ -106,7 +106,7 @@ class HostManagerCore:
         self._launcher = Launcher(
             storage.jobs,
             storage.host_pods,
-            self._volumes,
+            storage.volumes,
             TemplateCache(storage.host_pods, storage.configs, storage.pools, storage.secrets),
             settings.cluster,
             self.book,
@@ -306,7 +306,6 @@ class HostManagerCore:
     # On the thread of the report queue.
 
     def _committed(self, statuses: Sequence[PodStatus]) -> None:
-        self._volumes.committed(statuses)
         if self.driver.capabilities.serves_files:
             self._failure_output.take(statuses)
 

@@ -1,18 +1,16 @@
 """The volumes of one cluster: which are there, which are lost, and which its hosts have yet to destroy.
 
 Rows say what is wanted, hosts list what there is; a look compares the two. Nothing is remembered that the next leader
-would miss, but for runs whose volume is being made: a look finds those as well, a little later."""
+would miss, but since when nothing has been seen of a volume that was to be made: it waits as long again."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from peloton.lifecycle.volumes import HostSight, is_destroyed, observed
-from peloton.model.ids import JobId, PodId
-from peloton.model.pod import TERMINAL, PodState, PodStatus
+from peloton.lifecycle.volumes import LISTING_LAG_S, HostSight, is_destroyed, is_unmade, last_run, observed
+from peloton.model.ids import JobId
 from peloton.model.volume import VolumeRecord, VolumeState
 from peloton.ports import PodLifecycles
 from services.hostmgr.driver import ClusterDriver
@@ -22,8 +20,6 @@ from services.storage.volumes.volumes import VOLUMES_PER_PAGE, Volumes
 log = logging.getLogger(__name__)
 
 LOOK_PERIOD_S = 5.0
-BEING_MADE_MAX = 10_000
-"""Beyond it the oldest are left to a look."""
 
 
 class VolumeKeeper:
@@ -34,30 +30,8 @@ class VolumeKeeper:
         self._cluster = cluster
         self._book, self._driver, self._lifecycles = book, driver, lifecycles
         self._looked_s = float("-inf")
-        self._being_made: OrderedDict[PodId, str] = OrderedDict()
+        self._unmade: dict[str, tuple[int, float]] = {}  # volume -> the pod's last run, and since when it is seen
         self._leaving: set[str] = set()  # volumes to be deleted that their hosts had at the last look
-
-    def of_launch(self, job_id: JobId, runs: Sequence[tuple[int, int]]) -> dict[int, VolumeRecord]:
-        """By instance, the volumes that these runs, ``(instance, run)``, are launched with."""
-        found = self._volumes.of_instances(job_id, [instance for instance, _ in runs])
-        for instance, run in runs:
-            if instance in found and found[instance].state is VolumeState.INITIALIZED:
-                self._being_made[PodId(job_id, instance, run)] = found[instance].volume_id
-                while len(self._being_made) > BEING_MADE_MAX:
-                    self._being_made.popitem(last=False)
-        return found
-
-    def committed(self, statuses: Sequence[PodStatus]) -> None:
-        """A run that runs has its volume."""
-        made: dict[str, tuple[VolumeState, str]] = {}
-        for status in statuses:
-            if status.pod_id not in self._being_made:
-                continue
-            if status.state is PodState.RUNNING:
-                made[self._being_made.pop(status.pod_id)] = (VolumeState.CREATED, "")
-            elif status.state in TERMINAL:
-                del self._being_made[status.pod_id]
-        self._volumes.note(made, time.time_ns())
 
     def tend(self) -> None:
         """Compares rows with hosts, every few seconds. Raises what storage does."""
@@ -67,10 +41,13 @@ class VolumeKeeper:
             return
         self._looked_s = time.monotonic()
         leaving: set[str] = set()
+        unmade: set[str] = set()
         for page in self._pages():
             self._look(page, time.time_ns())
             leaving |= {volume.volume_id for volume in page if not volume.is_wanted} & self._leaving
+            unmade |= {volume.volume_id for volume in page} & self._unmade.keys()
         self._leaving = leaving
+        self._unmade = {volume_id: self._unmade[volume_id] for volume_id in unmade}
 
     def _pages(self) -> Iterator[list[VolumeRecord]]:
         page = self._volumes.page(cluster=self._cluster)
@@ -101,7 +78,32 @@ class VolumeKeeper:
                 changed.add(volume.job_id)
         self._volumes.note(states, now_ns)
         self._volumes.destroyed(gone)
+        changed |= self._let_go(volumes, sights, now_ns)
         self._lifecycles.jobs_changed(sorted(changed), "volumes were found or lost")
+
+    def _let_go(self, volumes: Sequence[VolumeRecord], sights: Mapping[str, HostSight], now_ns: int) -> set[JobId]:
+        """Instances whose volume was never made may go to any host. Returns their jobs."""
+        claimed = [volume for volume in volumes if is_unmade(volume, sights[volume.host], None)]
+        pods = self._volumes.pods_of(claimed)
+        changed: set[JobId] = set()
+        for volume in claimed:
+            volume_id, pod = volume.volume_id, pods.get(volume.volume_id)
+            if not is_unmade(volume, sights[volume.host], pod):
+                self._unmade.pop(volume_id, None)
+                continue
+            run = last_run(pod)
+            if self._unmade.get(volume_id, (None, 0.0))[0] != run:
+                self._unmade[volume_id] = run, time.monotonic()
+            if time.monotonic() - self._unmade[volume_id][1] < LISTING_LAG_S:
+                continue
+            del self._unmade[volume_id]
+            is_begun = volume_id in sights[volume.host].begun
+            if self._volumes.let_go(volume, run, is_begun, now_ns):
+                log.warning(
+                    "volume %s was never made on %s: %s may have one anywhere", volume_id, volume.host, volume.pod_name
+                )
+                changed.add(volume.job_id)
+        return changed
 
     def _is_gone(self, volume: VolumeRecord, host: HostSight, now_ns: int) -> bool:
         """Whether the host has destroyed it."""

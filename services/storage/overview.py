@@ -14,7 +14,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES, JOB_TYPES, POD_STATES
-from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
 from peloton.errors import NotFound
 from peloton.lifecycle.host_pools import workload_of
 from peloton.lifecycle.problems import NAMED_MAX
@@ -25,7 +24,7 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateRecord, UpdateState
-from peloton.model.volume import VolumeRecord, VolumeState
+from peloton.model.volume import VolumeRecord
 from services.storage.engine import Database
 from services.storage.hosts.maintenance import draining
 from services.storage.jobs.configs import facts_of
@@ -34,7 +33,7 @@ from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
 from services.storage.pods.sql import GOAL_ENDED, NEWER
 from services.storage.tables import FINISHED_STATES, JOB, LEASE, POD, UPDATE, VOLUME
 from services.storage.updates.rows import read_update
-from services.storage.volumes.rows import WANTED, volume_record, volume_there
+from services.storage.volumes.rows import WAITED_FOR, volume_record, volume_there
 
 UPDATES_READ_MAX = 1_000
 """Of those that have failed or stand still, the newest."""
@@ -116,10 +115,14 @@ class Overview:
         return self._db.read(lambda conn: [LeaseRow(*row) for row in conn.execute(query)])
 
     def lost_volumes(self) -> tuple[list[VolumeRecord], int]:
-        """The first NAMED_MAX that are LOST and wanted, and how many there are."""
-        lost = sa.and_(VOLUME.c.state == VOLUME_STATE_NUMBERS[VolumeState.LOST], WANTED)
-        first = sa.select(VOLUME).where(lost).order_by(VOLUME.c.changed_ns.desc(), VOLUME.c.volume_id).limit(NAMED_MAX)
-        number = sa.select(sa.func.count()).select_from(VOLUME).where(lost)
+        """The first NAMED_MAX that pods cannot run without, and how many there are."""
+        first = (
+            sa.select(VOLUME)
+            .where(WAITED_FOR)
+            .order_by(VOLUME.c.changed_ns.desc(), VOLUME.c.volume_id)
+            .limit(NAMED_MAX)
+        )
+        number = sa.select(sa.func.count()).select_from(VOLUME).where(WAITED_FOR)
 
         def work(conn: sa.Connection) -> tuple[list[VolumeRecord], int]:
             return [volume_record(row) for row in conn.execute(first)], conn.execute(number).scalar_one()

@@ -26,6 +26,7 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
         life.end()
         assert ACTS <= {name for name, count in life.done.items() if count}
         assert any(len(had) > 1 for had in life.seen.values())
+        assert life.unmade
 
 
 # What would go wrong is noticed.

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from peloton.api import convert
 from peloton.api.v0.job import job_pb2
 from peloton.errors import PelotonError
+from peloton.lifecycle.volumes import is_claimed
+from peloton.model.host import LaunchResult
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.resources import Resources
@@ -27,7 +31,7 @@ ROUNDS_TO_END_MAX = 150
 
 class VolumeLife(JobLife):
     lost_max = 3
-    dies = 0.1
+    dies = 0.3
 
     def __init__(self, seed: int, template: Path, folder: Path) -> None:
         super().__init__(seed, template, folder, [MemoryHost(Hostname(name), CAPACITY) for name in HOSTS])
@@ -35,6 +39,7 @@ class VolumeLife(JobLife):
         self.given_up: set[str] = set()
         self.seen: dict[tuple[JobId, int], list[str]] = {}  # instance -> volumes that its pods had, in their order
         self.held: dict[str, list[PodId]] = {}  # volume -> runs that had it
+        self.unmade: set[str] = set()  # volumes that kept a host for which they were never made
 
     def begin(self) -> None:
         for job_id, count in self.jobs.items():
@@ -56,11 +61,14 @@ class VolumeLife(JobLife):
             (self.turn, 30), (self.news, 15), (self.room, 8), (self.chores, 8), (self.wait, 3), (self.lead, 1),
             (self.restart, 3), (self.stop, 0.5), (self.start, 1), (self.fail, 1), (self.lose_host, 1.5),
             (self.return_host, 1.5), (self.wipe_host, 1), (self.give_up, 3), (self.delete, 1),
+            (self.crowd, 1), (self.uncrowd, 0.5),
         ]  # fmt: skip
 
     def settle(self) -> None:
         """All hosts are back, and what is lost for good is given up: every instance runs with its volume."""
         self._bring_all_back()
+        for host in self.cluster.hosts.values():
+            self._free(host)
         for _ in range(ROUNDS_TO_END_MAX):
             for job_id in self.jobs:
                 self.storage.jobs.set_service_goal(job_id, None, JobState.RUNNING, False, self.clock.ns)
@@ -80,7 +88,16 @@ class VolumeLife(JobLife):
 
     # What must hold after each step, by the cluster and not by the code under test.
 
+    def chores(self) -> str:
+        """Now and then instances are let go."""
+        before = {row.volume_id for row in self._rows() if row.is_bound and row.is_wanted}
+        said = super().chores()
+        self.unmade |= before - {row.volume_id for row in self._rows()}
+        return said
+
     def check(self, act: Act | None = None) -> None:
+        for volume_id in self.unmade & self.held.keys():
+            raise AssertionError(f"volume {volume_id} was let go, and {self.held[volume_id]} had it")
         for host in self.cluster.hosts.values():
             used = [pod.volume.volume_id for pod in host.pods.values() if pod.volume is not None]
             if len(used) != len(set(used)) or len(used) != len(host.pods) or not host.volumes.keys() >= set(used):
@@ -138,8 +155,8 @@ class VolumeLife(JobLife):
         return sorted(self.storage.volumes.page(), key=lambda row: (row.job_id, row.instance_id, row.created_ns))
 
     def give_up(self) -> str:
-        """Somebody does not want to wait for a lost volume any more."""
-        lost = [row for row in self._rows() if row.state is VolumeState.LOST and row.is_wanted]
+        """Somebody does not want to wait any more for a volume that is lost, or perhaps never was."""
+        lost = [row for row in self._rows() if (row.state is VolumeState.LOST or row.note) and row.is_wanted]
         return self._delete(self.random.choice(lost), True) if lost else ""
 
     def delete(self) -> str:
@@ -153,6 +170,32 @@ class VolumeLife(JobLife):
         return row.volume_id[:8]
 
     # What hosts do.
+
+    def _launch_and_die(self, *launch: Any) -> LaunchResult:
+        """Now and then somebody else takes the room that was meant for the volume."""
+        try:
+            return super()._launch_and_die(*launch)
+        finally:
+            if self.random.random() < 0.7:
+                self.crowd()
+
+    def crowd(self) -> str:
+        """Others take all that is left of a host, by preference of one that has just been chosen for a volume."""
+        claimed = [row.host for row in self._rows() if is_claimed(row)]
+        host = self.cluster.hosts[Hostname(self.random.choice(claimed or HOSTS))]
+        host.capacity = replace(CAPACITY, cpu_milli=host.capacity.cpu_milli - host.free.cpu_milli)
+        self.cluster.returned([host.room_id])
+        return host.hostname
+
+    def uncrowd(self) -> str:
+        crowded = [host for host in self.cluster.hosts.values() if host.capacity != CAPACITY]
+        for host in crowded[:1]:
+            self._free(host)
+        return crowded[0].hostname if crowded else ""
+
+    def _free(self, host: MemoryHost) -> None:
+        host.capacity = CAPACITY
+        self.cluster.returned([host.room_id])
 
     def wipe_host(self) -> str:
         """The disk of a lost host is replaced."""

@@ -48,6 +48,7 @@ from services.storage.tables import (
     POD_EVENT,
     UPDATE,
     UPDATE_EVENT,
+    VOLUME,
 )
 from services.storage.updates.rows import hold_version, read_update, write_update
 from services.storage.watch_log import note_job
@@ -278,6 +279,7 @@ class Jobs:
             for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB_SECRET, JOB):
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id))
             conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == job_id))
+            conn.execute(sa.delete(VOLUME).where(VOLUME.c.job_id == job_id, VOLUME.c.host == ""))  # on no disk
 
         self._db.write(forget)
 

@@ -81,7 +81,8 @@ class HostPods:
 
         Ids of jobs, orphans and ended pods come in order of job, and of their statuses. ``cluster``: that of the hosts.
         """
-        work = partial(apply_statuses, statuses=statuses, cluster=cluster, batch_backoff=self.batch_backoff)
+        now_ns, backoff = self._db.clock_ns(), self.batch_backoff
+        work = partial(apply_statuses, statuses=statuses, cluster=cluster, batch_backoff=backoff, now_ns=now_ns)
         return self._db.write(work) if statuses else StatusOutcome()
 
     def mark_killing(self, job_id: JobId, limit: int, again: bool = False, cluster: str = "") -> list[KillRow]:
@@ -287,7 +288,8 @@ def _add_output(conn: sa.Connection, texts: Sequence[tuple[PodId, str]]) -> None
 
 
 def _coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> list[ComingBack]:
-    homes = {instance: volume.host for instance, volume in volumes_of(conn, job_id, chosen).items()}
+    volumes = volumes_of(conn, job_id, chosen).items()
+    homes = {instance: volume.host for instance, volume in volumes if volume.is_bound}
     returns = sa.or_(POD.c.desired_host != "", POD.c.instance_id.in_(sorted(homes)))
     query = sa.select(POD.c.instance_id, POD.c.desired_host, POD.c.desired_config_version).where(
         within(conn, Chosen(job_id, chosen)), GOAL_ALIVE, returns

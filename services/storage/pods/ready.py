@@ -45,7 +45,7 @@ def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> li
     gangs: list[ReadyGang] = []
     for instance, run, _, host, cluster, admitted_ns, vain_count in pods:
         volume = volumes.get(instance)
-        host, cluster = (volume.host, volume.cluster) if volume else (host, cluster)
+        host, cluster = (volume.host, volume.cluster) if volume and volume.is_bound else (host, cluster)
         is_desired = bool(host) and may_be_in(cluster, binding)
         gangs.append(
             ReadyGang(

@@ -17,7 +17,7 @@ from peloton.lifecycle.pod_machine import Event, next_pod
 from peloton.lifecycle.retry import after_end
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord, JobType
-from peloton.model.pod import Cause, PodRecord, PodStatus
+from peloton.model.pod import Cause, PodRecord, PodState, PodStatus
 from services.storage.admission.snapshot import STATUS_SEQ
 from services.storage.codec import job_record, pod_record
 from services.storage.engine import key_table, key_values, lock_jobs, take_numbers
@@ -25,7 +25,7 @@ from services.storage.jobs.configs import facts_of
 from services.storage.pods.containers import write_containers
 from services.storage.pods.writes import write_reported
 from services.storage.tables import POD, STATUS_LOG
-from services.storage.volumes.rows import forget_unmade
+from services.storage.volumes.rows import forget_unmade, note_made
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StatusOutcome:
 
 
 def apply_statuses(
-    conn: sa.Connection, statuses: Sequence[PodStatus], cluster: str, batch_backoff: Backoff
+    conn: sa.Connection, statuses: Sequence[PodStatus], cluster: str, batch_backoff: Backoff, now_ns: int
 ) -> StatusOutcome:
     jobs = {row.job_id: job_record(row) for row in lock_jobs(conn, [s.pod_id.job_id for s in statuses])}
     pods = _read_pods(conn, statuses)
@@ -48,6 +48,7 @@ def apply_statuses(
     outcome = StatusOutcome()
     rounds: list[dict[tuple[str, int], PodRecord]] = []
     depth: dict[tuple[str, int], int] = {}
+    running: list[PodId] = []
     for status in statuses:
         key = (status.pod_id.job_id, status.pod_id.instance_id)
         job, is_final = jobs.get(status.pod_id.job_id), key in final
@@ -55,6 +56,8 @@ def apply_statuses(
         if after is None:
             continue
         pods[key] = after
+        if after.state is PodState.RUNNING and job is not None and job.type is JobType.SERVICE:
+            running.append(after.pod_id)
         # Of several changes of one pod in a batch each is written, and has its event: one round per change.
         at = depth.get(key, 0)
         depth[key] = at + 1
@@ -67,6 +70,8 @@ def apply_statuses(
     _log_ended(conn, outcome, pods)
     if never_sent := [status.pod_id for status in statuses if status.cause is Cause.ROOM_GONE]:
         forget_unmade(conn, never_sent)
+    if running:
+        note_made(conn, running, now_ns)
     outcome.changed_jobs.extend(sorted({JobId(job) for job, _ in depth}))
     return outcome
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,16 +15,19 @@ from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord
+from peloton.model.pod import ENDING_GOALS, PodRecord, PodState
 from peloton.model.volume import StandingVolume, VolumeRecord, VolumeSpec, VolumeState
 from services.storage.pods.scope import ALLOCATED_NUMBERS, READY
 from services.storage.tables import POD, VOLUME
 
 JOBS_PER_QUERY = 500
 _FIELDS = [field.name for field in fields(VolumeRecord)]
-_INITIALIZED, _LOST, _DELETED = (
-    VOLUME_STATE_NUMBERS[state] for state in (VolumeState.INITIALIZED, VolumeState.LOST, VolumeState.DELETED)
-)
+_INITIALIZED, _CREATED, _LOST, _DELETED = (VOLUME_STATE_NUMBERS[state] for state in VolumeState)
 WANTED = VOLUME.c.goal != _DELETED
+WAITED_FOR = sa.and_(WANTED, sa.or_(VOLUME.c.state == _LOST, VOLUME.c.note != ""))
+"""By a pod that cannot run without it: its host is gone, or has it no more."""
+_ADMITTED_BESIDE = {PodState.PENDING, PodState.READY}
+"""A pod in these states was queued without the disk of the volume that it had."""
 
 
 def volume_record(row: sa.Row[Any]) -> VolumeRecord:
@@ -76,7 +79,9 @@ def volume_count_outside(conn: sa.Connection, job_ids: Sequence[str], cluster: s
     found = 0
     for start in range(0, len(job_ids), JOBS_PER_QUERY):
         mine = VOLUME.c.job_id.in_(job_ids[start : start + JOBS_PER_QUERY])
-        query = sa.select(sa.func.count()).select_from(VOLUME).where(mine, WANTED, VOLUME.c.cluster != cluster)
+        query = (
+            sa.select(sa.func.count()).select_from(VOLUME).where(mine, WANTED, VOLUME.c.cluster.not_in([cluster, ""]))
+        )
         found += conn.execute(query).scalar_one()
     return found
 
@@ -97,7 +102,7 @@ def take_volumes(
     cluster: str,
     now_ns: int,
 ) -> set[int]:
-    """For ``runs``, instance -> (run, host), of which these want volumes: chooses the host of those that have none.
+    """For ``runs``, instance -> (run, host), of which these want volumes: chooses the host of those that have none yet.
     Returns the instances whose volume is somewhere else, which must not be launched there."""
     known = volumes_of(conn, job.job_id)
     elsewhere: set[int] = set()
@@ -105,7 +110,10 @@ def take_volumes(
     for instance in sorted(wanted.keys() & runs.keys()):
         run, host = runs[instance]
         if (volume := known.get(instance)) is not None:
-            if (volume.cluster, volume.host) != (cluster, host):
+            if not volume.is_bound:
+                mine = sa.update(VOLUME).where(VOLUME.c.volume_id == volume.volume_id)
+                conn.execute(mine.values(cluster=cluster, host=host, changed_ns=now_ns))
+            elif (volume.cluster, volume.host) != (cluster, host):
                 elsewhere.add(instance)
             continue
         spec = wanted[instance]
@@ -137,6 +145,36 @@ def forget_unmade(conn: sa.Connection, pods: Sequence[PodId]) -> None:
         conn.execute(
             sa.delete(VOLUME).where(mine, VOLUME.c.run_id == pod.run_id, VOLUME.c.state == _INITIALIZED, WANTED)
         )
+
+
+def note_made(conn: sa.Connection, pods: Sequence[PodId], now_ns: int) -> None:
+    """These pods of services run, so what they were launched with has been made."""
+    query = sa.select(VOLUME.c.job_id, VOLUME.c.instance_id, VOLUME.c.volume_id).where(
+        VOLUME.c.job_id.in_({pod.job_id for pod in pods}), VOLUME.c.state == _INITIALIZED, WANTED
+    )
+    running = {(pod.job_id, pod.instance_id) for pod in pods}
+    made = [row.volume_id for row in conn.execute(query) if (row.job_id, row.instance_id) in running]
+    for volume_id in made:
+        mine = sa.update(VOLUME).where(VOLUME.c.volume_id == volume_id)
+        conn.execute(mine.values(state=_CREATED, note="", changed_ns=now_ns))
+
+
+def leave(conn: sa.Connection, volume: VolumeRecord, pod: PodRecord | None, now_ns: int) -> None:
+    """Its instance has the volume no more. A pod that was queued without the disk of it has another one meanwhile,
+    which counts in its place and whose host the launch chooses."""
+    if pod is None or pod.state not in _ADMITTED_BESIDE or pod.goal in ENDING_GOALS:
+        return
+    fresh = replace(
+        volume,
+        volume_id=str(uuid.uuid4()),
+        cluster="",
+        host="",
+        state=VolumeState.INITIALIZED,
+        note="",
+        created_ns=now_ns,
+        changed_ns=now_ns,
+    )
+    conn.execute(VOLUME.insert().values(_values(fresh)))
 
 
 def reclaim_volumes(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import sqlalchemy as sa
 
 from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
 from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.host_events import volume_seen
-from peloton.lifecycle.volumes import deletion_refusal
+from peloton.lifecycle.volumes import deletion_refusal, is_claimed, last_run
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL
-from peloton.model.pod import PodRecord
+from peloton.model.pod import ON_HOST, PodRecord
 from peloton.model.volume import StandingVolume, VolumeRecord, VolumeState
 from services.storage.codec import pod_record, stored_text
 from services.storage.engine import Database, key_table, key_values
 from services.storage.hosts.host_events import record
 from services.storage.jobs.rows import hold_job
 from services.storage.tables import POD, VOLUME
-from services.storage.volumes.rows import WANTED, standing_volumes, volume_record, volumes_of
+from services.storage.volumes.rows import WAITED_FOR, leave, standing_volumes, volume_record, volumes_of
 
 VOLUMES_PER_PAGE = 1_000
 
@@ -58,9 +59,8 @@ class Volumes:
         return self._db.read(standing_volumes)
 
     def lost(self, job_id: JobId, limit: int) -> list[VolumeRecord]:
-        """Volumes of the job that are LOST, and whose pods wait for them."""
-        lost = VOLUME.c.state == VOLUME_STATE_NUMBERS[VolumeState.LOST]
-        query = sa.select(VOLUME).where(VOLUME.c.job_id == job_id, lost, WANTED).order_by(VOLUME.c.instance_id)
+        """Volumes of the job without which their pods cannot run."""
+        query = sa.select(VOLUME).where(VOLUME.c.job_id == job_id, WAITED_FOR).order_by(VOLUME.c.instance_id)
         return self._db.read(lambda conn: [volume_record(row) for row in conn.execute(query.limit(limit))])
 
     def pods_of(self, volumes: Sequence[VolumeRecord]) -> dict[str, PodRecord]:
@@ -94,15 +94,34 @@ class Volumes:
             volume = volume_record(row)
             if not volume.is_wanted:
                 return volume
-            same = sa.and_(POD.c.job_id == volume.job_id, POD.c.instance_id == volume.instance_id)
-            found = conn.execute(sa.select(POD).where(same)).one_or_none() if job is not None else None
-            pod = None if found is None else pod_record(found)
+            pod = _pod_of(conn, volume) if job is not None else None
             if refusal := deletion_refusal(volume, pod, job is None or job.state in JOB_TERMINAL, gives_up):
                 raise Aborted(refusal)
-            goal = VOLUME_STATE_NUMBERS[VolumeState.DELETED]
-            mine = sa.update(VOLUME).where(VOLUME.c.volume_id == volume_id)
-            conn.execute(mine.values(goal=goal, changed_ns=now_ns))
-            return volume_record(conn.execute(query).one())
+            _delete(conn, volume, now_ns)
+            leave(conn, volume, pod, now_ns)
+            return replace(volume, goal=VolumeState.DELETED, changed_ns=now_ns)
+
+        return self._db.write(work)
+
+    def let_go(self, volume: VolumeRecord, run: int, is_begun: bool, now_ns: int) -> bool:
+        """Of a volume that was never made: its instance may have one on any host. ``run``: the ``last_run`` of the pod;
+        ``is_begun``: its host has a part of it. Changes nothing, and returns False, if the pod has been launched since,
+        or the volume has changed."""
+
+        def work(conn: sa.Connection) -> bool:
+            job = hold_job(conn, volume.job_id)
+            row = conn.execute(sa.select(VOLUME).where(VOLUME.c.volume_id == volume.volume_id)).one_or_none()
+            if row is None or not is_claimed(volume_record(row)):
+                return False
+            pod = _pod_of(conn, volume) if job is not None else None
+            if last_run(pod) != run or (pod is not None and pod.state in ON_HOST):
+                return False
+            if is_begun:
+                _delete(conn, volume, now_ns)
+            else:
+                conn.execute(sa.delete(VOLUME).where(VOLUME.c.volume_id == volume.volume_id))
+            leave(conn, volume, pod, now_ns)
+            return True
 
         return self._db.write(work)
 
@@ -130,3 +149,19 @@ class Volumes:
         gone = sa.and_(VOLUME.c.volume_id.in_(volume_ids), VOLUME.c.goal == VOLUME_STATE_NUMBERS[VolumeState.DELETED])
         if volume_ids:
             self._db.write(lambda conn: conn.execute(sa.delete(VOLUME).where(gone)))
+
+
+def _pod_of(conn: sa.Connection, volume: VolumeRecord) -> PodRecord | None:
+    same = sa.and_(POD.c.job_id == volume.job_id, POD.c.instance_id == volume.instance_id)
+    found = conn.execute(sa.select(POD).where(same)).one_or_none()
+    return None if found is None else pod_record(found)
+
+
+def _delete(conn: sa.Connection, volume: VolumeRecord, now_ns: int) -> None:
+    """Its host is to destroy it; without a host there is nothing to destroy."""
+    mine = VOLUME.c.volume_id == volume.volume_id
+    if not volume.is_bound:
+        conn.execute(sa.delete(VOLUME).where(mine))
+        return
+    goal = VOLUME_STATE_NUMBERS[VolumeState.DELETED]
+    conn.execute(sa.update(VOLUME).where(mine).values(goal=goal, changed_ns=now_ns))

@@ -40,6 +40,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 0.0)
 
 
+@pytest.fixture
+def listed_at_once(monkeypatch: pytest.MonkeyPatch, at_once: None) -> None:
+    """What a host does not list it does not have."""
+    monkeypatch.setattr(keeper, "LISTING_LAG_S", 0.0)
+
+
 def a_database(world: World, count: int = 1, command: str = WRITES, size_mb: int = SIZE_MB) -> JobId:
     """A service whose pods are READY and have volumes."""
     config = builders.a_config(count)
@@ -76,6 +82,24 @@ def volume(world: World, job: JobId) -> VolumeRecord:
 def wait_volume(world: World, job: JobId, state: VolumeState) -> VolumeRecord:
     wait(lambda: volume(world, job).state is state, f"the volume to be {state}")
     return volume(world, job)
+
+
+def died_after_the_commit(
+    world: World, then: Callable[[str], object] = lambda host: None
+) -> tuple[JobId, VolumeRecord]:
+    """Mesos has never heard of the launch, and the next host manager has told its fate. The pod is READY again."""
+    job = a_database(world)
+    batch = world.place(job)
+    world.storage.host_pods.answers_to_fail = 1
+    with pytest.raises(Outage):
+        world.launch(batch)
+    chosen = volume(world, job)
+    world.core.stop()
+    then(chosen.host)
+    world.lead()
+    wait(lambda: world.states(job) == {"LOST": 1}, "the reconciliation")
+    world.admit(job)
+    return job, chosen
 
 
 def end_runs(world: World, job: JobId) -> None:
@@ -154,22 +178,44 @@ def test_a_volume_needs_room_in_one_piece(make: Make) -> None:
 def test_a_host_manager_that_dies_after_its_commit(make: Make) -> None:
     """Mesos has never heard of the launch: the pod's next run makes the volume, on the host that was chosen."""
     world = make(hosts=HOSTS)
-    job = a_database(world)
-    batch = world.place(job)
-    world.storage.host_pods.answers_to_fail = 1
-    with pytest.raises(Outage):
-        world.launch(batch)
-    chosen = volume(world, job)
+    job, chosen = died_after_the_commit(world)
     assert VolumeState.INITIALIZED is chosen.state
-    world.core.stop()
 
-    world.lead()
-
-    wait(lambda: world.states(job) == {"LOST": 1}, "the reconciliation")
-    world.admit(job)
     launch(world, job)
+
     assert wait_volume(world, job, VolumeState.CREATED).volume_id == chosen.volume_id
     assert [chosen.host] == [pod.host for pod in world.pods(job)]
+
+
+@pytest.mark.usefixtures("listed_at_once")
+def test_a_volume_that_never_came_to_be_does_not_keep_its_host(make: Make) -> None:
+    """Once its launch is known to have come to nothing, the pod goes wherever there is room."""
+    world = make(hosts=HOSTS, agents_period_s=0.1)
+    job, chosen = died_after_the_commit(world)
+
+    wait(lambda: volume(world, job).volume_id != chosen.volume_id, "the end of the choice")
+
+    assert ("", VolumeState.INITIALIZED) == (volume(world, job).host, volume(world, job).state)
+    world.cluster.agent(chosen.host, "stop")
+    launch(world, job)
+    made = wait_volume(world, job, VolumeState.CREATED)
+    assert chosen.host != made.host == world.pod(job).host
+    wait(lambda: free_disk(world) == DISK_MB - SIZE_MB, "the disk")
+
+
+@pytest.mark.usefixtures("listed_at_once")
+def test_a_host_that_is_away_may_have_made_the_volume(make: Make) -> None:
+    """So the pod waits for it, and is told so; it is let go when the host is back without it."""
+    world = make(hosts=HOSTS, agents_period_s=0.1)
+    job, chosen = died_after_the_commit(world, lambda host: world.cluster.agent(host, "stop"))
+
+    wait(lambda: volume(world, job).note.startswith(f"host {chosen.host} is not in cluster local; no pod"), "the note")
+
+    assert (chosen.volume_id, VolumeState.INITIALIZED) == (volume(world, job).volume_id, volume(world, job).state)
+    assert chosen.host == world.storage.pods.ready_gangs(job, 10)[0].desired_host
+    world.cluster.agent(chosen.host, "start")
+    wait(lambda: volume(world, job).volume_id != chosen.volume_id, "the end of the choice")
+    launch(world, job)
 
 
 def test_a_host_manager_that_dies_after_the_accept(make: Make) -> None:

@@ -113,6 +113,122 @@ def test_a_volume_that_was_never_made_is_forgotten(storage: Storage, cause: Caus
     assert ([0, 1] if is_left else [1]) == sorted(of_job(storage, job_id))
 
 
+def test_a_pod_that_runs_has_its_volume(storage: Storage) -> None:
+    """The row says so in the same transaction; only of that instance."""
+    job_id = a_database(storage)
+    launch(storage, job_id, {0: "h0", 1: "h1"})
+
+    report(storage, job_id, [0], R)
+
+    assert [CREATED, INITIALIZED] == [one.state for one in of_job(storage, job_id).values()]
+
+
+def let_go(storage: Storage, volume: VolumeRecord, run: int = 1, is_begun: bool = False) -> bool:
+    return storage.volumes.let_go(volume, run, is_begun, NOW)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_volume_that_was_never_made_lets_its_pod_go(storage: Storage, is_begun: bool) -> None:
+    """The pod was queued without the disk, so another volume counts for it, whose host the next launch chooses. What
+    the host has begun is destroyed."""
+    job_id = a_database(storage, 1)
+    launch(storage, job_id, {0: "h0"})
+    volume = of_job(storage, job_id)[0]
+    rerun(storage, job_id)
+
+    assert let_go(storage, volume, is_begun=is_begun)
+
+    gone = storage.volumes.get(volume.volume_id)
+    assert (gone is not None and gone.goal is DELETED) if is_begun else gone is None
+    (fresh,) = storage.volumes.of_instances(job_id, [0]).values()
+    assert ("", "", INITIALIZED) == (fresh.host, fresh.cluster, fresh.state)
+    assert [fresh.volume_id] == [one.volume_id for one in storage.volumes.page(cluster="")]
+    (gang,) = storage.pods.ready_gangs(job_id, 10)
+    assert ("", 500) == (gang.desired_host, gang.shape.resources.disk_mib)
+    assert {0} == launch(storage, job_id, {0: "h1"}, run=2, cluster="west")
+    (taken,) = storage.volumes.of_instances(job_id, [0]).values()
+    assert (fresh.volume_id, "h1", "west") == (taken.volume_id, taken.host, taken.cluster)
+
+
+def test_a_pod_between_its_runs_is_let_go_without_another_volume(storage: Storage) -> None:
+    """It asks for the disk when it is queued again, and so does one that is to end, should it be started."""
+    job_id = a_database(storage)
+    launch(storage, job_id, {0: "h0", 1: "h1"})
+    volumes = of_job(storage, job_id)
+    report(storage, job_id, [0], L, cause=Cause.HOST_LOST)
+    assert let_go(storage, volumes[0])
+    rerun(storage, job_id)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
+
+    assert let_go(storage, volumes[1])
+
+    assert {} == of_job(storage, job_id)
+
+
+def test_a_volume_that_may_be_made_holds_its_pod(storage: Storage) -> None:
+    """While its launch is under way, after another one, once a pod has run with it, and once it is to be deleted."""
+    job_id = a_database(storage, 1)
+    launch(storage, job_id, {0: "h0"})
+    volume = of_job(storage, job_id)[0]
+    assert not let_go(storage, volume)
+    rerun(storage, job_id)
+    assert not let_go(storage, volume, run=2)
+    launch(storage, job_id, {0: "h0"}, run=2)
+    rerun(storage, job_id)
+    assert not let_go(storage, volume, run=1)
+    launch(storage, job_id, {0: "h0"}, run=3)
+    report(storage, job_id, [0], R)
+    rerun(storage, job_id)
+    assert not let_go(storage, volume, run=3)
+
+    assert [volume.volume_id] == [one.volume_id for one in storage.volumes.page()]
+    deleted = storage.volumes.delete(volume.volume_id, True, NOW)
+    assert not let_go(storage, deleted, run=3)
+
+
+def test_a_volume_without_a_host_goes_at_once(storage: Storage) -> None:
+    """There is nothing to destroy: by the word of somebody, or with its job."""
+    job_id = a_database(storage)
+    launch(storage, job_id, {0: "h0", 1: "h1"})
+    volumes = of_job(storage, job_id)
+    rerun(storage, job_id)
+    for volume in volumes.values():
+        assert let_go(storage, volume)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
+    first = of_job(storage, job_id)[0]
+
+    storage.volumes.delete(first.volume_id, False, NOW)
+
+    assert [1] == list(of_job(storage, job_id))
+    storage.admission.kill_queued(job_id, NOW)
+    remove(storage, job_id)
+    assert {} == of_job(storage, job_id)
+
+
+def test_volumes_of_nobody_that_were_never_made_go(storage: Storage) -> None:
+    """Their job is gone."""
+    job_id = a_database(storage, 1)
+    launch(storage, job_id, {0: "h0"})
+    volume = of_job(storage, job_id)[0]
+    remove(storage, job_id)
+
+    assert let_go(storage, volume, run=0)
+
+    assert {} == of_job(storage, job_id)
+
+
+def test_what_pods_wait_for(storage: Storage) -> None:
+    """A lost volume, and one of which nobody knows whether it was made."""
+    job_id = a_database(storage, 3)
+    launch(storage, job_id, {0: "h0", 1: "h1", 2: "h2"})
+    ids = [one.volume_id for one in of_job(storage, job_id).values()]
+
+    storage.volumes.note({ids[0]: (LOST, "gone"), ids[1]: (INITIALIZED, "h1 is away")}, NOW)
+
+    assert ids[:2] == [one.volume_id for one in storage.volumes.lost(job_id, 10)]
+    assert 2 == storage.overview.lost_volumes()[1]
+
+
 def test_room_is_held_for_pods_with_volumes(storage: Storage) -> None:
     """Whatever host they are said to want."""
     job_id = a_database(storage)

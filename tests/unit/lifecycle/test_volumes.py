@@ -13,6 +13,7 @@ from peloton.lifecycle.volumes import (
     at_its_volume,
     deletion_refusal,
     is_destroyed,
+    is_unmade,
     observed,
     volume_label,
 )
@@ -70,10 +71,12 @@ def test_a_pod_goes_to_its_volume_alone(state: VolumeState, host: dict[str, str]
 
 def test_a_pod_whose_volume_is_not_there_yet_may_go_anywhere() -> None:
     """Only its own constraint holds."""
-    assert at_its_volume(PLAIN, None).constraint == PLAIN.constraint
+    unbound = replace(V, state=INITIALIZED, host="", cluster="")
+    assert PLAIN.constraint == at_its_volume(PLAIN, None).constraint == at_its_volume(PLAIN, unbound).constraint
 
 
 GONE = "host h1 is not in cluster east"
+UNKNOWN = f"{GONE}; no pod has run with it, and whether the host has made it is not known"
 EMPTY = "host h1 is there, and has it no more"
 
 
@@ -85,7 +88,7 @@ EMPTY = "host h1 is there, and has it no more"
         (LOST, HERE, (CREATED, "")),
         (CREATED, HostSight(frozenset()), (LOST, EMPTY)),
         (CREATED, HostSight(None, is_registered=False), (LOST, GONE)),
-        (INITIALIZED, HostSight(None, is_registered=False), (LOST, GONE)),
+        (INITIALIZED, HostSight(None, is_registered=False), (INITIALIZED, UNKNOWN)),
         (INITIALIZED, HostSight(frozenset()), (INITIALIZED, "")),
         (CREATED, HostSight(None), (CREATED, "")),
         (CREATED, HostSight(None, is_registered=False, is_in_maintenance=True), (CREATED, "")),
@@ -98,6 +101,39 @@ def test_what_a_cluster_lists_is_the_state(
 ) -> None:
     """A host that has not said yet, is in maintenance, or may be about to make it has lost nothing."""
     assert after == observed(replace(V, state=before), host, NOW_NS)
+
+
+def test_what_is_not_known_of_a_volume_is_told_while_its_host_is_away() -> None:
+    """No longer; one that is to be deleted is given up with its host."""
+    waited_for = replace(V, state=INITIALIZED, note=UNKNOWN)
+    assert (INITIALIZED, "") == observed(waited_for, HostSight(None), NOW_NS)
+    assert (LOST, GONE) == observed(replace(waited_for, goal=DELETED), HostSight(None, is_registered=False), NOW_NS)
+
+
+NEW = replace(V, state=INITIALIZED)
+
+
+@pytest.mark.parametrize(
+    ("volume", "host", "pod", "expected"),
+    [
+        (NEW, HostSight(frozenset()), service_pod(3, state=PodState.LOST), True),
+        (NEW, HostSight(frozenset()), None, True),
+        (NEW, HostSight(frozenset(), begun={"v"}), service_pod(3, state=PodState.READY), True),
+        (NEW, HostSight(frozenset()), service_pod(3, host="h1", state=PodState.LAUNCHED), False),
+        (NEW, HostSight(frozenset()), service_pod(3, host="h1", state=PodState.KILLING), False),
+        (NEW, HERE, None, False),
+        (NEW, HostSight(None), None, False),
+        (NEW, HostSight(frozenset(), is_registered=False), None, False),
+        (replace(NEW, goal=DELETED), HostSight(frozenset()), None, False),
+        (replace(NEW, host=""), HostSight(frozenset()), None, False),
+        (V, HostSight(frozenset()), None, False),
+    ],
+)
+def test_a_volume_is_unmade_when_its_launch_is_over_and_its_host_does_not_have_it(
+    volume: VolumeRecord, host: HostSight, pod: PodRecord | None, expected: bool
+) -> None:
+    """Not while a launch may still make it, nor while its host is away or has not said yet."""
+    assert expected == is_unmade(volume, host, pod)
 
 
 def test_a_list_may_be_older_than_the_volume() -> None:

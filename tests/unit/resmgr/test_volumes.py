@@ -173,6 +173,39 @@ async def test_a_given_up_volume_counts_beside_the_new_one(world: World, loop: A
     assert SIZE_MB == await disk(loop, world)
 
 
+@pytest.mark.parametrize("is_admitted", [False, True])
+@pytest.mark.parametrize("is_given_up", [False, True])
+async def test_a_queued_pod_that_loses_its_volume_has_disk_for_another(
+    world: World, loop: AdmissionLoop, is_given_up: bool, is_admitted: bool
+) -> None:
+    """It was queued without: what counts for it, before and after its launch, is the volume that it will have. Nobody
+    else gets that disk."""
+    pool = a_pool(world)
+    first, second = a_database(world, pool), a_database(world, pool)
+    await admit(loop, first)
+    launch(world, first)
+    end(world, first)
+    await loop.enqueue(first, 100)
+    if is_admitted:
+        await loop.run_cycle()
+    (volume,) = world.storage.volumes.page(job_id=first)
+
+    if is_given_up:
+        world.storage.volumes.note({volume.volume_id: (VolumeState.LOST, "gone")}, 1)
+        world.storage.volumes.delete(volume.volume_id, True, 1)
+    else:
+        assert world.storage.volumes.let_go(volume, 1, False, 1)
+
+    assert SIZE_MB == await disk(loop, world)
+    await admit(loop, second)
+    assert [{READY: [0]}, {PENDING: [0]}] == [world.states(job) for job in (first, second)]
+    launch(world, first, 2)
+    assert SIZE_MB == await disk(loop, world)
+    end(world, first, 2)
+    assert SIZE_MB == await disk(loop, world)
+    assert {PENDING: [0]} == world.states(second)
+
+
 async def test_a_pool_with_volumes_is_not_idle(world: World, loop: AdmissionLoop) -> None:
     """So it is not deleted; and its volumes are counted when its tree changes."""
     pool = a_pool(world)
