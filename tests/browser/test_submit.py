@@ -248,13 +248,19 @@ def test_a_lost_answer_is_repeated_with_the_same_id(shown: World, browser: Brows
     assert asked[:1] == jobs_named(shown, "lost")
 
 
-def test_a_job_is_edited_and_submitted_again(shown: World, browser: Browser) -> None:
-    """From its page: the file says what the job was created with, and takes its pool."""
-    with opened(browser, f"{shown.url}/jobs/{JOBS['nightly']}") as page:
-        page.view.get_by_role("link", name="edit and submit again").click()
+@pytest.mark.parametrize(
+    ("name", "link", "count", "pool"),
+    [("train", "edit and submit again", 120, "/ml/training"), ("nightly", "Run again", 30, "/data")],
+)
+def test_a_job_is_edited_and_submitted_again(
+    shown: World, browser: Browser, name: str, link: str, count: int, pool: str
+) -> None:
+    """From its page, whether it runs or has ended: the file says what the job was created with, and takes its pool."""
+    with opened(browser, f"{shown.url}/jobs/{JOBS[name]}") as page:
+        page.view.get_by_role("link", name=link).click()
         again = Form(page, "job")
-        expect(again.faults).to_contain_text("The job nightly, 30 instances")
-        expect(page.view.get_by_role("combobox", name="Pool")).to_have_value("/data")
+        expect(again.faults).to_contain_text(f"The job {name}, {count} instances")
+        expect(page.view.get_by_role("combobox", name="Pool")).to_have_value(pool)
         expect(again.text).not_to_contain_text("respool")
         assert "from" not in page.view.url
 

@@ -20,14 +20,15 @@ PODS_MAX = 2_000
 
 async def look(api: Api, job_id: str) -> Any:
     """``job`` without the specs of its pods; ``pods`` as [instance, state, host, version, message, healthy or not];
-    ``why`` its pods wait, in words; ``poolPath``."""
+    ``why`` its pods wait, in words, empty when none does; ``poolPath``."""
     request = stateless_svc_pb2.GetJobRequest(job_id=peloton_v1_pb2.JobID(value=job_id))
     answer = await api.services.GetJob(request, timeout=TIMEOUT_S)
     pods, why = await asyncio.gather(_pods(api, job_id), _why(api, job_id))
     answer.job_info.spec.ClearField("default_spec")
     answer.job_info.spec.ClearField("instance_spec")
     answer.workflow_info.ClearField("instance_events")
-    return {"job": MessageToDict(answer), "pods": pods, "why": why.text, "poolPath": why.poolPath}
+    waits = why.text if why.waiting or why.reasons else ""
+    return {"job": MessageToDict(answer), "pods": pods, "why": waits, "poolPath": why.poolPath}
 
 
 async def _pods(api: Api, job_id: str) -> list[list[Any]]:

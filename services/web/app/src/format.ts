@@ -5,9 +5,17 @@ export const KINDS: Kind[] = ["cpu", "memory", "disk", "gpu"];
 export const KIND_NAMES: Record<Kind, string> = { cpu: "CPU", memory: "Memory", disk: "Disk", gpu: "GPU" };
 
 const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const fraction = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 2 });
+const FRACTION_MIN = 0.001; // what is less is an error of rounding
+
+function figure(value: number): string {
+  const size = Math.abs(value);
+  return size < 0.95 && size >= FRACTION_MIN ? fraction.format(value) : number.format(value);
+}
 
 export function count(value: number, unit = ""): string {
-  return unit ? `${number.format(value)} ${value === 1 ? unit : `${unit}s`}` : number.format(value);
+  const shown = figure(value);
+  return unit ? `${shown} ${shown === "1" ? unit : `${unit}s`}` : shown;
 }
 
 // As pool configurations have them: cores, MiB, MiB, gpus.
@@ -24,7 +32,12 @@ export function mebibytes(value: number): string {
     value /= 1024;
     unit += 1;
   }
-  return `${number.format(value)} ${units[unit]}`;
+  return `${figure(value)} ${units[unit]}`;
+}
+
+// The name of a job or a service, whose link has to have something to click on.
+export function called(name: string | undefined, id: string): string {
+  return name?.trim() ? name : id;
 }
 
 export function percent(part: number, whole: number): string {

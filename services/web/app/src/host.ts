@@ -3,6 +3,10 @@ import type { Kind } from "./format";
 
 export const MAINTENANCE = "peloton.api.v0.maintenance.MaintenanceService";
 
+export function hostHref(hostname: string): string {
+  return `/hosts/${encodeURIComponent(hostname)}`;
+}
+
 export interface Amounts {
   cpu?: number;
   memoryMib?: number;

@@ -61,6 +61,14 @@ export function setParameters(values: Record<string, string>): void {
   go(url.href, true);
 }
 
+// This page at another place of its table, which the parameter ``name`` says: an address to link to.
+export function pageAt(name: string, token: string): string {
+  const url = new URL(address.value);
+  if (token) url.searchParams.set(name, token);
+  else url.searchParams.delete(name);
+  return url.pathname + url.search;
+}
+
 export function start(): void {
   addEventListener("popstate", () => (address.value = new URL(location.href)));
   document.addEventListener("click", (event) => {

@@ -4,7 +4,7 @@ import { duration } from "./format";
 
 export const SERVICE = "peloton.api.v1alpha.job.stateless.svc.JobService";
 
-// [instance, state, host, version, message, health]
+// [instance, state, host, entity version, message, health]
 export type Pod = [number, string, string, string, string, string];
 
 export interface Update {
@@ -28,7 +28,7 @@ export interface Told {
       spec: { name?: string; owner?: string; instanceCount?: number; sla?: { maximumUnavailableInstances?: number; priority?: number } };
       status: { state?: string; desiredState?: string; version?: { value: string }; podStats?: Record<string, number>; workflowStatus?: Update; creationTime?: string };
     };
-    workflowInfo?: { updateSpec?: { batchSize?: number; rollbackOnFailure?: boolean } };
+    workflowInfo?: { updateSpec?: { batchSize?: number }; restartSpec?: { batchSize?: number } };
     disruptions?: { timestamp: string; instanceId?: number; granted?: boolean; message?: string; reason?: string }[];
   };
   pods: Pod[];
@@ -40,10 +40,29 @@ export function word(name: string | undefined, prefix: string): string {
   return (name ?? "").replace(prefix, "");
 }
 
+// The number of the configuration, which is all that instances have of an entity version such as 2-1-3 (configuration, goal,
+// update); empty where there was none yet.
+export function versionOf(entity: string | undefined): string {
+  const number = (entity ?? "").split("-")[0]!;
+  return number === "0" ? "" : number;
+}
+
 export function lasted(update: Update): string {
   if (!update.creationTime) return "";
   const end = update.completionTime ? new Date(update.completionTime).getTime() : Date.now();
   return duration(Math.max(0, (end - new Date(update.creationTime).getTime()) / 1000));
+}
+
+const ENDED = ["SUCCEEDED", "ROLLED_BACK", "ABORTED", "FAILED", "INVALID", ""];
+
+// Whether its latest update is under way, or paused.
+export function isRolling(told: Told): boolean {
+  return !ENDED.includes(word(told.job.jobInfo.status.workflowStatus?.state, "WORKFLOW_STATE_"));
+}
+
+// Instances that its latest update or restart takes at a time; 0: all.
+export function batchOf({ job: { workflowInfo } }: Told): number {
+  return workflowInfo?.updateSpec?.batchSize ?? workflowInfo?.restartSpec?.batchSize ?? 0;
 }
 
 export async function steer(id: string, verb: string, version: string | undefined): Promise<void> {

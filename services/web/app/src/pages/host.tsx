@@ -1,7 +1,8 @@
 // A host: how full it is, what runs on it for whom, its labels, and its maintenance.
-import { amount, count, KIND_NAMES, KINDS, type Kind, percent } from "../format";
+import { amount, called, count, KIND_NAMES, KINDS, type Kind, percent } from "../format";
 import { of, type Pod, stateWord, type Told } from "../host";
 import { useLive } from "../live";
+import { poolHref } from "../pools";
 import type { PageProps } from "./all";
 import { Bar } from "../parts/bar";
 import { Drain } from "../parts/drain";
@@ -33,11 +34,11 @@ export default function Host({ arguments: { name = "" } }: PageProps) {
       <Blocks pods={pods.pods ?? []} capacity={of(host.capacity, "cpu")} />
       <Pods pods={pods.pods ?? []} hasMore={pods.hasMore ?? false} />
       <Drain hostname={host.hostname} maintenance={maintenance} />
-      <HostEvents hostname={name} />
       <section aria-label="Labels">
         <h2>Labels</h2>
         <ul class="labels">{(host.labels ?? []).map((label) => <li key={`${label.key}=${label.value}`}><code>{label.key}={label.value}</code></li>)}</ul>
       </section>
+      <HostEvents hostname={name} />
       <SameAs command={`peloton host why ${name}`} service="peloton.api.v0.overview.OverviewService" method="GetHostPods" request={{ hostname: name }} />
     </>
   );
@@ -92,7 +93,7 @@ function Blocks({ pods, capacity }: { pods: Pod[]; capacity: number }) {
       <h2>Pods by pool and priority</h2>
       {[...pools].map(([path, mine]) => (
         <div class="row" key={path}>
-          <h3>{path ? <a href={`/pools${path}`}>{path}</a> : "no pool"}</h3>
+          <h3>{path ? <a href={poolHref(path)}>{path}</a> : "no pool"}</h3>
           <ul class="blocks">
             {mine.map((pod) => (
               <li
@@ -100,7 +101,7 @@ function Blocks({ pods, capacity }: { pods: Pod[]; capacity: number }) {
                 style={{ width: `${Math.max(BLOCK_MIN, capacity ? (100 * of(pod.asked, "cpu")) / capacity : 0)}%` }}
                 title={`${pod.jobName} ${pod.instanceId ?? 0}: ${amount("cpu", of(pod.asked, "cpu"))}, ${amount("memory", of(pod.asked, "memory"))}, priority ${pod.priority ?? 0}${pod.isLeaving ? ", leaves" : ""}`}
               >
-                <a href={`/jobs/${pod.jobId}`}>{pod.jobName || pod.jobId} {pod.instanceId ?? 0}</a>
+                <a href={`/jobs/${pod.jobId}`}>{called(pod.jobName, pod.jobId)} {pod.instanceId ?? 0}</a>
               </li>
             ))}
           </ul>
@@ -120,7 +121,7 @@ function Pods({ pods, hasMore }: { pods: Pod[]; hasMore: boolean }) {
         <tbody>
           {pods.map((pod) => (
             <tr key={pod.podId}>
-              <td><a href={`/jobs/${pod.jobId}`}>{pod.jobName || pod.jobId}</a></td>
+              <td><a href={`/jobs/${pod.jobId}`}>{called(pod.jobName, pod.jobId)}</a></td>
               <td class="figure">{pod.instanceId ?? 0}</td>
               <td>{pod.poolPath}</td>
               <td class="figure">{pod.priority ?? 0}</td>

@@ -1,5 +1,6 @@
 // All hosts: a map, and a table of those that a filter leaves. Filters, order and colours are in the address.
 import { count, KIND_NAMES, type Kind } from "../format";
+import { hostHref } from "../host";
 import { COLOURINGS, type Host, HOST_STATES, useHosts } from "../hosts";
 import { parameter, setParameters } from "../router";
 import { ColouredBy } from "../parts/coloured-by";
@@ -104,7 +105,7 @@ function Rows({ hosts, order, hasPools }: { hosts: Host[]; order: string; hasPoo
         <tbody>
           {hosts.slice(0, ROWS_SHOWN).map((host) => (
             <tr key={`${host.cluster}/${host.name}`}>
-              <td><a href={`/hosts/${encodeURIComponent(host.name)}`}>{host.name}</a>{host.isAvoided && <span class="quiet"> avoided</span>}</td>
+              <td><a href={hostHref(host.name)}>{host.name}</a>{host.isAvoided && <span class="quiet"> avoided</span>}</td>
               <td><State state={host.state} />{host.isMaintained && host.state === "UP" && <span class="quiet"> waits for maintenance</span>}</td>
               {hasPools && <td>{host.pool}</td>}
               <td class="figure">{count(host.pods)}</td>

@@ -1,15 +1,16 @@
 // A job: all of its instances at a glance, why they wait, and one of them with its events and its log.
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
-import { amount, count, duration, mebibytes } from "../format";
-import { ENDED, inflated, JOB_MANAGER, JOB_TABLE, POD_STATES, type Row, TASK_MANAGER, type Why } from "../jobs";
+import { amount, called, count, duration, mebibytes } from "../format";
+import { ENDED, inflated, JOB_MANAGER, JOB_TABLE, POD_STATES, type Row, type Why } from "../jobs";
 import { useLive } from "../live";
+import { poolHref } from "../pools";
 import type { PageProps } from "./all";
 import { useAsked } from "../parts/asked";
-import { Confirm } from "../parts/confirm";
 import { Grid } from "../parts/grid";
 import { Instance } from "../parts/instance";
 import { Instances } from "../parts/instances";
+import { JobSteer, runsForGood, submitHref } from "../parts/job-steer";
 import { Absent, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
@@ -19,6 +20,8 @@ import { WhyTree } from "../parts/why";
 import { parameter, setParameters } from "../router";
 import { settings } from "../settings";
 import { useTitle } from "../title";
+
+const STOPPING = ["KILLED", "DELETED"]; // goals that somebody has set
 
 interface Told {
   row: Row;
@@ -34,19 +37,10 @@ export default function Job({ arguments: { id = "" } }: PageProps) {
   const hasEnded = ENDED.includes(row.state ?? "");
   return (
     <>
-      <h1>{row.name || id}</h1>
+      <h1>{called(row.name, id)}</h1>
       <Stale error={error} />
       <Facts row={row} />
-      {row.type !== "EXTERNAL" && !hasEnded && (
-        <p class="buttons">
-          <Confirm label="Stop job" title={`Stop ${row.name || id}?`} act={() => call(TASK_MANAGER, "Stop", { jobId: { value: id } })}>
-            <p>All of its {count(row.instanceCount ?? 0, "instance")} are stopped, and do not run again by themselves.</p>
-          </Confirm>
-          <Confirm label="Restart job" title={`Restart ${row.name || id}?`} act={() => call(TASK_MANAGER, "Restart", { jobId: { value: id } })}>
-            <p>All of its {count(row.instanceCount ?? 0, "instance")} are stopped at once and run anew. {row.type === "SERVICE" && "Its own page restarts a service in batches."}</p>
-          </Confirm>
-        </p>
-      )}
+      <JobSteer row={row} />
       <Timeline row={row} />
       {(value.problem || value.why?.waiting?.length || value.why?.reasons?.length) && (
         <section aria-label="Why it waits">
@@ -70,13 +64,13 @@ function Facts({ row }: { row: Row }) {
   return (
     <p class="facts">
       <State state={row.state ?? "UNKNOWN"} />
-      {row.goalState && row.goalState !== row.state && !ENDED.includes(row.state ?? "") && <span>on the way to {row.goalState.toLowerCase()}</span>}
-      <a href={`/pools${row.poolPath}`}>{row.poolPath}</a>
+      {STOPPING.includes(row.goalState ?? "") && !ENDED.includes(row.state ?? "") && <span>on the way to {row.goalState!.toLowerCase()}</span>}
+      <a href={poolHref(row.poolPath ?? "")}>{row.poolPath}</a>
       {row.owner && <span>of {row.owner}</span>}
       <span>{(row.type ?? "BATCH").toLowerCase()}, priority {row.priority ?? 0}</span>
       <span>created <Time at={row.creationTime} /></span>
       {(row.labels ?? []).map((one) => <code key={one.key}>{one.key}={one.value}</code>)}
-      {row.type !== "EXTERNAL" && <a href={`/submit?kind=${row.type === "SERVICE" ? "service" : "job"}&from=${row.id.value}&pool=${encodeURIComponent(row.poolPath ?? "")}`}>edit and submit again</a>}
+      {row.type !== "EXTERNAL" && (!ENDED.includes(row.state ?? "") || runsForGood(row)) && <a href={submitHref(row)}>edit and submit again</a>}
       {row.type === "SERVICE" && <a href={`/services/${row.id.value}`}>its rollouts and SLA</a>}
       {temporalUi && <a href={`${temporalUi}/namespaces/${encodeURIComponent(temporalNamespace || "default")}/workflows/${workflow}`}>its workflow in Temporal</a>}
     </p>
@@ -145,6 +139,13 @@ function States({ id, hasEnded }: { id: string; hasEnded: boolean }) {
   );
 }
 
+// maxFailures counts all failures, and is of batch jobs: instances of others run again however often they end.
+function again(config: { type?: string; defaultConfig?: { restartPolicy?: { maxFailures?: number } } }): string {
+  if (config.type === "SERVICE" || config.type === "DAEMON") return "is run again whenever it ends";
+  const most = config.type === "EXTERNAL" ? 0 : (config.defaultConfig?.restartPolicy?.maxFailures ?? 0);
+  return most > 1 ? `is run again when it fails, until it has failed ${most} times` : "is not run again when it fails";
+}
+
 function Configuration({ id }: { id: string }) {
   const { value, error, isBusy } = useAsked(id, () => call(JOB_MANAGER, "Get", { id: { value: id } }));
   const config = value?.jobInfo?.config;
@@ -152,7 +153,6 @@ function Configuration({ id }: { id: string }) {
   const limits = task.resource ?? {};
   const gang = config?.sla?.minimumRunningInstances ?? 0;
   const used: Record<string, number> = value?.jobInfo?.runtime?.resourceUsage ?? {};
-  const retries = task.restartPolicy?.maxFailures ?? 0;
   const held = [
     used.cpu && `${count(used.cpu / 3600)} core-hours`, used.gpu && `${count(used.gpu / 3600)} gpu-hours`,
     used.memory && `${mebibytes(used.memory / 3600)}-hours of memory`,
@@ -165,7 +165,7 @@ function Configuration({ id }: { id: string }) {
         <>
           <p>
             Each instance asks for {amount("cpu", limits.cpuLimit ?? 0)}, {amount("memory", limits.memLimitMb ?? 0)} of memory, {amount("disk", limits.diskLimitMb ?? 0)} of disk
-            {limits.gpuLimit ? `, ${amount("gpu", limits.gpuLimit)}` : ""}, and {retries ? `is run again after up to ${count(retries, "failure")}` : "is not run again when it fails"}.
+            {limits.gpuLimit ? `, ${amount("gpu", limits.gpuLimit)}` : ""}, and {again(config)}.
             {gang > 1 && ` Instances 0 to ${gang - 1} are one gang: they start together or not at all.`}
           </p>
           {held.length > 0 && <p>Held so far, by what was asked for: {held.join(", ")}.</p>}

@@ -1,7 +1,7 @@
 // All jobs, a page at a time; filters and the place in the table are in the address.
 import { useMemo } from "preact/hooks";
 import { call } from "../api";
-import { count } from "../format";
+import { called, count } from "../format";
 import { AGES, commandOf, filterOf, JOB_STATES, JOB_TABLE, JOB_TYPES, type Listed, PAGE_SIZE, type Row } from "../jobs";
 import { useLive } from "../live";
 import { useAsked } from "../parts/asked";
@@ -10,7 +10,7 @@ import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
-import { address, go, parameter } from "../router";
+import { address, go, pageAt, parameter } from "../router";
 
 const FILTERS = ["pool", "owner", "state", "type", "label", "name", "age"];
 
@@ -102,22 +102,15 @@ function Found({ listed }: { listed: Listed }) {
           : <Empty command="peloton job create /tutorial examples/tutorial/hello.yaml">There are no jobs yet. <a href="/submit?kind=job">Write one</a>, or begin with an example:</Empty>)}
       {!jobs.length && listed.previousPageToken && !listed.cut && <p>The table ends here.</p>}
       {listed.cut && listed.nextPageToken && (
-        <p>{count(jobs.length, "job")} found among the 20,000 looked at. <a href={pageAt(listed.nextPageToken)}>Look further</a></p>
+        <p>{count(jobs.length, "job")} found among the 20,000 looked at. <a href={pageAt("token", listed.nextPageToken)}>Look further</a></p>
       )}
       <nav class="buttons" aria-label="Pages of the table">
-        {parameter("token") && <a href={pageAt("")}>First page</a>}
-        {listed.previousPageToken && <a href={pageAt(listed.previousPageToken)} rel="prev">Previous</a>}
-        {listed.nextPageToken && <a href={pageAt(listed.nextPageToken)} rel="next">Next</a>}
+        {parameter("token") && <a href={pageAt("token", "")}>First page</a>}
+        {listed.previousPageToken && <a href={pageAt("token", listed.previousPageToken)} rel="prev">Previous</a>}
+        {listed.nextPageToken && <a href={pageAt("token", listed.nextPageToken)} rel="next">Next</a>}
       </nav>
     </>
   );
-}
-
-function pageAt(token: string): string {
-  const url = new URL(address.value);
-  if (token) url.searchParams.set("token", token);
-  else url.searchParams.delete("token");
-  return url.pathname + url.search;
 }
 
 function Table({ jobs }: { jobs: Row[] }) {
@@ -129,7 +122,7 @@ function Table({ jobs }: { jobs: Row[] }) {
           {jobs.map((job) => (
             <tr key={job.id.value}>
               <td><State state={job.state ?? "UNKNOWN"} /></td>
-              <td><a href={`/jobs/${job.id.value}`}>{job.name || job.id.value}</a></td>
+              <td><a href={`/jobs/${job.id.value}`}>{called(job.name, job.id.value)}</a></td>
               <td>{instances(job)}</td>
               <td><a href={pageOfPool(job.poolPath ?? "")}>{job.poolPath}</a></td>
               <td>{job.owner}</td>

@@ -2,6 +2,7 @@
 import { amount, count, KIND_NAMES, KINDS, type Kind, percent } from "../format";
 import { COLOURINGS, useHosts } from "../hosts";
 import { useLive } from "../live";
+import { poolHref } from "../pools";
 import { parameter } from "../router";
 import { Bar } from "../parts/bar";
 import { ClusterHistory } from "../parts/cluster-history";
@@ -108,7 +109,7 @@ function Problems({ problems, leftOut }: { problems: Wrong[]; leftOut: number })
 function Subject({ wrong }: { wrong: Wrong }) {
   const below = SUBJECTS[wrong.subjectKind ?? ""];
   const id = wrong.subjectId ?? "";
-  return below ? <a href={below === "/pools" ? below + id : below + encodeURIComponent(id)}>{wrong.text}</a> : <>{wrong.text}</>;
+  return below ? <a href={below === "/pools" ? poolHref(id) : below + encodeURIComponent(id)}>{wrong.text}</a> : <>{wrong.text}</>;
 }
 
 function summed(all: Amounts[], field: Exclude<keyof Amounts, "kind">): number {

@@ -57,7 +57,7 @@ function Tree({ pools, kind }: { pools: Pool[]; kind: Kind }) {
               <button type="button" class="turn" aria-expanded={isOpen(pool)} aria-label={`Pools below ${pool.path}`} onClick={() => turn(pool.path)}>{isOpen(pool) ? "−" : "+"}</button>
             )}
             {pool.path === "/" ? <b>The cluster</b> : <a href={poolHref(pool.path)}>{nameOf(pool.path)}</a>}
-            {pool.queuedInstances > 0 && <span class="quiet"> {count(pool.queuedInstances, "instance")} wait</span>}
+            {pool.queuedInstances > 0 && <span class="quiet"> {count(pool.queuedInstances, "instance")} waiting</span>}
           </span>
           {pool.amounts[kind]
             ? <PoolBar label={pool.path} kind={kind} amounts={pool.amounts[kind]} whole={whole} />

@@ -1,5 +1,6 @@
 // A service: how far its rollout is, which versions run where, and what its SLA let go.
-import { count } from "../format";
+import { called, count } from "../format";
+import { hostHref } from "../host";
 import { useLive } from "../live";
 import type { PageProps } from "./all";
 import { Bar } from "../parts/bar";
@@ -8,8 +9,10 @@ import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { Rollout } from "../parts/rollout";
+import { ServiceSteer } from "../parts/service-steer";
 import { Versions } from "../parts/versions";
-import { type Pod, SERVICE, type Told, word } from "../service";
+import { poolHref } from "../pools";
+import { isRolling, type Pod, SERVICE, type Told, versionOf, word } from "../service";
 import { useTitle } from "../title";
 
 const GRANTS_SHOWN = 20;
@@ -22,14 +25,15 @@ export default function Service({ arguments: { id = "" } }: PageProps) {
   const { spec, status } = value.job.jobInfo;
   return (
     <>
-      <h1>{name || id}</h1>
+      <h1>{called(name, id)}</h1>
       <Stale error={error} />
       <p class="facts">
-        <State state={word(status.state, "JOB_STATE_")} /> <a href={`/pools${value.poolPath}`}>{value.poolPath}</a>
-        {spec.owner && <span>of {spec.owner}</span>} <span>version {status.version?.value}</span>
+        <State state={word(status.state, "JOB_STATE_")} /> <a href={poolHref(value.poolPath)}>{value.poolPath}</a>
+        {spec.owner && <span>of {spec.owner}</span>} <span>version {versionOf(status.version?.value)}</span>
         <span>created <Time at={status.creationTime} /></span> <a href={`/jobs/${id}`}>its instances, logs and events</a>{" "}
         <a href={`/submit?kind=service&from=${id}&pool=${encodeURIComponent(value.poolPath)}`}>edit and submit again</a>
       </p>
+      <ServiceSteer id={id} told={value} isRolling={isRolling(value)} />
       {value.why && <p class="quiet lines">{value.why}</p>}
       <Rollout id={id} told={value} />
       <Side told={value} />
@@ -43,19 +47,22 @@ export default function Service({ arguments: { id = "" } }: PageProps) {
 
 function Side({ told }: { told: Told }) {
   const versions = new Map<string, Pod[]>();
-  for (const pod of told.pods) versions.set(pod[3], [...(versions.get(pod[3]) ?? []), pod]);
+  for (const pod of told.pods) {
+    const version = versionOf(pod[3]);
+    versions.set(version, [...(versions.get(version) ?? []), pod]);
+  }
   const most = Math.max(...[...versions.values()].map((pods) => pods.length), 1);
   return (
     <section aria-label="Versions side by side">
       <h2>Versions side by side</h2>
-      {[...versions].sort(([one], [other]) => other.localeCompare(one)).map(([version, pods]) => {
+      {[...versions].sort(([one], [other]) => other.localeCompare(one, undefined, { numeric: true })).map(([version, pods]) => {
         const running = pods.filter(([, state]) => state === "RUNNING");
         const unhealthy = pods.filter(([, , , , , health]) => health.includes("UNHEALTHY")).length;
         const hosts = new Set(pods.map(([, , host]) => host).filter(Boolean)).size;
         const health = unhealthy ? `, ${count(unhealthy)} unhealthy` : "";
         return (
           <div class="row" key={version}>
-            <h3>{version || "no version"}</h3>
+            <h3>{version ? `Version ${version}` : "No version yet"}</h3>
             <Bar
               label={`Version ${version}`} whole={most} text={`${count(pods.length, "pod")} on ${count(hosts, "host")}, ${count(running.length)} running${health}`}
               parts={[
@@ -118,8 +125,8 @@ function Pods({ pods, total }: { pods: Pod[]; total: number }) {
                 <td>{instance}</td>
                 <td><State state={state} /></td>
                 <td>{health.toLowerCase()}</td>
-                <td>{host && <a href={`/hosts/${host}`}>{host}</a>}</td>
-                <td>{version}</td>
+                <td>{host && <a href={hostHref(host)}>{host}</a>}</td>
+                <td>{versionOf(version)}</td>
                 <td>{message}</td>
               </tr>
             ))}

@@ -1,13 +1,14 @@
 // The services, newest first: what runs of each, and how far its latest update is.
-import { count } from "../format";
+import { called, count } from "../format";
 import { useLive } from "../live";
+import { poolHref } from "../pools";
 import { Bar } from "../parts/bar";
 import { Empty } from "../parts/empty";
 import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
-import { parameter, setParameters } from "../router";
+import { pageAt, parameter, setParameters } from "../router";
 
 interface Row {
   id: { value: string };
@@ -44,7 +45,7 @@ export default function Services() {
     <>
       <h1>Services</h1>
       <Stale error={error} />
-      <form class="facts" onSubmit={(event) => event.preventDefault()} aria-label="Filters">
+      <form class="filters" onSubmit={(event) => event.preventDefault()} aria-label="Filters">
         {["name", "pool", "owner"].map((name) => (
           <label key={name}>
             {name[0]!.toUpperCase() + name.slice(1)} <input value={parameter(name)} onChange={(event) => setParameters({ [name]: event.currentTarget.value.trim(), page: "" })} />
@@ -64,10 +65,11 @@ export default function Services() {
           </table>
         </div>
       )}
-      <p class="buttons">
-        {value?.previousPageToken && <button type="button" onClick={() => setParameters({ page: value.previousPageToken! })}>Newer</button>}
-        {value?.nextPageToken && <button type="button" onClick={() => setParameters({ page: value.nextPageToken! })}>Older</button>}
-      </p>
+      <nav class="buttons" aria-label="Pages of the table">
+        {parameter("page") && <a href={pageAt("page", "")}>First page</a>}
+        {value?.previousPageToken && <a href={pageAt("page", value.previousPageToken)} rel="prev">Newer</a>}
+        {value?.nextPageToken && <a href={pageAt("page", value.nextPageToken)} rel="next">Older</a>}
+      </nav>
       <SameAs command="peloton job stateless list" service={TABLE} method="ListJobs" request={request} />
     </>
   );
@@ -78,8 +80,8 @@ function ServiceRow({ job }: { job: Row }) {
   const wanted = job.instanceCount ?? 0;
   return (
     <tr>
-      <td><a href={`/services/${job.id.value}`}>{job.name || job.id.value}</a></td>
-      <td><a href={`/pools${job.poolPath}`}>{job.poolPath}</a></td>
+      <td><a href={`/services/${job.id.value}`}>{called(job.name, job.id.value)}</a></td>
+      <td><a href={poolHref(job.poolPath ?? "")}>{job.poolPath}</a></td>
       <td>{job.owner}</td>
       <td><State state={job.state ?? "UNKNOWN"} /></td>
       <td><Bar label="Running" whole={Math.max(wanted, running, 1)} text={`${count(running)} of ${count(wanted)}`} parts={[{ name: "running", value: running, tone: "use" }]} /></td>

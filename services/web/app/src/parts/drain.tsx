@@ -1,7 +1,7 @@
 // Maintenance of a host: its progress, its plan, and the buttons that steer it.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
-import { count } from "../format";
+import { count, time } from "../format";
 import { MAINTENANCE, type Maintenance, stateWord } from "../host";
 import { useAsked } from "./asked";
 import { Bar } from "./bar";
@@ -21,6 +21,8 @@ interface Departing {
 interface Plan {
   hosts?: { hostname: string; jobs?: Departing[]; leavingCount?: number; uncheckedCount?: number }[];
 }
+
+const TIMER_MAX_MS = 3_600_000; // browsers have no timer of months
 
 const WAYS: Record<string, string> = {
   DEPARTURE_REQUEUED: "at once, back to their queue",
@@ -91,10 +93,22 @@ function Planned({ hostname }: { hostname: string }) {
   );
 }
 
+// Nothing is told at that moment: a drain that waits tells nothing new.
+function useIsPast(at: string | undefined): boolean {
+  const left = at ? new Date(at).getTime() - Date.now() : 0;
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    if (left <= 0) return;
+    const timer = setTimeout(() => redraw((count) => count + 1), Math.min(left, TIMER_MAX_MS) + 1);
+    return () => clearTimeout(timer);
+  });
+  return Boolean(at) && left <= 0;
+}
+
 function Progress({ hostname, maintenance, steer }: { hostname: string; maintenance: Maintenance; steer: (method: string) => Promise<unknown> }) {
   const [state, goal] = [stateWord(maintenance.state), stateWord(maintenance.goalState)];
   const { podCount: pods = 0, leavingCount: leaving = 0 } = maintenance;
-  const isLate = maintenance.deadline ? new Date(maintenance.deadline).getTime() < Date.now() : false;
+  const isLate = useIsPast(maintenance.deadline);
   const aim = maintenance.toPool ? `to host pool ${maintenance.toPool}` : goal === "UP" ? "back up" : "down";
   return (
     <>
@@ -102,7 +116,7 @@ function Progress({ hostname, maintenance, steer }: { hostname: string; maintena
         <State state={state} /> <span>on its way {aim}</span> {maintenance.reason && <span>because: {maintenance.reason}</span>}
         <span>asked for <Time at={maintenance.requestedTime} /></span>
         {maintenance.drainTime && <span>drain began <Time at={maintenance.drainTime} /></span>}
-        {maintenance.deadline && state === "DRAINING" && <span>{isLate ? "deadline was" : "deadline"} {new Date(maintenance.deadline).toLocaleString()}</span>}
+        {maintenance.deadline && state === "DRAINING" && <span>{isLate ? "deadline was" : "deadline"} {time(maintenance.deadline)}</span>}
         {maintenance.forced && <span>forced</span>}
       </p>
       {state === "DRAINING" && (

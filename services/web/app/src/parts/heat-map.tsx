@@ -2,6 +2,7 @@
 // colour says of it; hosts that are not up have a stroke as well, and the fuller a cell the darker or lighter it is.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count } from "../format";
+import { hostHref } from "../host";
 import { type Colouring, type Host, told } from "../hosts";
 import { go } from "../router";
 import { colour, theme } from "../theme";
@@ -61,7 +62,7 @@ export function HeatMap({ hosts, colouring }: { hosts: Host[]; colouring: Colour
         onMouseMove={(event) => setUnder(at(event))} onMouseLeave={() => setUnder(null)}
         onClick={(event) => {
           const host = at(event);
-          if (host) go(`/hosts/${encodeURIComponent(host.name)}`);
+          if (host) go(hostHref(host.name));
         }}
       />
       <p class="quiet">{under ? <><strong>{under.name}</strong>: {described(under, colouring)}</> : summary}</p>
@@ -84,7 +85,7 @@ function summed(hosts: Host[], colouring: Colouring): string {
     const key = colouring.word ? told(host, colouring) : value === undefined ? "not known" : value >= 90 ? "90 % or more" : value >= 50 ? "50 to 89 %" : "less than 50 %";
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
-  return [...counts].sort(([, one], [, other]) => other - one).map(([key, hosts]) => `${count(hosts)} ${key}`).join(", ");
+  return [...counts].sort(([, one], [, other]) => other - one).map(([key, hosts]) => (colouring.word ? `${count(hosts)} ${key}` : `${key}: ${count(hosts, "host")}`)).join(", ");
 }
 
 function draw(canvas: HTMLCanvasElement, hosts: Host[], colouring: Colouring, grid: Grid, width: number): void {

@@ -1,5 +1,6 @@
 // What happened to a host, or to all of them, the newest first, with times in the reader's zone.
 import { count, time } from "../format";
+import { hostHref } from "../host";
 import { useLive } from "../live";
 import { Empty } from "./empty";
 import { Stale } from "./problem";
@@ -29,7 +30,7 @@ export function HostEvents({ hostname }: { hostname?: string }) {
           <li key={one.number}>
             <Time at={one.time} />
             <State state={one.kind.replace("HOST_EVENT_KIND_", "")} />
-            <span>{!hostname && <><a href={`/hosts/${encodeURIComponent(one.hostname)}`}>{one.hostname}</a>: </>}{one.text}{one.until && new Date(one.until).getTime() > Date.now() ? `, until ${time(one.until)}` : ""}</span>
+            <span>{!hostname && <><a href={hostHref(one.hostname)}>{one.hostname}</a>: </>}{one.text}{one.until && new Date(one.until).getTime() > Date.now() ? `, until ${time(one.until)}` : ""}</span>
           </li>
         ))}
       </ol>

@@ -1,8 +1,10 @@
 // One instance: its runs with their events, and what it prints.
+import { useState } from "preact/hooks";
 import { call } from "../api";
+import { hostHref } from "../host";
 import { ENDED, TASK_MANAGER, type TaskRuntime } from "../jobs";
 import { useLive } from "../live";
-import { duration } from "../format";
+import { count, duration } from "../format";
 import { Confirm } from "./confirm";
 import { Log } from "./log";
 import { Stale } from "./problem";
@@ -24,28 +26,30 @@ export function Instance({ job, instance, state, hasEnded }: { job: string; inst
   const id = { value: job };
   const { value, error } = useLive<{ runtime: TaskRuntime; events: PodEvent[] }>(`instance:${job}/${instance}`);
   const runtime: TaskRuntime = value?.runtime ?? {};
-  const run = runtime.mesosTaskId?.value ?? "";
-  const ranges = [{ from: instance, to: instance + 1 }];
+  const isStopped = runtime.goalState === "KILLED";
+  const act = (method: string) => () => call(TASK_MANAGER, method, { jobId: id, ranges: [{ from: instance, to: instance + 1 }] });
   return (
     <section aria-label={`Instance ${instance}`} aria-busy={!value && !error}>
       <h2>Instance {instance}</h2>
       <Stale error={error} />
       <p class="facts">
         <State state={runtime.state ?? state} />
-        {runtime.host && <span>on <a href={`/hosts/${runtime.host}`}>{runtime.host}</a></span>}
+        {runtime.host && <span>on <a href={hostHref(runtime.host)}>{runtime.host}</a></span>}
         {runtime.startTime && <span>started <Time at={runtime.startTime} /></span>}
         {runtime.completionTime && <span>ended <Time at={runtime.completionTime} /></span>}
-        {runtime.failureCount ? <span>failed {runtime.failureCount} times</span> : null}
+        {runtime.failureCount ? <span>failed {runtime.failureCount === 1 ? "once" : `${count(runtime.failureCount)} times`}</span> : null}
         {(runtime.message || runtime.reason) && <span class="quiet">{runtime.message || runtime.reason}</span>}
       </p>
       {!hasEnded && (
         <p class="buttons">
-          <Confirm label="Restart instance" title={`Restart instance ${instance}?`} act={() => call(TASK_MANAGER, "Restart", { jobId: id, ranges })}>
-            <p>Its pod is stopped, and another run begins.</p>
-          </Confirm>
-          {!ENDED.includes(runtime.state ?? "") && (
-            <Confirm label="Stop instance" title={`Stop instance ${instance}?`} act={() => call(TASK_MANAGER, "Stop", { jobId: id, ranges })}>
-              <p>Its pod is stopped, and does not run again by itself.</p>
+          {isStopped ? (
+            <Confirm key="start" label="Start instance" title={`Start instance ${instance}?`} act={act("Start")}><p>It was stopped; another run begins.</p></Confirm>
+          ) : (
+            <Confirm key="restart" label="Restart instance" title={`Restart instance ${instance}?`} act={act("Restart")}><p>Its pod is stopped, and another run begins; if it is of a gang, of the whole gang.</p></Confirm>
+          )}
+          {!isStopped && !ENDED.includes(runtime.state ?? "") && (
+            <Confirm key="stop" label="Stop instance" title={`Stop instance ${instance}?`} act={act("Stop")}>
+              <p>Its pod is stopped, and does not run again by itself; if it is of a gang, the whole gang.</p>
             </Confirm>
           )}
         </p>
@@ -54,9 +58,38 @@ export function Instance({ job, instance, state, hasEnded }: { job: string; inst
       <h3>Events</h3>
       {value ? <Events events={value.events} /> : <p class="quiet">Loading</p>}
       <h3>Log</h3>
-      {run ? <Log key={run} job={job} instance={instance} run={run} first={runtime.state === "FAILED" ? "stderr" : "stdout"} /> : <p class="quiet">{value ? "No run has begun." : "Loading"}</p>}
+      {value ? <Logs job={job} instance={instance} runtime={runtime} events={value.events} /> : <p class="quiet">Loading</p>}
     </section>
   );
+}
+
+// Of the latest run that is or was on a host, or of an earlier one: what waits for a host prints nothing.
+function Logs({ job, instance, runtime, events }: { job: string; instance: number; runtime: TaskRuntime; events: PodEvent[] }) {
+  const [chosen, setChosen] = useState("");
+  const hosted = events.filter((event) => event.hostname).map((event) => event.taskId?.value);
+  const runs = [...new Set([runtime.host ? runtime.mesosTaskId?.value : undefined, ...hosted])].filter((run): run is string => Boolean(run));
+  if (!runs.length) return <p class="quiet">No run has been on a host yet.</p>;
+  const run = runs.includes(chosen) ? chosen : runs[0]!;
+  const hasFailed = events.find((event) => event.taskId?.value === run)?.actualState === "FAILED";
+  return (
+    <>
+      {runs.length > 1 && (
+        <p>
+          <label>
+            Run{" "}
+            <select value={run} onChange={(event) => setChosen(event.currentTarget.value)}>
+              {runs.map((one) => <option key={one} value={one}>{runNumber(one)}</option>)}
+            </select>
+          </label>
+        </p>
+      )}
+      <Log key={run} job={job} instance={instance} run={run} first={hasFailed ? "stderr" : "stdout"} />
+    </>
+  );
+}
+
+function runNumber(run: string | undefined): string {
+  return run?.split("-").pop() ?? "";
 }
 
 // The times of events are those of whole seconds.
@@ -77,7 +110,7 @@ function Events({ events }: { events: PodEvent[] }) {
               <td><Time at={event.timestamp} /></td>
               <td><State state={event.actualState ?? ""} /></td>
               <td class="figure">{index && event.taskId?.value === events[index - 1]!.taskId?.value ? lasted((moments[index - 1]! - moments[index]!) / 1000) : ""}</td>
-              <td>{event.taskId?.value.split("-").pop()}</td>
+              <td>{runNumber(event.taskId?.value)}</td>
               <td>{event.hostname}</td>
               <td>{event.message || event.reason}</td>
             </tr>

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { call } from "../api";
 import { count } from "../format";
+import { hostHref } from "../host";
 import { TASK_MANAGER, type TaskRuntime } from "../jobs";
 import { useAsked } from "./asked";
 import { Stale } from "./problem";
@@ -51,7 +52,7 @@ export function Instances({ job, version }: { job: string; version: string }) {
                 <tr key={instanceId}>
                   <td class="figure"><button type="button" class="plain" onClick={() => setParameters({ instance: String(instanceId) })}>{instanceId}</button></td>
                   <td><State state={runtime.state ?? ""} /></td>
-                  <td>{runtime.host && <a href={`/hosts/${runtime.host}`}>{runtime.host}</a>}</td>
+                  <td>{runtime.host && <a href={hostHref(runtime.host)}>{runtime.host}</a>}</td>
                   <td class="figure">{runtime.failureCount ?? 0}</td>
                   <td>{runtime.message || runtime.reason}</td>
                 </tr>

@@ -1,5 +1,5 @@
 // A pool's queue in order, and why each waits; who lends to whom.
-import { amount, count, type Kind } from "../format";
+import { amount, called, count, type Kind } from "../format";
 import { poolHref, type PoolTold, type Waiting } from "../pools";
 import { Empty } from "./empty";
 
@@ -17,7 +17,7 @@ export function Queue({ told, path }: { told: PoolTold; path: string }) {
       {!pool.isLeaf && <Heads told={told} />}
       {pool.isLeaf && !waiting.length && <Empty command={`peloton job create ${path} examples/tutorial/hello.yaml`}>Nothing waits in this pool.</Empty>}
       {waiting.length > 0 && (
-        <div class="scroll">
+        <div class="scroll tall" tabIndex={0}>
           <table>
             <caption>{count(gangs, "gang")} of {count(pool.queuedInstances ?? 0, "instance")}, in the order in which they are admitted</caption>
             <thead><tr><th class="figure">Place</th><th>Job</th><th class="figure">Instances</th><th class="figure">Priority</th><th>Queue</th><th>Why it waits</th></tr></thead>
@@ -37,11 +37,11 @@ function QueueRow({ one }: { one: Waiting }) {
   return (
     <tr>
       <td class="figure">{count(gangsAhead + 1)}</td>
-      <td><a href={`/jobs/${one.jobId.value}`}>{one.jobName || one.jobId.value}</a></td>
+      <td><a href={`/jobs/${one.jobId.value}`}>{called(one.jobName, one.jobId.value)}</a></td>
       <td class="figure" title={`from instance ${firstInstance} on`}>{count(instances)}{gangSize > 1 && ` in ${count(gangCount, "gang")} of ${gangSize}`}</td>
       <td class="figure">{one.priority ?? 0}</td>
       <td>{QUEUE_TEXTS[one.queue ?? ""] ?? one.queue}</td>
-      <td>{one.reason.text}{cause?.text && <div class="quiet">In front of it: {cause.text}</div>}</td>
+      <td>{one.reason.text}{cause?.text && !one.reason.text?.includes(cause.text) && <div class="quiet">In front of it: {cause.text}</div>}</td>
     </tr>
   );
 }

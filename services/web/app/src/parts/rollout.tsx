@@ -1,11 +1,13 @@
 // The latest update of a service: how far it is, what it waits for, and how to steer it.
 import { count } from "../format";
-import { lasted, steer, type Told, word } from "../service";
+import { batchOf, isRolling, lasted, steer, type Told, versionOf, word } from "../service";
 import { Bar } from "./bar";
 import { Confirm } from "./confirm";
 import { State } from "./state";
 
-const ENDED = ["SUCCEEDED", "ROLLED_BACK", "ABORTED", "FAILED", "INVALID", ""];
+function sentence(name: string): string {
+  return name.slice(0, 1) + name.slice(1).toLowerCase();
+}
 
 export function Rollout({ id, told }: { id: string; told: Told }) {
   const { status } = told.job.jobInfo;
@@ -15,13 +17,13 @@ export function Rollout({ id, told }: { id: string; told: Told }) {
   const { numInstancesCompleted: done = 0, numInstancesFailed: failed = 0, numInstancesRemaining: rest = 0 } = update;
   const current = update.instancesCurrent?.length ?? 0;
   const total = done + failed + rest;
-  const batch = told.job.workflowInfo?.updateSpec?.batchSize ?? 0;
+  const batch = batchOf(told);
   const batches = batch ? `, batches of ${count(batch)}: ${Math.ceil((done + failed) / batch)} of ${Math.ceil(total / batch)} done` : ", all at once";
   const version = status.version?.value;
-  const isOver = ENDED.includes(state);
+  const isOver = !isRolling(told);
   return (
     <section aria-label="Rollout">
-      <h2>{word(update.type, "WORKFLOW_TYPE_").toLowerCase() || "change"} to {update.version?.value}</h2>
+      <h2>{sentence(word(update.type, "WORKFLOW_TYPE_") || "CHANGE")} to version {versionOf(update.version?.value)}</h2>
       <p class="facts"><State state={state} /> <span>{isOver ? "took" : "for"} {lasted(update)}</span></p>
       <Bar
         label="Rollout" whole={Math.max(total, 1)}

@@ -4,6 +4,8 @@ import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { call } from "../api";
 import { PAGES } from "../pages/all";
+import { called } from "../format";
+import { hostHref } from "../host";
 import { poolHref } from "../pools";
 import { go } from "../router";
 
@@ -54,14 +56,14 @@ async function find(text: string): Promise<Group[]> {
     const [services, jobs] = [true, false].map((isService) =>
       (found.jobs ?? []).filter((job) => (job.type === "SERVICE") === isService).map((job): Hit => {
         const href = `/${isService ? "services" : "jobs"}/${job.id.value}`;
-        return { text: job.name ?? job.id.value, more: `in ${job.poolPath ?? "a pool that is gone"}, ${(job.state ?? "").toLowerCase()}`, href };
+        return { text: called(job.name, job.id.value), more: `in ${job.poolPath ?? "a pool that is gone"}, ${(job.state ?? "").toLowerCase()}`, href };
       }),
     );
     groups.push(
       { title: "Pools", hits: (found.poolPaths ?? []).map((path) => ({ text: path, href: poolHref(path) })), hasMore: found.hasMorePools },
       { title: "Services", hits: services!, hasMore: found.hasMoreJobs },
       { title: "Jobs", hits: jobs!, hasMore: found.hasMoreJobs },
-      { title: "Hosts", hits: (found.hosts ?? []).map(({ hostname, cluster }) => ({ text: hostname, more: `of ${cluster}`, href: `/hosts/${encodeURIComponent(hostname)}` })), hasMore: found.hasMoreHosts },
+      { title: "Hosts", hits: (found.hosts ?? []).map(({ hostname, cluster }) => ({ text: hostname, more: `of ${cluster}`, href: hostHref(hostname) })), hasMore: found.hasMoreHosts },
     );
   }
   return groups.filter(({ hits }) => hits.length);

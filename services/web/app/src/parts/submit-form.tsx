@@ -57,7 +57,8 @@ export function SubmitForm({ kind }: { kind: Kind }) {
         <OpenFile take={(fresh) => editor?.replace(fresh)} />
       </div>
       {from && <p class="stale" role="alert">{from}</p>}
-      {pool.problem && <p class="stale" role="alert">{pool.problem}</p>}
+      {pool.away ? <p class="stale" role="alert">It can be written now, and neither planned nor created: {pool.away}</p>
+        : pool.problem && <p class="stale" role="alert">{pool.problem}</p>}
       <EditorBox kind={kind} initial={initial} changed={changed} ready={setEditor} />
       {!isKept && <p class="stale">The text is too large to be kept when the page is loaded again.</p>}
       <Faults kind={kind} read={found} text={text} goTo={(fault) => editor?.goTo(fault)} />
@@ -104,17 +105,18 @@ interface Pool {
   path: string;
   id?: string;
   problem?: string;
+  away?: string; // why nothing can be asked now
   paths?: string[]; // null: not known yet
 }
 
 // The address names it. Jobs run in pools without children, and other pools may be anywhere.
 function usePool(kind: Kind): Pool {
-  const { value } = useLive<Row[]>("pools");
+  const { value, error: away } = useLive<Row[]>("pools");
   const paths = value?.filter(([path, , isLeaf]) => kind === "pool" || (isLeaf && path !== "/")).map(([path]) => path);
   const only = kind === "pool" ? "/" : paths?.length === 1 ? paths[0]! : "";
   const path = parameter(kind === "pool" ? "parent" : "pool") || only;
   const { value: found, error } = useAsked(path, async () => (path ? { path, id: await poolIdAt(path, kind) } : null));
-  return { path, paths, id: found?.path === path ? found.id : undefined, problem: path ? error?.message : undefined };
+  return { path, paths, id: found?.path === path ? found.id : undefined, away: away?.message, problem: path ? error?.message : undefined };
 }
 
 function PoolChoice({ kind, pool }: { kind: Kind; pool: Pool }) {

@@ -1,7 +1,7 @@
 // The history of a service: its updates, what differs between two versions, and the way back.
 import { useState } from "preact/hooks";
 import { call } from "../api";
-import { lasted, SERVICE, type Told, type Update, word } from "../service";
+import { batchOf, lasted, SERVICE, type Told, type Update, versionOf, word } from "../service";
 import { useAsked } from "./asked";
 import { Confirm } from "./confirm";
 import { Stale } from "./problem";
@@ -11,8 +11,9 @@ import { Time } from "./time";
 
 const UPDATES_SHOWN = 50;
 
+// ``version``: the number of a configuration.
 async function specAt(id: string, version: string): Promise<object> {
-  const answer = await call(SERVICE, "GetJob", { jobId: { value: id }, version: { value: version } });
+  const answer = await call(SERVICE, "GetJob", { jobId: { value: id }, version: { value: `${version}-0-0` } });
   return answer.jobInfo.spec;
 }
 
@@ -23,8 +24,9 @@ export function Versions({ id, told }: { id: string; told: Told }) {
     call<{ workflowInfos?: { status: Update }[] }>(SERVICE, "ListJobWorkflows", { jobId: { value: id }, updatesLimit: UPDATES_SHOWN }),
   );
   const updates = (value?.workflowInfos ?? []).map((info) => info.status);
-  const known = [...new Set(updates.flatMap((update) => [update.version?.value, update.prevVersion?.value]))].filter((one): one is string => !!one && !one.startsWith("0"));
-  const batch = told.job.workflowInfo?.updateSpec?.batchSize ?? 0;
+  const known = [...new Set(updates.flatMap((update) => [versionOf(update.version?.value), versionOf(update.prevVersion?.value)]))].filter(Boolean);
+  const running = versionOf(current);
+  const batch = batchOf(told);
   const rollBack = async (version: string) => {
     const spec = await specAt(id, version);
     await call(SERVICE, "ReplaceJob", { jobId: { value: id }, version: { value: current }, spec, updateSpec: { batchSize: batch } });
@@ -38,19 +40,19 @@ export function Versions({ id, told }: { id: string; told: Told }) {
           <thead><tr><th>Update</th><th>State</th><th>From</th><th>To</th><th>Begun</th><th>Took</th><th><span class="hidden">Way back</span></th></tr></thead>
           <tbody>
             {updates.map((update, index) => {
-              const before = update.prevVersion?.value ?? "";
+              const before = versionOf(update.prevVersion?.value);
               return (
                 <tr key={index}>
                   <td>{word(update.type, "WORKFLOW_TYPE_").toLowerCase()}</td>
                   <td><State state={word(update.state, "WORKFLOW_STATE_")} /></td>
                   <td>{before}</td>
-                  <td>{update.version?.value}</td>
+                  <td>{versionOf(update.version?.value)}</td>
                   <td><Time at={update.creationTime} /></td>
                   <td>{lasted(update)}</td>
                   <td>
-                    {known.includes(before) && before !== current && (
-                      <Confirm label={`Roll back to ${before}`} title={`Give the service the spec of ${before} again?`} act={() => rollBack(before)}>
-                        <p>It is an update of its own, {batch ? `${batch} instances at a time` : "of all instances at once"}.</p>
+                    {known.includes(before) && before !== running && (
+                      <Confirm label={`Roll back to version ${before}`} title={`Give the service the spec of version ${before} again?`} act={() => rollBack(before)}>
+                        <p>It is an update of its own, to a new version, {batch ? `${batch} instances at a time` : "of all instances at once"}.</p>
                       </Confirm>
                     )}
                   </td>

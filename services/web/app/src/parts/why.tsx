@@ -1,5 +1,5 @@
 // Why instances wait, as a tree: the rule, its numbers, and what stands in front, which waits for something itself.
-import { count } from "../format";
+import { amount, count, type Kind, KINDS } from "../format";
 import type { Reason, Why } from "../jobs";
 
 const SHOWN = 3; // the first places in queues; the others are folded
@@ -36,21 +36,26 @@ function WaitingNode({ one }: { one: NonNullable<Why["waiting"]>[number] }) {
   );
 }
 
+// Of a resource with its unit; rules may be about other things too.
+function quantity(kind: string, value: number): string {
+  return KINDS.includes(kind as Kind) ? amount(kind as Kind, value) : `${count(value)} ${kind}`.trim();
+}
+
 function ReasonNode({ reason }: { reason: Reason }) {
   const rule = (reason.rule ?? "").replace("RULE_", "").toLowerCase().replaceAll("_", " ");
   const kind = reason.kind ?? "";
   const numbers = reason.wanted // of the rules that are about an amount
-    ? `wanted ${count(reason.wanted)}, available ${count(reason.available ?? 0)}${reason.bound ? ` of ${count(reason.bound)}` : ""}${kind && ` ${kind}`}`
+    ? `${kind && `${kind}: `}wanted ${quantity(kind, reason.wanted)}, available ${quantity(kind, reason.available ?? 0)}${reason.bound ? ` of ${quantity(kind, reason.bound)}` : ""}`
     : "";
   return (
     <li>
-      <strong>{rule}</strong>{reason.poolPath && ` of ${reason.poolPath}`}{numbers && `: ${numbers}`}
+      <strong>{rule}</strong>{reason.poolPath && ` of ${reason.poolPath}`}{numbers && `, ${numbers}`}
       {reason.isFinal && <em> – no waiting helps</em>}
       {reason.text && <div class="quiet">{reason.text}</div>}
       <ul>
         {(reason.holders ?? []).map((one, index) => (
           <li key={index}>
-            held by {one.jobId ? <a href={`/jobs/${one.jobId.value}`}>job {one.jobId.value}</a> : `pool ${one.poolPath}`}: {count(one.amount ?? 0)} {kind}
+            held by {one.jobId ? <a href={`/jobs/${one.jobId.value}`}>job {one.jobId.value}</a> : `pool ${one.poolPath}`}: {quantity(kind, one.amount ?? 0)}
           </li>
         ))}
         {(reason.refusingHosts ?? []).map((one, index) => <li key={index}>{count(one.hostCount ?? 0, "host")}: {one.rule}</li>)}

@@ -1,0 +1,39 @@
+// What can be done to a whole service: stopped, started, and restarted in batches. Its rollout has buttons of its own.
+import { useState } from "preact/hooks";
+import { call } from "../api";
+import { count } from "../format";
+import { SERVICE, type Told, word } from "../service";
+import { Confirm } from "./confirm";
+
+export function ServiceSteer({ id, told, isRolling }: { id: string; told: Told; isRolling: boolean }) {
+  const { spec, status } = told.job.jobInfo;
+  const name = spec.name || id;
+  const [batch, setBatch] = useState(spec.sla?.maximumUnavailableInstances || 1);
+  const total = spec.instanceCount ?? 0;
+  const all = count(total, "instance");
+  const act = (method: string, more: object = {}) => () => call(SERVICE, method, { jobId: { value: id }, version: status.version, ...more });
+  const isStopped = word(status.desiredState, "JOB_STATE_") === "KILLED";
+  if (isStopped) {
+    return (
+      <p class="buttons">
+        <Confirm key="start" label="Start service" title={`Start ${name}?`} act={act("StartJob")}><p>All of its {all} run again.</p></Confirm>
+      </p>
+    );
+  }
+  return (
+    <p class="buttons">
+      {!isRolling && (
+        <Confirm key="restart" label="Restart service" title={`Restart ${name}?`} act={act("RestartJob", { restartSpec: { batchSize: batch } })}>
+          <p>Each of its {all} is stopped and runs anew, so many at a time; it is an update, which can be paused and aborted.</p>
+          <p>
+            <label>
+              At a time{" "}
+              <input type="number" min={0} max={total} value={batch || ""} placeholder="all" onInput={(event) => setBatch(Math.max(0, Math.floor(Number(event.currentTarget.value))))} />
+            </label>
+          </p>
+        </Confirm>
+      )}
+      <Confirm key="stop" label="Stop service" title={`Stop ${name}?`} act={act("StopJob")}><p>All of its {all} are stopped, without asking its SLA, until it is started again.</p></Confirm>
+    </p>
+  );
+}
