@@ -38,14 +38,20 @@ class Day:
         self.watch, self.now_s, self.busy_until_s = MoverWatch(), 0.0, 0.0
         self.shifts: list[tuple[float, Shift]] = []
         self.past: list[Past] = []
+        self._seen: tuple[tuple[int, ...], PoolNow, list[PoolNow]] | None = None
+
+    def _pools(self, *amounts: int) -> tuple[PoolNow, list[PoolNow]]:
+        """As before while nothing has changed: a day has thousands of steps."""
+        if self._seen is None or self._seen[0] != amounts:
+            pools = [PoolNow(name, self.hosts[name], self.minimum[name], host_size=SIZE) for name in self.hosts]
+            used, marked, waiting = amounts
+            taker = replace(pools[0], used=used, marked_count=marked, waiting_count=waiting)
+            self._seen = amounts, taker, pools[1:]
+        return self._seen[1:]
 
     def step(self, used: int, marked: int = 0, waiting: int = 0) -> tuple[Shift, ...]:
-        def pool(name: str) -> PoolNow:
-            return PoolNow(name, self.hosts[name], self.minimum[name], host_size=SIZE)
-
-        taker = replace(pool("services"), used=used, marked_count=marked, waiting_count=waiting)
+        taker, givers = self._pools(used, marked, waiting)
         moving = int(self.now_s < self.busy_until_s)
-        givers = [pool("batch"), pool("spare")]
         self.watch, made = plan(self.watch, self.past, taker, givers, self.lent, moving, self.now_s, self.policy)
         for shift in made:
             assert shift.count > 0
@@ -57,6 +63,7 @@ class Day:
             self.past.append(Past(self.now_s, shift.count, is_return=shift.rule is MoverRule.SPARE))
             del self.past[:-100]
         if made:
+            self._seen = None
             self.busy_until_s = self.now_s + self.drain_s
         self.now_s += STEP_S
         return made
