@@ -299,6 +299,8 @@ class _Planner:
                 continue
             if self._hosts.hosts[source].others or len(pods) < len(self._hosts.pods[source]):
                 continue
+            if not self._hosts.may_leave(source, pods):
+                continue
             pods.sort(key=lambda pod: (-int(total_need([pod]).sum()), pod.pod_id))
             if homes := self._hosts.homes(pods, self._fuller_than(source)):
                 self._carry_out(pods, homes, Goal.EMPTY)

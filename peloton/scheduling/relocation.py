@@ -7,8 +7,9 @@ made in any order, each finds the room that the plan saw, and no pod is moved tw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
@@ -158,12 +159,14 @@ class Relocation:
         return not any(self._breaks(at, other, Counter(set(pod.labels))) for other in self._choosy[at])
 
     def may_leave(self, at: int, leaving: Sequence[PodNow]) -> bool:
-        """The constraints of the pods that stay hold without these."""
-        gone = {pod.pod_id for pod in leaving}
-        less = Counter[Label]()
-        for pod in leaving:
-            less.subtract(set(pod.labels))
-        return not any(self._breaks(at, pod, less) for pod in self._choosy[at] if pod.pod_id not in gone)
+        """The constraints of the pods there hold whichever of these have left: an SLA may keep some of them, and they
+        leave in any order."""
+        for pod in self._choosy[at]:
+            named = pod_labels_named(pod.shape.constraint)
+            others = [set(one.labels) & named for one in leaving if one.pod_id != pod.pod_id]
+            if any(self._breaks(at, pod, less) for less in _losses(others)):
+                return False
+        return True
 
     def _pod_labels(self, at: int) -> list[Counter[Label]]:
         """Labels of the pods on the host now; and with those that are to come, if any."""
@@ -281,3 +284,13 @@ def total_need(pods: Iterable[PodNow]) -> Ints:
 
 def _nameless(labels: Labels) -> tuple[Label, ...]:
     return tuple(label for label in label_pairs(labels) if label[0] != HOSTNAME_LABEL)
+
+
+def _losses(leaving: Iterable[Collection[Label]]) -> Iterator[Counter[Label]]:
+    """What any of these pods take away, for each of their different sets. Given are the labels of each pod."""
+    kinds = Counter(frozenset(labels) for labels in leaving if labels)
+    for counts in product(*(range(count + 1) for count in kinds.values())):
+        less = Counter[Label]()
+        for labels, count in zip(kinds, counts, strict=True):
+            less.subtract(dict.fromkeys(labels, count))
+        yield less

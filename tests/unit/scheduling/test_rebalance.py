@@ -100,6 +100,19 @@ def test_a_constraint_of_the_waiting_pod_may_want_another_pod_away() -> None:
     assert [("a", "h1", "h2")] == ways(cluster.plan(FREE).moves)
 
 
+@pytest.mark.parametrize("grants", [1, 2], ids=["one may be away", "both may be away"])
+@pytest.mark.parametrize("goals", [FREE, EMPTY], ids=["free", "empty"])
+def test_a_pod_that_others_want_beside_them_does_not_leave_before_them(goals: list[Goal], grants: int) -> None:
+    """Two pods would have to leave, of which one wants the other on its host: whichever is later would be alone."""
+    web = ("app", "web")
+    near = PodShape(Resources(1000), constraint=PodLabel(*web, ">", 0))
+    pods = [*pods_on("a", "h1", cpu(1), labels=(web,)), *pods_on("a", "h1", near, 2)[1:]]
+    hosts = {**hosts_of("h1"), **hosts_of("h2", cores=7)}
+    cluster = Cluster(hosts, [*pods, *pods_on("b", "h2", cpu(4), labels=(web,))], waits(8), grants=grants)
+
+    assert () == cluster.plan(goals).moves
+
+
 @pytest.mark.parametrize("reason", list(Stays))
 def test_a_pod_that_stays_is_counted_by_its_reason(reason: Stays) -> None:
     """A pod that may not move does not, even where all else would fit."""
