@@ -52,22 +52,30 @@ asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignor
 
 LONGEST_FIRST = (
     "services",
-    "both kinds",
     "batch",
-    "kubernetes",
-    "real-kubernetes",
-    "clusters",
     "faults",
+    "real-kubernetes",
+    "browser",
+    "recordings",
+    "kubernetes",
+    "both kinds",
     "maintenance",
-    "volume-life",
+    "stories",
+    "gangs",
+    "clusters",
+    "lives",
     "pressure",
     "preemption",
-    "gangs",
     "host pools",
-    "browser",
-    "stories",
+    "volume-life",
+    "real-kubelet",
+    "host-trouble",
+    "upgrade",
+    "kubernetes-faults",
+    "random-life",
 )
-"""Groups of tests (``xdist_group``) that take minutes: they start first, and the many short tests fill the gaps."""
+"""Groups of tests (``xdist_group``) that take a minute or more. All groups start before the many short tests, which fill
+the gaps: one that began late would be all that runs in the end."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -77,8 +85,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _turn(item: pytest.Item) -> int:
     mark = item.get_closest_marker("xdist_group")
-    group = mark.args[0] if mark else ""
-    return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
+    if mark is None:
+        return len(LONGEST_FIRST) + 1
+    return LONGEST_FIRST.index(mark.args[0]) if mark.args[0] in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 def _keep_groups(items: list[pytest.Item]) -> None:
