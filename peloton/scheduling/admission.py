@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import sub
 from typing import NamedTuple
 
@@ -41,6 +42,9 @@ from peloton.scheduling.tree import CPU, ROOT_PATH, PoolTree
 
 PASSED_OVER_MAX = 100
 """Hopeless runs that are passed over per queue and pass; the next one blocks its queue."""
+NEEDS_MAX = 4_096
+"""Needs whose kinds are remembered: most runs have the need of many others."""
+ONLY_PART = (0,)
 NO_LIMIT = [UNLIMITED] * len(RESOURCE_KINDS)
 """What counts a gang without being a rule for it."""
 
@@ -140,6 +144,9 @@ def _admit_queue(
             yield Admitted(row, run, count)
         if count < run.gang_count:
             refusal = first_refusal(run, rules, is_final=False) or Reason(Rule.BATCH_BOUND, ledger.tree.paths[row])
+            if not refusal.host_pools:
+                notes.block(row, kind, free, run, refusal)
+                return
             blocked = ledger.blocked_by(run, refusal)
             notes.block(row, kind, free & blocked, run, refusal)
             free -= blocked
@@ -176,25 +183,27 @@ def gangs_that_fit(run: GangRun, bounds: Iterable[Bound], at_most: int) -> int:
     count, whole = at_most, _amounts(run.need)
     for _, _, allowed, used, _, skip_cpu, _, apart in bounds:
         for kind, amount in whole if apart is None else _amounts(apart):
-            if amount * count > allowed[kind] - used[kind] and not (skip_cpu and kind == CPU):
-                count = max((allowed[kind] - used[kind]) // amount, 0)
-        if count == 0:
-            return 0
+            left = allowed[kind] - used[kind]
+            if amount * count > left and not (skip_cpu and kind == CPU):
+                if left < amount:
+                    return 0
+                count = left // amount
     return count
 
 
 def take(run: GangRun, bounds: Iterable[Bound], count: int) -> None:
     """Count ``count`` gangs as admitted under all their bounds in a ledger; a negative count releases them."""
-    whole = _amounts(run.need, count)
+    whole = _amounts(run.need)
     for _, _, _, used, _, skip_cpu, _, apart in bounds:
-        for kind, amount in whole if apart is None else _amounts(apart, count):
+        for kind, amount in whole if apart is None else _amounts(apart):
             if not (skip_cpu and kind == CPU):
-                used[kind] += amount
+                used[kind] += amount * count
 
 
-def _amounts(need: Need, count: int = 1) -> list[tuple[int, int]]:
+@lru_cache(maxsize=NEEDS_MAX)
+def _amounts(need: Need) -> tuple[tuple[int, int], ...]:
     """``(kind, amount)`` of all kinds that are needed."""
-    return [(kind, amount * count) for kind, amount in enumerate(need) if amount]
+    return tuple((kind, amount) for kind, amount in enumerate(need) if amount)
 
 
 def first_refusal(run: GangRun, bounds: Iterable[Bound], is_final: bool) -> Reason | None:
@@ -204,11 +213,12 @@ def first_refusal(run: GangRun, bounds: Iterable[Bound], is_final: bool) -> Reas
         if is_final and ever is None:
             continue
         for kind, amount in whole if apart is None else _amounts(apart):
-            left = max(allowed[kind] - used[kind], 0)
-            most = ever[kind] if is_final and ever else left
-            if amount > most and not (skip_cpu and kind == CPU):
-                bound, name = most if is_final else allowed[kind], RESOURCE_KINDS[kind]
-                return Reason(rule, path, name, amount, left, bound, run.gang_size, "", is_final, host_pools)
+            left = allowed[kind] - used[kind]
+            if amount <= (ever[kind] if is_final and ever else left) or (skip_cpu and kind == CPU):
+                continue
+            bound = ever[kind] if is_final and ever else allowed[kind]
+            name, free = RESOURCE_KINDS[kind], max(left, 0)
+            return Reason(rule, path, name, amount, free, bound, run.gang_size, "", is_final, host_pools)
     return None
 
 
@@ -224,12 +234,17 @@ class _Compartment:
         self.ever: list[list[int]] = np.minimum(tree.limit_above, entitlement.total[0]).tolist()
 
 
+def _whole(_run: GangRun) -> tuple[int, ...]:
+    """The one compartment of a cluster that has no others."""
+    return ONLY_PART
+
+
 class Ledger:
     """Usage as it changes during one pass. Lists of amounts stay the same objects, so bounds are built once."""
 
     def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage, preempts: bool = True) -> None:
         self.tree = tree
-        self.parts_of = usage.parts_of
+        self.parts_of = usage.parts_of if usage.parts else _whole
         self._part_of = usage.part_of
         arrays = {
             "physical": usage.physical(tree),
@@ -244,7 +259,7 @@ class Ledger:
         pairs = zip(entitlement.parts or (entitlement,), usage.parts or (usage,), strict=True)
         self._parts = [_Compartment(tree, *pair) for pair in pairs]
         self.compartments = frozenset(range(len(self._parts)))
-        self._usual: dict[tuple[int, bool, int], tuple[Bound, tuple[Bound, ...]]] = {}
+        self._usual: dict[tuple[int, bool, int], tuple[Bound, ...]] = {}
         self._above: dict[tuple[int, bool, int], tuple[Bound, ...]] = {}
 
     def amounts(self, name: str, row: int) -> list[int]:
@@ -262,25 +277,29 @@ class Ledger:
 
     def bounds(self, row: int, run: GangRun) -> tuple[Bound, ...]:
         """The rules for this run, the pool's own first. They have everything that counts a gang of it."""
-        rows, path, parts = self._rows, self.tree.paths[row], self.parts_of(run)
-        limit, rest = self._usual_bounds(row, run.revocable, parts[0])
-        own = [limit]
-        if not run.revocable:
-            if not run.preemptible:
-                may = rows["reservation"][row]
-                own.append(Bound(Rule.RESERVATION, path, may, rows["non_preemptible"][row], may))
-            if run.controller:
-                may = rows["controller_limit"][row] if run.gang_size == 1 else NO_LIMIT
-                own.append(Bound(Rule.CONTROLLER_LIMIT, path, may, rows["controller"][row], may))
+        parts = self.parts_of(run)
+        usual = self._usual_bounds(row, run.revocable, parts[0])
+        own = () if run.revocable or (run.preemptible and not run.controller) else self._own_bounds(row, run)
         if len(parts) == 1:
-            return (*own, *rest)
-        shares = [(self._usual_bounds(row, run.revocable, part)[1], self._share(run, part)) for part in parts]
-        entitlements = [usual[0]._replace(apart=need) for usual, need in shares]
-        capacities = [usual[-1]._replace(apart=need) for usual, need in shares]
-        return (*own, *entitlements, *rest[1:-1], *capacities)
+            return (usual[0], *own, *usual[1:]) if own else usual
+        shares = [(self._usual_bounds(row, run.revocable, part), self._share(run, part)) for part in parts]
+        entitlements = [one[1]._replace(apart=need) for one, need in shares]
+        capacities = [one[-1]._replace(apart=need) for one, need in shares]
+        return (usual[0], *own, *entitlements, *usual[2:-1], *capacities)
 
-    def _usual_bounds(self, row: int, revocable: bool, part: int) -> tuple[Bound, tuple[Bound, ...]]:
-        """The limit of a pool, and behind it its entitlement, the limits above and the capacity."""
+    def _own_bounds(self, row: int, run: GangRun) -> tuple[Bound, ...]:
+        """The rules of its pool for gangs of its kind."""
+        rows, path, found = self._rows, self.tree.paths[row], []
+        if not run.preemptible:
+            may = rows["reservation"][row]
+            found.append(Bound(Rule.RESERVATION, path, may, rows["non_preemptible"][row], may))
+        if run.controller:
+            may = rows["controller_limit"][row] if run.gang_size == 1 else NO_LIMIT
+            found.append(Bound(Rule.CONTROLLER_LIMIT, path, may, rows["controller"][row], may))
+        return tuple(found)
+
+    def _usual_bounds(self, row: int, revocable: bool, part: int) -> tuple[Bound, ...]:
+        """The limit of a pool, its entitlement, the limits above and the capacity."""
         key = (row, revocable, part)
         found = self._usual.get(key)
         if found is None:
@@ -289,7 +308,7 @@ class Ledger:
             rule = Rule.SLACK_ENTITLEMENT if revocable else Rule.ENTITLEMENT
             may, used = mine.may_use[revocable][row], mine.used[revocable][row]
             entitled = Bound(rule, path, may, used, None, False, mine.host_pools)
-            found = first, (entitled, *self._bounds_above(self.tree.ancestors[row], revocable, part))
+            found = first, entitled, *self._bounds_above(self.tree.ancestors[row], revocable, part)
             self._usual[key] = found
         return found
 
@@ -318,17 +337,15 @@ class Ledger:
         parts = self.parts_of(run)
         if len(parts) > 1:
             return first_refusal(run, self.bounds(row, run), is_final=True) is not None
-        mosts = [self._parts[parts[0]].ever[row]]
-        if not run.revocable:
-            if not run.preemptible:
-                mosts.append(self._rows["reservation"][row])
-            if run.is_lone_controller:
-                mosts.append(self._rows["controller_limit"][row])
-        for most in mosts:
-            for kind, amount in enumerate(run.need):
-                if amount > most[kind] and not (run.revocable and kind == CPU):
-                    return True
-        return False
+        amounts, ever, revocable = _amounts(run.need), self._parts[parts[0]].ever[row], run.revocable
+        for kind, amount in amounts:
+            if amount > ever[kind] and not (revocable and kind == CPU):
+                return True
+        if revocable or (run.preemptible and not run.controller):
+            return False
+        reservation = NO_LIMIT if run.preemptible else self._rows["reservation"][row]
+        controllers = self._rows["controller_limit"][row] if run.is_lone_controller else NO_LIMIT
+        return any(amount > reservation[kind] or amount > controllers[kind] for kind, amount in amounts)
 
     def over(self, row: int, run: GangRun) -> list[int]:
         """[R] how much the run's pool holds above its entitlement where the run is; below it is negative."""

@@ -22,9 +22,10 @@ import numpy as np
 from peloton.model.host import HostPoolCapacity
 from peloton.model.host_pool import Workload
 from peloton.model.resources import UNLIMITED, Resources
-from peloton.scheduling.entitlement import Entitlement, Load, entitle, fill
+from peloton.scheduling.entitlement import Entitlement, Load, entitle
+from peloton.scheduling.filling import fill, weigh
 from peloton.scheduling.gangs import Usage
-from peloton.scheduling.tree import CPU, Ints, Level, PoolTree
+from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 NO_HOST_POOL = "no host pool"
 """In place of their names, for workloads that no host pool serves at this moment."""
@@ -120,8 +121,9 @@ def _reservations(
     found[:, 0] = capacity  # all of which the root is dealt
     for level in tree.levels:
         at = slice(level.begin, level.end)
+        weights = weigh(level.starts, level.group, tree.reservation[at])
         for part in found:
-            part[at] = fill(level, part[level.parents], part[at], tree.reservation[at])
+            part[at] = fill(weights, part[level.parents], part[at])
     return found
 
 
@@ -143,9 +145,9 @@ def _split(amounts: Ints, layers: Sequence[Ints]) -> Ints:
     given = np.zeros_like(layers[0])
     count, pools, _ = given.shape
     segments = np.arange(pools)
-    level = Level(0, pools * count, segments, segments * count, np.repeat(segments, count))
+    starts, group = segments * count, np.repeat(segments, count)
     for layer in layers:
         left = amounts - given.sum(axis=0)
         want = np.ascontiguousarray(np.maximum(layer - given, 0).transpose(1, 0, 2)).reshape(pools * count, -1)
-        given += fill(level, left, want, want).reshape(pools, count, -1).transpose(1, 0, 2)
+        given += fill(weigh(starts, group, want), left, want).reshape(pools, count, -1).transpose(1, 0, 2)
     return given

@@ -28,9 +28,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from peloton.scheduling.tree import CPU, Flags, Ints, Level, PoolTree
-
-_INT64_SAFE = 2**62
+from peloton.scheduling.filling import Ints, fill
+from peloton.scheduling.tree import CPU, Level, PoolTree
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,27 +104,29 @@ def _wants(tree: PoolTree, load: Load, capacity: Ints) -> _Wants:
 
 def _deal(tree: PoolTree, level: Level, wants: _Wants, amounts: Ints) -> Ints:
     """Amounts ``[G,R]`` of the parents -> entitlements ``[K,R]`` of their children: steps A, B and C."""
-    at = slice(level.begin, level.end)
-    share, claim = tree.share[at], wants.claim[at]
+    at, share = slice(level.begin, level.end), level.by_share
+    claim = wants.claim[at]
 
     reservation = np.minimum(tree.reservation[at], tree.limit[at])
     dealt = np.maximum(np.minimum(claim, reservation), wants.fixed[at])  # A
     left = np.maximum(amounts - np.add.reduceat(dealt, level.starts, axis=0), 0)
 
-    more = fill(level, left, np.maximum(claim - dealt, 0), share)  # B
+    more = fill(share, left, np.maximum(claim - dealt, 0))  # B
     left -= np.add.reduceat(more, level.starts, axis=0)
     dealt += more
 
     busy = np.minimum(dealt, wants.busy[at])
-    return busy + _rest(level, left, dealt - busy, np.maximum(wants.room[at] - busy, 0), share)  # C
+    return busy + _rest(level, left, dealt - busy, np.maximum(wants.room[at] - busy, 0))  # C
 
 
-def _rest(level: Level, left: Ints, idle: Ints, room: Ints, share: Ints) -> Ints:
+def _rest(level: Level, left: Ints, idle: Ints, room: Ints) -> Ints:
     """``left`` ``[G,R]`` and all that is ``idle`` ``[K,R]``, by share and up to ``room`` ``[K,R]``; to no child less
     than is idle in it."""
+    if not idle.any():
+        return fill(level.by_share, left, room)
     shared = idle  # but of those whose part is less: they keep it
     while True:
-        rest = fill(level, left + np.add.reduceat(shared, level.starts, axis=0), room, share)
+        rest = fill(level.by_share, left + np.add.reduceat(shared, level.starts, axis=0), room)
         is_less = rest < shared
         if not is_less.any():
             return rest + (idle - shared)
@@ -143,77 +144,9 @@ def _slack_cpu(tree: PoolTree, load: Load, slack_cpu: int) -> Ints:
     dealt[0] = slack_cpu
     for level in tree.levels:
         at, left = slice(level.begin, level.end), dealt[level.parents]
-        share = tree.share[at, CPU : CPU + 1]
-        for want, weight in ((held[at], np.maximum(share, 1)), (wanted[at], share), (left[level.group], share)):
-            more = fill(level, left, want, weight)
+        share = level.cpu_by_share
+        for want, weights in ((held[at], level.held_cpu), (wanted[at], share), (left[level.group], share)):
+            more = fill(weights, left, want)
             dealt[at] += more
             left = left - np.add.reduceat(more, level.starts, axis=0)
     return dealt[:, 0]
-
-
-def fill(level: Level, amounts: Ints, want: Ints, weight: Ints) -> Ints:
-    """Weighted max-min: per group and kind, ``min(want, lambda * weight)`` with the largest lambda that fits.
-
-    ``amounts`` ``[G,R]``, ``want`` and ``weight`` ``[K,R]``, all >= 0. Gives out everything that a
-    member with a weight wants, and nothing to weight 0.
-    """
-    if not want.any():
-        return np.zeros_like(want)
-    children, kinds = want.shape
-    groups = len(level.starts)
-    offsets = np.arange(kinds)[:, None]
-    starts = (offsets * children + level.starts).ravel()
-    segment = (offsets * groups + level.group).ravel()
-    filled = _fill_segments(amounts.T.ravel(), want.T.ravel(), weight.T.ravel(), starts, segment)
-    return np.ascontiguousarray(filled.reshape(kinds, children).T)
-
-
-def _fill_segments(amount: Ints, want: Ints, weight: Ints, starts: Ints, segment: Ints) -> Ints:
-    """One flat problem: segment s shares ``amount[s]`` among its members, in their order.
-
-    Each round drops the members that the present level fills; the others share the rest in proportion. A round only
-    raises the level, so a dropped member never has to come back.
-    """
-    want = np.where(weight > 0, np.minimum(want, amount[segment]), 0)
-    weight = weight // max(int(np.gcd.reduce(weight)), 1)
-    factors = np.maximum(np.add.reduceat(weight, starts), np.bincount(segment, minlength=len(starts)))
-    if (amount.astype(np.float64) * factors).max() >= _INT64_SAFE:  # Python's integers: slower, exact at any size
-        amount, want, weight = (array.astype(object) for array in (amount, want, weight))
-    dealt = want.copy()
-    is_open = (np.add.reduceat(want, starts) > amount)[segment] & (want > 0)
-    if not is_open.any():
-        return dealt.astype(np.int64)
-    rest, weights, is_open = _water_level(amount, want, weight, starts, segment, is_open)
-    members = np.flatnonzero(is_open)
-    owner = segment[members]
-    portion = rest[owner] * weight[members]
-    dealt[members] = portion // weights[owner]
-    _deal_remainders(dealt, members, portion % weights[owner], rest, owner)
-    return dealt.astype(np.int64)
-
-
-def _water_level(
-    amount: Ints, want: Ints, weight: Ints, starts: Ints, segment: Ints, is_open: Flags
-) -> tuple[Ints, Ints, Flags]:
-    """Per segment: what the members that stay short share, and the sum of their weights (at least 1); and which they
-    are."""
-    while True:
-        rest = amount - np.add.reduceat(np.where(is_open, 0, want), starts)
-        weights = np.maximum(np.add.reduceat(np.where(is_open, weight, 0), starts), 1)
-        is_full = is_open & (want * weights[segment] <= rest[segment] * weight)
-        if not is_full.any():
-            return rest, weights, is_open
-        is_open = is_open & ~is_full
-
-
-def _deal_remainders(dealt: Ints, members: Ints, remainder: Ints, rest: Ints, owner: Ints) -> None:
-    """Give the units that rounding down left over to the largest remainders, ties to the first."""
-    if remainder.dtype == object:
-        order = np.array(sorted(range(len(members)), key=lambda i: (owner[i], -remainder[i])), np.int64)
-    else:
-        order = np.lexsort((-remainder, owner))
-    ranked = owner[order]
-    rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
-    spent = np.zeros_like(rest)
-    np.add.at(spent, owner, dealt[members])
-    dealt[members[order[rank < (rest - spent)[ranked]]]] += 1

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolSpec, ReservationType
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from peloton.scheduling.filling import Flags as Flags
+from peloton.scheduling.filling import Ints as Ints
+from peloton.scheduling.filling import Weights, weigh
 
 KIND_COUNT = len(RESOURCE_KINDS)
 CPU = RESOURCE_KINDS.index("cpu")
@@ -26,7 +25,7 @@ DEFAULT_SLACK_LIMIT_PERCENT = 20.0
 ROOT_PATH = "/"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Level:
     """Pools ``begin .. end-1`` all have the same depth; each group of siblings is one segment of them."""
 
@@ -35,6 +34,21 @@ class Level:
     parents: Ints  # [G] row of each group's parent
     starts: Ints  # [G] where each group begins, relative to ``begin``
     group: Ints  # [K] group of each pool
+    share: Ints  # [K,R]
+
+    @cached_property
+    def by_share(self) -> Weights:
+        return weigh(self.starts, self.group, self.share)
+
+    @cached_property
+    def cpu_by_share(self) -> Weights:
+        """Of cpu alone."""
+        return weigh(self.starts, self.group, self.share[:, CPU : CPU + 1])
+
+    @cached_property
+    def held_cpu(self) -> Weights:
+        """The same, by which pools keep what they hold: those of share 0 take part."""
+        return weigh(self.starts, self.group, np.maximum(self.share[:, CPU : CPU + 1], 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +121,7 @@ def build_tree(pools: Iterable[PoolSpec]) -> PoolTree:
     parent, depth = np.array(parents, np.int64), np.array(depths, np.int64)
     static = ReservationType.STATIC
     reservation = _rows(0, [tuple([kind.reservation for kind in spec.resources]) for spec in specs])
+    share = _rows(1, [tuple([kind.share for kind in spec.resources]) for spec in specs])
     return PoolTree(
         ids=tuple(ids),
         paths=tuple(paths),
@@ -114,11 +129,11 @@ def build_tree(pools: Iterable[PoolSpec]) -> PoolTree:
         depth=depth,
         reservation=reservation,
         limit=_rows(UNLIMITED, [tuple([kind.limit for kind in spec.resources]) for spec in specs]),
-        share=_rows(1, [tuple([kind.share for kind in spec.resources]) for spec in specs]),
+        share=share,
         static=_rows(0, [tuple([kind.type is static for kind in spec.resources]) for spec in specs]).astype(np.bool_),
         slack_limit=_slack_limits(specs, reservation),
         controller_limit=_controller_limits(specs, reservation),
-        levels=_levels(parent, depth),
+        levels=_levels(parent, depth, share),
         policies=("", *(spec.policy for spec in specs)),
     )
 
@@ -150,12 +165,12 @@ def _percent_of(amounts: Ints, percents: list[float]) -> Ints:
     return whole * milli_percents[:, None] + rest * milli_percents[:, None] // 100_000
 
 
-def _levels(parent: Ints, depth: Ints) -> tuple[Level, ...]:
+def _levels(parent: Ints, depth: Ints, share: Ints) -> tuple[Level, ...]:
     levels = []
     for at in range(1, int(depth.max()) + 1):
         begin, end = (int(edge) for edge in np.searchsorted(depth, [at, at + 1]))
         parents = parent[begin:end]
         is_first = np.r_[True, parents[1:] != parents[:-1]]
         starts = np.flatnonzero(is_first).astype(np.int64)
-        levels.append(Level(begin, end, parents[starts], starts, np.cumsum(is_first) - 1))
+        levels.append(Level(begin, end, parents[starts], starts, np.cumsum(is_first) - 1, share[begin:end]))
     return tuple(levels)

@@ -1,0 +1,104 @@
+"""Weighted max-min: groups of members share amounts, exact to the unit.
+
+Entitlement does this a few times for each level of the tree in each cycle, always by the same weights. All that depends
+on these alone is made once for a tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_INT64_SAFE = 2**62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """Weights ``[K,R]`` of the members of ``G`` groups, as one flat problem of ``S = R * G`` segments, each of which is
+    a group and a kind."""
+
+    kinds: int  # R
+    weight: Ints  # [R*K] without their common divisor
+    has_weight: Flags  # [R*K]
+    starts: Ints  # [S] where each segment begins
+    segment: Ints  # [R*K] of each member
+    factor: NDArray[np.float64]  # [S] by which amounts are multiplied, at most
+
+
+def weigh(starts: Ints, group: Ints, weight: Ints) -> Weights:
+    """``starts`` ``[G]`` where each group begins, ``group`` ``[K]`` that of each member, ``weight`` ``[K,R]`` >= 0."""
+    children, kinds = weight.shape
+    offsets = np.arange(kinds)[:, None]
+    flat = weight.T.ravel()
+    flat = flat // max(int(np.gcd.reduce(flat)), 1)
+    flat_starts = (offsets * children + starts).ravel()
+    segment = (offsets * len(starts) + group).ravel()
+    factor = np.maximum(np.add.reduceat(flat, flat_starts), np.bincount(segment, minlength=len(flat_starts)))
+    return Weights(kinds, flat, flat > 0, flat_starts, segment, factor.astype(np.float64))
+
+
+def fill(weights: Weights, amounts: Ints, want: Ints) -> Ints:
+    """Per group and kind, ``min(want, lambda * weight)`` with the largest lambda that fits.
+
+    ``amounts`` ``[G,R]`` and ``want`` ``[K,R]``, all >= 0. Gives out everything that a member with a weight wants, and
+    nothing to weight 0.
+    """
+    if not want.any():
+        return np.zeros_like(want)
+    filled = _fill_segments(weights, amounts.T.ravel(), want.T.ravel())
+    return np.ascontiguousarray(filled.reshape(weights.kinds, -1).T)
+
+
+def _fill_segments(weights: Weights, amount: Ints, want: Ints) -> Ints:
+    """Segment s shares ``amount[s]`` among its members, in their order.
+
+    Each round drops the members that the present level fills; the others share the rest in proportion. A round only
+    raises the level, so a dropped member never has to come back.
+    """
+    weight, starts, segment = weights.weight, weights.starts, weights.segment
+    dealt = np.where(weights.has_weight, np.minimum(want, amount[segment]), 0)
+    is_short = np.add.reduceat(dealt, starts) > amount
+    if not is_short.any():
+        return dealt
+    is_open = is_short[segment] & (dealt > 0)
+    if (amount * weights.factor).max() >= _INT64_SAFE:  # Python's integers: slower, exact at any size
+        amount, dealt, weight = (array.astype(object) for array in (amount, dealt, weight))
+    rest, weights_left, is_open = _water_level(amount, dealt, weight, starts, segment, is_open)
+    members = np.flatnonzero(is_open)
+    owner = segment[members]
+    portion = rest[owner] * weight[members]
+    dealt[members] = portion // weights_left[owner]
+    _deal_remainders(dealt, members, portion % weights_left[owner], rest, owner)
+    return dealt.astype(np.int64)
+
+
+def _water_level(
+    amount: Ints, want: Ints, weight: Ints, starts: Ints, segment: Ints, is_open: Flags
+) -> tuple[Ints, Ints, Flags]:
+    """Per segment: what the members that stay short share, and the sum of their weights (at least 1); and which they
+    are."""
+    while True:
+        rest = amount - np.add.reduceat(np.where(is_open, 0, want), starts)
+        weights = np.maximum(np.add.reduceat(np.where(is_open, weight, 0), starts), 1)
+        is_full = is_open & (want * weights[segment] <= rest[segment] * weight)
+        if not is_full.any():
+            return rest, weights, is_open
+        is_open = is_open & ~is_full
+
+
+def _deal_remainders(dealt: Ints, members: Ints, remainder: Ints, rest: Ints, owner: Ints) -> None:
+    """Give the units that rounding down left over to the largest remainders, ties to the first."""
+    if remainder.dtype == object:
+        order = np.array(sorted(range(len(members)), key=lambda i: (owner[i], -remainder[i])), np.int64)
+    else:
+        order = np.lexsort((-remainder, owner))
+    ranked = owner[order]
+    rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
+    spent = np.zeros_like(rest)
+    np.add.at(spent, owner, dealt[members])
+    dealt[members[order[rank < (rest - spent)[ranked]]]] += 1
