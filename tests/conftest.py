@@ -74,8 +74,8 @@ LONGEST_FIRST = (
     "kubernetes-faults",
     "random-life",
 )
-"""Groups of tests (``xdist_group``) that take a minute or more. All groups start before the many short tests, which fill
-the gaps: one that began late would be all that runs in the end."""
+"""Groups of tests (``xdist_group``) that take a minute or more. All groups start before the many short tests, which
+fill the gaps: one that began late would be all that runs in the end."""
 
 
 @pytest.hookimpl(tryfirst=True)
