@@ -18,7 +18,7 @@ from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.maintained import CLUSTER, MaintainedHost
 from tests.workflow.sandbox import workflow_runner
-from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replayer, wait_until
+from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceResult
 from workflows.policies import Policies
@@ -80,7 +80,7 @@ async def maintenance_story(
             story = ServerStory(client, host)
             yield story
         for history in await histories_of(client, story.workflow_id):
-            await replayer().replay_workflow(history)
+            await replay(history)
     finally:
         await waker.close()
 

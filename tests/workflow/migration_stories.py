@@ -19,7 +19,7 @@ from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.migrated import TARGET, MigratedPool
 from tests.workflow.sandbox import workflow_runner
-from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replayer, wait_until
+from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.migration import MigrationResult, MigrationWorkflow
 from workflows.policies import Policies
@@ -120,7 +120,7 @@ async def migration_story(client: Client, policies: Policies = QUICK) -> AsyncIt
             for handle in handles:
                 await handle.terminate()
         for history in await histories_of(client, story.workflow_id):
-            await replayer().replay_workflow(history)
+            await replay(history)
     finally:
         if passing is not None:
             passing.cancel()

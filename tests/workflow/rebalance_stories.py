@@ -17,7 +17,7 @@ from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.rebalanced import CLUSTER, RebalancedCluster
 from tests.workflow.sandbox import workflow_runner
-from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replayer, wait_until
+from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.policies import Policies
 from workflows.rebalance import RebalanceResult, RebalanceWorkflow
@@ -70,7 +70,7 @@ async def rebalance_story(client: Client, policies: Policies = QUICK) -> AsyncIt
             await wait_until(lambda: cluster.calls["advance"] > 0, "its first step")
             yield ServerStory(client, cluster)
         for history in await histories_of(client, rebalance_workflow_id(CLUSTER)):
-            await replayer().replay_workflow(history)
+            await replay(history)
     finally:
         await waker.close()
 

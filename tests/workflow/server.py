@@ -70,10 +70,22 @@ async def wait_until(fact: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.01)
 
 
-def replayer() -> Replayer:
-    """As the worker runs workflows: its sandbox, its converter."""
-    jobs, hosts = [JobWorkflow, GangWorkflow, UpdateWorkflow], [HostMaintenanceWorkflow, RebalanceWorkflow]
-    return Replayer(workflows=[*jobs, *hosts, DaemonWorkflow, MigrationWorkflow], workflow_runner=workflow_runner())
+WORKFLOWS: dict[str, type] = {
+    "Daemon": DaemonWorkflow,
+    "Gang": GangWorkflow,
+    "HostMaintenance": HostMaintenanceWorkflow,
+    "Job": JobWorkflow,
+    "Migration": MigrationWorkflow,
+    "Rebalance": RebalanceWorkflow,
+    "Update": UpdateWorkflow,
+}
+"""By the names that histories have of them."""
+
+
+async def replay(history: WorkflowHistory) -> None:
+    """As the worker runs it: its sandbox, its converter. Only its own workflow is given, as each is loaded anew."""
+    name = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
+    await Replayer(workflows=[WORKFLOWS[name]], workflow_runner=workflow_runner()).replay_workflow(history)
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
@@ -171,9 +183,9 @@ class ServerStory:
         """Every history that this story made replays."""
         for workflow_id in self.started:
             for history in await histories_of(self.client, workflow_id):
-                await replayer().replay_workflow(history)
+                await replay(history)
                 for child in await children_in(self.client, history):
-                    await replayer().replay_workflow(child)
+                    await replay(child)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from temporalio.workflow import NondeterminismError
 
 from tests.workflow.record_histories import RECIPES, write
 from tests.workflow.recorded import CHECKSUMS, FOLDER, NEXT, changes, freeze, histories, story_of
-from tests.workflow.server import replayer
+from tests.workflow.server import replay
 
 HISTORIES = histories()
 
@@ -24,12 +24,12 @@ HARMLESS = {"look_again_s": 77.0, "retry_s": 3.0, "retry_max_s": 9.0, "count_s":
 another one that was longer: they may change while jobs run."""
 
 
+def history(events: dict[str, Any]) -> WorkflowHistory:
+    return WorkflowHistory.from_json("recorded", events)
+
+
 def read(path: Path) -> dict[str, Any]:
     return dict(json.loads(gzip.decompress(path.read_bytes())))
-
-
-async def replay(events: dict[str, Any]) -> None:
-    await replayer().replay_workflow(WorkflowHistory.from_json("recorded", events))
 
 
 def named(path: Path) -> str:
@@ -93,7 +93,7 @@ def test_a_release_freezes_what_is_recorded(copied: Path) -> None:
 @pytest.mark.parametrize("path", HISTORIES, ids=named)
 async def test_history_replays(path: Path) -> None:
     """The code gives the commands that were recorded."""
-    await replay(read(path))
+    await replay(history(read(path)))
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=named)
@@ -106,7 +106,7 @@ async def test_history_replays_under_other_policies(path: Path) -> None:
     input["policies"].update(HARMLESS)
     payload["data"] = base64.b64encode(json.dumps(input).encode()).decode()
 
-    await replay(events)
+    await replay(history(events))
 
 
 async def test_replay_notices_another_step() -> None:
@@ -116,4 +116,4 @@ async def test_replay_notices_another_step() -> None:
     scheduled["activityTaskScheduledEventAttributes"]["activityType"]["name"] = "kill_queued"
 
     with pytest.raises(NondeterminismError):
-        await replay(events)
+        await replay(history(events))
