@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import FilePayload, Locator, expect
+from playwright.sync_api import Locator, expect
 from playwright.sync_api import Page as View
 
 from peloton.api.v0.job import job_pb2
@@ -332,27 +332,6 @@ def test_the_search_is_opened_and_closed_by_its_buttons(stage: Stage, visit: Vis
     box.fill(stage.hosts()[0])
     view.get_by_role("option", name=stage.hosts()[0]).click()
     expect(view.get_by_role("heading", level=1)).to_have_text(stage.hosts()[0])
-
-
-def test_a_file_is_opened_and_its_fault_found(visit: Visit) -> None:
-    """The text of the file takes the place of the draft, as does an example; a fault leads to its line."""
-    view = visit("/submit?kind=job&pool=/batch")
-    text = view.get_by_role("textbox", name="YAML of the job")
-    expect(text).to_be_visible()
-    with view.expect_file_chooser() as chooser:
-        button(view, "Open a file").click()
-    broken = FilePayload(name="job.yaml", mimeType="application/yaml", buffer=b"name: from a file\ninstances: 2\n")
-    chooser.value.set_files(broken)
-    expect(text).to_contain_text("name: from a file")
-
-    view.get_by_role("heading", level=1).click()
-    button(view, "Line 2, column 1").click()
-    expect(text).to_be_focused()
-    view.keyboard.press("Shift+End")
-    view.keyboard.type("instancecount: 2")
-    expect(view.locator(".faults")).to_contain_text("The job from a file, 2 instances")
-    view.get_by_label("Example").select_option(index=1)
-    expect(text).not_to_contain_text("from a file")
 
 
 def test_a_page_whose_code_is_away_is_loaded_again(visit: Visit) -> None:

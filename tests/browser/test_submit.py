@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Locator, Route, expect
+from playwright.sync_api import Browser, FilePayload, Locator, Route, expect
 
 from peloton.api.config_bounds import POOL_KINDS
 from peloton.api.v0.job import job_pb2
@@ -294,3 +294,22 @@ def test_the_editor_is_left_by_keys(shown: World, browser: Browser) -> None:
         page.view.keyboard.press("Escape")
         page.view.keyboard.press("Tab")
         expect(page.text).not_to_be_focused()
+
+
+def test_a_file_is_opened_and_its_fault_found(shown: World, browser: Browser) -> None:
+    """Its text takes the place of the draft, as an example does; a fault leads to its line."""
+    broken = FilePayload(name="job.yaml", mimeType="application/yaml", buffer=b"name: from a file\ninstances: 2\n")
+    with form(browser, shown, "job", pool=POOL) as page:
+        expect(page.faults).to_contain_text("The job hello, 10 instances")  # the example
+        with page.view.expect_file_chooser() as chooser:
+            page.button("Open a file").click()
+        chooser.value.set_files(broken)
+        expect(page.text).to_contain_text("name: from a file")
+
+        page.button("Line 2, column 1").click()
+        expect(page.text).to_be_focused()
+        page.view.keyboard.press("Shift+End")
+        page.view.keyboard.type("instancecount: 2")
+        expect(page.faults).to_contain_text("The job from a file, 2 instances")
+        page.view.get_by_label("Example").select_option(index=1)
+        expect(page.text).not_to_contain_text("from a file")
