@@ -84,6 +84,25 @@ def create(settings: Settings, respool: str, config: Path, job_id: str, secrets:
     warn_if_unplaceable(settings, response.jobId.value)
 
 
+@daemon.command()
+@click.argument("respool", type=POOL_PATH)
+@click.argument("config", type=CONFIG_FILE)
+@pass_settings
+def plan(settings: Settings, respool: str, config: Path) -> None:
+    """Say what would become of the daemon of the YAML file CONFIG: how many hosts match and why the others do not,
+    how many of them have room for it now, on how many preemptible instances would be evicted for it, and how much of
+    the capacity would be its overhead. Nothing is created.
+
+    \b
+    Example:
+      peloton job daemon plan /tutorial examples/daemon.yaml
+    """
+    job_config = daemon_config(config)
+    job_config.respoolID.value = pool_id_at(settings.client, respool)
+    response = settings.client.explain.JobPlan(v0.explain.JobPlanRequest(config=job_config))
+    print_outcome(settings, response, response.text)
+
+
 @daemon.command("list")
 @click.option("--respool", "-r", type=POOL_PATH, help="Daemons of this pool.")
 @limit_option

@@ -75,3 +75,32 @@ class DaemonReach:
     matching_count: int
     refusing: tuple[RefusingHosts, ...] = ()
     cluster: str = ""  # empty where there is only one
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonHost:
+    """A host that matches a daemon which is only planned. ``has_room``: for a pod of it, now."""
+
+    hostname: Hostname
+    capacity: Resources
+    has_room: bool = False
+    is_away: bool = False  # in maintenance
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonRoom:
+    """What a daemon that is only planned would find on the hosts of a cluster. Each host that matches counts once:
+    ``away_count`` are in maintenance, ``free_count`` have room now, ``evicting_count`` would have it without
+    ``evicted_count`` preemptible pods, and on ``waiting_count`` it would wait until others end. ``unchecked_count``
+    have no room, and the pods there were not looked at. ``overhead``: what it takes off ``capacity``, that of hosts
+    which take pods."""
+
+    reach: DaemonReach
+    away_count: int = 0
+    free_count: int = 0
+    evicting_count: int = 0
+    evicted_count: int = 0
+    waiting_count: int = 0
+    unchecked_count: int = 0
+    overhead: Resources = Resources()  # noqa: RUF009 - frozen
+    capacity: Resources = Resources()  # noqa: RUF009 - frozen

@@ -7,7 +7,6 @@ name aside, are of one kind: a constraint is evaluated once for each kind, and f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from copy import copy, deepcopy
 from operator import mul
 from typing import NamedTuple
 
@@ -77,15 +76,6 @@ class Fleet:
         if hosts:
             self._m[:, : len(hosts)] = np.array([self._values(host) for host in hosts], np.int64).T
 
-    def for_trial(self) -> Fleet:
-        """The hosts as they are, with what is leased free, to put pods on that nobody launches."""
-        other = copy(self)
-        other._m, other.names, other.row_of = self._m.copy(), [*self.names], dict(self.row_of)
-        other._m[STATE, other._m[STATE] == LEASED] = READY
-        other._kinds, other.loads = self._kinds.copied(), deepcopy(self.loads)
-        other._unused, other._undo, other._pods = [*self._unused], [], {}
-        return other
-
     # Hosts.
 
     def __len__(self) -> int:
@@ -98,16 +88,20 @@ class Fleet:
         return (*amounts, host.order, self._kinds.number(host.kind), host.state, host.rank, int(is_used), 0, left)
 
     def put_host(self, host: HostRow) -> None:
-        row = self.row_of.get(host.hostname)
-        if row is None:
-            row = self._unused.pop() if self._unused else self._grown()
-            self.names[row] = host.hostname
-            self.row_of[host.hostname] = row
-            self._by_name = None
+        row = self._row_for(host.hostname)
         self._m[:, row] = self._values(host)
         self._put_count += 1
         if len(self._kinds.labels) > 2 * len(self.row_of) + ROWS_MIN:
             self._forget_kinds()
+
+    def _row_for(self, hostname: Hostname) -> int:
+        row = self.row_of.get(hostname)
+        if row is None:
+            row = self._unused.pop() if self._unused else self._grown()
+            self.names[row] = hostname
+            self.row_of[hostname] = row
+            self._by_name = None
+        return row
 
     def _grown(self) -> int:
         row = len(self.names)
@@ -267,6 +261,12 @@ class Fleet:
 
     def nearest(self, shape: PodShape, count: int) -> Ints:
         """Rows of hosts that would take the pod if no pod were there: those that lack least, by name among equals."""
+        rows, need = np.flatnonzero(self.large_enough(shape)), np.array(tuple(needed(shape.resources)), np.int64)
+        lacking = (np.maximum(need[:, None] - self.amounts(FREE, rows), 0) * self.weights[:, None]).sum(axis=0)
+        return np.asarray(rows[np.lexsort((self.by_name(rows), lacking))][:count])
+
+    def large_enough(self, shape: PodShape) -> Flags:
+        """[H] would take the pod if no pod were there."""
         hosts, need = self._all, np.array(tuple(needed(shape.resources)), np.int64)[:, None]
         meets = self._kinds.takes(shape)[hosts[KIND]]
         for row in self._named(shape.constraint):
@@ -274,9 +274,7 @@ class Fleet:
         meets &= (hosts[TOTAL] >= need).all(axis=0)
         if shape.volume_mib:
             meets &= hosts[TOTAL][DISK] >= self._kinds.disk_of(shape, hosts[KIND])
-        rows = np.flatnonzero(meets)
-        lacking = (np.maximum(need - self.amounts(FREE, rows), 0) * self.weights[:, None]).sum(axis=0)
-        return np.asarray(rows[np.lexsort((self.by_name(rows), lacking))][:count])
+        return np.asarray(meets)
 
     def room(self, shape: PodShape, rows: Ints) -> Ints:
         """How many more such pods each takes, by the amounts alone."""

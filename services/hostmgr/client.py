@@ -11,7 +11,7 @@ from peloton.api.private import hostmgr_pb2_grpc
 from peloton.api.v0.advice import advice_pb2, advice_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
 from peloton.model.advice import Marked
-from peloton.model.daemon import DaemonReach, DaemonStep
+from peloton.model.daemon import DaemonReach, DaemonRoom, DaemonStep
 from peloton.model.host import Capacity, ClusterSums, Desired, HostLease, LaunchResult, Placement, Prefetched
 from peloton.model.host_pool import PoolRoom
 from peloton.model.ids import Hostname, JobId
@@ -103,6 +103,13 @@ class HostManagerClient:
         with translate_rpc_errors(NAME):
             answer = self._stub().ReachOfDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=JUDGE_TIMEOUT_S)
         return messages.reach_from_wire(answer)
+
+    def plan_daemon(self, shape: PodShape) -> DaemonRoom:
+        """What a daemon with such pods would find on the hosts there now."""
+        (pod,) = messages.wanted_to_wire([(shape, 1)])
+        with translate_rpc_errors(NAME):
+            answer = self._stub().PlanDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=ROOM_TIMEOUT_S)
+        return room_messages.daemon_room_from_wire(answer)
 
     # Maintenance.
 

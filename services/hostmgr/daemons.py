@@ -13,11 +13,13 @@ from itertools import islice
 
 from peloton.errors import Unavailable
 from peloton.lifecycle.daemon import FollowPlan
-from peloton.model.daemon import DaemonReach, DaemonStep, WaitingDaemonPod
+from peloton.lifecycle.daemon_plan import daemon_room
+from peloton.model.daemon import DaemonReach, DaemonRoom, DaemonStep, WaitingDaemonPod
 from peloton.model.host import HostLease, LaunchResult, PlacedPod, Placement
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, PlacementReason, merged
+from peloton.model.resources import needed
 from peloton.ports import Lifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
 from services.hostmgr.driver import ClusterDriver, RoomWish
@@ -26,6 +28,8 @@ from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN, HostBook
 from services.storage.daemons.daemons import Daemons
 
 PODS_PER_STEP_MAX = 1_000
+PLANNED_HOSTS_MAX = 1_000
+"""Hosts without room for a planned daemon of which the pods are looked at."""
 FOLLOW_AGAIN_S = 300.0
 NEWS = "hosts of the daemon joined or left, or have room for it"
 Launch = Callable[[JobId, str, Sequence[Placement]], LaunchResult]
@@ -114,6 +118,14 @@ class DaemonKeeper:
         if not self._book.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
         return self._book.daemons.reach(shape)
+
+    def plan(self, shape: PodShape) -> DaemonRoom:
+        """What a daemon with such pods would find on the hosts now; nothing is kept for it. Raises Unavailable while
+        the hosts are not known."""
+        reach, hosts = self.reach(shape), self._book.room.for_daemon(shape)
+        short = [host.hostname for host in hosts if not host.has_room and not host.is_away][:PLANNED_HOSTS_MAX]
+        neighbours = self._records.neighbours(self._cluster, short)
+        return daemon_room(needed(shape.resources), reach, hosts, neighbours, self._book.capacity()[0])
 
     def _follow(self, job_id: JobId) -> FollowPlan:
         """All instances are looked at when the hosts have changed, or the daemon, or now and then: that costs in

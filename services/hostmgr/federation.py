@@ -16,7 +16,7 @@ from peloton.errors import InvalidArgument, PelotonError, Unavailable, Unimpleme
 from peloton.lifecycle.constraints import may_hold_in
 from peloton.lifecycle.daemon import joined
 from peloton.model.advice import Mark, Marked
-from peloton.model.daemon import DaemonReach, DaemonStep
+from peloton.model.daemon import DaemonReach, DaemonRoom, DaemonStep
 from peloton.model.host import (
     Capacity,
     ClusterChoice,
@@ -259,6 +259,20 @@ class HostManagers:
         answers = {cluster: self._client(cluster).reach(shape) for cluster in sorted(self._led())}
         is_one = len(answers) == 1
         return [replace(one, cluster="" if is_one else cluster) for cluster, one in answers.items()]
+
+    def plan_daemon(self, shape: PodShape) -> dict[str, DaemonRoom | PelotonError]:
+        """What a daemon with such pods would find on the hosts now, or why that is not known, by cluster, whose name is
+        empty where there is only one. Raises Unavailable while no host manager is there."""
+        found: dict[str, DaemonRoom | PelotonError] = {}
+        clusters = sorted(self._led())
+        for cluster in clusters:
+            name = cluster if len(clusters) > 1 else ""
+            try:
+                room = self._client(cluster).plan_daemon(shape)
+                found[name] = replace(room, reach=replace(room.reach, cluster=name))
+            except (Unavailable, Unimplemented) as error:  # one of the last release does not know the question
+                found[name] = error
+        return found
 
     def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
         """For how many of these pods, which are only planned, some cluster has room now: one cluster after the other is

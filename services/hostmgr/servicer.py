@@ -213,6 +213,11 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         return messages.reach_to_wire(self._core.daemons.reach(shape))
 
     @abort_on_error
+    def PlanDaemon(self, request: pb.ReachOfDaemonRequest, context: grpc.ServicerContext) -> pb.PlanDaemonResponse:
+        ((shape, _),) = messages.wanted_from_wire([request.pod])
+        return room_messages.daemon_room_to_wire(self._core.daemons.plan(shape))
+
+    @abort_on_error
     def CordonHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.cordon(request.hostname)
         return pb.MaintenanceStepResponse()

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.errors import PelotonError
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
 from peloton.model.advice import Marked
-from peloton.model.daemon import DaemonReach
+from peloton.model.daemon import DaemonReach, DaemonRoom
 from peloton.model.host import Capacity
 from peloton.model.ids import Hostname, JobId, RespoolId
 from peloton.model.job import GangProgress, JobRecord
@@ -217,6 +218,11 @@ class CapacitySource(Protocol):
 
     def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
         """For how many pods that are only planned hosts have room now. Raises Unavailable."""
+        ...
+
+    def plan_daemon(self, shape: PodShape) -> Mapping[str, DaemonRoom | PelotonError]:
+        """What a daemon that is only planned would find on the hosts now, or why that is not known, by cluster. Raises
+        Unavailable."""
         ...
 
     def reach(self, shape: PodShape) -> Sequence[DaemonReach]:

@@ -115,6 +115,20 @@ def test_a_job_is_typed_planned_and_created_once(shown: World, browser: Browser)
     assert [page.view.url.rpartition("/")[2]] == jobs_named(shown, "typed")
 
 
+def test_a_daemon_is_planned(shown: World, browser: Browser) -> None:
+    """By the hosts that match, which decide how many instances it has."""
+    with form(browser, shown, "job", pool=POOL) as page:
+        own = "resource: {cpuLimit: 0.001, memLimitMb: 1}\n  command: {value: run}"
+        page.write(f"name: agent\ntype: DAEMON\ndefaultConfig:\n  {own}\n")
+        page.button("Plan").click()
+        plan = page.view.get_by_role("region", name="Plan")
+        expect(plan).to_contain_text("would stand in no queue: hosts decide where it runs")
+        expect(plan.get_by_role("img", name=re.compile(r"Hosts: \d+ of \d+ hosts match"))).to_be_visible()
+        assert "" == page.page.axe()
+        page.confirm()
+        expect(page.view.get_by_role("dialog")).to_contain_text("By its plan: a daemon: ")
+
+
 def test_a_service_is_planned_and_created(shown: World, browser: Browser) -> None:
     """One instance at a time."""
     with form(browser, shown, "service", pool="/web") as page:

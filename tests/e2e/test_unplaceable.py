@@ -89,6 +89,13 @@ def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) ->
 
     cluster.wait(lambda: plan() == expected, "a plan that knows of the pods on the hosts")
     assert expected == plan()
+    agent = file.with_name("agent.yaml")
+    agent.write_text(yaml.safe_dump({"name": "agent", "defaultConfig": shell("sleep 600", cpu=1, memory=1)}))
+    assert [
+        "The daemon of pool /planned would stand in no queue: hosts decide where it runs.",
+        "  3 of 3 hosts match",
+        "    3 hosts with room for it: it would run there at once",
+    ] == run(cluster, "job", "daemon", "plan", "/planned", agent).stdout.splitlines()[:3]
     job, _ = create(cluster, "/planned", file, 3, task)
     cluster.wait(lambda: cluster.counts(job).get("RUNNING") == 1, "the pod that has a host")
     cluster.wait(lambda: f"admitted, but {missing}" in why(cluster, job), "what placement says of the others")

@@ -22,7 +22,8 @@ _REPOSITORIES = (
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _CHOOSES_HOSTS = (
-    "advice clusters columns departures fit fleet host_pools putting qos rebalance relocation room rows spreading tree"
+    "advice clusters columns departures fit fleet host_pools putting qos rebalance relocation room rows spreading "
+    "tree trial"
 )
 _HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")

@@ -1944,6 +1944,61 @@ class ReachOfDaemonResponse(_message.Message):
 Global___ReachOfDaemonResponse: _TypeAlias = ReachOfDaemonResponse  # noqa: Y015
 
 @_typing.final
+class PlanDaemonResponse(_message.Message):
+    """Each host that matches counts once."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REACH_FIELD_NUMBER: _builtins.int
+    AWAY_FIELD_NUMBER: _builtins.int
+    FREE_FIELD_NUMBER: _builtins.int
+    EVICTING_FIELD_NUMBER: _builtins.int
+    EVICTED_PODS_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    UNCHECKED_FIELD_NUMBER: _builtins.int
+    OVERHEAD_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    away: _builtins.int
+    """in maintenance"""
+    free: _builtins.int
+    """with room for a pod"""
+    evicting: _builtins.int
+    """with room once preemptible pods have left, so many of them:"""
+    evicted_pods: _builtins.int
+    waiting: _builtins.int
+    """without room until others end"""
+    unchecked: _builtins.int
+    """without room, beyond the 1000 of which the pods are looked at"""
+    @_builtins.property
+    def reach(self) -> Global___ReachOfDaemonResponse: ...
+    @_builtins.property
+    def overhead(self) -> Global___Resources: ...
+    @_builtins.property
+    def capacity(self) -> Global___Resources:
+        """of hosts that take pods, before it"""
+
+    def __init__(
+        self,
+        *,
+        reach: Global___ReachOfDaemonResponse | None = ...,
+        away: _builtins.int = ...,
+        free: _builtins.int = ...,
+        evicting: _builtins.int = ...,
+        evicted_pods: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        unchecked: _builtins.int = ...,
+        overhead: Global___Resources | None = ...,
+        capacity: Global___Resources | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "overhead", b"overhead", "reach", b"reach"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["away", b"away", "capacity", b"capacity", "evicted_pods", b"evicted_pods", "evicting", b"evicting", "free", b"free", "overhead", b"overhead", "reach", b"reach", "unchecked", b"unchecked", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanDaemonResponse: _TypeAlias = PlanDaemonResponse  # noqa: Y015
+
+@_typing.final
 class MaintenanceStepRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -115,6 +115,11 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonResponse.FromString,
                 _registered_method=True)
+        self.PlanDaemon = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/PlanDaemon',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PlanDaemonResponse.FromString,
+                _registered_method=True)
         self.CordonHost = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/CordonHost',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
@@ -268,6 +273,13 @@ class HostsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlanDaemon(self, request, context):
+        """What a daemon with such pods would find on the hosts now. UNAVAILABLE while hosts are not known.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CordonHost(self, request, context):
         """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it.
         """
@@ -389,6 +401,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.ReachOfDaemon,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonResponse.SerializeToString,
+            ),
+            'PlanDaemon': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanDaemon,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PlanDaemonResponse.SerializeToString,
             ),
             'CordonHost': grpc.unary_unary_rpc_method_handler(
                     servicer.CordonHost,
@@ -853,6 +870,33 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/ReachOfDaemon',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanDaemon(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/PlanDaemon',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.ReachOfDaemonRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.PlanDaemonResponse.FromString,
             options,
             channel_credentials,
             insecure,

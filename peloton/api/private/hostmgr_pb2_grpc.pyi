@@ -76,6 +76,8 @@ class HostsStub:
     """
     ReachOfDaemon: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ReachOfDaemonRequest, _hostmgr_pb2.ReachOfDaemonResponse]
     """On how many hosts a daemon with such pods is to run, and why not on the others. UNAVAILABLE while hosts are not known."""
+    PlanDaemon: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ReachOfDaemonRequest, _hostmgr_pb2.PlanDaemonResponse]
+    """What a daemon with such pods would find on the hosts now. UNAVAILABLE while hosts are not known."""
     CordonHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
     """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it."""
     DrainHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
@@ -134,6 +136,8 @@ class HostsAsyncStub(HostsStub):
     """
     ReachOfDaemon: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ReachOfDaemonRequest, _hostmgr_pb2.ReachOfDaemonResponse]  # type: ignore[assignment]
     """On how many hosts a daemon with such pods is to run, and why not on the others. UNAVAILABLE while hosts are not known."""
+    PlanDaemon: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ReachOfDaemonRequest, _hostmgr_pb2.PlanDaemonResponse]  # type: ignore[assignment]
+    """What a daemon with such pods would find on the hosts now. UNAVAILABLE while hosts are not known."""
     CordonHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
     """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it."""
     DrainHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
@@ -285,6 +289,14 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.ReachOfDaemonResponse, _abc.Awaitable[_hostmgr_pb2.ReachOfDaemonResponse]]:
         """On how many hosts a daemon with such pods is to run, and why not on the others. UNAVAILABLE while hosts are not known."""
+
+    @_abc_1.abstractmethod
+    def PlanDaemon(
+        self,
+        request: _hostmgr_pb2.ReachOfDaemonRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.PlanDaemonResponse, _abc.Awaitable[_hostmgr_pb2.PlanDaemonResponse]]:
+        """What a daemon with such pods would find on the hosts now. UNAVAILABLE while hosts are not known."""
 
     @_abc_1.abstractmethod
     def CordonHost(

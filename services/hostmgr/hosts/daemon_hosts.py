@@ -153,11 +153,17 @@ class DaemonHosts:
             for hostname in hostnames:
                 host = self._table.rooms.hosts.get(hostname)
                 if host is not None:
-                    self._table.rooms.keep_room(host, *self.missing(host))
+                    self._table.rooms.keep_room(host, *self._missing(host))
 
-    def missing(self, host: HostRoom, before: JobId | None = None) -> tuple[Resources, int]:
-        """What daemons want there that do not run there yet, for how many pods. ``before``: of those alone that come
-        before this daemon, lest two of them wait for each other."""
+    def missing_on(self, name: Hostname) -> Resources:
+        """What daemons want on a registered host that do not run there yet."""
+        if not self._shapes:
+            return NOTHING
+        host = self._table.registered.by_name[name]
+        return self._missing(HostRoom(name, host.host_id, host.labels))[0]
+
+    def _missing(self, host: HostRoom, before: JobId | None = None) -> tuple[Resources, int]:
+        """``before``: of those alone that come before this daemon, lest two of them wait for each other."""
         if not self._shapes:
             return NOTHING, 0
         there = self._on_host.get(host.hostname, {})
@@ -278,7 +284,7 @@ class DaemonHosts:
             return LEASED
         if host is None or not host.rooms:
             return room_misfit(pod.shape, NO_ROOM) or Misfit(HostRule.ROOM)
-        seen = self._table.rooms.keeping(host, *self.missing(host, before=job_id))
+        seen = self._table.rooms.keeping(host, *self._missing(host, before=job_id))
         return misfit(pod.shape, seen.view, None) or seen
 
 

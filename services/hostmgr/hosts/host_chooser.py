@@ -137,8 +137,9 @@ class HostChooser:
             if names:
                 fleet.set_rank(fleet.rows(Hostname(name) for name in names), rank)
         for hostname in self.table.kept_on():
-            if (row := fleet.row_of.get(hostname)) is not None:
-                fleet.set_aside(row, *self.table.kept_from(self.table.rooms.hosts[hostname], mine))
+            host = self.table.rooms.hosts.get(hostname)
+            if host is not None and (row := fleet.row_of.get(hostname)) is not None:
+                fleet.set_aside(row, *self.table.kept_from(host, mine))
         for label in frozenset().union(*(pod_labels_named(shape.constraint) for shape in shapes)):
             fleet.set_pods(label, self.table.pod_labels.hosts_with(label))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, label_pairs
+from peloton.model.daemon import DaemonHost
 from peloton.model.host import POD_SLOTS_UNLIMITED
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
@@ -16,6 +18,8 @@ from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.room import find_room
 from peloton.scheduling.rows import HostRow
 from peloton.scheduling.spreading import Spreading
+from peloton.scheduling.trial import TrialFleet
+from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.aversions import Aversions
 from services.hostmgr.hosts.daemon_hosts import DaemonHosts
 from services.hostmgr.hosts.domain_counts import Counts, everywhere
@@ -43,15 +47,38 @@ class RoomFinder:
         self._daemons, self._aversions, self._clock = daemons, aversions, clock
 
     def find(self, pods: Sequence[PlannedPods], counts: Counts) -> list[FoundRoom]:
-        """What is leased counts as free: a lease is over in a moment. ``counts``: for pods that spread. Places without
-        the lock, so that leases go on meanwhile."""
+        """What is leased counts as free. ``counts``: for pods that spread. Nearly all of it is done without the lock,
+        so that leases go on meanwhile."""
         shapes = list(dict.fromkeys(each.shape for each in pods))
+        fleet = self._fleet()
         with self._lock:
-            fleet = self._table.rooms.fleet.for_trial()
-            for host in self._unannounced():
-                fleet.put_host(host)
             barred = self._prepared(fleet, shapes)
         return find_room(fleet, pods, barred, Spreading(fleet, everywhere(counts)) if counts else None)
+
+    def for_daemon(self, shape: PodShape) -> list[DaemonHost]:
+        """Registered hosts on which a daemon with such pods is to run, by name, and which of them have room for it
+        beside what is kept for other daemons."""
+        fleet = self._fleet()
+        flags = zip(fleet.names, fleet.large_enough(shape).tolist(), fleet.fitting(shape, {}).tolist(), strict=True)
+        with self._lock:
+            registered, away = dict(self._table.registered.by_name), self._table.away()
+        return [
+            DaemonHost(name, registered[name].capacity, has_room, name in away)
+            for name, matches, has_room in sorted(flags)
+            if matches and name in registered
+        ]
+
+    def _fleet(self) -> TrialFleet:
+        """With hosts of which nothing is announced now, by what the cluster says is free there."""
+        with self._lock:
+            fleet, table = TrialFleet(self._table.rooms.fleet), self._table
+            unannounced = [
+                (host, room, self._daemons.missing_on(name))
+                for name, host in table.registered.by_name.items()
+                if not ((room := table.rooms.hosts.get(name)) and room.rooms)
+            ]
+        fleet.put_hosts([_row(*one, len(fleet)) for one in unannounced])
+        return fleet
 
     def _prepared(self, fleet: Fleet, shapes: Sequence[PodShape]) -> dict[PodShape, dict[int, Misfit]]:
         """As for a lease; returns hosts that take none of the pods."""
@@ -67,23 +94,19 @@ class RoomFinder:
     def _kept(self, fleet: Fleet, shape: PodShape) -> dict[int, Misfit]:
         """Hosts that would take the pod but for what is held or reserved there."""
         found = {}
-        for name in self._table.kept_on():
+        for name in self._table.kept_on() & fleet.row_of.keys():
             host = self._table.rooms.hosts.get(name)
-            why = self._chooser.misfit_on(host, shape, frozenset()) if host else None
+            is_announced = host is not None and bool(host.rooms)
+            why = self._chooser.misfit_on(host, shape, frozenset()) if host and is_announced else Misfit(HostRule.HELD)
             if why is not None and why.rule in (HostRule.HELD, HostRule.RESERVED):
                 found[fleet.row_of[name]] = why
         return found
 
-    def _unannounced(self) -> Iterator[HostRow]:
-        """Hosts of which nothing is announced now, by what the cluster says is free there."""
-        table, kept = self._table, self._table.kept_on()
-        for name, host in table.registered.by_name.items():
-            room = table.rooms.hosts.get(name)
-            if name in kept or (room is not None and room.rooms):
-                continue
-            seen = room or HostRoom(name, host.host_id, host.labels, len(table.rooms.hosts))
-            missing, _ = self._daemons.missing(seen)
-            free = Resources(*(max(have - wanted, 0) for have, wanted in zip(host.free, missing, strict=True)))
-            slack = max(host.revocable.cpu_milli - host.revocable_held.cpu_milli, 0)
-            counts = slack, PORTS_MAX, POD_SLOTS_UNLIMITED
-            yield HostRow(name, free, host.capacity, *counts, seen.kind_labels, seen.order)
+
+def _row(host: RegisteredHost, room: HostRoom | None, missing: Resources, order: int) -> HostRow:
+    """``missing``: what is kept there for daemons."""
+    kind = room.kind_labels if room else tuple(one for one in label_pairs(host.labels) if one[0] != HOSTNAME_LABEL)
+    free = Resources(*(max(have - kept, 0) for have, kept in zip(host.free, missing, strict=True)))
+    slack = max(host.revocable.cpu_milli - host.revocable_held.cpu_milli, 0)
+    order = room.order if room else order
+    return HostRow(host.hostname, free, host.capacity, slack, PORTS_MAX, POD_SLOTS_UNLIMITED, kind, order)

@@ -108,11 +108,11 @@ def with_job(state: ResmgrState, job: JobRecord, shapes: Sequence[ShapeRange]) -
 
 
 def planned_job(job_id: JobId, request: explain_pb2.JobPlanRequest) -> tuple[JobRecord, list[PlannedRange]]:
-    """The record and pods of a job that does not exist. Raises InvalidArgument."""
+    """The record and pods of a job that does not exist; of a daemon one pod for every host. Raises InvalidArgument."""
     config = convert_v1_spec.job_config(request.spec) if request.HasField("spec") else request.config
     job = convert.new_job_record(job_id, config, 0)
-    if job.type not in (JobType.BATCH, JobType.SERVICE):
-        raise InvalidArgument(f"only batch jobs and services can be planned, not {job.type}")
+    if job.type is JobType.DAEMON:
+        return job, [_range(config, 0, 1)]
     if not 1 <= job.instance_count <= INSTANCES_MAX:
         raise InvalidArgument(f"instanceCount is {job.instance_count}, want 1 to {INSTANCES_MAX}")
     return job, list(_ranges(config))
@@ -122,9 +122,13 @@ def _ranges(config: job_pb2.JobConfig) -> Iterator[PlannedRange]:
     edges = {edge for own in config.instanceConfig for edge in (own, own + 1)}
     starts = [0, *sorted(edge for edge in edges if 0 < edge < config.instanceCount)]
     for start, end in zip(starts, [*starts[1:], config.instanceCount], strict=True):
-        task = effective_task_config(config, start)
-        shape = convert.pod_shape(task, config.sla, config.placementStrategy, layout(config.placement))
-        yield PlannedRange(ShapeRange(start, end - start, shape), convert.carried_labels(task))
+        yield _range(config, start, end)
+
+
+def _range(config: job_pb2.JobConfig, start: int, end: int) -> PlannedRange:
+    task = effective_task_config(config, start)
+    shape = convert.pod_shape(task, config.sla, config.placementStrategy, layout(config.placement))
+    return PlannedRange(ShapeRange(start, end - start, shape), convert.carried_labels(task))
 
 
 def held_in(state: ResmgrState) -> Callable[[int], list[Held]]:

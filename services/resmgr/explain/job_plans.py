@@ -12,8 +12,9 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.lifecycle.planned import FIRST, PlannedRange, as_placed, planned_pods
 from peloton.model.admission import HeldRange
+from peloton.model.daemon import DaemonRoom
 from peloton.model.ids import JobId, new_job_id
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import PlacementReason
 from peloton.model.room import RoomAnswer
@@ -21,7 +22,8 @@ from peloton.scheduling.cycle import Plan
 from peloton.scheduling.explain import Obstacle, Unqueued, Wait, unfit, unqueued
 from services.resmgr.explain import wire
 from services.resmgr.explain.dry_run import candidate_jobs, evictions, plan_now, planned_job, with_job
-from services.resmgr.explain.text import eviction_lines, room_lines, unqueued_text, wait_lines
+from services.resmgr.explain.plan_text import daemon_lines, room_lines
+from services.resmgr.explain.text import eviction_lines, unqueued_text, wait_lines
 from services.resmgr.explain.unfit import UnfitPods
 from services.resmgr.explain.waiting import Found, slack_lines, waiting_of
 from services.resmgr.loop import AdmissionLoop
@@ -71,6 +73,8 @@ class JobPlans:
         if not request.HasField("config") and not request.HasField("spec"):
             raise InvalidArgument("job config cannot be <nil>")
         job = await asyncio.to_thread(self._job, request)
+        if job.record.type is JobType.DAEMON:
+            return await self._daemon(job)
         infeasible = await self._unfit.judge(job.shapes)
         now_ns = self._loop.clock_ns()
         in_pool = await self._loop.with_held(
@@ -79,6 +83,23 @@ class JobPlans:
         )
         room, why = await asyncio.to_thread(self._room, job, in_pool, infeasible)
         return _answer(job.record, in_pool, list(unfit(job.shapes, infeasible)), room, why)
+
+    async def _daemon(self, job: _Job) -> pb.JobPlanResponse:
+        """It stands in no queue: hosts decide."""
+        self._loop.state.check_queue(job.record)
+        path = self._loop.state.path_of(job.record.respool_id)
+        shape = job.shapes[0].shape
+        try:
+            found = await asyncio.to_thread(self._hosts.plan_daemon, shape)
+        except PelotonError as error:
+            found = {"": error}
+        known = [room for room in found.values() if isinstance(room, DaemonRoom)]
+        return pb.JobPlanResponse(
+            poolPath=path,
+            daemon=[wire.planned_daemon(cluster, room) for cluster, room in found.items()],
+            reasons=[wire.reach_reason(room.reach) for room in known if room.reach.refusing],
+            text="\n".join(daemon_lines(path, found)),
+        )
 
     def _job(self, request: pb.JobPlanRequest) -> _Job:
         record, pods = planned_job(new_job_id(), request)

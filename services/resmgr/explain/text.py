@@ -16,7 +16,7 @@ from peloton.model.daemon import DaemonReach
 from peloton.model.ids import Hostname
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import TERMINAL, PodRecord, PodState, Strategy
-from peloton.model.reason import PlacementReason, Rule
+from peloton.model.reason import Rule
 from peloton.model.update import Disruption, UpdateRecord
 from peloton.model.volume import VolumeRecord
 from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait
@@ -199,30 +199,6 @@ def _wanted_back(answer: pb.PoolWhyResponse, rules: LoopSettings) -> Iterator[st
         if lender.wantedBack:
             wanted = _shown(lender.kind, lender.wantedBack)
             yield f"  {lender.poolPath} wants {lender.kind} {wanted} of that back: {how}"
-
-
-def room_lines(room: pb.PlannedRoom, admitted: int, queued: int, why: PlacementReason) -> Iterator[str]:
-    """Whether hosts have room for instances of a plan. ``why``: of those that would be admitted and find none."""
-    if room.notKnown:
-        yield f"whether hosts have room for them now is not known: {room.notKnown}"
-        return
-    if admitted:
-        found, hostless = room.foundInstances, room.hostlessInstances
-        of_these = "it" if admitted == 1 else "all of these" if found == admitted else f"{found or 'none'} of these"
-        who = "a host has" if admitted == found == 1 else "no host has" if admitted == 1 else "hosts have"
-        others = "it" if admitted == 1 else str(hostless)
-        wait = f"; {others} would wait for a host: {placement_text(why)}" if hostless and why else ""
-        yield f"{who} room for {of_these} now{wait}"
-    if queued:
-        found = room.queuedFoundInstances
-        of_these = (
-            "the one" if queued == 1 else f"all {queued}" if found == queued else f"{found or 'none'} of the {queued}"
-        )
-        who = "hosts have" if queued > 1 else "a host has" if found else "no host has"
-        yield f"{who} room now for {of_these} that would wait in the queue"
-    if room.uncheckedInstances:
-        unchecked = _instances(room.uncheckedInstances)
-        yield f"of {unchecked} it is not known whether hosts have room: they are of too many sorts"
 
 
 def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:

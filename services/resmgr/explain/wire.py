@@ -14,8 +14,9 @@ from peloton.api.convert_pool import SHARE_UNITS, UNITS
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
+from peloton.errors import PelotonError
 from peloton.lifecycle.reason_text import eviction_text, misfit_text, placement_text, queue_text
-from peloton.model.daemon import DaemonReach
+from peloton.model.daemon import DaemonReach, DaemonRoom
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.pod import PodRecord
 from peloton.model.reason import PlacementReason, Reason, RefusingHosts, Rule
@@ -131,6 +132,28 @@ def reach_reason(reach: DaemonReach) -> pb.Reason:
         bound=reach.matching_count + sum(hosts.host_count for hosts in reach.refusing),
         refusingHosts=_refusing(reach.refusing),
         text=reach_line(reach),
+    )
+
+
+def planned_daemon(cluster: str, room: DaemonRoom | PelotonError) -> pb.PlannedDaemon:
+    if isinstance(room, PelotonError):
+        return pb.PlannedDaemon(cluster=cluster, notKnown=room.message)
+    amounts = zip(RESOURCE_KINDS, room.overhead, room.capacity, strict=True)
+    return pb.PlannedDaemon(
+        cluster=cluster,
+        hosts=room.reach.matching_count + sum(hosts.host_count for hosts in room.reach.refusing),
+        matchingHosts=room.reach.matching_count,
+        hostsInMaintenance=room.away_count,
+        hostsWithRoom=room.free_count,
+        evictingHosts=room.evicting_count,
+        evictedInstances=room.evicted_count,
+        waitingHosts=room.waiting_count,
+        uncheckedHosts=room.unchecked_count,
+        overhead=[
+            pb.Overhead(kind=kind, amount=amount(kind, taken), capacity=amount(kind, whole))
+            for kind, taken, whole in amounts
+            if taken
+        ],
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.errors import Unavailable
-from peloton.model.daemon import DaemonStep
+from peloton.model.daemon import DaemonReach, DaemonRoom, DaemonStep
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodShape, PodState
@@ -178,6 +178,23 @@ def test_preemptible_pods_make_room(world: World, monkeypatch: pytest.MonkeyPatc
     )
     events = world.storage.pods.events(others, 0, None, 0)
     assert any("makes room for a daemon" in event.message for event in events)
+
+
+def test_a_plan_says_where_a_daemon_would_run(world: World) -> None:
+    """On a free host at once, where preemptible pods are after evictions, and where ordinary ones are later. Nothing is
+    kept for it."""
+    for sla in ({"preemptible": True}, {}):
+        job = world.job(2, sla=sla)  # which fills a host
+        world.launch(world.place(job))
+        world.wait_states(job, {"RUNNING": 2})
+    wait(lambda: world.core.book.free().cpu_milli == 2_000, "what is free")
+
+    found = world.core.daemons.plan(PodShape(Resources.of(1.5, 32)))
+
+    assert DaemonRoom(DaemonReach(3), 0, 1, 1, 2, 1, 0, Resources.of(4.5, 96), world.core.book.capacity()[0]) == found
+    assert 2_000 == world.core.book.free().cpu_milli
+    small = world.core.daemons.plan(PodShape(Resources.of(3)))
+    assert (0, 3, Resources()) == (small.reach.matching_count, small.reach.refusing[0].host_count, small.overhead)
 
 
 def test_ordinary_pods_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,17 @@ def test_create_makes_the_job_a_daemon(run: Run, api: FakeApi, file: Path) -> No
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["create /dev {file}", f"update {JOB} {{file}} 1"])
+def test_a_file_of_a_daemon_is_planned(run: Run, api: FakeApi, file: Path) -> None:
+    """As what it is to be; nothing is created."""
+    api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+    api.answers["explain.JobPlan"] = [explain_pb2.JobPlanResponse(text="3 of 4 hosts match")]
+    result = run("job", "daemon", "plan", "/dev", file)
+    assert (0, "3 of 4 hosts match\n", "") == (result.exit_code, result.stdout, result.stderr)
+    (request,) = api.requests("explain.JobPlan")
+    assert (job_pb2.DAEMON, "pool-1") == (request.config.type, request.config.respoolID.value)
+
+
+@pytest.mark.parametrize("command", ["create /dev {file}", "plan /dev {file}", f"update {JOB} {{file}} 1"])
 def test_jobs_of_other_types_are_refused(run: Run, api: FakeApi, file: Path, command: str) -> None:
     """Nothing is sent."""
     file.write_text("name: web\ntype: SERVICE\n")

@@ -286,3 +286,34 @@ def test_idle_room_that_is_kept_does_not_go_back_to_the_cluster() -> None:
     """Other users of the cluster would take it."""
     book = a_book(a_daemon(constraint=ON_RACK_B), x="a", y="b")
     assert ["x-O1"] == book.take_idle(float("inf"), 0.0, 0, 10)
+
+
+def planned(book: HostBook, cpu: float, **more: Any) -> dict[str, str]:
+    """Hosts that match a daemon which is only planned, and what it would find there."""
+    found = book.room.for_daemon(shape(cpu, **more))
+    return {host.hostname: "away" if host.is_away else "room" if host.has_room else "full" for host in found}
+
+
+def test_hosts_of_a_daemon_that_is_planned() -> None:
+    """Those that match, whatever is free there; what is kept for other daemons is not free for it, what is leased
+    is."""
+    book = a_book(a_daemon(PROXY, 1.0), x="b", y="b", z="a")
+    book.set_maintained([HostMaintenance("", Hostname("y"), HostState.DRAINING, HostState.DOWN)])
+    book.acquire(JOB, [(shape(1), 1)], 0.0)
+
+    assert {"x": "room", "y": "away", "z": "room"} == planned(book, 3.0)
+    assert {"x": "full", "y": "away", "z": "full"} == planned(book, 3.5)
+    assert {"x": "room", "y": "away"} == planned(book, 1.0, constraint=ON_RACK_B)
+    assert {"z": "room"} == planned(book, 1.0, constraint=HostLabel("hostname", "z"))
+    assert {} == planned(book, 5.0)
+
+
+def test_a_planned_daemon_on_hosts_without_an_announcement() -> None:
+    """By what their cluster says is free, less what is kept for daemons that do not run there yet."""
+    book = HostBook(LEASE_S)
+    book.daemons.want([a_daemon(PROXY, 1.0)])
+    book.set_hosts([a_host("x")])
+
+    assert ["room", "full"] == [planned(book, cpu)["x"] for cpu in (3.0, 3.5)]
+    book.pods_launched(PROXY, [(0, 1, "x", ())])
+    assert {"x": "room"} == planned(book, 3.5)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peloton.errors import Unavailable
-from peloton.model.daemon import DaemonReach
+from peloton.model.daemon import DaemonReach, DaemonRoom
 from peloton.model.host import (
     CLUSTER_KIND_LABEL,
     Capacity,
@@ -79,6 +79,10 @@ class HostManager:
             left -= count
             found.append(FoundRoom(count, () if count == each.count else (RefusingHosts(self.cpu, LEASED),)))
         return found
+
+    def plan_daemon(self, shape: PodShape) -> DaemonRoom:
+        self._note("plan")
+        return DaemonRoom(DaemonReach(self.cpu))
 
     def reach(self, shape: PodShape) -> DaemonReach:
         self._note("reach")

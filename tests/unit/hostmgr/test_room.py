@@ -7,16 +7,25 @@ from typing import Any
 import pytest
 
 from peloton.lifecycle.reason_text import hosts_text
+from peloton.model.daemon import DaemonReach, DaemonRoom
 from peloton.model.host import ComingBack, HostState
 from peloton.model.ids import Hostname
 from peloton.model.layout import Layout, Spread
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import HostLabel, PodLabel, PodShape
+from peloton.model.reason import HostRule, Misfit, RefusingHosts
 from peloton.model.resources import Resources
 from peloton.model.room import FoundRoom, PlannedPods
 from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts
 from services.hostmgr.hosts.host_book import HostBook
-from services.hostmgr.room_messages import pods_from_wire, pods_to_wire, rooms_from_wire, rooms_to_wire
+from services.hostmgr.room_messages import (
+    daemon_room_from_wire,
+    daemon_room_to_wire,
+    pods_from_wire,
+    pods_to_wire,
+    rooms_from_wire,
+    rooms_to_wire,
+)
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, room, shape
 from tests.unit.hostmgr.test_unfit import agent
 
@@ -116,3 +125,11 @@ def test_question_and_answer_survive_the_wire(wanted: PodShape) -> None:
 
     assert asked == pods_from_wire(pods_to_wire(asked).pods)
     assert rooms == rooms_from_wire(rooms_to_wire(rooms))
+
+
+def test_what_a_planned_daemon_finds_survives_the_wire() -> None:
+    """With all of its numbers."""
+    refusing = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label role=edge"))
+    room = DaemonRoom(DaemonReach(9, (refusing,)), 1, 2, 3, 4, 5, 6, Resources.of(7, 8), Resources.of(9, 10))
+
+    assert room == daemon_room_from_wire(daemon_room_to_wire(room))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from peloton.errors import Unavailable
+from peloton.model.daemon import DaemonReach, DaemonRoom
 from peloton.model.reason import ClusterReason, ClusterRule, NoHost, RefusingHosts
 from peloton.model.room import PlannedPods, RoomAnswer
 from tests.unit.hostmgr.test_federation import LEASED, ONE, World
@@ -51,3 +52,17 @@ def test_a_silent_cluster_is_named_and_the_others_count() -> None:
     world.managers["b"].is_away = True
     with pytest.raises(Unavailable, match="away"):
         world.all.find_room([PlannedPods(ONE, 5)])
+
+
+def test_a_daemon_is_planned_in_every_cluster() -> None:
+    """One call to each; one that does not answer is told with the reason, and the only one has no name."""
+    world = World(a=4, b=3)
+    world.managers["b"].is_away = True
+    found = world.all.plan_daemon(ONE)
+
+    a, b = found["a"], found["b"]
+    assert DaemonRoom(DaemonReach(4, cluster="a")) == a
+    assert isinstance(b, Unavailable)
+    assert "away" == b.message
+    assert {"a": {"plan": 1}, "b": {"plan": 1}} == world.asked()
+    assert {"": DaemonRoom(DaemonReach(2))} == World(c=2).all.plan_daemon(ONE)

@@ -14,8 +14,12 @@ from peloton.api.convert_pool import pool_spec
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.errors import Unavailable
+from peloton.model.daemon import DaemonReach, DaemonRoom
+from peloton.model.host_pool import Workload
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.pod import PodState
+from peloton.model.reason import HostRule, Misfit, RefusingHosts
 from peloton.model.resources import Resources
 from services.resmgr.pool_rules import with_defaults
 from tests.reasons import no_room, too_large
@@ -125,7 +129,7 @@ async def test_a_plan_of_a_gang_with_overrides(world: World) -> None:
 
 
 async def test_a_plan_of_a_service(world: World) -> None:
-    """By its spec, or by the configuration that v0 has of it: the same. A daemon has none: the hosts decide."""
+    """By its spec, or by the configuration that v0 has of it: the same."""
     pool = world.pool("p", 0, 4)
     spec = stateless_pb2.JobSpec(instance_count=6, respool_id={"value": pool}, sla={"preemptible": True})
     spec.default_spec.containers.add().resource.cpu_limit = 1
@@ -138,14 +142,25 @@ async def test_a_plan_of_a_service(world: World) -> None:
                 pb.JobPlanRequest(spec=spec), pb.JobPlanRequest(config=convert_v1_spec.job_config(spec)),
             )
         ]  # fmt: skip
-        daemon = job_config(pool, 0, 1)
-        daemon.type = job_pb2.DAEMON
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await asked.stub.JobPlan(pb.JobPlanRequest(config=daemon))
 
     assert [(3, 3)] * 2 == [(one.admittedInstances, one.waitingInstances) for one in answers]
     assert "In pool /p 3 of 6 instances would be admitted now." == answers[0].text.splitlines()[0]
-    assert "only batch jobs and services can be planned, not DAEMON" == caught.value.details()
+
+
+async def test_a_plan_of_a_stateful_service(world: World) -> None:
+    """The disk for its volumes, which are to be made, is asked of hosts as it is of the pool, which has none here."""
+    pool = world.pool("p", 9, 9)
+    spec = stateless_pb2.JobSpec(instance_count=2, respool_id={"value": pool})
+    spec.default_spec.containers.add().resource.cpu_limit = 1
+    spec.default_spec.volume.container_path, spec.default_spec.volume.size_mb = "data", 500
+
+    async with asking(world) as asked:
+        answer = await asked.stub.JobPlan(pb.JobPlanRequest(spec=spec))
+
+    (each,), (waiting,) = world.hosts.asked_for, answer.waiting
+    assert (2, 2, 2) == (answer.waitingInstances, answer.room.queuedFoundInstances, each.count)
+    assert (pb.RULE_POOL_LIMIT, "disk", 500) == (waiting.reason.rule, waiting.reason.kind, waiting.reason.wanted)
+    assert (500, Workload.STATEFUL) == (each.shape.resources.disk_mib, each.shape.workload)
 
 
 async def test_plans_of_jobs_that_have_no_place(world: World) -> None:
@@ -232,6 +247,48 @@ async def test_a_plan_of_many_sorts_of_pods(world: World) -> None:
         answer.room.uncheckedInstances,
     )  # fmt: skip
     assert "of 30 instances it is not known whether hosts have room: they are of too many sorts" in answer.room.text
+
+
+async def test_a_plan_of_a_daemon(world: World) -> None:
+    """Each host counts once, by cluster; a cluster that does not answer is named. A pool that takes no jobs is refused,
+    as for others."""
+    not_edge = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label role=edge"))
+    east = DaemonRoom(
+        DaemonReach(9, (not_edge,), "east"), 1, 2, 1, 3, 4, 1, Resources.of(1.6, 128), Resources.of(16, 4096)
+    )
+    world.hosts.daemon = {"east": east, "west": Unavailable("the host manager is away")}
+    config = job_config(world.pool("p", 0, 4), 0, 0.2)
+    config.type = job_pb2.DAEMON
+
+    async with asking(world) as asked:
+        answer = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
+        world.hosts.answer = None
+        silent = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
+        config.respoolID.value = ROOT_POOL_ID
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
+
+    there, away = answer.daemon
+    assert (13, 9, 1, 2, 1, 3, 4, 1) == (
+        there.hosts, there.matchingHosts, there.hostsInMaintenance, there.hostsWithRoom, there.evictingHosts,
+        there.evictedInstances, there.waitingHosts, there.uncheckedHosts,
+    )  # fmt: skip
+    assert [("cpu", 1.6, 16), ("memory", 128, 4096)] == [(o.kind, o.amount, o.capacity) for o in there.overhead]
+    assert ("west", "the host manager is away", 0) == (away.cluster, away.notKnown, away.hosts)
+    assert [pb.RULE_HOSTS_DO_NOT_MATCH] == [reason.rule for reason in answer.reasons]
+    assert answer.text.splitlines() == [
+        "The daemon of pool /p would stand in no queue: hosts decide where it runs.",
+        "  cluster east: 9 of 13 hosts match; of the others 4 hosts: label role=edge not met",
+        "    2 hosts with room for it: it would run there at once",
+        "    1 host where 3 preemptible instances would be evicted for it after 10 s",
+        "    4 hosts without room: it would wait there until others end",
+        "    1 host without room, where it was not looked at whom it would evict",
+        "    1 host in maintenance: it would run there afterwards",
+        "    its overhead, which pools would have less: cpu 1.6 of 16, memory 128 MiB of 4096 MiB",
+        "  cluster west: what it would find on hosts is not known: the host manager is away",
+    ]
+    assert "  what it would find on hosts is not known: no host manager leads at present" == silent.text.splitlines()[1]
+    assert "resource pool / takes no jobs: it is not a leaf" == caught.value.details()
 
 
 # -- planned evictions ---------------------------------------------------------------------------------------------

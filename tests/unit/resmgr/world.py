@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from peloton.api.convert import new_job_record
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.errors import Unavailable
+from peloton.errors import PelotonError, Unavailable
 from peloton.model.advice import Marked
-from peloton.model.daemon import DaemonReach
+from peloton.model.daemon import DaemonReach, DaemonRoom
 from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.pod import PodShape, PodState, PodStatus
@@ -63,6 +63,7 @@ class FixedCapacity:
     why: PlacementReason = ()
     asked_for: list[PlannedPods] = field(default_factory=list)  # by the last question about room
     reached: Sequence[DaemonReach] = ()
+    daemon: Mapping[str, DaemonRoom | PelotonError] = field(default_factory=dict)
     marked: dict[Hostname, Marked] = field(default_factory=dict)
     slow: dict[JobId, Marked] = field(default_factory=dict)
 
@@ -84,6 +85,11 @@ class FixedCapacity:
             counts.append(min(each.count, left))
             left -= counts[-1]
         return RoomAnswer(tuple(counts), self.why)
+
+    def plan_daemon(self, shape: PodShape) -> Mapping[str, DaemonRoom | PelotonError]:
+        if self.answer is None:
+            raise Unavailable("no host manager leads at present")
+        return self.daemon
 
     def reach(self, shape: PodShape) -> Sequence[DaemonReach]:
         if self.answer is None:

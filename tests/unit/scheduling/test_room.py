@@ -21,6 +21,7 @@ from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.placement import place
 from peloton.scheduling.room import find_room
 from peloton.scheduling.rows import LEASED, READY, HostRow
+from peloton.scheduling.trial import TrialFleet
 from tests.unit.scheduling.pool_table import Scenario
 from tests.unit.scheduling.room_table import RoomScenario
 
@@ -83,8 +84,8 @@ def test_a_trial_leaves_the_hosts_as_they_are() -> None:
     fleet = Fleet([host(0, 4), host(1, 4, LEASED)])
     wanted = [PlannedPods(PodShape(Resources(2000)), 9)]
 
-    trial = fleet.for_trial()
-    trial.put_host(host(2, 4)._replace(kind=(("rack", "new"),)))
+    trial = TrialFleet(fleet)
+    trial.put_hosts([host(2, 4)._replace(kind=(("rack", "new"),))])
     assert [6] == [room.count for room in find_room(trial, wanted, {})]
 
     assert 2 == len(fleet)

@@ -983,6 +983,93 @@ class PlannedRoom(_message.Message):
 Global___PlannedRoom: _TypeAlias = PlannedRoom  # noqa: Y015
 
 @_typing.final
+class PlannedDaemon(_message.Message):
+    """What a daemon that is planned would find on the hosts of a cluster now. Each host that matches counts once."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    NOTKNOWN_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    MATCHINGHOSTS_FIELD_NUMBER: _builtins.int
+    HOSTSINMAINTENANCE_FIELD_NUMBER: _builtins.int
+    HOSTSWITHROOM_FIELD_NUMBER: _builtins.int
+    EVICTINGHOSTS_FIELD_NUMBER: _builtins.int
+    EVICTEDINSTANCES_FIELD_NUMBER: _builtins.int
+    WAITINGHOSTS_FIELD_NUMBER: _builtins.int
+    UNCHECKEDHOSTS_FIELD_NUMBER: _builtins.int
+    OVERHEAD_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """Empty where there is only one."""
+    notKnown: _builtins.str
+    """Why it is not known; then there are no numbers."""
+    hosts: _builtins.int
+    matchingHosts: _builtins.int
+    hostsInMaintenance: _builtins.int
+    """Of those that match: in maintenance, where it begins when they are back."""
+    hostsWithRoom: _builtins.int
+    """With room for it now."""
+    evictingHosts: _builtins.int
+    """Where preemptible instances would be evicted for it after ten seconds, and how many."""
+    evictedInstances: _builtins.int
+    waitingHosts: _builtins.int
+    """Where it would wait until others end."""
+    uncheckedHosts: _builtins.int
+    """Without room, where it was not looked at whom it would evict: beyond the first 1000."""
+    @_builtins.property
+    def overhead(self) -> _containers.RepeatedCompositeFieldContainer[Global___Overhead]:
+        """What it takes off the capacity that pools have, by kind."""
+
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        notKnown: _builtins.str = ...,
+        hosts: _builtins.int = ...,
+        matchingHosts: _builtins.int = ...,
+        hostsInMaintenance: _builtins.int = ...,
+        hostsWithRoom: _builtins.int = ...,
+        evictingHosts: _builtins.int = ...,
+        evictedInstances: _builtins.int = ...,
+        waitingHosts: _builtins.int = ...,
+        uncheckedHosts: _builtins.int = ...,
+        overhead: _abc.Iterable[Global___Overhead] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "evictedInstances", b"evictedInstances", "evictingHosts", b"evictingHosts", "hosts", b"hosts", "hostsInMaintenance", b"hostsInMaintenance", "hostsWithRoom", b"hostsWithRoom", "matchingHosts", b"matchingHosts", "notKnown", b"notKnown", "overhead", b"overhead", "uncheckedHosts", b"uncheckedHosts", "waitingHosts", b"waitingHosts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlannedDaemon: _TypeAlias = PlannedDaemon  # noqa: Y015
+
+@_typing.final
+class Overhead(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    amount: _builtins.float
+    capacity: _builtins.float
+    """That of the hosts that take pods, without the daemons that are there."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        amount: _builtins.float = ...,
+        capacity: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "capacity", b"capacity", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Overhead: _TypeAlias = Overhead  # noqa: Y015
+
+@_typing.final
 class JobPlanResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -995,6 +1082,7 @@ class JobPlanResponse(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     EVICTIONS_FIELD_NUMBER: _builtins.int
     ROOM_FIELD_NUMBER: _builtins.int
+    DAEMON_FIELD_NUMBER: _builtins.int
     poolPath: _builtins.str
     admittedInstances: _builtins.int
     """Instances that the pool would admit now. `room` says how many of them would find a host."""
@@ -1015,6 +1103,10 @@ class JobPlanResponse(_message.Message):
 
     @_builtins.property
     def room(self) -> Global___PlannedRoom: ...
+    @_builtins.property
+    def daemon(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedDaemon]:
+        """Of a daemon, instead of all numbers of instances, by cluster."""
+
     def __init__(
         self,
         *,
@@ -1027,10 +1119,11 @@ class JobPlanResponse(_message.Message):
         text: _builtins.str = ...,
         evictions: _abc.Iterable[Global___PlannedEviction] | None = ...,
         room: Global___PlannedRoom | None = ...,
+        daemon: _abc.Iterable[Global___PlannedDaemon] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["room", b"room"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admittedInstances", b"admittedInstances", "evictions", b"evictions", "heldBackInstances", b"heldBackInstances", "poolPath", b"poolPath", "reasons", b"reasons", "room", b"room", "text", b"text", "waiting", b"waiting", "waitingInstances", b"waitingInstances"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admittedInstances", b"admittedInstances", "daemon", b"daemon", "evictions", b"evictions", "heldBackInstances", b"heldBackInstances", "poolPath", b"poolPath", "reasons", b"reasons", "room", b"room", "text", b"text", "waiting", b"waiting", "waitingInstances", b"waitingInstances"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -93,7 +93,7 @@ class ExplainServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def JobPlan(self, request, context):
-        """What would become of a new job or service. Nothing is created.
+        """What would become of a new job, service or daemon. Nothing is created.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,7 +45,7 @@ class ExplainServiceStub:
     PoolPlan: _grpc.UnaryUnaryMultiCallable[_explain_pb2.PoolPlanRequest, _explain_pb2.PoolPlanResponse]
     """What creating or changing a pool would do. Nothing is changed."""
     JobPlan: _grpc.UnaryUnaryMultiCallable[_explain_pb2.JobPlanRequest, _explain_pb2.JobPlanResponse]
-    """What would become of a new job or service. Nothing is created."""
+    """What would become of a new job, service or daemon. Nothing is created."""
 
 @_typing.type_check_only
 class ExplainServiceAsyncStub(ExplainServiceStub):
@@ -59,7 +59,7 @@ class ExplainServiceAsyncStub(ExplainServiceStub):
     PoolPlan: _aio.UnaryUnaryMultiCallable[_explain_pb2.PoolPlanRequest, _explain_pb2.PoolPlanResponse]  # type: ignore[assignment]
     """What creating or changing a pool would do. Nothing is changed."""
     JobPlan: _aio.UnaryUnaryMultiCallable[_explain_pb2.JobPlanRequest, _explain_pb2.JobPlanResponse]  # type: ignore[assignment]
-    """What would become of a new job or service. Nothing is created."""
+    """What would become of a new job, service or daemon. Nothing is created."""
 
 class ExplainServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -100,6 +100,6 @@ class ExplainServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _explain_pb2.JobPlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_explain_pb2.JobPlanResponse, _abc.Awaitable[_explain_pb2.JobPlanResponse]]:
-        """What would become of a new job or service. Nothing is created."""
+        """What would become of a new job, service or daemon. Nothing is created."""
 
 def add_ExplainServiceServicer_to_server(servicer: ExplainServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -16,6 +16,19 @@ interface JobPlanned extends Why {
   heldBackInstances?: number;
   evictions?: Eviction[];
   room?: Room;
+  daemon?: PlannedDaemon[]; // instead of all numbers of instances
+  text?: string;
+}
+interface PlannedDaemon {
+  cluster?: string;
+  notKnown?: string;
+  hosts?: number;
+  matchingHosts?: number;
+  hostsInMaintenance?: number;
+  hostsWithRoom?: number;
+  evictingHosts?: number;
+  waitingHosts?: number;
+  uncheckedHosts?: number;
 }
 interface Room {
   notKnown?: string;
@@ -44,11 +57,18 @@ export function usePlan(state: string) {
 // One line of it.
 export function headline(kind: Kind, plan: Planned): string {
   if (kind === "pool") return `${plan.poolPath} ${"isNew" in plan && plan.isNew ? "would be a new pool" : "exists, creating it will be refused"}`;
-  const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0, room } = plan as JobPlanned;
+  const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0, room, daemon } = plan as JobPlanned;
+  if (daemon?.length) return `a daemon: ${daemon.map(daemonLine).join("; ")}`;
   const all = count(admitted + waiting + held, "instance");
   const rest = [waiting && `${count(waiting)} would wait`, held && `${count(held)} would be held back by the maximum of running instances`].filter(Boolean);
   if (room?.hostlessInstances) rest.unshift(`${count(room.hostlessInstances)} of these would wait for a host`);
   return [`${count(admitted)} of ${all} would be admitted now in ${plan.poolPath}`, ...rest].join(", ");
+}
+
+function daemonLine({ cluster, notKnown, hosts = 0, matchingHosts = 0, hostsWithRoom = 0 }: PlannedDaemon): string {
+  const where = cluster ? `cluster ${cluster}: ` : "";
+  if (notKnown) return `${where}not known: ${notKnown}`;
+  return `${where}${count(matchingHosts)} of ${count(hosts, "host")} match, ${count(hostsWithRoom)} with room for it now`;
 }
 
 export function PlanOutcome({ wanted, plan }: { wanted: Wanted; plan: Planned }) {
@@ -66,6 +86,7 @@ const sentence = (lines: string) => lines.split("\n").map((line) => line.charAt(
 
 function JobOutcome({ kind, plan }: { kind: Kind; plan: JobPlanned }) {
   const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0, evictions = [], room } = plan;
+  if (plan.daemon?.length) return <DaemonOutcome plan={plan} clusters={plan.daemon} />;
   const parts = [
     { name: "admitted", value: admitted, tone: "allocation" as const }, { name: "would wait", value: waiting, tone: "demand" as const },
     { name: "held back", value: held, tone: "slack" as const },
@@ -78,6 +99,21 @@ function JobOutcome({ kind, plan }: { kind: Kind; plan: JobPlanned }) {
       <Evictions evictions={evictions} />
       {!evictions.length && <p>Nothing would be evicted for it.</p>}
       {kind === "service" && <p class="quiet">It is of all instances at once: batches, which come one after the other, are not part of a plan.</p>}
+    </>
+  );
+}
+
+function DaemonOutcome({ plan, clusters }: { plan: JobPlanned; clusters: PlannedDaemon[] }) {
+  return (
+    <>
+      {clusters.filter((one) => !one.notKnown).map((one) => {
+        const parts = [
+          { name: "run at once", value: one.hostsWithRoom ?? 0, tone: "allocation" as const }, { name: "after evictions", value: one.evictingHosts ?? 0, tone: "slack" as const },
+          { name: "later", value: (one.waitingHosts ?? 0) + (one.uncheckedHosts ?? 0) + (one.hostsInMaintenance ?? 0), tone: "demand" as const },
+        ];
+        return <Bar key={one.cluster} label={one.cluster || "Hosts"} parts={parts} whole={one.hosts ?? 0} text={daemonLine(one)} />;
+      })}
+      <p class={clusters.some((one) => one.notKnown) ? "lines stale" : "lines"}>{plan.text}</p>
     </>
   );
 }

@@ -1,0 +1,36 @@
+"""On which hosts a daemon that is only planned would run at once, after evictions, or later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from peloton.lifecycle.daemon import make_room
+from peloton.model.daemon import DaemonHost, DaemonReach, DaemonRoom, Neighbour
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+
+
+def daemon_room(
+    need: Resources,
+    reach: DaemonReach,
+    hosts: Sequence[DaemonHost],
+    neighbours: Mapping[Hostname, Sequence[Neighbour]],
+    capacity: Resources,
+) -> DaemonRoom:
+    """``hosts``: all that match. ``neighbours``: pods on those of them without room that were looked at."""
+    there = [host for host in hosts if not host.is_away]
+    short = [host for host in there if not host.has_room]
+    looked_at = [host for host in short if host.hostname in neighbours]
+    leaving = [make_room(need, host.capacity, neighbours[host.hostname]) for host in looked_at]
+    evicting = sum(map(bool, leaving))
+    return DaemonRoom(
+        reach,
+        away_count=len(hosts) - len(there),
+        free_count=len(there) - len(short),
+        evicting_count=evicting,
+        evicted_count=sum(map(len, leaving)),
+        waiting_count=len(looked_at) - evicting,
+        unchecked_count=len(short) - len(looked_at),
+        overhead=need * len(there),
+        capacity=capacity,
+    )
