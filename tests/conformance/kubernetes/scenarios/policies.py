@@ -22,6 +22,7 @@ def quota(lab: Lab) -> None:
         lab.until("both count", f"{quotas}/rq", lambda body: _used(body) == "2")
         lab.must("PATCH", f"{lab.pods}/q0/status", {"status": {"phase": "Succeeded"}}, STRATEGIC)
         lab.until("one that is over does not", f"{quotas}/rq", lambda body: _used(body) == "1")
+        lab.await_answer(201, "POST", f"{lab.pods}?dryRun=All", _asks("try", node))  # admission knows that, too
         lab.ask("then there is room", "POST", lab.pods, _asks("q3", node), show=lambda body: body["metadata"]["name"])
 
 
