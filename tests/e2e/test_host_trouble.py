@@ -110,7 +110,7 @@ def test_a_sick_host_does_not_burn_a_job(farm: Cluster, sick: str) -> None:
     """At most a third of the pods fail where everything fails, once; then the job keeps away from there, although the
     other hosts are full for longer than its retries wait."""
     pool, twentieth = farm.pool("burnt"), farm.capacity() / 3 / 20
-    task = shell("sleep 25", cpu=twentieth, restartPolicy={"maxFailures": 3})
+    task = shell("sleep 12", cpu=twentieth, restartPolicy={"maxFailures": 3})
 
     job = farm.submit(pool, instanceCount=60, defaultConfig=task)
 
