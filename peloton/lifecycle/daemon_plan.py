@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from peloton.lifecycle.daemon import make_room
@@ -31,6 +32,12 @@ def daemon_room(
         evicted_count=sum(map(len, leaving)),
         waiting_count=len(looked_at) - evicting,
         unchecked_count=len(short) - len(looked_at),
-        overhead=need * len(there),
+        overhead=_overhead(need, [host.left for host in there]),
         capacity=capacity,
     )
+
+
+def _overhead(need: Resources, left: Sequence[Resources]) -> Resources:
+    """On each host no more than there is: daemons that together ask for more than a host has wait for each other."""
+    taken = (Resources(*map(min, need, amounts)) * count for amounts, count in Counter(left).items())
+    return sum(taken, Resources())

@@ -79,10 +79,12 @@ class DaemonReach:
 
 @dataclass(frozen=True, slots=True)
 class DaemonHost:
-    """A host that matches a daemon which is only planned. ``has_room``: for a pod of it, now."""
+    """A host that matches a daemon which is only planned. ``left``: of its capacity beside the other daemons.
+    ``has_room``: for a pod of it, now."""
 
     hostname: Hostname
     capacity: Resources
+    left: Resources
     has_room: bool = False
     is_away: bool = False  # in maintenance
 

@@ -13,7 +13,7 @@ from peloton.model.pod import PodShape
 from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources
 from peloton.model.room import FoundRoom, PlannedPods
-from peloton.scheduling.fit import PORTS_MAX
+from peloton.scheduling.fit import PORTS_MAX, HostKind
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.room import find_room
 from peloton.scheduling.rows import HostRow
@@ -62,10 +62,12 @@ class RoomFinder:
         flags = zip(fleet.names, fleet.large_enough(shape).tolist(), fleet.fitting(shape, {}).tolist(), strict=True)
         with self._lock:
             registered, away = dict(self._table.registered.by_name), self._table.away()
+        found = [one for one in sorted(flags) if one[1] and one[0] in registered]
+        hosts = [registered[name] for name, *_ in found]
+        left = self._daemons.less_overhead([HostKind(host.capacity, host.labels) for host in hosts])
         return [
-            DaemonHost(name, registered[name].capacity, has_room, name in away)
-            for name, matches, has_room in sorted(flags)
-            if matches and name in registered
+            DaemonHost(name, host.capacity, kind.capacity, has_room, name in away)
+            for (name, _, has_room), host, kind in zip(found, hosts, left, strict=True)
         ]
 
     def _fleet(self) -> TrialFleet:

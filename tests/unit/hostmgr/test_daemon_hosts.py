@@ -317,3 +317,13 @@ def test_a_planned_daemon_on_hosts_without_an_announcement() -> None:
     assert ["room", "full"] == [planned(book, cpu)["x"] for cpu in (3.0, 3.5)]
     book.pods_launched(PROXY, [(0, 1, "x", ())])
     assert {"x": "room"} == planned(book, 3.5)
+
+
+def test_what_other_daemons_leave_of_a_host() -> None:
+    """Of its capacity, whether they run there yet or not."""
+    book = a_book(a_daemon(PROXY, 1.0, constraint=ON_RACK_B), x="b", z="a")
+
+    found = book.room.for_daemon(shape(1))
+    assert [("x", 4_000, 3_000), ("z", 4_000, 4_000)] == [
+        (host.hostname, host.capacity.cpu_milli, host.left.cpu_milli) for host in found
+    ]

@@ -1,7 +1,8 @@
 """Where a daemon that is only planned would run: hosts drawn as text, and what is said of them.
 
-A line is a host: its cores, then its pods as ``cores:priority`` with ``!`` for those that are not preemptible and ``~``
-for those that leave already; ``room`` where the daemon fits now, ``away`` in maintenance, ``?`` where nobody looked.
+A line is a host: its cores, with what other daemons leave of them behind a slash, then its pods as ``cores:priority``
+with ``!`` for those that are not preemptible and ``~`` for those that leave already; ``room`` where the daemon fits
+now, ``away`` in maintenance, ``?`` where nobody looked.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ def planned(drawn: str, cores: int = 2) -> DaemonRoom:
     hosts, neighbours = [], {}
     for number, line in enumerate(drawn.strip().splitlines()):
         capacity, *words = line.split()
-        name = Hostname(f"h{number}")
-        hosts.append(DaemonHost(name, Resources(int(capacity) * 1000), "room" in words, "away" in words))
+        whole, _, left = capacity.partition("/")
+        name, amounts = Hostname(f"h{number}"), (Resources(int(cores) * 1000) for cores in (whole, left or whole))
+        hosts.append(DaemonHost(name, *amounts, "room" in words, "away" in words))
         if not {"room", "away", "?"} & {*words}:
             neighbours[name] = [pod(word, at) for at, word in enumerate(words)]
     return daemon_room(Resources(cores * 1000), REACH, hosts, neighbours, CAPACITY)
@@ -60,5 +62,7 @@ def test_each_host_counts_once(
 
 
 def test_the_overhead_is_that_of_hosts_that_take_pods() -> None:
-    """Whether the daemon has room there or not; hosts in maintenance are no capacity."""
+    """Whether the daemon has room there or not; hosts in maintenance are no capacity. It takes no more than other
+    daemons leave."""
     assert Resources(6_000) == planned("4 room\n4 4!\n4 4:0\n4 away").overhead
+    assert Resources(2_000 + 1_000) == planned("4 room\n4/1 ?\n4/0 ?").overhead
