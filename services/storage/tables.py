@@ -45,7 +45,7 @@ class Job(SQLModel, table=True):
         sa.Index("ix_job_created", "created_ns"),
         sa.Index("ix_job_name", "name", postgresql_using="hash"),  # which takes names of any length
         # For pages of the table of jobs.
-        sa.Index("ix_job_pool", "respool_id", "created_ns"),
+        sa.Index("ix_job_pool", "respool_id", "created_ns", "job_id", "state"),  # which answers counts alone
         sa.Index("ix_job_state", "state", "created_ns"),
         sa.Index("ix_job_owner", "owning_team", "created_ns", postgresql_where=_SHORT_OWNER, sqlite_where=_SHORT_OWNER),
         sa.Index("ix_job_type", "type", "created_ns", postgresql_where=_NO_BATCH, sqlite_where=_NO_BATCH),

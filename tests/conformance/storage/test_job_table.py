@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from peloton.api import convert
 from peloton.errors import NotFound
@@ -156,6 +158,42 @@ def test_what_matches_is_counted_up_to_a_bound(storage: Storage, monkeypatch: py
     assert JobCount(3, is_exact=False) == storage.job_table.count(JobFilter())
     monkeypatch.setattr(job_table, "SCAN_ROWS_MAX", 10)
     assert JobCount(0, is_exact=False) == storage.job_table.count(JobFilter(name_part="nosuch"))
+
+
+@pytest.mark.parametrize("states", [frozenset[JobState](), frozenset({JobState.FAILED})])
+def test_an_index_alone_counts_the_jobs_of_pools(storage: Storage, states: frozenset[JobState]) -> None:
+    """No row of a job is read for its state."""
+    a_table(storage)
+    wanted = JobFilter(pools=frozenset({"p3"}), states=states)
+
+    plans = plans_of(storage, lambda: storage.job_table.count(wanted))
+
+    counts = [plan for query, plan in plans if query.startswith("SELECT count(")]
+    assert counts
+    alone = "COVERING INDEX" if storage.db.is_sqlite else "Index Only Scan"
+    assert all(alone in plan for plan in counts), counts
+
+
+def plans_of(storage: Storage, work: Callable[[], object]) -> list[tuple[str, str]]:
+    """Each query of the work with its plan, where indexes are for free: tables of tests are small."""
+    engine, asked = storage.db.engine, list[tuple[str, Any]]()
+
+    def note(_conn: object, _cursor: object, query: str, parameters: Any, *_: object) -> None:
+        asked.append((query, parameters))
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        work()
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
+    how = "EXPLAIN QUERY PLAN" if storage.db.is_sqlite else "EXPLAIN"
+    queries = [(query, parameters) for query, parameters in asked if query.startswith("SELECT")]
+    with engine.connect() as conn:
+        if not storage.db.is_sqlite:
+            for way in ("seqscan", "bitmapscan"):
+                conn.execute(sa.text(f"SET LOCAL enable_{way} = off"))
+        plans = [conn.exec_driver_sql(f"{how} {query}", parameters).all() for query, parameters in queries]
+    return [(query, "\n".join(str(row[-1]) for row in plan)) for (query, _), plan in zip(queries, plans, strict=True)]
 
 
 def test_a_byte_is_the_state_of_an_instance(storage: Storage) -> None:
