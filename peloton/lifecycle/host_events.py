@@ -73,11 +73,25 @@ def changes(hostname: Hostname, cluster: str, before: HostFacts, now: HostFacts,
         text = "; ".join(texts)
         found.append(HostEvent(hostname, Kind.CHANGED, text[0].upper() + text[1:], now_ns, cluster))
     if now.withdrawn and not before.withdrawn:
-        found.append(HostEvent(hostname, Kind.CORDONED, f"Takes no pods: {now.withdrawn}", now_ns, cluster))
+        found.append(_cordoned(hostname, cluster, now.withdrawn, now_ns))
     if before.withdrawn and not now.withdrawn:
         text = f"Takes pods again, before not: {before.withdrawn}"
         found.append(HostEvent(hostname, Kind.UNCORDONED, text, now_ns, cluster))
     return found
+
+
+def seen_anew(hostname: Hostname, cluster: str, withdrawn: str, is_cordoned: bool, now_ns: int) -> HostEvent | None:
+    """Of a host that the leading host manager did not see before. ``is_cordoned``: as its last event says."""
+    if withdrawn and not is_cordoned:
+        return _cordoned(hostname, cluster, withdrawn, now_ns)
+    if is_cordoned and not withdrawn:
+        text = "Takes pods again, since a time at which no host manager saw it"
+        return HostEvent(hostname, Kind.UNCORDONED, text, now_ns, cluster)
+    return None
+
+
+def _cordoned(hostname: Hostname, cluster: str, withdrawn: str, now_ns: int) -> HostEvent:
+    return HostEvent(hostname, Kind.CORDONED, f"Takes no pods: {withdrawn}", now_ns, cluster)
 
 
 def _label_changes(before: Labels, now: Labels) -> list[str]:
@@ -138,6 +152,12 @@ def given_back(
         where = "here" if launched_on == kept.hostname else f"on {launched_on}"
         text = f"Reserved no more, after {span}: {pod} is launched {where}"
     return HostEvent(kept.hostname, Kind.GIVEN_BACK, text, now_ns, cluster)
+
+
+def reservation_lost(reserved: HostEvent, now_ns: int) -> HostEvent:
+    """Another host manager leads than the one that has reserved the host: it was memory."""
+    text = f"Reserved no more, after {span_text((now_ns - reserved.at_ns) / NS_PER_S)}: another host manager leads"
+    return HostEvent(reserved.hostname, Kind.GIVEN_BACK, text, now_ns, reserved.cluster)
 
 
 def volume_seen(volume: VolumeRecord, state: VolumeState, note: str, now_ns: int) -> HostEvent | None:

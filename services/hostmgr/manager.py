@@ -32,7 +32,7 @@ from services.hostmgr.event_writer import EventWriter
 from services.hostmgr.failure_output import FailureOutput
 from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, joined
 from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN, HostBook
-from services.hostmgr.hosts.host_notes import HostNotes
+from services.hostmgr.hosts.host_notes import ENDS, HostNotes
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.spread_turns import SpreadTurns
 from services.hostmgr.in_flight import InFlight
@@ -89,6 +89,7 @@ class HostManagerCore:
         labels = {CLUSTER_LABEL: settings.cluster, CLUSTER_KIND_LABEL: driver.capabilities.kind}
         if driver.capabilities.keeps_volumes:
             labels[VOLUMES_LABEL] = KEPT
+        self._open_events = storage.host_events.open
         self._events = EventWriter(storage.host_events.add)
         self.notes = HostNotes(settings.cluster, self._events.add)
         self.book = HostBook(settings.lease_s, cluster_labels=labels, notes=self.notes)
@@ -142,6 +143,7 @@ class HostManagerCore:
         if self._settings.uses_host_pools:
             self.read_host_pools()
             self._read_asked()
+        self.notes.succeed(self._open_events(self._settings.cluster, ENDS))
         self._events.start()
         self.daemons.start()
         self._report_queue.start()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from peloton.lifecycle import host_events
 from peloton.lifecycle.host_events import HostFacts
 from peloton.model.advice import Mark
-from peloton.model.host_event import HostEvent
+from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname
 from peloton.model.reason import Misfit
 from peloton.model.reservation import HostReservation
 from services.hostmgr.driver import RegisteredHost
+
+Kind = HostEventKind
+ENDS = {Kind.CORDONED: Kind.UNCORDONED, Kind.RESERVED: Kind.GIVEN_BACK}
+"""What begins and ends, of which a host manager knows only what it has decided itself."""
 
 
 class HostNotes:
@@ -23,6 +27,17 @@ class HostNotes:
     ) -> None:
         self._cluster, self._add, self._wall_ns = cluster, add, wall_ns
         self._seen: dict[Hostname, RegisteredHost] = {}
+        self._cordoned: set[Hostname] = set()
+        """As the last event of each says."""
+
+    def succeed(self, begun: Iterable[HostEvent]) -> None:
+        """Before anything else: what the host managers that led before have told, of the kinds of ``ENDS``, and did not
+        end. Reservations have ended with their memory; cordons are looked for in what is registered."""
+        for event in begun:
+            if event.kind is Kind.CORDONED:
+                self._cordoned.add(event.hostname)
+            elif event.kind is Kind.RESERVED:
+                self._add(host_events.reservation_lost(event, self._wall_ns()))
 
     def registered(self, hosts: Sequence[RegisteredHost], but: Collection[str] = ()) -> None:
         """All hosts of the cluster; ``but``: those that are not used. For one thread. A host that is the same object as
@@ -30,9 +45,26 @@ class HostNotes:
         before, self._seen = self._seen, {host.hostname: host for host in hosts if host.hostname not in but}
         for hostname, host in self._seen.items():
             old = before.get(hostname)
-            if old is not None and old is not host and (old_facts := _facts(old)) != (facts := _facts(host)):
-                for event in host_events.changes(hostname, self._cluster, old_facts, facts, self._wall_ns()):
+            if old is not host:
+                for event in self._changes(old, host):
+                    self._note_cordon(event)
                     self._add(event)
+
+    def _changes(self, old: RegisteredHost | None, host: RegisteredHost) -> Iterable[HostEvent]:
+        name, now_ns = host.hostname, self._wall_ns()
+        if old is None:
+            is_cordoned = name in self._cordoned
+            event = host_events.seen_anew(name, self._cluster, host.withdrawn, is_cordoned, now_ns)
+            return [event] if event is not None else []
+        if (old_facts := _facts(old)) == (facts := _facts(host)):
+            return []
+        return host_events.changes(name, self._cluster, old_facts, facts, now_ns)
+
+    def _note_cordon(self, event: HostEvent) -> None:
+        if event.kind is Kind.CORDONED:
+            self._cordoned.add(event.hostname)
+        elif event.kind is Kind.UNCORDONED:
+            self._cordoned.discard(event.hostname)
 
     def avoided(self, hostname: Hostname, why: Misfit, for_s: float) -> None:
         self._add(host_events.avoided(hostname, self._cluster, why, for_s, self._wall_ns()))

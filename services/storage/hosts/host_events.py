@@ -6,7 +6,7 @@ commits, and there is no deadlock.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,8 @@ CROWDED_MAX = 100
 """Hosts with too many events that one transaction looks at."""
 ADDED_MAX = 500
 """Events that one transaction of ``add`` writes, and hosts of one statement."""
+READ_MAX = 1_000
+"""Events that are read at a time by who goes through all of them."""
 _EVENT = HOST_EVENT.c
 
 
@@ -61,6 +63,24 @@ class HostEvents:
             query = query.where(_EVENT.seq < before)
         known = query.where(_EVENT.kind.in_(sorted(kind.value for kind in kinds or HostEventKind)))
         return self._db.read(lambda conn: [_event(row) for row in conn.execute(known)])
+
+    def open(self, cluster: str, ends: Mapping[HostEventKind, HostEventKind]) -> list[HostEvent]:
+        """``ends``: kinds of what begins -> of its end. Of the hosts of the cluster the events of what has begun last
+        and has not ended. Goes through all events, in their order, and keeps those that are open."""
+        kinds = sorted(kind.value for kind in {*ends, *ends.values()})
+        query = sa.select(HOST_EVENT).where(_EVENT.cluster == cluster, _EVENT.kind.in_(kinds)).order_by(_EVENT.seq)
+        begun: dict[tuple[str, str], sa.Row[Any]] = {}
+        ended = {end.value: begin.value for begin, end in ends.items()}
+
+        def work(conn: sa.Connection) -> None:
+            for row in conn.execute(query, execution_options={"yield_per": READ_MAX}):
+                if row.kind in ended:
+                    begun.pop((row.hostname, ended[row.kind]), None)
+                else:
+                    begun[row.hostname, row.kind] = row
+
+        self._db.read(work)
+        return [_event(row) for row in begun.values()]
 
     def prune(self, now_ns: int) -> None:
         """Forget events that are too old, and the oldest of hosts with too many and of all."""

@@ -218,6 +218,27 @@ def test_pages_go_on_from_a_number(storage: Storage) -> None:
     assert [new] == records.page(kinds=list(Kind), limit=1)
 
 
+def test_what_has_begun_and_not_ended(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each host of a cluster, however many events there are."""
+    monkeypatch.setattr(host_events, "READ_MAX", 2)
+    cordoned, uncordoned, reserved, given_back = Kind.CORDONED, Kind.UNCORDONED, Kind.RESERVED, Kind.GIVEN_BACK
+    lives = {
+        "h1": [cordoned, reserved, Kind.AVOIDED],
+        "h2": [cordoned, reserved, uncordoned],
+        "h3": [uncordoned, cordoned, uncordoned, cordoned, reserved, given_back],
+        "h4": [given_back],
+    }
+    events = [an_event(host, NOW + at, kind) for host, kinds in lives.items() for at, kind in enumerate(kinds)]
+    elsewhere = HostEvent(H2, uncordoned, "of another cluster", NOW, "other")
+    storage.host_events.add([*events, elsewhere])
+
+    found = storage.host_events.open(C, {cordoned: uncordoned, reserved: given_back})
+
+    expected = [(H1, cordoned, NOW), (H1, reserved, NOW + 1), (H2, reserved, NOW + 1), ("h3", cordoned, NOW + 3)]
+    assert expected == [(event.hostname, event.kind, event.at_ns) for event in found]
+    assert [] == storage.host_events.open(C, {Kind.MARKED: Kind.UP})
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_too_old_or_too_much_is_forgotten(storage: Storage, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """As an oracle over all events says, whatever the bounds of a step; what stays is the newest, and a second time

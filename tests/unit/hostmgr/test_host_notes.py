@@ -78,6 +78,49 @@ def test_a_host_changes_while_it_is_registered() -> None:
     assert text.endswith("; 6 more labels changed")
 
 
+CORDON = "cordoned by kubectl"
+
+
+def test_hosts_that_are_cordoned_or_not_as_their_last_event_says() -> None:
+    """A host manager that begins to lead finds nothing new, nor when such a host comes back."""
+    story, cordoned = Story(), a_host("h2", withdrawn=CORDON)
+    story.notes.succeed([HostEvent(H2, HostEventKind.CORDONED, "", NOW, "west")])
+
+    story.notes.registered([a_host(), cordoned])
+    story.notes.registered([a_host()])
+    story.notes.registered([a_host(), cordoned])
+
+    assert [] == story.told()
+    story.notes.registered([a_host(), a_host("h2")])
+    assert [(HostEventKind.UNCORDONED, f"Takes pods again, before not: {CORDON}")] == story.told()
+    story.notes.registered([a_host()])
+    story.notes.registered([a_host(), a_host("h2")])
+    assert [] == story.told()
+
+
+def test_a_cordon_that_changed_while_no_host_manager_led() -> None:
+    """The next one finds it; also of a host that is away when it begins."""
+    story = Story()
+    story.notes.succeed([HostEvent(H2, HostEventKind.CORDONED, "", NOW, "west")])
+
+    story.notes.registered([a_host(withdrawn=CORDON)])
+    assert [(HostEventKind.CORDONED, f"Takes no pods: {CORDON}")] == story.told()
+
+    story.notes.registered([a_host(withdrawn=CORDON), a_host("h2")])
+    assert [(HostEventKind.UNCORDONED, "Takes pods again, since a time at which no host manager saw it")] == (
+        story.told()
+    )
+
+
+def test_reservations_end_with_the_host_manager_that_made_them() -> None:
+    """The next one says so: they were memory."""
+    story = Story()
+
+    story.notes.succeed([HostEvent(H1, HostEventKind.RESERVED, "", NOW - 90 * SECOND, "west", NOW + SECOND)])
+
+    assert [(HostEventKind.GIVEN_BACK, "Reserved no more, after 90 s: another host manager leads")] == story.told()
+
+
 def test_a_host_whose_name_another_cluster_has_is_not_looked_at() -> None:
     """It is none of ours."""
     story = Story()
