@@ -41,6 +41,7 @@ from tests.unit.tidy import (
     reachable,
     size_faults,
     tree_of,
+    walked,
 )
 from tests.unit.tidy_pods import POD_ACTORS, POD_MEMORY, POD_WRITES, events_caused, pod_write_faults
 
@@ -51,6 +52,7 @@ def forget_trees() -> Iterator[None]:
     gc.disable()
     yield
     tree_of.cache_clear()
+    walked.cache_clear()
     gc.enable()
 
 

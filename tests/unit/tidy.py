@@ -87,6 +87,12 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
 
 
+@cache
+def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All of its nodes: nearly every rule looks at all of them."""
+    return tuple(ast.walk(tree))
+
+
 def python_files(*folders: str) -> list[Path]:
     return [path for path in files(*folders) if path.suffix == ".py" and not is_generated(path)]
 
@@ -96,7 +102,7 @@ def python_files(*folders: str) -> list[Path]:
 
 def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
     """Line and full name of everything imported, wherever in the file; a submodule by its own name."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -108,6 +114,7 @@ def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, whole if is_module(whole) else source
 
 
+@cache
 def is_module(name: str) -> bool:
     path = ROOT / Path(*name.split("."))
     return path.with_suffix(".py").is_file() or path.is_dir()
@@ -189,7 +196,7 @@ def import_circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
 def size_faults(path: Path, tree: ast.Module, line_count: int) -> Iterator[str]:
     if line_count > FILE_LINES_MAX:
         yield f"{path}:{line_count}: a file has at most {FILE_LINES_MAX} lines"
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LINES_MAX:
@@ -198,7 +205,7 @@ def size_faults(path: Path, tree: ast.Module, line_count: int) -> Iterator[str]:
 
 def raised(tree: ast.Module) -> set[str]:
     """Names of the classes that it raises."""
-    calls = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    calls = [node.exc for node in walked(tree) if isinstance(node, ast.Raise)]
     return {call.func.id for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
 
 
@@ -218,7 +225,7 @@ def cluster_word_faults(path: Path, tree: ast.Module) -> Iterator[str]:
 
 def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """All that a module calls something, but for what it imports."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
                 yield node.lineno, name  # type: ignore[attr-defined]
@@ -230,12 +237,12 @@ def banned_call_faults(path: Path, tree: ast.Module) -> Iterator[str]:
     if path.parts[0] not in BANNED_CALLS_IN:
         return
     aliases: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.Import):
             aliases |= {alias.asname or alias.name: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             aliases |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    for node in ast.walk(tree):
+    for node in walked(tree):
         name = dotted(node, aliases)
         if name and BANNED_CALLS.match(name) and (path.as_posix(), name) not in ALLOWED_CALLS:
             yield f"{path}:{node.lineno}: {name} in {path.parts[0]}/: time and chance are passed in"  # type: ignore[attr-defined]
@@ -264,7 +271,7 @@ def merge_faults(path: Path, text: str) -> Iterator[str]:
 
 
 def tests_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
             yield node
 
