@@ -27,9 +27,12 @@ class Unready(MemoryDriver):
 
 
 class NoPods:
-    """Stands for the templates of a job, and for its pods."""
+    """Stands for the templates of a job, for its pods, and for their volumes."""
 
     def of_job(self, job: JobRecord, instance_ids: Any) -> dict[int, Any]:
+        return {}
+
+    def of_instances(self, job_id: JobId, instance_ids: Any) -> dict[int, Any]:
         return {}
 
 
