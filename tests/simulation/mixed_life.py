@@ -15,7 +15,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobType
-from peloton.model.pod import PodState
+from peloton.model.pod import ON_HOST, PodState
 from peloton.model.resources import Resources
 from services.hostmgr import daemons
 from services.hostmgr.driver import NOTHING
@@ -28,6 +28,8 @@ from tests.simulation.service_life import HOSTS, ROUNDS_TO_END_MAX
 HOUR_S = 3_600
 GANG_SIZE = 3
 RETRIES = 90
+ROUND_S, LATE_S = 31, 601
+"""What passes between two rounds of moves, and when a round waits no longer for its pods."""
 
 
 class ServiceRules(Rules):
@@ -45,7 +47,7 @@ class ServiceRules(Rules):
 
 
 class MixedLife(RebalancedLife):
-    capacity = Resources.of(7, 8_192, 20_000)
+    capacity = Resources.of(9, 8_192, 20_000)
 
     def __init__(self, seed: int, template: Path, folder: Path) -> None:
         super().__init__(seed, template, folder)
@@ -55,6 +57,7 @@ class MixedLife(RebalancedLife):
         self.counts: dict[JobId, int] = {}
         self.moved_s: deque[float] = deque()  # when moves began
         self.homes_of: dict[str, str] = {}  # volume -> host
+        self.moved_in_flight = 0  # moves that began while other pods started or ended
 
     def __enter__(self) -> MixedLife:
         self._daemon_time: Any = daemons.time
@@ -113,14 +116,26 @@ class MixedLife(RebalancedLife):
 
     def chores(self) -> str:
         self.core.daemons.refresh()
-        before = self.rules.taken["move"]
+        if self.random.random() < 0.6:  # the time of a round, in which pods that start and end may be stuck
+            self.clock.pass_s(LATE_S if self.random.random() < 0.1 else ROUND_S)
+        if self.random.random() < 0.5:
+            self.fail_other()
+        before, is_busy = self.rules.taken["move"], self._in_flight() > 0
         said = super().chores()
         self.rules.read(self.tale)
-        self._check_budget(self.rules.taken["move"] - before)
+        begun = self.rules.taken["move"] - before
+        self.moved_in_flight += begun * is_busy
+        self._check_budget(begun)
         return said
 
+    def _in_flight(self) -> int:
+        """Pods that start or end, or have and nobody knows it yet."""
+        pods = (pod for job_id in self.job_ids() for pod in self.storage.pods.page(job_id))
+        on_way = {pod.pod_id for pod in pods if pod.state in ON_HOST and pod.state is not PodState.RUNNING}
+        return len(on_way | self.cluster.reports.keys())
+
     def budget(self) -> int:
-        return self.random.choice([1, 3, 10])
+        return self.random.choice([3, 10, 100])
 
     def _check_budget(self, begun: int) -> None:
         row, now_s = self.storage.rebalances.get(CLUSTER), self.clock.monotonic()
@@ -160,13 +175,24 @@ class MixedLife(RebalancedLife):
         raise AssertionError(f"others do not come to rest: {running} of {self.counts}")
 
     def acts(self) -> list[tuple[Act, float]]:
-        return [*super().acts(), (self.chores, 10)]
+        """Few updates: a service has its pods to itself meanwhile. Hosts often come back, and are empty then."""
+        weights = {self.update: 1, self.restart: 0.3, self.pause: 0.1, self.lose_host: 1, self.return_host: 2,
+                   self.complete: 4, self.turn: 15, self.advance: 1}  # fmt: skip
+        own = [(act, weights.get(act, weight)) for act, weight in super().acts()]
+        return [*own, (self.chores, 10), (self.all_turns, 8), (self.fail_other, 4)]
 
-    def fail(self) -> str:
-        """Of a gang now and then, which begins anew as a whole."""
+    def all_turns(self) -> str:
+        """Every workflow has one, and some of what happened is known: services come to rest, while others are busy."""
+        self._take_turns()
+        self.core.take_room()
+        self.core.take_news(self.random, self.random.choice([10, 30]))
+        return f"{len(self.cluster.reports)} pods have more"
+
+    def fail_other(self) -> str:
+        """A pod that never moves begins anew; a gang as a whole."""
         ours = sorted(pod for pod in self.cluster.running() if pod.job_id in self.others)
-        if not ours or self.random.random() < 0.6:
-            return super().fail()
+        if not ours:
+            return ""
         pod_id = self.random.choice(ours)
         self.cluster.end(pod_id, PodState.FAILED)
         return str(pod_id)

@@ -13,17 +13,20 @@ from tests.simulation.mixed_life import MixedLife
 
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
+MOVES_IN_FLIGHT_MIN = 3
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
     """Only services without volumes move, within their SLA and the budget; no volume is in two pods, no daemon twice on
-    a host, and no host is overcommitted. In the end everything runs, and once nothing else happens, no pod moves.
+    a host, and no host is overcommitted. Most moves begin while other pods start and end. In the end everything runs,
+    and once nothing else happens, no pod moves.
 
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
     """
     with MixedLife(seed, template, tmp_path) as life:
         life.live(STEPS)
+        assert life.moved_in_flight >= MOVES_IN_FLIGHT_MIN
         life.end()
         life.rest(Goal.FREE, Goal.EMPTY)
         assert 0 == life.rest(Goal.FREE, Goal.EMPTY)
