@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Browser, Locator, expect
 from playwright.sync_api import Page as View
 
 from peloton.api.v0.job import job_pb2
@@ -14,7 +15,7 @@ from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.respool import respool_pb2
 from tests.browser.conftest import Visit
 from tests.browser.stage import FOREVER, Stage
-from tests.browser.views import button, confirm, hesitate, rows
+from tests.browser.views import NARROW, button, confirm, hesitate, opened, rows
 from tests.e2e.local import bound_to
 from tests.e2e.service import Service
 
@@ -343,3 +344,27 @@ def test_a_page_whose_code_is_away_is_loaded_again(visit: Visit) -> None:
     view.unroute("**/assets/hosts-*.js")
     button(view, "Load it again").click()
     expect(view.get_by_role("heading", level=1)).to_have_text("Hosts")
+
+
+def test_strange_and_long_names_are_shown_whole(stage: Stage, visit: Visit, browser: Browser) -> None:
+    """They lead to their pages, push nothing out of sight and break no narrow screen; the smallest amounts are told."""
+    pool = "a?b#c%41 " + "long" * 40
+    name = "<b>x</b> & " + "w" * 200
+    job = stage.running(name, pool=pool, cpu=0.01, labels=[{"key": "k" * 100, "value": "v" * 100}])
+    nameless = stage.running("   ", pool=pool, cpu=0.01)
+    view = visit("/jobs?age=1h")
+    expect(view.get_by_role("columnheader", name="Created")).to_be_in_viewport(ratio=1)
+    expect(view.get_by_role("link", name=nameless)).to_be_visible()
+    view.get_by_role("link", name=name, exact=True).click()
+    expect(view.get_by_role("heading", level=1)).to_have_text(name)
+    expect(region(view, "Configuration")).to_contain_text("asks for 0.01 cores")
+    view.get_by_role("main").get_by_role("link", name=f"/{pool}", exact=True).click()
+    expect(view.get_by_role("heading", level=1)).to_have_text(pool)
+
+    pool_path = urlsplit(view.url).path
+    sticks_out = {}
+    for path in ("/", "/jobs", f"/jobs/{job}?instance=0", "/pools", pool_path, f"/hosts/{stage.hosts()[0]}"):
+        with opened(browser, stage.url + path, size=NARROW) as page:
+            page.unfold()
+            sticks_out[path] = page.sticks_out()
+    assert {} == {path: why for path, why in sticks_out.items() if why}
