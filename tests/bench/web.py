@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import threading
 import time
@@ -11,21 +12,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from services.local.cluster import LocalSettings
+from tests.bench.busy import Busy
 from tests.bench.cluster import Cluster, peak_memory_mib
 from tests.bench.figures import Missing, cpu_s
+from tests.bench.paint import traced
 from tests.bench.wide import hold
 from tests.browser.chromium import lacking
 from tests.browser.pages import pages
-from tests.browser.views import chromium, opened, settle
-from tests.e2e.local import shell
+from tests.browser.views import chromium, opened
 
 TARGET_PERCENT = 5.0
 """Of one core of the api, for all viewers of a page."""
 TARGET_DRAWN_MS = 2_000.0
 PATIENCE_S = 120.0
-BUSY_PODS = 100_000
-"""That come and go meanwhile, as fast as they can, so that figures change: what does not is not sent."""
-RUN_S = 5.0
+REPLACED_PER_S = 1 / 5_000
+"""Of the pods, so that figures change meanwhile: what does not is not sent. As many short pods come and go."""
 READ_BYTES = 1 << 16
 EVENT_BYTES_MAX = 16 << 20
 
@@ -36,12 +37,13 @@ def web(host_count: int = 50_000, pods_per_host: int = 2, viewers: int = 50, sec
         raise Missing(why)
     with Cluster(LocalSettings(port=0, simulate=host_count, web=True)) as cluster:
         job, _ = hold(cluster, host_count * pods_per_host)
-        busy = cluster.pool("busy", cpu=1e9, memory=1e9)
-        cluster.submit(busy, instanceCount=BUSY_PODS, defaultConfig=shell(f"sleep {RUN_S}", cpu=0.1))
         given = {"jobs/:id": job, "hosts/:name": "sim-00000", "pools/:path*": "wide"}
         shown = [page for page in pages() if page.is_given(given)]
-        alone = _percent(cluster, seconds)  # before the first page: topics are looked at for a while without viewers
-        found = {page.name: _of_page(cluster, page.address(given), viewers, seconds) for page in shown}
+        instances = host_count * pods_per_host
+        with Busy(cluster, job, instances, max(1, round(instances * REPLACED_PER_S))) as busy:
+            busy.warm(cluster)
+            alone = _percent(cluster, seconds)  # before the first page: topics are looked at without viewers, too
+            found = {page.name: _of_page(cluster, busy, page.address(given), viewers, seconds) for page in shown}
         memory_mib = peak_memory_mib(cluster)["web"]
     ratios = [
         ratio
@@ -71,7 +73,7 @@ def web_paint(host_count: int = 50_000, pods_per_host: int = 2) -> dict[str, Any
         drawn = {}
         for name, address in (("job", f"/jobs/{job}"), ("hosts", "/hosts")):
             trace = Path(tempfile.gettempdir(), f"peloton-web-paint-{name}.json")
-            drawn[name] = {"drawn_ms": _traced_ms(cluster.local.web_url + address, trace), "trace": str(trace)}
+            drawn[name] = traced(cluster.local.web_url + address, trace) | {"trace": str(trace)}
     return {
         "hosts": host_count,
         "instances": host_count * pods_per_host,
@@ -80,29 +82,20 @@ def web_paint(host_count: int = 50_000, pods_per_host: int = 2) -> dict[str, Any
     }
 
 
-def _traced_ms(url: str, trace: Path) -> int:
-    """From the navigation until all is drawn, of a browser that has the app in its cache."""
-    with chromium() as browser, opened(browser, url) as page:
-        browser.start_tracing(page=page.view, path=trace)
-        page.view.reload()
-        settle(page.view)
-        drawn_ms = float(page.view.evaluate("performance.now()"))
-        browser.stop_tracing()
-        return round(drawn_ms)
-
-
-def _of_page(cluster: Cluster, address: str, viewers: int, seconds: float) -> dict[str, Any]:
+def _of_page(cluster: Cluster, busy: Busy, address: str, viewers: int, seconds: float) -> dict[str, Any]:
     drawn_ms, stream = _drawn(cluster.local.web_url + address)
     with _Viewers(stream, viewers if stream else 0) as watching:
         cluster.wait(lambda: watching.heard == watching.count, "news for all viewers", PATIENCE_S)
-        before = watching.bytes
+        before, since_ns = watching.bytes, time.time_ns()
         used = _percent(cluster, seconds)
-        read = watching.bytes - before
+        read, until_ns = watching.bytes - before, time.time_ns()
     return {
         "drawn_ms": round(drawn_ms),
         "percent_of_a_core": used,
         "first_event_bytes": watching.first_bytes,
         "bytes_per_viewer_second": round(read / viewers / seconds),
+        "pods": busy.figures(since_ns, until_ns),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.pressure import pressure
 from tests.bench.rebalance import rebalance
 from tests.bench.run import CASES
-from tests.bench.web import web
+from tests.bench.web import web, web_paint
 from tests.bench.weight import config_weight
 from tests.bench.wide import hosts, wide
 from tests.browser.chromium import lacking
@@ -243,3 +244,20 @@ def test_web() -> None:
         assert page["drawn_ms"] > 0
         assert page["first_event_bytes"] > 0
         assert page["percent_of_a_core"].keys() == {"web", "api"}
+        assert page["pods"]["running"] > 0
+        assert page["pods"]["changes_per_second"] >= page["pods"]["started_per_second"]
+    assert sum(page["pods"]["started_per_second"] for page in found["pages"].values()) > 0
+
+
+def test_web_paint() -> None:
+    """The maps are drawn, of which the traces say when; the trace can be opened."""
+    if why := lacking():
+        pytest.skip(why)
+
+    found = web_paint(host_count=20)
+
+    assert found["pages"].keys() == {"job", "hosts"}
+    for page in found["pages"].values():
+        assert 0 < page["first_paint_ms"] <= page["first_contents_ms"] <= page["drawn_ms"]
+        assert 0 < page["longest_task_ms"] <= page["main_thread_ms"] <= page["drawn_ms"]
+        assert json.loads(Path(page["trace"]).read_text())["traceEvents"]

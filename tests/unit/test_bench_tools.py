@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.bench import baseline, run, temporal_postgres
+from tests.bench.paint import painted
 from tests.bench.profile import table
 
 BASE: dict[str, Any] = {
@@ -139,3 +140,28 @@ def test_what_is_counted_by_number_is_compared(
     recorded, compared = map(json.loads, capsys.readouterr().out.splitlines())
     assert recorded["runs"] == compared["runs"] == {"1": 10}
     assert compared["to_baseline"] == {"peak_memory_mib": 1.0}
+
+
+def test_a_trace_says_when_a_page_was_painted() -> None:
+    """Of the last navigation, by the thread that set the mark; a task that goes on after the mark counts up to it."""
+    page, mark = {"pid": 7, "tid": 1}, {"navigationId": "b"}
+
+    def at(name: str, ms: int, of: dict[str, str]) -> dict[str, Any]:
+        return {**page, "name": name, "cat": "blink.user_timing", "ts": ms * 1_000, "args": {"data": of}}
+
+    def task(ms: int, took_ms: int, **more: int) -> dict[str, Any]:
+        return {**page, "name": "RunTask", "cat": "", "ts": ms * 1_000, "dur": took_ms * 1_000, "args": {}, **more}
+
+    events = [
+        *(at("navigationStart", ms, {"navigationId": of}) for ms, of in ((100, "a"), (200, "b"))),
+        *(at(name, ms, mark) for name, ms in (("firstPaint", 250), ("firstContentfulPaint", 260), ("drawn", 400))),
+        *(task(150, 20), task(210, 30), task(390, 40), task(220, 50, tid=2), task(220, 50, pid=8)),
+    ]
+
+    assert painted(events) == {
+        "first_paint_ms": 50,
+        "first_contents_ms": 60,
+        "drawn_ms": 200,
+        "main_thread_ms": 40,
+        "longest_task_ms": 30,
+    }
