@@ -69,6 +69,7 @@ def test_a_host_moves_once_its_pods_have_left(managers: tuple[Manager, Manager])
     east, _ = managers
     batch = east.job(30, 1.0)
     assert {"e0": 10, "e1": 10, "e2": 10} == east.start(batch)
+    wait(lambda: {PodState.RUNNING} == {pod.state for pod in builders.pods(east.storage, batch)}, "its pods running")
 
     (moving,) = east.maintenance.Move(MOVE(hostnames=["e1"], host_pool="stateless")).hosts
 
