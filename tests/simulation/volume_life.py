@@ -67,9 +67,9 @@ class VolumeLife(JobLife):
     def settle(self) -> None:
         """All hosts are back, and what is lost for good is given up: every instance runs with its volume."""
         self._bring_all_back()
-        for host in self.cluster.hosts.values():
-            self._free(host)
         for _ in range(ROUNDS_TO_END_MAX):
+            for host in self.cluster.hosts.values():
+                self._free(host)
             for job_id in self.jobs:
                 self.storage.jobs.set_service_goal(job_id, None, JobState.RUNNING, False, self.clock.ns)
             self._take_turns()
