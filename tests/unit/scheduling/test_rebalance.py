@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, product
 
 import pytest
@@ -358,10 +359,19 @@ def fewest_moves(cluster: Cluster) -> int | None:
     for count in range(1, len(cluster.pods) + 1):
         for host in cluster.capacities:
             movable = [pod for pod in cluster.on(host) if not pod.stays]
-            for leaving in combinations(movable, count):
+            for leaving in filter(partial(may_leave, cluster), combinations(movable, count)):
                 if any(lets_in(cluster, host, moved, waiting) for moved in assignments(cluster, host, leaving)):
                     return count
     return None
+
+
+def may_leave(cluster: Cluster, leaving: Sequence[PodNow]) -> bool:
+    """Whichever of them have left: no constraint of those that are still there is broken."""
+    parts = (gone for count in range(1, len(leaving) + 1) for gone in combinations(leaving, count))
+    return all(
+        broken(replace(cluster, pods=[pod for pod in cluster.pods if pod not in gone])) <= broken(cluster)
+        for gone in parts
+    )
 
 
 def assignments(cluster: Cluster, host: str, leaving: Sequence[PodNow]) -> Iterator[Cluster]:
