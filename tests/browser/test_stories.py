@@ -59,6 +59,20 @@ def test_a_cluster_without_hosts_says_how_to_get_some(visit: Visit) -> None:
     )
 
 
+def test_news_leave_what_is_being_typed(stage: Stage, visit: Visit) -> None:
+    """A filter is taken when its field is left; what happens in the cluster meanwhile does not empty it."""
+    stage.running("first of the news")
+    view = visit("/jobs")
+    name = view.get_by_label("Name", exact=True)
+    name.fill("second of")
+    stage.running("second of the news")
+
+    expect(view.get_by_role("link", name="second of the news")).to_be_visible()
+    expect(name).to_have_value("second of")
+    name.press("Enter")
+    expect(rows(view)).to_have_count(1)
+
+
 def test_a_job_is_found_and_its_address_shared(stage: Stage, visit: Visit) -> None:
     """By all filters together; whoever opens the address sees the same, and Back leads from the job to the table."""
     job = stage.running("report of june", owningTeam="analytics", labels=[{"key": "month", "value": "june"}])

@@ -15,6 +15,7 @@ import { Absent, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
+import { Typed } from "../parts/typed";
 import { Use } from "../parts/use";
 import { WhyTree } from "../parts/why";
 import { parameter, setParameters } from "../router";
@@ -124,9 +125,9 @@ function States({ id, hasEnded }: { id: string; hasEnded: boolean }) {
         <p>
           <label>
             Instance{" "}
-            <input
-              type="number" min={0} max={Math.max(total - 1, 0)} value={chosen < 0 ? "" : chosen} placeholder="choose one"
-              onChange={(event) => choose(event.currentTarget.value === "" ? -1 : Number(event.currentTarget.value))}
+            <Typed
+              type="number" min={0} max={Math.max(total - 1, 0)} value={chosen < 0 ? "" : String(chosen)} placeholder="choose one"
+              take={(text) => choose(text === "" ? -1 : Number(text))}
             />
           </label>
         </p>

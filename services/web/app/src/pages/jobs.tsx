@@ -10,6 +10,7 @@ import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
+import { Typed } from "../parts/typed";
 import { address, go, pageAt, parameter } from "../router";
 
 const FILTERS = ["pool", "owner", "state", "type", "label", "name", "age"];
@@ -50,38 +51,39 @@ function refined(values: Record<string, string>): void {
 }
 
 function Filters() {
-  const given = (name: string) => ({
+  const typed = (name: string) => ({ name, value: parameter(name), take: (text: string) => refined({ [name]: text }) });
+  const chosen = (name: string) => ({
     name,
     value: parameter(name),
-    onChange: (event: Event) => refined({ [name]: (event.currentTarget as HTMLInputElement).value.trim() }),
+    onChange: (event: Event) => refined({ [name]: (event.currentTarget as HTMLSelectElement).value }),
   });
   return (
     <form class="filters" role="search" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
-      <label>Name <input {...given("name")} placeholder="part, or ^beginning" /></label>
-      <label>Pool <input {...given("pool")} placeholder="/path" /></label>
-      <label>Owner <input {...given("owner")} placeholder="team" /></label>
-      <label>Labels <input {...given("label")} placeholder="key=value" /></label>
+      <label>Name <Typed {...typed("name")} placeholder="part, or ^beginning" /></label>
+      <label>Pool <Typed {...typed("pool")} placeholder="/path" /></label>
+      <label>Owner <Typed {...typed("owner")} placeholder="team" /></label>
+      <label>Labels <Typed {...typed("label")} placeholder="key=value" /></label>
       <label>
-        State <select {...given("state")}>
+        State <select {...chosen("state")}>
           <option value="">any</option>
           <option value="ACTIVE">not ended</option>
           {JOB_STATES.map((state) => <option key={state} value={state}>{state.toLowerCase()}</option>)}
         </select>
       </label>
       <label>
-        Type <select {...given("type")}>
+        Type <select {...chosen("type")}>
           <option value="">any</option>
           {JOB_TYPES.map((type) => <option key={type} value={type}>{type.toLowerCase()}</option>)}
         </select>
       </label>
       <label>
-        Created <select {...given("age")}>
+        Created <select {...chosen("age")}>
           <option value="">at any time</option>
           {Object.keys(AGES).map((age) => <option key={age} value={age}>in the last {age.replace("h", " h").replace("d", " days")}</option>)}
         </select>
       </label>
       <label>
-        Order <select {...given("order")}>
+        Order <select {...chosen("order")}>
           <option value="">newest first</option>
           <option value="oldest">oldest first</option>
         </select>

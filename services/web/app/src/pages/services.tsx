@@ -8,6 +8,7 @@ import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
+import { Typed } from "../parts/typed";
 import { pageAt, parameter, setParameters } from "../router";
 
 interface Row {
@@ -31,6 +32,7 @@ interface Told {
 
 const TABLE = "peloton.api.v0.table.JobTableService";
 const PAGE_SIZE = 50;
+const FILTERS: Record<string, string> = { name: "part of it", pool: "/path", owner: "team" };
 
 export default function Services() {
   const request = {
@@ -40,15 +42,15 @@ export default function Services() {
   };
   const { value, error } = useLive<Told>(`jobs:${JSON.stringify(request)}`);
   const jobs = value?.jobs ?? [];
-  const isFiltered = ["name", "pool", "owner", "page"].some(parameter);
+  const isFiltered = [...Object.keys(FILTERS), "page"].some(parameter);
   return (
     <>
       <h1>Services</h1>
       <Stale error={error} />
       <form class="filters" onSubmit={(event) => event.preventDefault()} aria-label="Filters">
-        {["name", "pool", "owner"].map((name) => (
+        {Object.keys(FILTERS).map((name) => (
           <label key={name}>
-            {name[0]!.toUpperCase() + name.slice(1)} <input value={parameter(name)} onChange={(event) => setParameters({ [name]: event.currentTarget.value.trim(), page: "" })} />
+            {name[0]!.toUpperCase() + name.slice(1)} <Typed value={parameter(name)} placeholder={FILTERS[name]!} take={(text) => setParameters({ [name]: text, page: "" })} />
           </label>
         ))}
       </form>

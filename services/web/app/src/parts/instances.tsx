@@ -7,6 +7,7 @@ import { TASK_MANAGER, type TaskRuntime } from "../jobs";
 import { useAsked } from "./asked";
 import { Stale } from "./problem";
 import { State } from "./state";
+import { Typed } from "./typed";
 import { setParameters } from "../router";
 
 const PAGE = 50;
@@ -25,8 +26,8 @@ export function Instances({ job, version }: { job: string; version: string }) {
   const spec = { pagination: { offset, limit: PAGE }, ...(state && { taskStates: [state] }), ...(host && { hosts: [host] }) };
   const { value, error, isBusy } = useAsked(JSON.stringify([job, spec, version]), () => call<Answer>(TASK_MANAGER, "Query", { jobId: { value: job }, spec }));
   const total = value?.pagination?.total ?? 0;
-  const refine = (set: (text: string) => void) => (event: Event) => {
-    set((event.currentTarget as HTMLInputElement).value.trim());
+  const refine = (set: (text: string) => void) => (text: string) => {
+    set(text);
     setOffset(0);
   };
   return (
@@ -34,12 +35,12 @@ export function Instances({ job, version }: { job: string; version: string }) {
       <h2>As a table</h2>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         <label>
-          State <select value={state} onChange={refine(setState)}>
+          State <select value={state} onChange={(event) => refine(setState)(event.currentTarget.value)}>
             <option value="">any</option>
             {STATES.map((one) => <option key={one} value={one}>{one.toLowerCase()}</option>)}
           </select>
         </label>
-        <label>Host <input value={host} onChange={refine(setHost)} placeholder="its whole name" /></label>
+        <label>Host <Typed value={host} take={refine(setHost)} placeholder="its whole name" /></label>
         <span class="quiet" role="status">{value ? count(total, "instance") : "Loading"}</span>
       </form>
       <Stale error={error} />

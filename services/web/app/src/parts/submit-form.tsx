@@ -12,6 +12,7 @@ import { Confirm } from "./confirm";
 import { EditorBox, Faults, summary, useRead } from "./submit-editor";
 import { headline, PlanOutcome, usePlan } from "./submit-plan";
 import { SameAs } from "./same-as";
+import { Typed } from "./typed";
 
 const draftKey = (kind: Kind) => `peloton-submit-${kind}`;
 
@@ -124,9 +125,9 @@ function PoolChoice({ kind, pool }: { kind: Kind; pool: Pool }) {
   return (
     <label>
       {POOL_LABELS[kind]}{" "}
-      <input
-        list="pool-paths" value={pool.path} placeholder="/path" required aria-invalid={Boolean(pool.problem)} spellcheck={false} autocomplete="off"
-        onChange={(event) => setParameters({ [kind === "pool" ? "parent" : "pool"]: event.currentTarget.value.trim() })}
+      <Typed
+        list="pool-paths" value={pool.path} placeholder="/path" isWrong={Boolean(pool.problem)}
+        take={(text) => setParameters({ [kind === "pool" ? "parent" : "pool"]: text })}
       />
       <datalist id="pool-paths">{(pool.paths ?? []).map((path) => <option key={path} value={path} />)}</datalist>
     </label>
