@@ -59,45 +59,6 @@ def test_a_cluster_without_hosts_says_how_to_get_some(visit: Visit) -> None:
     )
 
 
-def test_news_leave_what_is_being_typed(stage: Stage, visit: Visit) -> None:
-    """A filter is taken when its field is left; what happens in the cluster meanwhile does not empty it."""
-    stage.running("first of the news")
-    view = visit("/jobs")
-    name = view.get_by_label("Name", exact=True)
-    name.fill("second of")
-    stage.running("second of the news")
-
-    expect(view.get_by_role("link", name="second of the news")).to_be_visible()
-    expect(name).to_have_value("second of")
-    name.press("Enter")
-    expect(rows(view)).to_have_count(1)
-
-
-def test_a_job_is_found_and_its_address_shared(stage: Stage, visit: Visit) -> None:
-    """By all filters together; whoever opens the address sees the same, and Back leads from the job to the table."""
-    job = stage.running("report of june", owningTeam="analytics", labels=[{"key": "month", "value": "june"}])
-    stage.running("report of may", owningTeam="analytics", labels=[{"key": "month", "value": "may"}])
-    view = visit("/jobs")
-
-    for label, text in {"Name": "report", "Pool": "/batch", "Owner": "analytics", "Labels": "month=june"}.items():
-        view.get_by_label(label, exact=True).fill(text)
-        view.keyboard.press("Enter")
-    view.get_by_role("combobox", name="State").select_option("RUNNING")
-
-    for page in (view, visit(view.url.removeprefix(stage.url))):
-        expect(rows(page)).to_have_count(1)
-        expect(page.get_by_role("status").filter(has_text="1 job matches.")).to_be_visible()
-        page.get_by_role("link", name="report of june").click()
-        expect(page.get_by_role("heading", level=1)).to_have_text("report of june")
-        expect(page).to_have_title("report of june Job · Peloton")
-        assert f"/jobs/{job}" == urlsplit(page.url).path
-    view.go_back()
-    expect(view.get_by_label("Labels", exact=True)).to_have_value("month=june")
-    expect(rows(view)).to_have_count(1)
-    button(view, "Clear filters").click()
-    expect(view.get_by_role("link", name="report of may")).to_be_visible()
-
-
 def test_the_table_of_jobs_is_read_page_by_page(stage: Stage, visit: Visit) -> None:
     """Each job is on one page; the first one is reached again both ways."""
     stage.full_pool("crowded")

@@ -1,0 +1,55 @@
+"""The tables by their filters, as people type and share them."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit
+from tests.browser.stage import FOREVER, Stage
+from tests.browser.views import button, rows
+from tests.e2e.service import Service
+
+pytestmark = pytest.mark.xdist_group("stories")
+
+
+def test_news_leave_what_is_being_typed(stage: Stage, visit: Visit) -> None:
+    """A filter is taken when its field is left; what happens in the cluster meanwhile does not empty it."""
+    view = visit("/services")
+    name = view.get_by_label("Name", exact=True)
+    name.fill("new")
+    for each in ("news", "olds"):
+        Service(stage.cluster, stage.pool("web"), 1, FOREVER, name=each).create().wait_running()
+
+    expect(view.get_by_role("link", name="olds")).to_be_visible()
+    expect(name).to_have_value("new")
+    name.press("Enter")
+    expect(rows(view)).to_have_count(1)
+    expect(view.get_by_role("link", name="news")).to_be_visible()
+
+
+def test_a_job_is_found_and_its_address_shared(stage: Stage, visit: Visit) -> None:
+    """By all filters together; whoever opens the address sees the same, and Back leads from the job to the table."""
+    job = stage.running("report of june", owningTeam="analytics", labels=[{"key": "month", "value": "june"}])
+    stage.running("report of may", owningTeam="analytics", labels=[{"key": "month", "value": "may"}])
+    view = visit("/jobs")
+
+    for label, text in {"Name": "report", "Pool": "/batch", "Owner": "analytics", "Labels": "month=june"}.items():
+        view.get_by_label(label, exact=True).fill(text)
+        view.keyboard.press("Enter")
+    view.get_by_role("combobox", name="State").select_option("RUNNING")
+
+    for page in (view, visit(view.url.removeprefix(stage.url))):
+        expect(rows(page)).to_have_count(1)
+        expect(page.get_by_role("status").filter(has_text="1 job matches.")).to_be_visible()
+        page.get_by_role("link", name="report of june").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("report of june")
+        expect(page).to_have_title("report of june Job · Peloton")
+        assert f"/jobs/{job}" == urlsplit(page.url).path
+    view.go_back()
+    expect(view.get_by_label("Labels", exact=True)).to_have_value("month=june")
+    expect(rows(view)).to_have_count(1)
+    button(view, "Clear filters").click()
+    expect(view.get_by_role("link", name="report of may")).to_be_visible()
