@@ -161,6 +161,9 @@ LAUNCHED_THERE: Sets = {
     "agent_id": Parameter("agent_id"),
     "cluster": Parameter("cluster"),
     "ports": Parameter("ports"),
+    "desired_host": Pick(
+        Differs("desired_host", Parameter("host")), "", Column("desired_host")
+    ),  # no room was left there
     "message": "Add hostname and ports",
     "reason": "REASON_UPDATE_OFFER",
     "vain_count": 0,

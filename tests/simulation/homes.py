@@ -30,8 +30,6 @@ class Homes:
         until_s = self._clock.monotonic() + KILL_GRACE_DEFAULT_S + HOLD_S
         for pod in pods:
             is_told = pod.state is not PodState.KILLING
-            if pod.host != pod.desired_host and pod.state is not PodState.RUNNING:
-                continue  # it was launched elsewhere, as no room was left there
             if is_told and pod.desired_host and pod.desired_run_id > pod.run_id:
                 self._homes[pod.job_id, pod.instance_id] = pod.desired_host, until_s
 

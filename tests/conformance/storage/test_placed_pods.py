@@ -11,7 +11,7 @@ from peloton.model.pod import port_label
 from peloton.model.update import UpdateSpec
 from services.storage.pods import host_pods
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import NOW, F, K, L, R, a_config, admit, create, launch, pod, report
+from tests.conformance.storage.builders import NOW, F, K, L, R, a_config, admit, create, launch, pod, ready_pods, report
 from tests.conformance.storage.services import a_service, service_config, turn, update
 
 WEB, EU = ("app", "web"), ("zone", "eu")
@@ -77,6 +77,20 @@ def test_pods_come_back_to_a_host(storage: Storage) -> None:
     assert home == pod(storage, job_id, 0).desired_host
     report(storage, job_id, [0], R)
     assert "" == pod(storage, job_id, 0).desired_host
+
+
+def test_a_pod_that_goes_elsewhere_wants_its_host_no_more(storage: Storage) -> None:
+    """Also if it is to run anew before it ran: no room is held on a host that had none."""
+    job_id = a_service(storage, 1)
+    update(storage, job_id, service_config(1, "v2"), UpdateSpec(in_place=True))
+    turn(storage, job_id, starts=False)
+    admit(storage, job_id)
+    [(instance, run_id)] = ready_pods(storage, job_id)
+
+    storage.host_pods.mark_launched(job_id, [(instance, run_id, "elsewhere", "agent", {})], NOW, "")
+
+    assert ("elsewhere", "") == (pod(storage, job_id, 0).host, pod(storage, job_id, 0).desired_host)
+    assert [] == storage.host_pods.coming_back(job_id, [0])
 
 
 def test_only_the_gang_has_to_be_close(storage: Storage) -> None:
