@@ -19,7 +19,7 @@ from peloton.scheduling.room import find_room
 from peloton.scheduling.rows import HostRow
 from peloton.scheduling.spreading import Spreading
 from peloton.scheduling.trial import TrialFleet
-from services.hostmgr.driver import RegisteredHost
+from services.hostmgr.driver import NOTHING, RegisteredHost
 from services.hostmgr.hosts.aversions import Aversions
 from services.hostmgr.hosts.daemon_hosts import DaemonHosts
 from services.hostmgr.hosts.domain_counts import Counts, everywhere
@@ -71,11 +71,13 @@ class RoomFinder:
         ]
 
     def _fleet(self) -> TrialFleet:
-        """With hosts of which nothing is announced now, by what the cluster says is free there."""
+        """With hosts of which nothing is announced now. What the cluster says is free there counts if it never told of
+        room, or not since it was given back: else that may be from before the last launches."""
         with self._lock:
             fleet, table = TrialFleet(self._table.rooms.fleet), self._table
+            free = table.unannounced()
             unannounced = [
-                (host, room, self._daemons.missing_on(name))
+                (host, free.get(name, NOTHING), room, self._daemons.missing_on(name))
                 for name, host in table.registered.by_name.items()
                 if not ((room := table.rooms.hosts.get(name)) and room.rooms)
             ]
@@ -105,10 +107,10 @@ class RoomFinder:
         return found
 
 
-def _row(host: RegisteredHost, room: HostRoom | None, missing: Resources, order: int) -> HostRow:
+def _row(host: RegisteredHost, free: Resources, room: HostRoom | None, missing: Resources, order: int) -> HostRow:
     """``missing``: what is kept there for daemons."""
     kind = room.kind_labels if room else tuple(one for one in label_pairs(host.labels) if one[0] != HOSTNAME_LABEL)
-    free = Resources(*(max(have - kept, 0) for have, kept in zip(host.free, missing, strict=True)))
+    left = Resources(*(max(have - kept, 0) for have, kept in zip(free, missing, strict=True)))
     slack = max(host.revocable.cpu_milli - host.revocable_held.cpu_milli, 0)
     order = room.order if room else order
-    return HostRow(host.hostname, free, host.capacity, slack, PORTS_MAX, POD_SLOTS_UNLIMITED, kind, order)
+    return HostRow(host.hostname, left, host.capacity, slack, PORTS_MAX, POD_SLOTS_UNLIMITED, kind, order)

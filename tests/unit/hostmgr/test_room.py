@@ -77,6 +77,17 @@ def test_hosts_without_an_announcement_count_with_what_their_cluster_says() -> N
     assert (5, ["2 hosts: less than 1 cpu free, 0 at most"]) == found(hosts, 9)
 
 
+def test_a_host_that_was_filled_is_full() -> None:
+    """Whatever the cluster, which is asked at times, said of it before."""
+    hosts = book("h1", "h2")
+    lease = hosts.acquire(JOB, [(shape(4), 1)], 0.0)
+    hosts.claim(lease.lease_id, [host.hostname for host in lease.hosts])
+
+    assert 4_000 == hosts.free().cpu_milli
+    assert (4, ["2 hosts: less than 1 cpu free, 0 at most"]) == found(hosts, 5)
+    assert [False, True] == sorted(host.has_room for host in hosts.room.for_daemon(shape(1)))
+
+
 def test_hosts_in_maintenance_take_none() -> None:
     """Whatever is free there."""
     hosts = book("h1", "h2")
