@@ -59,6 +59,7 @@ class Sleeps:
     def __init__(self, loop: ReplayLoop, clock: Clock, processes: Processes) -> None:
         self._loop, self._clock, self._processes = loop, clock, processes
         self._asleep: dict[asyncio.StreamWriter, int] = {}
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
         self._port = 0
         self._at_work_since_s: float | None = None
@@ -69,10 +70,14 @@ class Sleeps:
         self._loop.processes_work = self._somebody_works
 
     async def stop(self) -> None:
-        """All processes have ended."""
+        """Processes have ended, but those may be left that they began: their sleeps end, and so they do."""
         self._loop.processes_work = lambda: False
         if self._server is not None:
             self._server.close()
+            while self._open:
+                for writer in self._open.values():
+                    writer.close()
+                await asyncio.wait(self._open)
             await self._server.wait_closed()
 
     def command(self, command: str) -> str:
@@ -81,14 +86,20 @@ class Sleeps:
         return SLEEP.sub(lambda found: f"bash -c '{ask.format(found.group(1))}'", command)
 
     async def _sleep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if asked := (await reader.readline()).split():
-            self._asleep[writer] = int(asked[0])
-            timer = self._clock.call_later(float(asked[1]), self._wake, writer)
-            with suppress(ConnectionError):
-                await reader.read()  # until it ends
-            timer.cancel()
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = writer
+        try:
+            if asked := (await reader.readline()).split():
+                self._asleep[writer] = int(asked[0])
+                timer = self._clock.call_later(float(asked[1]), self._wake, writer)
+                with suppress(ConnectionError):
+                    await reader.read()  # until it ends
+                timer.cancel()
+        finally:
             self._asleep.pop(writer, None)
-        writer.close()
+            writer.close()
+            del self._open[task]
 
     def _wake(self, writer: asyncio.StreamWriter) -> None:
         del self._asleep[writer]
