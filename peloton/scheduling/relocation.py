@@ -7,9 +7,10 @@ made in any order, each finds the room that the plan saw, and no pod is moved tw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -54,6 +55,8 @@ TargetOrder = Callable[[PodNow, Flags], Iterable[int]]
 """Hosts in the order in which a pod tries them, of those that are open to it."""
 TRIES_MAX = 1_000
 """Pairs of pod and host that one search looks at."""
+LOSSES_MAX = 10_000
+"""Parts of the pods that are to leave a host, by the labels that a constraint there names. Of more they stay."""
 
 
 class Relocation:
@@ -163,8 +166,11 @@ class Relocation:
         leave in any order."""
         for pod in self._choosy[at]:
             named = pod_labels_named(pod.shape.constraint)
-            others = [set(one.labels) & named for one in leaving if one.pod_id != pod.pod_id]
-            if any(self._breaks(at, pod, less) for less in _losses(others)):
+            labels = (named.intersection(one.labels) for one in leaving if one.pod_id != pod.pod_id)
+            kinds = Counter(filter(None, labels))
+            if prod(count + 1 for count in kinds.values()) > LOSSES_MAX:
+                return False
+            if any(self._breaks(at, pod, less) for less in _losses(kinds)):
                 return False
         return True
 
@@ -286,9 +292,8 @@ def _nameless(labels: Labels) -> tuple[Label, ...]:
     return tuple(label for label in label_pairs(labels) if label[0] != HOSTNAME_LABEL)
 
 
-def _losses(leaving: Iterable[Collection[Label]]) -> Iterator[Counter[Label]]:
-    """What any of these pods take away, for each of their different sets. Given are the labels of each pod."""
-    kinds = Counter(frozenset(labels) for labels in leaving if labels)
+def _losses(kinds: Mapping[frozenset[Label], int]) -> Iterator[Counter[Label]]:
+    """What any of these pods take away: so many of each kind, which are all that have the same labels."""
     for counts in product(*(range(count + 1) for count in kinds.values())):
         less = Counter[Label]()
         for labels, count in zip(kinds, counts, strict=True):

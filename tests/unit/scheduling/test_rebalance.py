@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.layout import Layout, Spread
-from peloton.model.pod import Constraint, HostLabel, PodLabel, PodShape, Strategy
+from peloton.model.pod import AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.rebalance import Goal, PodNow, Stays, WaitingPods
 from peloton.model.resources import Resources, needed
 from peloton.scheduling.rebalance import CROWDED_LOAD, SPREAD_MARGIN
@@ -110,6 +110,19 @@ def test_a_pod_that_others_want_beside_them_does_not_leave_before_them(goals: li
     cluster = Cluster(hosts, [*pods, *pods_on("b", "h2", cpu(4), labels=(web,))], waits(8), grants=grants)
 
     assert () == cluster.plan(goals).moves
+
+
+def test_pods_of_too_many_kinds_for_a_constraint_beside_them_stay() -> None:
+    """It counts 30 different labels, each on a pod of its own: which of them may leave first is not looked at."""
+    kinds = [("kind", str(number)) for number in range(30)]
+    small = PodShape(Resources(100))
+    counting = PodShape(Resources(1), constraint=AnyOf(tuple(PodLabel(*kind, "<", 9) for kind in kinds)))
+    pods = [pod for name, kind in enumerate(kinds) for pod in pods_on(f"a{name:02}", "h1", small, labels=(kind,))]
+    cluster = Cluster(hosts_of("h1", "h2"), [*pods, *pods_on("b", "h1", counting), *pods_on("c", "h2", cpu(6))], ())
+
+    assert () == cluster.plan(EMPTY).moves
+    few = replace(cluster, pods=[*pods[:3], *pods_on("b", "h1", counting), *pods_on("c", "h2", cpu(6))])
+    assert 4 == len(few.plan(EMPTY).moves)
 
 
 @pytest.mark.parametrize("reason", list(Stays))
