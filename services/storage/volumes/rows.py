@@ -154,8 +154,8 @@ def note_made(conn: sa.Connection, pods: Sequence[PodId], now_ns: int) -> None:
     )
     running = {(pod.job_id, pod.instance_id) for pod in pods}
     made = [row.volume_id for row in conn.execute(query) if (row.job_id, row.instance_id) in running]
-    for volume_id in made:
-        mine = sa.update(VOLUME).where(VOLUME.c.volume_id == volume_id)
+    if made:
+        mine = sa.update(VOLUME).where(VOLUME.c.volume_id.in_(made))
         conn.execute(mine.values(state=_CREATED, note="", changed_ns=now_ns))
 
 
