@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli")
 SKIPPED_FOLDERS = {".git", ".venv", "__pycache__", ".hypothesis", "node_modules"}
 SKIPPED_AT_THE_TOP = {"data", "dist", "build"}
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
 # The inside and the workflows have no clock and no chance of their own: whoever calls them passes both in.
