@@ -74,6 +74,11 @@ class Settings:
     web_hosts: str = setting(
         "", "names by which browsers may ask for the pages, with commas; localhost and addresses always may"
     )
+    cached_workflows: int = setting(
+        0,
+        "workflows of each task queue that a worker keeps in memory; 0: as many as half of the memory holds "
+        "that it may use, at least 1,000",
+    )
     temporal_ui: str = setting("", "URL of Temporal's Web UI, to which pages link; empty: they do not")
     leader_ttl_s: float = setting(5.0, "seconds after which a silent leader is replaced")
     entitlement_period_s: float = setting(5.0, "seconds between entitlement cycles")

@@ -46,6 +46,7 @@ with workflow.unsafe.imports_passed_through():
         LAUNCH_CALL,
         RESMGR_CALL,
         Policies,
+        long_queue,
     )
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
     from workflows.update import UpdateInput, UpdateWorkflow
@@ -169,6 +170,7 @@ class JobWorkflow:
             RecordsActivities.create_pods,
             self.job_id,
             summary=f"create {self.progress.missing_count} pods",
+            task_queue=long_queue(workflow.info().task_queue),
             **CREATE_PODS_CALL,
         )
         self.show()
@@ -267,7 +269,11 @@ class JobWorkflow:
         if not self.progress.is_unwanted:
             return
         await workflow.execute_activity_method(
-            RecordsActivities.delete_job, self.job_id, summary="delete its records", **DELETE_CALL
+            RecordsActivities.delete_job,
+            self.job_id,
+            summary="delete its records",
+            task_queue=long_queue(workflow.info().task_queue),
+            **DELETE_CALL,
         )
         if await look(RecordsActivities.is_stored, self.job_id, summary="is there a new job with its id?"):
             continue_as_new(JobInput(self.job_id, await fresh_policies(self.policies)))
