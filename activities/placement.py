@@ -13,7 +13,7 @@ from activities.errors import translated
 from peloton.errors import PelotonError, Unavailable
 from peloton.lifecycle.in_vain import InVain, in_vain, unplaced_in_all
 from peloton.lifecycle.reservation import waiting_pods
-from peloton.model.host import ClusterChoice, Desired, LaunchResult, PlacementBatch, ReadyGang
+from peloton.model.host import ClusterChoice, Desired, GangLaunch, LaunchResult, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, ClusterRule
@@ -64,8 +64,21 @@ class PlacementActivities:
     @activity.defn(name="place_gang")
     @translated
     def place_gang(self, job_id: str) -> PlacementBatch:
-        """Place all of the job's gang. Empty when it does not fit whole, with the reason."""
-        job = JobId(job_id)
+        """Place all of the job's gang. Empty when it does not fit whole, with the reason.
+
+        Only workflows that releases up to 0.1 began call it: the batch crosses their history twice."""
+        return self._place_gang(JobId(job_id))
+
+    @activity.defn(name="place_and_launch_gang")
+    @translated
+    def place_and_launch_gang(self, job_id: str) -> GangLaunch:
+        """Place all of the job's gang and launch it. A gang that does not fit whole stays, with the reason."""
+        batch = self._place_gang(JobId(job_id))
+        launch = self._launch(JobId(job_id), batch)
+        infeasible = next((left.infeasible for left in batch.unplaced if left.fits_no_host), ())
+        return GangLaunch(launch.launched_count, launch.failed_count, launch.why, infeasible)
+
+    def _place_gang(self, job: JobId) -> PlacementBatch:
         gang = self._pods.ready_gang(job)
         batch = self._place(job, [gang] if gang else [], for_gang=True)
         self._note_unplaced(batch)

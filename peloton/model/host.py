@@ -211,6 +211,16 @@ class LaunchResult:
     requeued_count: int = 0  # gave back their admission
 
 
+@dataclass(frozen=True, slots=True)
+class GangLaunch:
+    """Result of one attempt to place a gang whole and to launch it."""
+
+    launched_count: int = 0
+    failed_count: int = 0  # the host refused; the gang is queued again
+    why: PlacementReason = ()  # nothing was launched
+    infeasible: Infeasibility = ()  # a member fits no host, even an empty one
+
+
 PREFETCH_MAX = 10_000
 """Images on hosts that are fetched ahead at a time."""
 

@@ -123,6 +123,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         admission.requeue_gang,
         placement.place_and_launch,
         placement.place_gang,
+        placement.place_and_launch_gang,
         launch.launch,
         launch.kill_running,
         hosts.look,
