@@ -46,10 +46,11 @@ ONE_CALL = "202611-gang-in-one-call"
 
 @dataclass(frozen=True)
 class GangCarryOver:
-    """Exactly what continue-as-new carries: the step of the launch, and since when."""
+    """Exactly what continue-as-new carries: the step of the launch, since when, and the last pause of its placement."""
 
     step: str = ""
     since_s: float = 0.0
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class GangWorkflow:
         self.verdict = Verdict(Step.PLACE)
         self.member_count = 0
         self.placement: PlacementReason = ()
-        self.pause_s = 0.0
+        self.pause_s = input.life.pause_s
         self.is_cancelled = False
         self.placement_s = input.policies.gang_placement_s
 
@@ -201,4 +202,4 @@ class GangWorkflow:
         if self.renewal.is_due(self.policies) and not self.is_cancelled:
             policies = await fresh_policies(self.policies)
             if not self.is_cancelled:
-                continue_as_new(replace(input, policies=policies, life=self.life))
+                continue_as_new(replace(input, policies=policies, life=replace(self.life, pause_s=self.pause_s)))

@@ -60,6 +60,7 @@ class JobCarryOver:
     states: tuple[str, ...] = ()  # that it was in, and since when: the newest
     update_told: str = ""  # update, and what people did to it, as its workflow was last told; "" = none is under way
     gang_run: int = 0  # of the gang whose launch was last told of a change; 0 = none is under way
+    retry_s: float = 0.0  # the last wait of a job whose steps move nothing; the next one is twice as long
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class JobWorkflow:
         self.wake_timer = WakeTimer()  # the time to look again
         self.progress = JobProgress(JobState.INITIALIZED)
         self.waiting_for = "creation of its pods"
-        self.retry_s = 0.0  # until the next look, when a step could not move anything; 0 = every step did
+        self.retry_s = input.life.retry_s  # until the next look, when no step moved anything; else 0
         self.last_retry_s = 0.0
         self.is_followed = False  # the daemon's workflow was told to follow hosts, by this run
 
@@ -319,4 +320,4 @@ class JobWorkflow:
     async def continue_as_new_when_due(self, input: JobInput) -> None:
         if self.renewal.is_due(self.policies):
             policies = await fresh_policies(self.policies)
-            continue_as_new(replace(input, policies=policies, life=self.life))
+            continue_as_new(replace(input, policies=policies, life=replace(self.life, retry_s=self.retry_s)))

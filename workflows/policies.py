@@ -88,7 +88,9 @@ RECORDS_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_p
 RESMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 PLACEMENT_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
-DELETE_CALL = CallOptions(start_to_close_timeout=timedelta(minutes=10), retry_policy=_PATIENT)
+DELETE_CALL = CallOptions(
+    start_to_close_timeout=timedelta(minutes=10), heartbeat_timeout=timedelta(seconds=30), retry_policy=_PATIENT
+)
 KILL_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
 PREFETCH_CALL = CallOptions(
     start_to_close_timeout=timedelta(seconds=10),

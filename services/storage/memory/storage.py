@@ -104,7 +104,7 @@ class MemoryJobs(_Repository):
             _steer_pods(job, job.pods.records, pod_goal, now_ns, message)
         return steered
 
-    def delete(self, job_id: JobId) -> None:
+    def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
         job = self._rows.jobs.get(job_id)
         if job is not None and not job.has_ended:
             raise Aborted(f"Job is not in a terminal state: {job.record.state}")
