@@ -17,11 +17,13 @@ from peloton.model.resources import Resources
 CLUSTER_LABEL = "peloton/cluster"
 """Every host has this label: the name of its cluster."""
 CLUSTER_KIND_LABEL = "peloton/cluster-kind"
+"""Every host has this label: ``mesos``, ``kubernetes`` or ``memory``."""
 VOLUMES_LABEL = "peloton/volumes"
 """Of hosts that keep volumes for pods; its value is ``KEPT``."""
 KEPT = "kept"
-"""Every host has this label: ``mesos``, ``kubernetes`` or ``memory``."""
-
+SECRETS_LABEL = "peloton/secrets"
+"""Of hosts that cannot give pods the secrets of their jobs; its value is ``NOT_MOUNTED``."""
+NOT_MOUNTED = "not-mounted"
 
 POD_SLOTS_UNLIMITED = 2**31
 """Of a host that limits the amounts of its pods, and not their number."""

@@ -9,6 +9,9 @@ AGENT_DRAINING = "REASON_AGENT_DRAINING"
 AGENT_REMOVED = "REASON_AGENT_REMOVED"
 COMMAND_EXECUTOR_FAILED = "REASON_COMMAND_EXECUTOR_FAILED"
 BROKEN_EXECUTOR_MESSAGE = "Container terminated with signal Broken pipe"
+CPU_LIMIT_REFUSED = "CPU limits can only be set on tasks"
+MEMORY_LIMIT_REFUSED = "Memory limits can only be set on tasks"
+"""Beginnings of the messages with REASON_GC_ERROR of an agent without the isolator, which the rest names."""
 GONE_MESSAGES = ("Operator initiated 'Machine DOWN'", "the agent unregistered")
 """Messages of the master about an agent that was taken away, and did not just fall silent."""
 
@@ -57,11 +60,20 @@ CAUSES: dict[str, Cause] = {
 }
 
 
+def is_limit_refusal(status: Json) -> bool:
+    """Tell whether an agent refused the limits of a task, and did not start it."""
+    message = status.get("message", "")
+    is_named = CPU_LIMIT_REFUSED in message or MEMORY_LIMIT_REFUSED in message
+    return status.get("reason") == "REASON_GC_ERROR" and is_named
+
+
 def cause_of(status: Json) -> Cause:
     """The cause in a TaskStatus. Reasons of a later Mesos count as none."""
     reason, message = status.get("reason", ""), status.get("message", "")
     if reason == AGENT_REMOVED and any(text in message for text in GONE_MESSAGES):
         return Cause.HOST_GONE
+    if is_limit_refusal(status):
+        return Cause.NOT_STARTED
     if reason == COMMAND_EXECUTOR_FAILED and BROKEN_EXECUTOR_MESSAGE in message:
         return Cause.EXECUTOR
     return CAUSES.get(reason, Cause.PROGRAM)

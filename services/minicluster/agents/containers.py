@@ -14,7 +14,7 @@ from pathlib import Path
 from services.emulation.clock import Clock, Timer
 from services.emulation.images import Images
 from services.emulation.processes import Command, Processes, kill_group
-from services.minicluster.agents import sandboxes
+from services.minicluster.agents import isolation, sandboxes
 from services.minicluster.agents.checks import Checks
 from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.agents.sessions import Sessions
@@ -82,7 +82,8 @@ class Container:
         except FileNotFoundError as error:
             self._fail_launch(str(error))
             return
-        sandboxes.write_secrets(task, self.directory)
+        if isolation.has(self.runtime.settings.isolation, isolation.SECRETS):
+            sandboxes.write_secrets(task, self.directory)
         user = self._user(command)
         if user is not None:
             try:
@@ -281,6 +282,8 @@ class ProcessRuntime:
     closed: bool = False
 
     def launch(self, task: Task) -> None:
+        if isolation.refuse_limits(task, task.info, self.settings.isolation, self.updates):
+            return
         container = Container(self, task)
         task.runner = container
         self.containers[container.id] = container
