@@ -58,6 +58,9 @@ log = logging.getLogger(__name__)
 
 BEHIND_PERIOD_S = 1.0
 """Between attempts at chores that failed."""
+AGENT_RESTART_S = 30.0
+"""An agent that its supervisor starts again is back within so long: a few seconds until it is started, 2 s in which it
+waits for its executors, and up to ten until the next look at the agents."""
 
 
 class MesosDriver(Callbacks):
@@ -93,6 +96,7 @@ class MesosDriver(Callbacks):
             measures_use=True,
             serves_files=True,
             keeps_volumes=settings.role != ANY_ROLE,
+            restart_s=AGENT_RESTART_S,
             settles_s=settings.agent_reregister_timeout_s,
         )
 
