@@ -27,6 +27,7 @@ class AgentServer:
         self._settings = settings
         self._registry = registry
         self._api, self._sessions = AgentApi(runtime), runtime.sessions
+        self._is_secret = runtime.is_secret
         # It is created with the port on which this listens.
         self.agent: Agent | None = None
         self._authentication = Authentication(settings.credentials)
@@ -60,7 +61,7 @@ class AgentServer:
         if path == agent_statistics.PATH:
             return json_page(orjson.dumps(agent_statistics.page(agent)))
         if path.startswith("/files/"):
-            return Files(self._settings.data_dir, agent.id).handle(request)
+            return Files(self._settings.data_dir, agent.id, self._is_secret).handle(request)
         return not_found()
 
 

@@ -117,7 +117,7 @@ def test_a_refusal_says_which_isolator_an_agent_lacks(agents: Agents) -> None:
 
 
 def test_known_agents_are_bounded(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that were used longest ago are forgotten, and asked again."""
+    """The agent that was used longest ago is forgotten, and asked again."""
     monkeypatch.setattr(isolators, "KNOWN_MAX", 2)
     first, *rest = (agents.agent(name, POSIX) for name in "abc")
     for one in (first, *rest, first):
