@@ -101,7 +101,7 @@ class VolumeKeeper:
         found = self._book.sights(hostnames)
         now_s, restart_s = time.monotonic(), self._driver.capabilities.restart_s
         for hostname, sight in found.items():
-            if sight.is_registered:
+            if sight.is_registered or sight.is_in_maintenance:  # after a maintenance it starts, too
                 self._away_since_s.pop(hostname, None)
             else:
                 away_s = now_s - self._away_since_s.setdefault(hostname, now_s)

@@ -88,10 +88,13 @@ class AgentIsolators:
         self._known: OrderedDict[Key, Isolators] = OrderedDict()
         self._silent_until_s: OrderedDict[Key, float] = OrderedDict()
         self._asked: dict[Key, Future[None]] = {}
+        self._is_closed = False
         self._told: deque[Isolators] = deque(maxlen=TOLD_MAX)
         self._labelled: dict[str, tuple[Agent, Agent]] = {}  # by id: as Mesos lists it, and with the label
 
     def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
         self._readers.shutdown(wait=False, cancel_futures=True)
 
     def of(self, agents: Iterable[Agent]) -> dict[str, Isolators]:
@@ -109,9 +112,9 @@ class AgentIsolators:
                 return None
             if not agent.address or self._silent_until_s.get(key, 0.0) > self._clock():
                 return None
-            if key not in self._asked:
+            if key not in self._asked and not self._is_closed:
                 self._asked[key] = self._readers.submit(self._read, agent, key)
-            return self._asked[key]
+            return self._asked.get(key)
 
     def _read(self, agent: Agent, key: Key) -> None:
         try:

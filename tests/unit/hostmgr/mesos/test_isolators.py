@@ -116,6 +116,13 @@ def test_a_refusal_says_which_isolator_an_agent_lacks(agents: Agents) -> None:
     assert (False, True, True) == (found.limits_cpu, found.limits_memory, found.mounts_secrets)
 
 
+def test_nothing_is_asked_once_it_is_closed(agents: Agents) -> None:
+    """A launch that is under way when the host manager stops goes on."""
+    agents.isolators.close()
+    assert {"a-S": ALL} == agents.isolators.of([agents.agent("a", POSIX)])
+    assert [] == agents.asked
+
+
 def test_known_agents_are_bounded(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent that was used longest ago is forgotten, and asked again."""
     monkeypatch.setattr(isolators, "KNOWN_MAX", 2)
