@@ -126,9 +126,9 @@ class Settings:
     )
     gang_launch_timeout_s: float = setting(300.0, "seconds in which all of a launched gang runs, or it is queued again")
     retry_wait_s: int = setting(
-        10, "seconds that a batch pod which failed waits at first, from its start; 0: it runs again at once"
+        10, "seconds that a failed batch pod waits at first, for its only host or at its third quick failure; 0: never"
     )
-    retry_wait_max_s: int = setting(600, "seconds beyond which that time is not doubled with each failure")
+    retry_wait_max_s: int = setting(600, "seconds beyond which that time is not doubled with each further failure")
     host_lease_s: float = setting(30.0, "seconds a placement may hold hosts")
     host_pools: bool = setting(False, "whether hosts are partitioned into host pools: true or false")
     history_period_s: int = setting(

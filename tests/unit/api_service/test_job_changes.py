@@ -139,7 +139,7 @@ async def test_delete(jobs: Any, config: Config, storage: Storage) -> None:
 
 
 async def test_delete_of_an_active_job(jobs: Any, config: Config, storage: Storage) -> None:
-    """A job that has not ended stays. The status is the one of the original; clients of ours find the code beside it."""
+    """A job that has not ended stays. The status is the original's; the trailing metadata has the error's own code."""
     job_id = await create(jobs, config())
 
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
