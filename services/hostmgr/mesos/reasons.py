@@ -8,7 +8,7 @@ from services.hostmgr.mesos.resources import Json
 AGENT_DRAINING = "REASON_AGENT_DRAINING"
 AGENT_REMOVED = "REASON_AGENT_REMOVED"
 COMMAND_EXECUTOR_FAILED = "REASON_COMMAND_EXECUTOR_FAILED"
-BROKEN_EXECUTOR_MESSAGE = "Container terminated with signal Broken pipe"
+BROKEN_PIPE_MESSAGE = "Container terminated with signal Broken pipe"
 CPU_LIMIT_REFUSED = "CPU limits can only be set on tasks"
 MEMORY_LIMIT_REFUSED = "Memory limits can only be set on tasks"
 """Beginnings of the messages with REASON_GC_ERROR of an agent without the isolator, which the rest names."""
@@ -22,15 +22,16 @@ CAUSES: dict[str, Cause] = {
     "REASON_CONTAINER_LIMITATION_DISK": Cause.DISK,
     "REASON_CONTAINER_LIMITATION_MEMORY": Cause.MEMORY,
     "REASON_MAX_COMPLETION_TIME_REACHED": Cause.TIME,
-    # The host, and the agent on it.
-    "REASON_CONTAINER_LAUNCH_FAILED": Cause.CONTAINER,
-    "REASON_CONTAINER_UPDATE_FAILED": Cause.EXECUTOR,
-    "REASON_EXECUTOR_REGISTRATION_TIMEOUT": Cause.EXECUTOR,
-    "REASON_EXECUTOR_REREGISTRATION_TIMEOUT": Cause.EXECUTOR,
+    # The executor: killed by a person, or with its program for want of memory.
     "REASON_EXECUTOR_TERMINATED": Cause.EXECUTOR,
     "REASON_EXECUTOR_UNREGISTERED": Cause.EXECUTOR,
-    "REASON_GC_ERROR": Cause.CONTAINER,
     "REASON_IO_SWITCHBOARD_EXITED": Cause.EXECUTOR,
+    # The host, and the agent on it.
+    "REASON_CONTAINER_LAUNCH_FAILED": Cause.CONTAINER,
+    "REASON_CONTAINER_UPDATE_FAILED": Cause.AGENT,
+    "REASON_EXECUTOR_REGISTRATION_TIMEOUT": Cause.AGENT,
+    "REASON_EXECUTOR_REREGISTRATION_TIMEOUT": Cause.AGENT,
+    "REASON_GC_ERROR": Cause.AGENT,
     "REASON_AGENT_DISCONNECTED": Cause.HOST_LOST,
     AGENT_REMOVED: Cause.HOST_LOST,
     "REASON_AGENT_RESTARTED": Cause.HOST_LOST,
@@ -74,6 +75,6 @@ def cause_of(status: Json) -> Cause:
         return Cause.HOST_GONE
     if is_limit_refusal(status):
         return Cause.NOT_STARTED
-    if reason == COMMAND_EXECUTOR_FAILED and BROKEN_EXECUTOR_MESSAGE in message:
-        return Cause.EXECUTOR
+    if reason == COMMAND_EXECUTOR_FAILED and BROKEN_PIPE_MESSAGE in message:
+        return Cause.PIPE
     return CAUSES.get(reason, Cause.PROGRAM)
