@@ -4,7 +4,7 @@ Served here: v0 JobManager and TaskManager under all their names, UpdateService 
 LookupService, JobTableService, HistoryService and MigrationService; v1alpha JobService, PodService, VolumeService,
 WatchService, AdminService, and ResourcePoolService by way of v0; DisableKillTasks of the original's private
 InternalHostService; health and reflection. Passed through: v0 ResourceManager and our ExplainService to the resource
-manager, HostService of both versions and our MaintenanceService, RebalanceService and AdviceService to the host manager.
+manager, HostService of both versions and our MaintenanceService, RebalanceService, AdviceService to the host manager.
 gRPC answers UNIMPLEMENTED for all others.
 """
 
