@@ -97,6 +97,7 @@ VOLUME_SERVICES: tuple[tuple[type[Servicer], str], ...] = (
     (VolumeService, VOLUME_SERVICE),
     (VolumeServiceV1, VOLUME_SERVICE_V1),
 )
+LOCKING_SERVICES = ((AdminService, ADMIN_SERVICE), (InternalHostService, INTERNAL_HOST_SERVICE))
 HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVICE_SERVICE)
 OPTIONS = (
     *SERVER_OPTIONS,
@@ -177,8 +178,7 @@ async def start(
         (JobService(backend, specs), (JOB_SERVICE,)),
         (PodService(backend), (POD_SERVICE,)),
         (WatchService(watches), (WATCH_SERVICE,)),
-        (AdminService(locks, calls), (ADMIN_SERVICE,)),
-        (InternalHostService(locks, calls), (INTERNAL_HOST_SERVICE,)),
+        *((service(locks, calls), (name,)) for service, name in LOCKING_SERVICES),
         (ResourcePoolService(channels), (RESPOOL_SERVICE,)),
     )
     for servicer, names in servicers:
