@@ -1,4 +1,4 @@
-"""What channels and servers agree on: the size of messages, how a busy server says when to retry, which code an error
+"""Agreements of channels and servers: the size of messages, how a busy server says when to retry, which code an error
 has, and how to recognize gRPC's own words for a missing server."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""For each cause that ends a run: whose fault it is, whether the pod runs again, and what it counts.
+"""Table of the causes that end a run: whose fault each is, whether the pod runs again, and what it counts.
 
 The platform pays for exactly the ends for which the original does: a container that could not be started, a launch that
 found its room gone, and a broken pipe of a container.
