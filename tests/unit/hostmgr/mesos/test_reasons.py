@@ -78,7 +78,7 @@ def test_every_reason_that_was_recorded_of_a_real_mesos_is_known() -> None:
         ("REASON_AGENT_REMOVED", "health check timed out", Cause.HOST_LOST),
         ("REASON_AGENT_REMOVED", "Agent a removed: Operator initiated 'Machine DOWN'", Cause.HOST_GONE),
         ("REASON_AGENT_REMOVED", "Agent a removed: the agent unregistered", Cause.HOST_GONE),
-        ("REASON_GC_ERROR", "Could not garbage collect", Cause.CONTAINER),
+        ("REASON_GC_ERROR", "Could not garbage collect", Cause.AGENT),
         ("REASON_GC_ERROR", "CPU limits can only be set on tasks launched in Mesos containers when", Cause.NOT_STARTED),
         ("REASON_OF_A_LATER_MESOS", "", Cause.PROGRAM),
         ("", "Command exited with status 1", Cause.PROGRAM),
