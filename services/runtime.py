@@ -173,6 +173,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         preemption_period_s=settings.preemption_period_s,
         sustained_over_count=settings.preemption_rounds,
         checks_invariants=settings.check_invariants,
+        backfill_s=settings.backfill_s,
     )
     moving, recording = mover_settings(settings), RecorderSettings(settings.history_period_s)
     async with (

@@ -85,6 +85,10 @@ class Settings:
     preemption: bool = setting(True, "whether pools get back what they lent: true or false")
     preemption_period_s: float = setting(60.0, "seconds between rounds of preemption")
     preemption_rounds: int = setting(5, "rounds in a row above its entitlement after which a pool gives back")
+    backfill_s: int = setting(
+        300,
+        "seconds for which a waiting gang may be passed by gangs behind it in its queue that fit; 0: never",
+    )
     check_invariants: bool = setting(False, "whether the resource manager checks its books after each cycle")
     qos: bool = setting(True, "whether revocable pods leave hot hosts: true or false")
     qos_period_s: float = setting(5.0, "seconds between looks at what hosts use")

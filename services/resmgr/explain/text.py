@@ -9,7 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.lifecycle.avoidance import QUICK_S
-from peloton.lifecycle.reason_text import amount_text, counted, hosts_text, infeasible_text, placement_text, queue_text
+from peloton.lifecycle.reason_text import (
+    amount_text,
+    backfill_text,
+    counted,
+    hosts_text,
+    infeasible_text,
+    placement_text,
+    queue_text,
+)
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, fails_quickly
 from peloton.lifecycle.volumes import waiting_text
 from peloton.model.advice import Mark, Marked
@@ -78,6 +86,8 @@ def wait_lines(wait: Wait, holders: Sequence[Holder]) -> Iterator[str]:
     yield f"{_whom(wait)}: {wait_text(wait)}"
     if holders:
         yield f"  held by {'; '.join(_holder_text(holder, wait.cause.kind) for holder in holders)}"
+    if backfilled := backfill_text(wait.reason):
+        yield f"  {backfilled}"
 
 
 def _holder_text(holder: Holder, kind: str) -> str:
