@@ -67,7 +67,7 @@ class GangRun:
 
     @property
     def sort(self) -> tuple[Need, Needs, Workload, bool]:
-        """The part of a run that the rules of admission see: of two alike in one queue none fits where the other does not."""
+        """The part of a run that admission compares: of two alike in one queue none fits where the other does not."""
         return self.need, self.apart, self.workload, self.is_lone_controller
 
     @property
