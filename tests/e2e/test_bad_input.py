@@ -119,8 +119,8 @@ def test_a_job_id_is_used_once(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_reservation_above_the_cluster_is_refused_and_a_limit_is_not(cluster: Cluster, tmp_path: Path) -> None:
-    """The hosts cannot keep such a reservation: the answer has both numbers, and no pool is made. A limit above what they
-    have is accepted with a warning."""
+    """The hosts cannot keep such a reservation: the answer has both numbers, and no pool is made. A limit above what
+    they have is accepted with a warning."""
     path = tmp_path / "pool.yaml"
     path.write_text("name: vast\nresources:\n- {kind: cpu, reservation: 13, limit: 13, share: 1}\n")
     wide = tmp_path / "wide.yaml"

@@ -113,6 +113,7 @@ class HostBook:
             self._table.name_taken, self.are_hosts_known = taken, True
             seen, changed = self._table.pooled.take_in(ours)
             self._table.set_hosts(seen)
+            self._table.rooms.claimed.heard(self.launches)
             self._table.rooms.keep(self._table.registered.by_name.keys())
             self.daemons.hosts_changed()
             return self._waiting.pop_all() if self._table.rooms.recount(changed) else set()
@@ -254,7 +255,7 @@ class HostBook:
         return reach(shape, self.daemons.less_overhead(kinds))[0]
 
     def free(self) -> Resources:
-        """Free amounts of hosts that take pods and are not leased: announced, or given back to the cluster."""
+        """Return the free resources of hosts that take pods and are not leased, announced or not."""
         with self._lock:
             away = self._table.away() | self._table.name_taken.keys()
             unannounced = (free for name, free in self._table.unannounced().items() if name not in away)
