@@ -64,6 +64,7 @@ RULES: dict[Cause, Rule] = {
     Cause.NOT_STARTED: Rule(_CLUSTER, _ALWAYS, False, False),
     Cause.ROOM_GONE: Rule(_CLUSTER, _PLATFORM, True, False),
     Cause.INVALID: Rule(_REQUEST, _POLICY, True, False),
+    Cause.IMAGE: Rule(_REQUEST, _POLICY, True, False),  # every host would ask the same registry
     Cause.NO_ENDING: Rule(_POD, _POLICY, True, False),
 }
 

@@ -34,6 +34,7 @@ _SIGNAL_MARK = " terminated with signal "
 _UINT32_MAX = 2**32 - 1
 
 _EVENTS = {
+    PodState.LAUNCHED: Event.REPORT_LAUNCHED,
     PodState.STARTING: Event.REPORT_STARTING,
     PodState.RUNNING: Event.REPORT_RUNNING,
     PodState.SUCCEEDED: Event.REPORT_SUCCEEDED,
@@ -102,11 +103,12 @@ def _reported(pod: PodRecord, status: PodStatus, job_type: JobType, kill_on_pree
         is_news = health is not pod.health
         # Of a run that goes on only news about its health has a reason.
         return words | {
-            "reason": status.reason if is_news else "",
+            "reason": status.reason if is_news or status.waits else "",
             "host": status.host,
             "agent_id": status.agent_id,
             "health": health,
             "is_health_news": is_news,
+            "is_waiting": status.waits,
         }
     used_s = (status.time_ns - pod.started_ns) / NS_PER_S if pod.started_ns and job_type.runs_to_end else 0.0
     return words | {

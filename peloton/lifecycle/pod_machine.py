@@ -56,6 +56,7 @@ from peloton.lifecycle.pod_terms import (
     NOW,
     NOWHERE,
     ON_REQUEST,
+    OTHER_WORDS,
     OVERDUE,
     PENDING,
     QUEUED,
@@ -76,6 +77,7 @@ from peloton.lifecycle.pod_terms import (
     SENT_AWAY_AS,
     STALE,
     STARTED,
+    STARTING,
     STAYING,
     STAYS,
     TAKES_CONFIG,
@@ -116,6 +118,7 @@ class Event(StrEnum):
     EVICT_FOR_GOOD = "evict for good"
     DISRUPT = "disrupt"
     MOVE = "move"
+    REPORT_LAUNCHED = "report LAUNCHED"
     REPORT_STARTING = "report STARTING"
     REPORT_RUNNING = "report RUNNING"
     REPORT_SUCCEEDED = "report SUCCEEDED"
@@ -245,7 +248,12 @@ TABLE: Mapping[Event, Rule] = {
         ),
     ),
     # What hosts report.
-    Event.REPORT_STARTING: _rule({_HOSTMGR}, Row(LAUNCHED, _S.STARTING, ALIVE)),
+    Event.REPORT_LAUNCHED: _rule({_HOSTMGR}, Row(LAUNCHED & Said("is_waiting") & OTHER_WORDS, None, WORDS)),
+    Event.REPORT_STARTING: _rule(
+        {_HOSTMGR},
+        Row(LAUNCHED, _S.STARTING, ALIVE),
+        Row(STARTING & Said("is_waiting") & OTHER_WORDS, None, WORDS),
+    ),
     Event.REPORT_RUNNING: _rule(
         {_HOSTMGR},
         Row(RUNNING & Said("is_health_news"), None, WORDS, health=Parameter("health")),

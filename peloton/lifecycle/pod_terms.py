@@ -23,6 +23,8 @@ _S = PodState
 
 # -- conditions ----------------------------------------------------------------------------------------------------
 
+LAUNCH_REASON = "REASON_UPDATE_OFFER"
+
 
 def state(*states: PodState) -> Condition:
     return In("state", frozenset(states))
@@ -34,6 +36,7 @@ PENDING = state(_S.PENDING)
 READY = state(_S.READY)
 QUEUED = state(_S.PENDING, _S.READY)
 LAUNCHED = state(_S.LAUNCHED)
+STARTING = state(_S.STARTING)
 RUNNING = state(_S.RUNNING)
 NOT_RUNNING_YET = state(_S.LAUNCHED, _S.STARTING, _S.PREEMPTING)  # a host may report that it runs
 LEAVING = state(_S.KILLING, _S.PREEMPTING)
@@ -63,6 +66,9 @@ HEALTHY = In("health", HEALTHY_ENOUGH)
 LAUNCHABLE = READY & STAYS & ~STALE  # once launched with an old configuration, nothing would replace it
 UNQUEUED_END = INITIALIZED & ENDS & ~VANISHES
 GONE = VANISHES & (ENDED | INITIALIZED)
+WAITS_ON_HOST = (  # a container cannot be started yet, and its words say why
+    state(_S.LAUNCHED, _S.STARTING) & ~Unset("reason") & Differs("reason", LAUNCH_REASON)
+)
 UNWANTED = In("state", ON_HOST - {_S.KILLING}) & (ENDS | NEWER)  # its host is still to be asked to kill it
 STAYING = state(_S.LAUNCHED, _S.STARTING, _S.RUNNING) & STAYS & ~NEWER
 TIMED = RUNNING & STAYS
@@ -83,6 +89,7 @@ Sets = dict[str, Any]
 NOW, VERSION = Parameter("now_ns"), Parameter("version")
 MESSAGE, REASON, WHY = Parameter("message"), Parameter("reason"), Parameter("why")
 WORDS: Sets = {"message": MESSAGE, "reason": REASON}
+OTHER_WORDS = Differs("message", MESSAGE) | Differs("reason", REASON)
 ANOTHER_RUN = Plus(Column("run_id"), 1)
 NEXT_RUN_ID = Pick(NEWER, Column("desired_run_id"), ANOTHER_RUN)
 NON_RUNNING_KILLED = "Non-running task killed"
@@ -165,7 +172,7 @@ LAUNCHED_THERE: Sets = {
         Differs("desired_host", Parameter("host")), "", Column("desired_host")
     ),  # no room was left there
     "message": "Add hostname and ports",
-    "reason": "REASON_UPDATE_OFFER",
+    "reason": LAUNCH_REASON,
     "vain_count": 0,
 }
 RUNS_ANEW: Sets = {**WORDS, "desired_run_id": ANOTHER_RUN, "termination": WHY}  # it is to end first

@@ -104,6 +104,7 @@ class Cause(StrEnum):
     NOT_STARTED = "it was killed before it started"
     ROOM_GONE = "the room for it was gone when it was launched"
     INVALID = "its cluster does not take it"
+    IMAGE = "its image cannot be pulled"  # its registry has refused it, or it has no such name
     NO_ENDING = "nothing ended it"  # news of a run that goes on, or the answer to a question
 
 
@@ -290,3 +291,4 @@ class PodStatus:
     healthy: bool | None = None
     cause: Cause = Cause.PROGRAM
     containers: tuple[ContainerStatus, ...] = ()  # of a pod that has several
+    waits: bool = False  # a container cannot be started yet; the words say why

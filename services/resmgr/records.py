@@ -131,6 +131,10 @@ class ExplainedPods(Protocol):
         """The first pods that ended FAILED or LOST, or KILLED unwanted, by instance."""
         ...
 
+    def waiting_on_hosts(self, job_id: JobId, limit: int) -> tuple[list[PodRecord], int]:
+        """The first pods, by instance, whose containers cannot be started yet, and how many there are."""
+        ...
+
     def hosts(self, job_id: JobId) -> Mapping[Hostname, int]:
         """Hosts of the job's pods -> how many."""
         ...

@@ -38,8 +38,13 @@ START_CODE = 128
 """Exit code of a container that could not be started."""
 UNKNOWN_COMMAND = ("sleep", "infinity")
 """Of a container without a command: images are not read, so theirs is not known."""
-ABSENT_IMAGE = "absent"
-"""Images of this name, whatever their registry and tag, cannot be pulled."""
+PULL_FAILURES = {
+    "absent": 'failed to resolve reference "{image}": {image}: not found',
+    "private": 'failed to resolve reference "{image}": pull access denied, repository does not exist or may require '
+    "authorization: server message: insufficient_scope: authorization failed",
+    "unreachable": 'failed to resolve reference "{image}": failed to do request: dial tcp 192.0.2.1:443: i/o timeout',
+}
+"""Images of these names, whatever their registry and tag, cannot be pulled: what containerd says of each."""
 _IMAGE = re.compile(r"[a-z0-9]+([._/:@-]+[A-Za-z0-9]+)*", re.ASCII)
 
 
@@ -108,8 +113,8 @@ class Container:
         image = self.spec.get("image", "")
         if not _IMAGE.fullmatch(image):
             self._wait("InvalidImageName", f'Failed to apply default image tag "{image}": invalid reference format')
-        elif image_name(image) == ABSENT_IMAGE:
-            self._cannot_pull(image, 0)
+        elif failure := PULL_FAILURES.get(image_name(image), ""):
+            self._cannot_pull(image, f'failed to pull and unpack image "{image}": {failure.format(image=image)}', 0)
         else:
             timer = self._machine.images.use(self._node_name, image, self._create)
             self._timers += [timer] if timer is not None else []
@@ -118,19 +123,18 @@ class Container:
         self.run.waiting = {"reason": reason, "message": message}
         self._pod.changed()
 
-    def _cannot_pull(self, image: str, tries: int) -> None:
+    def _cannot_pull(self, image: str, why: str, tries: int) -> None:
         """A pull that fails is tried again, after a while each time."""
         if self.spec.get("imagePullPolicy") == "Never":
-            why = f'Container image "{image}" is not present with pull policy of Never'
-            self._wait("ErrImageNeverPull", why)
+            absent = f'Container image "{image}" is not present with pull policy of Never'
+            self._wait("ErrImageNeverPull", absent)
             return
-        why = f'failed to pull and unpack image "{image}": not found'
         if tries % 2 == 0:
             self._wait("ErrImagePull", why)
         else:
             self._wait("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {why}')
         delay_s = min(10.0 * 2 ** (tries // 2), 300.0) if tries % 2 else 1.0
-        self._timers.append(self._machine.clock.call_later(delay_s, self._cannot_pull, image, tries + 1))
+        self._timers.append(self._machine.clock.call_later(delay_s, self._cannot_pull, image, why, tries + 1))
 
     def _create(self) -> None:
         self._timers.clear()

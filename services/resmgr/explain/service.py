@@ -93,6 +93,7 @@ class ExplainService:
         # Pods that failed for good are part of the answer once a batch job has ended: before, they wait for nothing.
         only_waiting = job.type.runs_to_end and job.is_active
         failures = await asyncio.to_thread(self._records.pods.failed, job_id, FAILURES_MAX, only_waiting)
+        starting = await asyncio.to_thread(self._records.pods.waiting_on_hosts, job_id, FAILURES_MAX)
         waiting: list[Found] = []
         others: list[Unqueued] = []
         recipe = ""
@@ -105,7 +106,7 @@ class ExplainService:
             recipe = await asyncio.to_thread(self._recipe, job) if placement else ""
         reach = await asyncio.to_thread(self._reach_of, job)
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
-        lines = [*story(job, counts, waiting, others, failures), *slack_lines(self._loop.state, waiting)]
+        lines = [*story(job, counts, waiting, others, failures, starting), *slack_lines(self._loop.state, waiting)]
         lines += _vain(self._loop.state, job, waiting)
         if job.is_active:
             lines += [*map(reach_line, reach), *filter(None, [recipe])]
@@ -128,6 +129,7 @@ class ExplainService:
             reasons=[
                 *(wire.unqueued_reason(one) for one in others),
                 *(wire.reach_reason(one) for one in reach if one.refusing),
+                *(wire.start_reason(pod) for pod in starting[0] if job.is_active),
                 *(wire.failure_reason(pod, failure_line(pod, job.type)) for pod in failures if job.is_active),
             ],
             text="\n".join([headline(job, path, counts), *(f"  {line}" for line in lines)]),

@@ -33,6 +33,8 @@ from services.resmgr.settings import LoopSettings
 
 LINES_MAX = 50
 """Lines of one sort."""
+WAIT_TEXT_MAX = 400
+"""Characters of what a host says of a container that it cannot start."""
 MARKED_MAX = 5
 """Marked hosts in one answer."""
 _NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
@@ -55,6 +57,7 @@ def story(
     waiting: Sequence[tuple[Wait, tuple[Holder, ...]]],
     others: Sequence[Unqueued],
     failures: Sequence[PodRecord],
+    starting: tuple[Sequence[PodRecord], int] = ((), 0),
 ) -> Iterator[str]:
     """The lines below the headline. Failures of an active job are lines of their own, see ``failure_line``."""
     if not job.is_active:
@@ -65,7 +68,11 @@ def story(
     for wait, holders in waiting:
         yield from wait_lines(wait, holders)
     yield from map(unqueued_text, others)
-    if not waiting and not others and not failures and job.goal is not JobState.KILLED:
+    pods, count = starting
+    yield from map(start_line, pods)
+    if count > len(pods):
+        yield f"{count - len(pods)} more instances wait on their hosts for their containers"
+    if not waiting and not others and not failures and not pods and job.goal is not JobState.KILLED:
         started = sum(n for state, n in counts.items() if state not in TERMINAL and state not in _NOT_STARTED)
         yield (
             f"nothing waits: {_instances(started)} on hosts" if started else "no instance waits, and none is on a host"
@@ -263,6 +270,12 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
     failed = f", {len(update.failed)} failed" if update.failed else ""
     waits = f", waits for {update.waiting_for}" if update.waiting_for else ""
     yield f"{update.type} {update.state}: {len(update.done)} of {update.total_count} done{failed}{waits}"
+
+
+def start_line(pod: PodRecord) -> str:
+    """Why a pod that a host has taken does not run yet."""
+    text = " ".join(pod.message.split())[:WAIT_TEXT_MAX]
+    return f"instance {pod.instance_id} on {pod.host} cannot be started yet: {pod.reason}{f', {text}' if text else ''}"
 
 
 def failure_line(pod: PodRecord, job_type: JobType) -> str:

@@ -27,7 +27,7 @@ from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Holder, Loan, Obstacle, Unqueued, Wait
 from peloton.scheduling.gangs import QueueKind, Usage
 from peloton.scheduling.tree import Ints, PoolTree
-from services.resmgr.explain.text import reach_line, unqueued_text, wait_text
+from services.resmgr.explain.text import reach_line, start_line, unqueued_text, wait_text
 from services.resmgr.settings import LoopSettings
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
@@ -160,6 +160,10 @@ def planned_daemon(cluster: str, room: DaemonRoom | PelotonError) -> pb.PlannedD
 
 def _refusing(found: Iterable[RefusingHosts]) -> list[pb.RefusingHosts]:
     return [pb.RefusingHosts(hostCount=hosts.host_count, rule=misfit_text(hosts.misfit)) for hosts in found]
+
+
+def start_reason(pod: PodRecord) -> pb.Reason:
+    return pb.Reason(rule=pb.RULE_CONTAINER_NOT_STARTED, wanted=1, text=start_line(pod))
 
 
 def failure_reason(pod: PodRecord, text: str) -> pb.Reason:

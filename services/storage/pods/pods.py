@@ -11,7 +11,7 @@ from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
 from peloton.errors import NotFound
 from peloton.lifecycle.gang import progress_of
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import NEWER, STAYS
+from peloton.lifecycle.pod_terms import NEWER, STAYS, WAITS_ON_HOST
 from peloton.model.host import ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobState, JobType
@@ -26,7 +26,7 @@ from services.storage.pods.gangs import members_of
 from services.storage.pods.homes import homes_of
 from services.storage.pods.ready import ready_gang, ready_gangs
 from services.storage.pods.scope import KILLED, ON_HOST_NUMBERS, TERMINAL_NUMBERS, Span, numbers
-from services.storage.pods.sql import GOAL_ALIVE
+from services.storage.pods.sql import GOAL_ALIVE, where
 from services.storage.pods.writes import fire, instances_of
 from services.storage.ranges import CHUNK_PODS, chunks, with_gang
 from services.storage.tables import POD, POD_EVENT
@@ -104,6 +104,19 @@ class Pods:
         query = sa.select(POD).where(POD.c.job_id == job_id, waits if only_waiting else ended)
         query = query.order_by(POD.c.instance_id).limit(limit)
         return self._db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
+
+    def waiting_on_hosts(self, job_id: JobId, limit: int) -> tuple[list[PodRecord], int]:
+        """The first pods, by instance, whose containers cannot be started yet, and how many there are."""
+        mine = sa.and_(POD.c.job_id == job_id, where(WAITS_ON_HOST))
+        query = sa.select(POD).where(mine).order_by(POD.c.instance_id).limit(limit)
+
+        def work(conn: sa.Connection) -> tuple[list[PodRecord], int]:
+            found = [pod_record(row) for row in conn.execute(query)]
+            if len(found) < limit:
+                return found, len(found)
+            return found, conn.execute(sa.select(sa.func.count()).select_from(POD).where(mine)).scalar_one()
+
+        return self._db.read(work)
 
     def events(self, job_id: JobId, instance_id: int, run_id: int | None = None, run_limit: int = 1) -> list[PodEvent]:
         """Events of one run, or of the newest ``run_limit`` runs (0: all), newest first."""

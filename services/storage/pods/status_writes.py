@@ -57,12 +57,15 @@ def apply_statuses(
     rounds: list[dict[tuple[str, int], PodRecord]] = []
     depth: dict[tuple[str, int], int] = {}
     running: list[PodId] = []
+    moved: set[JobId] = set()
     for status in statuses:
         key = (status.pod_id.job_id, status.pod_id.instance_id)
         job, is_final, returns = jobs.get(status.pod_id.job_id), key in final, status.pod_id in no_other_host
         after = decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final, not returns)
         if after is None:
             continue
+        if not status.waits or after.state is not pods[key].state:
+            moved.add(after.job_id)  # why a pod waits for its containers moves no workflow on
         pods[key] = after
         if after.state is PodState.RUNNING and job is not None and job.type is JobType.SERVICE:
             running.append(after.pod_id)
@@ -80,7 +83,7 @@ def apply_statuses(
         forget_unmade(conn, never_sent)
     if running:
         note_made(conn, running, now_ns)
-    outcome.changed_jobs.extend(sorted({JobId(job) for job, _ in depth}))
+    outcome.changed_jobs.extend(sorted(moved))
     return outcome
 
 

@@ -308,3 +308,26 @@ def test_a_renewal_that_comes_late_does_not_shorten_the_lease(storage: Storage, 
 
     assert not storage.leases.acquire("hostmgr", "two", "", 10, now_s + 18)
     assert storage.leases.acquire("hostmgr", "two", "", 10, now_s + 19)
+
+
+def test_why_pods_wait_on_their_hosts_is_stored_and_listed(storage: Storage) -> None:
+    """Each text once, with one event; no workflow is woken for it, and the report of a start ends it."""
+    job_id = a_job(storage, 4)
+    admit(storage, job_id)
+    launch(storage, job_id)
+    words: dict[str, object] = {"reason": "ErrImagePull", "message": "x:1: not found", "waits": True}
+    waits = [status(job_id, i, LAUNCHED, **words) for i in (1, 2, 3)]
+
+    outcomes = [storage.host_pods.apply_status(waits, "cluster") for _ in range(2)]
+    found, count = storage.pods.waiting_on_hosts(job_id, 2)
+
+    assert [StatusOutcome()] * 2 == outcomes
+    assert ([1, 2], 3) == ([one.instance_id for one in found], count)
+    assert ("ErrImagePull", "x:1: not found", LAUNCHED) == (found[0].reason, found[0].message, found[0].state)
+    assert ["x:1: not found", "Add hostname and ports"] == [
+        event.message for event in storage.pods.events(job_id, 1) if event.state is LAUNCHED
+    ]
+    report(storage, job_id, [1, 2], R)
+    assert [3] == [one.instance_id for one in storage.pods.waiting_on_hosts(job_id, 2)[0]]
+    assert [job_id] == storage.host_pods.apply_status([status(job_id, 3, STARTING, **words)], "cluster").changed_jobs
+    assert 1 == storage.pods.waiting_on_hosts(job_id, 2)[1]

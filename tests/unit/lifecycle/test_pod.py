@@ -292,3 +292,29 @@ def test_the_reason_for_a_kill_outlives_it() -> None:
 
     assert "Deadline exceeded" == pod.reason
     assert told.termination == pod.termination
+
+
+def test_why_a_pod_waits_on_its_host_is_its_message() -> None:
+    """It stays in its state, each text is news once, and the report of a start ends it."""
+    words = {"reason": "ErrImagePull", "message": "x:1: not found"}
+    pulls = a_status(PodState.LAUNCHED, waits=True, **words)
+    launched = a_pod(PodState.LAUNCHED, reason="REASON_UPDATE_OFFER", message="Add hostname and ports")
+    waiting = applied(launched, pulls).pod
+
+    assert (PodState.LAUNCHED, "ErrImagePull", "x:1: not found") == (waiting.state, waiting.reason, waiting.message)
+    assert isinstance(apply_status(waiting, pulls, JobType.BATCH), Ignored)
+    assert "" == applied(waiting, a_status(PodState.RUNNING)).pod.message
+    starting = applied(waiting, a_status(PodState.STARTING, waits=True, **words)).pod
+    assert isinstance(apply_status(starting, a_status(PodState.STARTING, waits=True, **words), JobType.BATCH), Ignored)
+    assert (
+        "no"
+        == applied(starting, a_status(PodState.STARTING, waits=True, reason="ErrImagePull", message="no")).pod.message
+    )
+
+
+def test_the_answer_to_a_question_is_no_wait() -> None:
+    """Its words are about the question."""
+    answer = a_status(PodState.LAUNCHED, reason="REASON_RECONCILIATION", message="Reconciliation: latest task state")
+
+    assert isinstance(apply_status(a_pod(PodState.LAUNCHED), answer, JobType.BATCH), Ignored)
+    assert isinstance(apply_status(a_pod(PodState.KILLING), replace(answer, waits=True), JobType.BATCH), Ignored)

@@ -12,8 +12,9 @@ from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.lifecycle.backoff import Backoff
+from peloton.model.ids import PodId
 from peloton.model.job import JobType
-from peloton.model.pod import PodState, Termination, TerminationReason
+from peloton.model.pod import PodState, PodStatus, Termination, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
 from services.resmgr.explain.text import failure_line
@@ -164,6 +165,27 @@ async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World)
     told = f"instance 0 FAILED on h1; it runs again at {due}: {why}"
     assert [f"  {told}"] == answers[0][1:]
     assert "FAILED on" not in "".join(answers[1][1:])
+
+
+async def test_instances_whose_containers_cannot_be_started(world: World) -> None:
+    """In the words of their hosts, the first few by name; "nothing waits" would not be true."""
+    job = world.job(world.pool("p", 10, 10), 7)
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        world.launch(job, 7)
+        waits = PodStatus(
+            PodId(job, 0, 1), PodState.LAUNCHED, 1, "h1", "a1", "x:1:\nnot found", "ErrImagePull", waits=True
+        )
+        pods = [PodId(job, instance, 1) for instance in range(7)]
+        world.storage.host_pods.apply_status([replace(waits, pod_id=pod) for pod in pods])
+        answer = await asked.why(job)
+
+    told = [f"instance {i} on h1 cannot be started yet: ErrImagePull, x:1: not found" for i in range(5)]
+    assert [*told, "2 more instances wait on their hosts for their containers"] == [
+        line.strip() for line in answer.text.splitlines()[1:]
+    ]
+    assert [(pb.RULE_CONTAINER_NOT_STARTED, text) for text in told] == [(one.rule, one.text) for one in answer.reasons]
 
 
 def test_how_an_instance_failed() -> None:

@@ -63,6 +63,8 @@ class _RuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rule.ValueType],
     """No host that is there could take the instance even if it were empty."""
     RULE_HOSTS_DO_NOT_MATCH: _Rule.ValueType  # 16
     """Hosts on which a daemon does not run: they do not meet its constraint, or are too small."""
+    RULE_CONTAINER_NOT_STARTED: _Rule.ValueType  # 17
+    """An instance whose host cannot start its container yet, and says why: an image that cannot be pulled."""
 
 class Rule(_Rule, metaclass=_RuleEnumTypeWrapper):
     """The first rule that a gang fails."""
@@ -96,6 +98,8 @@ RULE_FITS_NO_HOST: Rule.ValueType  # 15
 """No host that is there could take the instance even if it were empty."""
 RULE_HOSTS_DO_NOT_MATCH: Rule.ValueType  # 16
 """Hosts on which a daemon does not run: they do not meet its constraint, or are too small."""
+RULE_CONTAINER_NOT_STARTED: Rule.ValueType  # 17
+"""An instance whose host cannot start its container yet, and says why: an image that cannot be pulled."""
 Global___Rule: _TypeAlias = Rule  # noqa: Y015
 
 class _Queue:

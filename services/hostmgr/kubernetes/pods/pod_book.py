@@ -16,7 +16,15 @@ from peloton.model.ids import PodId
 from peloton.model.pod import TERMINAL, Cause, PodState, PodStatus
 from services.hostmgr.driver import PodReport
 from services.hostmgr.kubernetes.apiserver.wire import Json
-from services.hostmgr.kubernetes.pods.statuses import finished_s, is_over, phase, pod_id_of, report_of, stuck
+from services.hostmgr.kubernetes.pods.statuses import (
+    finished_s,
+    is_over,
+    phase,
+    pod_id_of,
+    refused_since,
+    report_of,
+    stuck,
+)
 
 _ENDS = frozenset(state.value for state in TERMINAL)
 _WAITING = PodState.LAUNCHED.value
@@ -30,7 +38,8 @@ class OwnPod:
     host_id: str
     pod: Json  # the newest; empty for one that the apiserver did not take
     reports: deque[PodReport] = field(default_factory=deque)  # unacknowledged; the first one is delivered
-    last: str = _WAITING  # state and health that were noted last
+    last: str = _WAITING  # state, health and wait that were noted last
+    refused_s: float = 0.0  # since when a registry has refused an image of it; 0: none has
     has_run: bool = False
     has_ended: bool = False  # its end is noted
     is_stored: bool = False  # its end is acknowledged
@@ -88,7 +97,7 @@ class PodBook:
             return None
         report = report_of(pod, own.is_gone, own.is_kill_asked, own.host_id)
         *_, state = report.token
-        if state in (own.last, _WAITING):
+        if state == _WAITING or own.last.startswith(state):  # it says no more than the last one
             return None
         own.last = state
         if report.state_text in _ENDS and not own.has_run and (began_ns := _began_ns(pod)):
@@ -121,7 +130,10 @@ class PodBook:
             own = self.pods[name]
             if own.has_ended:
                 del self._waiting[name]
-            elif (report := stuck(own.pod, now_s, image_timeout_s, own.host_id)) and (first := self._note(own, report)):
+                continue
+            own.refused_s = refused_since(own.pod, own.refused_s, now_s)
+            report = stuck(own.pod, now_s, image_timeout_s, own.host_id, own.refused_s)
+            if report and (first := self._note(own, report)):
                 found.append(first)
         return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from http import HTTPStatus
 
 from peloton.model.pod import Cause
@@ -56,6 +57,35 @@ DISRUPTIONS: dict[str, Cause] = {
 """By the reason of the condition DisruptionTarget."""
 
 
+INVALID_IMAGE_NAME = "InvalidImageName"
+PULL_BACK_OFF = "ImagePullBackOff"
+PULL_REFUSED_S = 120.0
+"""A registry that refuses an image for so long, over about four pulls, refuses it for ever: it was not pushed a moment
+ago. Failures that may pass have the time-out for images."""
+
+
+class Pull(Enum):
+    """The state of a pull that a container waits for."""
+
+    NONE = ""  # it waits for something else
+    FAILING = "pull fails"  # the registry cannot be reached, or is too busy
+    REFUSED = "pull refused"  # the registry has no such image, or does not give it to us
+    UNTOLD = "pull"  # a back-off of which the kubelet does not say the cause; the start of the others
+
+
+_BACK_OFF = re.compile(
+    r'Back-off pulling image "[^"]*"(?:: (?:ErrImagePull|RegistryUnavailable): (?P<why>.*))?', re.DOTALL
+)
+_LATER = re.compile(r"toomanyrequests|: (?:429|5\d\d) |i/o timeout|no such host|connection refused", re.IGNORECASE)
+"""In messages of containerd and CRI-O about pulls that may succeed later, whatever else they say."""
+_REFUSED = re.compile(
+    r": not found\b|: 40[134] |pull access denied|insufficient_scope|authorization failed|manifest unknown"
+    r"|\bunauthorized: |\bdenied: |access to the resource is denied|authentication required|no basic auth credentials",
+    re.IGNORECASE,
+)
+_PULLS = frozenset(("ErrImagePull", PULL_BACK_OFF, "RegistryUnavailable"))
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long a pod may wait for a reason: the time-out for images, or ``at_most_s`` if that is less."""
@@ -67,7 +97,7 @@ class Patience:
 
 
 PATIENCE: dict[str, Patience] = {
-    "InvalidImageName": Patience(0.0),
+    INVALID_IMAGE_NAME: Patience(0.0),
     "ErrImageNeverPull": Patience(0.0),
     "ImageInspectError": Patience(),
     "ErrImagePull": Patience(),
@@ -82,6 +112,23 @@ PATIENCE: dict[str, Patience] = {
     "PreStartHookError": Patience(60.0),
 }
 """By the reason of a container that waits. Others (ContainerCreating, PodInitializing) say that it is being started."""
+SHOWN = PATIENCE.keys() | {"CrashLoopBackOff"}
+"""Reasons of waits that become the pod's own; the last one is that of a sidecar, which may wait for any time."""
+
+
+def pull_of(reason: str, message: str) -> Pull:
+    if reason not in _PULLS:
+        return Pull.NONE
+    back_off = _BACK_OFF.fullmatch(message) if reason == PULL_BACK_OFF else None
+    if back_off and back_off["why"] is None:
+        return Pull.UNTOLD
+    return Pull.REFUSED if _REFUSED.search(message) and not _LATER.search(message) else Pull.FAILING
+
+
+def wait_text(reason: str, message: str) -> str:
+    """The message of a wait; a back-off has that of the pull before it."""
+    back_off = _BACK_OFF.fullmatch(message) if reason == PULL_BACK_OFF else None
+    return (back_off and back_off["why"]) or message or reason
 
 
 _INVALID = (

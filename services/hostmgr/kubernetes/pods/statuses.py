@@ -19,7 +19,18 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import PodReport
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.quantities import KNOWN_MAX, amount, mib, milli
-from services.hostmgr.kubernetes.pods.reasons import DISRUPTIONS, PATIENCE, container_cause, pod_cause
+from services.hostmgr.kubernetes.pods.reasons import (
+    DISRUPTIONS,
+    INVALID_IMAGE_NAME,
+    PATIENCE,
+    PULL_REFUSED_S,
+    SHOWN,
+    Pull,
+    container_cause,
+    pod_cause,
+    pull_of,
+    wait_text,
+)
 
 FORCED = "the pod was deleted without its end being known"
 MESSAGE_MAX = 1_000
@@ -37,27 +48,46 @@ def report_of(pod: Json, deleted: bool, kill_asked: bool, host_id: str = "") -> 
     its node, to be stored with it."""
     meta = pod["metadata"]
     state, _ = _state(pod, deleted, kill_asked)
-    news = state.value if state is PodState.LAUNCHED else f"{state}{_health(pod)}{_steps(pod)}"
+    steps = "" if state is PodState.LAUNCHED else f"{_health(pod)}{_steps(pod)}"
+    news = f"{state}{steps}{_wait_news(pod)}"
     token = (meta.get("namespace", ""), meta["name"], meta.get("uid", ""), news)
     return PodReport(meta["name"], state.value, partial(_pod_status, pod, deleted, kill_asked, host_id), token)
 
 
-def stuck(pod: Json, now_s: float, image_timeout_s: float, host_id: str = "") -> PodReport | None:
+def stuck(
+    pod: Json, now_s: float, image_timeout_s: float, host_id: str = "", refused_s: float = 0.0
+) -> PodReport | None:
     """The end of a pod whose containers have waited for longer than their reason allows; None: it may wait on. The
-    driver has to delete it, which it would have to do anyway once the end is stored."""
+    driver has to delete it, which it would have to do anyway once the end is stored. ``refused_s``: since when a
+    registry has refused an image of it; 0: none has."""
     if phase(pod) != "Pending" or not (began := pod.get("status", {}).get("startTime")):
         return None
     for name, waiting in _waiting(pod):
-        patience = PATIENCE.get(waiting.get("reason", ""))
-        if patience is None or now_s - _seconds(began) < patience.seconds(image_timeout_s):
+        reason, text = waiting.get("reason", ""), waiting.get("message", "")
+        if (patience := PATIENCE.get(reason)) is None:
             continue
-        reason, text = waiting["reason"], waiting.get("message", "")
-        message = f"container {name} cannot be started: {reason}{': ' if text else ''}{text}"[:MESSAGE_MAX]
+        is_refused = refused_s > 0 and pull_of(reason, text) in (Pull.REFUSED, Pull.UNTOLD)
+        if is_refused and now_s - refused_s >= (bound_s := min(PULL_REFUSED_S, image_timeout_s)):
+            how = f"container {name} cannot be started, its registry has refused the image for {bound_s:g} s: {reason}"
+        elif now_s - _seconds(began) >= patience.seconds(image_timeout_s):
+            how = f"container {name} cannot be started: {reason}"
+        else:
+            continue
+        cause = Cause.IMAGE if is_refused or reason == INVALID_IMAGE_NAME else Cause.CONTAINER
+        message = f"{how}{': ' if text else ''}{text}"[:MESSAGE_MAX]
         meta = pod["metadata"]
         token = (meta.get("namespace", ""), meta["name"], meta.get("uid", ""), reason)
-        end = (PodState.FAILED, Cause.CONTAINER)
+        end = (PodState.FAILED, cause)
         return PodReport(meta["name"], end[0].value, partial(_ended, pod, *end, message, reason, host_id, now_s), token)
     return None
+
+
+def refused_since(pod: Json, before_s: float, now_s: float) -> float:
+    """Since when a registry has refused an image of the pod, and 0 if none does; ``before_s`` is the last answer."""
+    pulls = {pull_of(waiting.get("reason", ""), waiting.get("message", "")) for _, waiting in _waiting(pod)}
+    if Pull.REFUSED in pulls:
+        return before_s or now_s
+    return before_s if Pull.UNTOLD in pulls else 0.0
 
 
 def phase(pod: Json) -> str:
@@ -302,14 +332,40 @@ def _container(name: str, state: Json, is_init: bool) -> ContainerStatus:
     return ContainerStatus(name, result, is_init, reason, message, code, *times)
 
 
+def _shown_wait(pod: Json) -> tuple[str, Json] | None:
+    """The first container that waits for something that may not come."""
+    if phase(pod) != "Pending":
+        return None
+    return next(((name, each) for name, each in _waiting(pod) if each.get("reason") in SHOWN), None)
+
+
+def _wait_news(pod: Json) -> str:
+    """Changes with the container and with the kind of its wait; not with each pull, nor with numbers in messages."""
+    if (found := _shown_wait(pod)) is None:
+        return ""
+    name, waiting = found
+    reason = waiting["reason"]
+    return f" {name}: {pull_of(reason, waiting.get('message', '')).value or reason}"
+
+
+def _wait_words(pod: Json) -> tuple[str, str]:
+    """Reason and message of a wait; empty without one."""
+    if (found := _shown_wait(pod)) is None:
+        return "", ""
+    name, waiting = found
+    text = wait_text(waiting["reason"], waiting.get("message", ""))
+    return waiting["reason"], (f"container {name}: {text}" if _has_several(pod) else text)[:MESSAGE_MAX]
+
+
 # -- what is stored ------------------------------------------------------------------------------------------------
 
 
 def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> PodStatus | None:
-    """None for a pod whose name is no id of a run, and for one that has not begun."""
+    """None for a pod whose name is no id of a run, and for one that is on its way to its begin."""
     state, cause = _state(pod, deleted, kill_asked)
     pod_id = pod_id_of(pod["metadata"]["name"])
-    if pod_id is None or state is PodState.LAUNCHED:
+    wait, why = _wait_words(pod)
+    if pod_id is None or (state is PodState.LAUNCHED and not wait):
         return None
     if cause is not Cause.NO_ENDING:
         reason, message = _words(pod, state, cause, deleted)
@@ -321,10 +377,12 @@ def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> Pod
         _nanoseconds(_seconds(_started(pod))) if state is PodState.RUNNING and not health else 0,
         host=pod.get("spec", {}).get("nodeName", ""),
         agent_id=host_id,
-        reason=HEALTH_CHECK_REASON if health else "",
+        message=why,
+        reason=wait or (HEALTH_CHECK_REASON if health else ""),
         healthy=health == "+" if health else None,
         cause=cause,
         containers=_containers(pod),
+        waits=bool(wait),
     )
 
 

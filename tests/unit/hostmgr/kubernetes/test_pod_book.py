@@ -44,6 +44,47 @@ def test_a_state_follows_the_acknowledgement_of_the_one_before() -> None:
     assert ("RUNNING", "SUCCEEDED") == (state(running), state(acknowledge(book, running)))
 
 
+def waits(reason: str, message: str) -> Json:
+    return pod("Pending", {"waiting": {"reason": reason, "message": message}})
+
+
+def test_a_wait_is_told_once_for_each_kind_of_it() -> None:
+    """However often its kubelet tries: a pull has two states each time, and numbers of its own in its messages."""
+    book, refused, down = PodBook(), "x:1: not found", "dial tcp 10.0.0.1:443: connection refused"
+    seen = [("ContainerCreating", "")]
+    seen += [
+        ("ErrImagePull", refused),
+        ("ImagePullBackOff", f'Back-off pulling image "x:1": ErrImagePull: {refused}'),
+    ] * 5
+    seen += [("ImagePullBackOff", 'Back-off pulling image "x:1"'), ("ErrImagePull", f"{refused} {id(seen)}")]
+    seen += [("ErrImagePull", down), ("ErrImagePull", "dial tcp 10.0.0.2:443: connection refused")]
+    told = []
+    for reason, message in seen:
+        if report := book.seen(waits(reason, message), "h"):
+            told.append(report.status)
+            acknowledge(book, report)
+
+    assert [(refused, True), (down, True)] == [(status.message, status.waits) for status in told if status]
+    assert "RUNNING" == state(book.seen(pod("Running", RUNNING), "h"))
+
+
+def test_a_refused_pull_ends_its_pod_in_time() -> None:
+    """Not before; a registry that fails meanwhile starts the time again."""
+    book = PodBook()
+    took_s = 1_767_323_045.0
+    for at_s, message in ((0, ": not found"), (100, ": 503 Service"), (101, ": not found")):
+        book.seen(waits("ErrImagePull", message), "h")
+        assert [] == book.stuck(took_s + at_s, 900.0)
+    for report in book.unacknowledged():
+        while report:
+            report = acknowledge(book, report)  # type: ignore[assignment]
+
+    assert [] == book.stuck(took_s + 220, 900.0)
+    [end] = book.stuck(took_s + 221, 900.0)
+    assert end.status is not None
+    assert (PodState.FAILED, Cause.IMAGE) == (end.status.state, end.status.cause)
+
+
 def test_a_pod_that_ended_unseen_has_run() -> None:
     """Its start comes first, at its own time."""
     book = PodBook()

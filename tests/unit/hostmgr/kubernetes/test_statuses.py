@@ -12,6 +12,7 @@ from peloton.lifecycle.pod import parse_termination
 from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, PodStatus
 from peloton.model.resources import Resources
 from services.hostmgr.kubernetes.pods import statuses
+from services.hostmgr.kubernetes.pods.reasons import PULL_REFUSED_S, Pull, pull_of
 from tests.unit.hostmgr.kubernetes.pods import NAME, Json, last, recorded
 
 LAUNCHED, RUNNING, STARTING = PodState.LAUNCHED, PodState.RUNNING, PodState.STARTING
@@ -231,8 +232,102 @@ def test_each_wait_has_its_patience(reason: str, waited_s: float, is_over: bool)
     assert is_over == (report is not None)
     if report is not None:
         assert report.status is not None
-        assert (FAILED, Cause.CONTAINER, reason) == (report.status.state, report.status.cause, report.status.reason)
+        cause = Cause.IMAGE if reason == "InvalidImageName" else Cause.CONTAINER
+        assert (FAILED, cause, reason) == (report.status.state, report.status.cause, report.status.reason)
         assert "container main cannot be started: " + reason in report.status.message
+
+
+NOT_FOUND = 'failed to resolve reference "docker.io/library/x:1": docker.io/library/x:1: not found'
+BUSY = "failed to do request: unexpected status from HEAD request to https://r/v2/x: 503 Service Unavailable"
+
+
+def waiting(reason: str, message: str = "") -> Json:
+    """A pod that its node has taken, and whose container waits."""
+    pod = deepcopy(recorded("noimage")[3][1])
+    pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": reason, "message": message}
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "text"),
+    [
+        ("ErrImagePull", NOT_FOUND, NOT_FOUND),
+        ("ImagePullBackOff", f'Back-off pulling image "x:1": ErrImagePull: {NOT_FOUND}', NOT_FOUND),
+        ("ImagePullBackOff", 'Back-off pulling image "x:1"', 'Back-off pulling image "x:1"'),
+        ("InvalidImageName", "", "InvalidImageName"),
+        ("CreateContainerConfigError", 'secret "s" not found', 'secret "s" not found'),
+    ],
+)
+def test_a_wait_that_may_not_end_is_the_message_of_its_pod(reason: str, message: str, text: str) -> None:
+    """Without a change of its state."""
+    status = statuses.report_of(waiting(reason, message), False, False).status
+
+    assert status is not None
+    assert (PodState.LAUNCHED, True, reason, text) == (status.state, status.waits, status.reason, status.message)
+
+
+def test_a_wait_names_its_container_among_several() -> None:
+    """Here the second one, while the first has run: the pod is STARTING."""
+    pod = waiting("ErrImagePull", NOT_FOUND)
+    pod["spec"]["containers"].append({"name": "side"})
+    pod["status"]["containerStatuses"].append(
+        {"name": "side", "state": {"running": {"startedAt": "2026-11-22T03:32:12Z"}}}
+    )
+    status = statuses.report_of(pod, False, False).status
+
+    assert status is not None
+    assert (PodState.STARTING, True, f"container main: {NOT_FOUND}") == (status.state, status.waits, status.message)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "pull"),
+    [
+        ("ErrImagePull", NOT_FOUND, Pull.REFUSED),
+        ("ImagePullBackOff", f'Back-off pulling image "x:1": ErrImagePull: {NOT_FOUND}', Pull.REFUSED),
+        ("ErrImagePull", "pull access denied, repository does not exist or may require authorization", Pull.REFUSED),
+        ("ErrImagePull", "failed to fetch anonymous token: unexpected status from GET: 401 Unauthorized", Pull.REFUSED),
+        ("ErrImagePull", "reading manifest 1 in r/x: manifest unknown", Pull.REFUSED),
+        ("ErrImagePull", BUSY, Pull.FAILING),
+        (
+            "ErrImagePull",
+            "unexpected status from HEAD: 429 Too Many Requests, toomanyrequests: denied: wait",
+            Pull.FAILING,
+        ),
+        ("ErrImagePull", "dial tcp: lookup r on 10.0.0.2:53: no such host", Pull.FAILING),
+        ("ErrImagePull", 'failed to pull "r/not-found:1": dial tcp 10.0.0.1:443: i/o timeout', Pull.FAILING),
+        ("ImagePullBackOff", 'Back-off pulling image "x:1"', Pull.UNTOLD),
+        ("CreateContainerConfigError", 'secret "s": not found', Pull.NONE),
+    ],
+)
+def test_a_registry_that_refuses_is_told_from_one_that_fails(reason: str, message: str, pull: Pull) -> None:
+    """By the messages of containerd and CRI-O."""
+    assert pull is pull_of(reason, message)
+
+
+def test_an_image_that_its_registry_refuses_is_given_up_after_a_bounded_time() -> None:
+    """Counted from the first refusal, which may come long after the node has taken the pod; the request is at fault."""
+    pod, refused_s = waiting("ErrImagePull", NOT_FOUND), statuses._seconds("2026-11-22T03:40:00Z")
+    since_s = statuses.refused_since(pod, 0.0, refused_s)
+    early = statuses.stuck(pod, refused_s + PULL_REFUSED_S - 1, 900.0, refused_s=since_s)
+    report = statuses.stuck(pod, refused_s + PULL_REFUSED_S, 900.0, refused_s=since_s)
+
+    assert early is None
+    assert report is not None
+    assert report.status is not None
+    assert (FAILED, Cause.IMAGE) == (report.status.state, report.status.cause)
+    assert (
+        "container main cannot be started, its registry has refused the image for 120 s: ErrImagePull: failed to"
+        in (report.status.message)
+    )
+
+
+def test_a_refusal_is_forgotten_with_another_failure() -> None:
+    """A back-off without a cause says nothing of it."""
+    back_off = waiting("ImagePullBackOff", 'Back-off pulling image "x:1"')
+
+    assert 5.0 == statuses.refused_since(waiting("ErrImagePull", NOT_FOUND), 5.0, 9.0)
+    assert 5.0 == statuses.refused_since(back_off, 5.0, 9.0)
+    assert 0.0 == statuses.refused_since(waiting("ErrImagePull", BUSY), 5.0, 9.0)
 
 
 def probed(ready: str, since: str) -> Json:
