@@ -167,6 +167,8 @@ class UpdateWorkflow:
         if self.progress.look_again:
             self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
             patience_s = self.pause_s
+        if self.progress.stalls_in_s:
+            patience_s = min(patience_s, self.progress.stalls_in_s)
         waits = self.progress.waiting_for
         self.wake_timer.set(patience_s, f"look again: waits for {waits}" if waits else "look again")
         await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)

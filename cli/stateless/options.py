@@ -103,6 +103,8 @@ failure_options = together(
     click.option("--start-paused", is_flag=True, help="Begin nothing until it is resumed."),
     click.option("--pulse-seconds", type=COUNT, default=0, show_default=True,
                  help="Begin nothing unless a pulse came within so many seconds; 0: it needs none."),
+    click.option("--progress-deadline-seconds", type=COUNT, default=0, show_default=True,
+                 help="Show it as stalled once no pod has become healthy for so many seconds; 0: 600."),
 )  # fmt: skip
 placement_options = together(
     click.option("--in-place", is_flag=True, help="Bring each instance back on the host that it was on."),

@@ -96,7 +96,7 @@ def service_row(job: v1.job.JobSummary) -> tuple[object, ...]:
         seconds_text(status.creation_time),
         job.instance_count,
         *counts,
-        state,
+        f"{state} (stalled)" if update.stalled_time else state,
         update.num_instances_completed,
         update.num_instances_failed,
         len(update.instances_current),

@@ -29,12 +29,16 @@ class Rollout:
     pods: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     version: str = ""
     waiting_for: str = ""
+    failed_run_count: int = 0
+    stall: str = ""  # why it has stalled; empty: it has not
     exit_code: int | None = None
 
     @property
     def counts_text(self) -> str:
         parts = [f"{self.done_count}/{self.total_count} done"]
         parts += [f"{self.failed_count} failed"] if self.failed_count else []
+        runs = "run" if self.failed_run_count == 1 else "runs"
+        parts += [f"{self.failed_run_count} {runs} failed"] if self.failed_run_count else []
         parts += [f"{self.current_count} in flight"] if self.current_count else []
         return ", ".join(parts)
 
@@ -49,7 +53,12 @@ class Rollout:
     @property
     def line(self) -> str:
         waiting = [f"waits for {self.waiting_for}"] if self.waiting_for else []
-        return "; ".join([f"{self.act} {self.state} {self.counts_text}", *self.pod_lines, *waiting])
+        stalled = [self.stall_line] if self.stall else []
+        return "; ".join([f"{self.act} {self.state} {self.counts_text}", *self.pod_lines, *waiting, *stalled])
+
+    @property
+    def stall_line(self) -> str:
+        return f"stalled: {' '.join(self.stall.split())}"
 
     @property
     def as_dict(self) -> dict[str, Any]:
@@ -63,6 +72,8 @@ class Rollout:
             "pods": self.pods,
             "version": self.version,
             "waitingFor": self.waiting_for,
+            "failedRuns": self.failed_run_count,
+            "stalled": self.stall,
         }
 
 
@@ -82,6 +93,8 @@ def of_update(job: v1.job.JobInfo) -> Rollout:
         pods=pods_of(job.status),
         version=status.version.value,
         waiting_for=update_waits_for(job, state),
+        failed_run_count=status.num_runs_failed,
+        stall=status.stall_cause or "no pod becomes healthy" if status.stalled_time else "",
         exit_code=exit_code_of(state),
     )
 

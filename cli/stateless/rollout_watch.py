@@ -142,4 +142,6 @@ def picture(rollout: Rollout, seconds: float, console_width: int) -> Group:
     lines = [Text(f"  {line}") for line in (rollout.counts_text, *rollout.pod_lines)]
     if rollout.waiting_for:
         lines.append(Text(f"  waits for {rollout.waiting_for}", "yellow"))
+    if rollout.stall:
+        lines.append(Text(f"  {rollout.stall_line}", "red"))
     return Group(head, *lines)

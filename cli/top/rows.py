@@ -204,7 +204,12 @@ def job_grid(jobs: Iterable[v0.table.JobRow], now: datetime) -> Grid:
 def update_text(update: v0.table.JobUpdate) -> str:
     """Empty once it has succeeded."""
     state = v0.update.State.Name(update.state)
-    return "" if state == "SUCCEEDED" else f"{state} {update.doneCount}/{update.totalCount}"
+    if state == "SUCCEEDED":
+        return ""
+    stalled = " stalled" if update.stalledTime else ""
+    failed = update.failedRunCount
+    runs = f", {failed} run{'' if failed == 1 else 's'} failed" if failed else ""
+    return f"{state}{stalled} {update.doneCount}/{update.totalCount}{runs}"
 
 
 INSTANCE_COLUMNS = (

@@ -268,6 +268,9 @@ def workflow_status(job: JobRecord, update: UpdateRecord) -> stateless_pb2.Workf
         last_pulse_time=rfc3339(update.pulsed_ns),
         awaiting_pulse=update.awaits_pulse,
         waiting_for=update.waiting_for if update.is_active else "",
+        num_runs_failed=update.failed_run_count,
+        stalled_time=rfc3339(update.stalled_ns),
+        stall_cause=update.stall_cause,
     )
 
 
@@ -301,6 +304,7 @@ def update_spec(spec: UpdateSpec) -> stateless_pb2.UpdateSpec:
         start_paused=spec.start_paused,
         in_place=spec.in_place,
         pulse_seconds=spec.pulse_s,
+        progress_deadline_seconds=spec.progress_deadline_s,
     )
 
 

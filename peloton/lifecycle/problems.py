@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from peloton.lifecycle.reason_text import avoided_text, counted, infeasible_text
+from peloton.lifecycle.stall import failed_runs_text, stall_text
 from peloton.model.advice import HostMark, ServiceMark
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
@@ -193,9 +194,8 @@ def lost_volumes(volumes: Sequence[VolumeRecord], total: int) -> list[Problem]:
 
 
 def stuck_updates(updates: Sequence[tuple[str, UpdateRecord]], total: int) -> list[Problem]:
-    """Of services, with their names: the last update failed, was rolled back, is paused after failures, or waits for a
-    pulse.
-    ``updates``: the first of ``total``."""
+    """Services, with their names, whose last update failed, was rolled back, is paused after failures, waits for a
+    pulse or has stalled. ``updates``: the first of ``total``."""
     found = []
     for name, update in updates:
         if what := _stuck(update):
@@ -214,6 +214,9 @@ def _stuck(update: UpdateRecord) -> str:
         done = "was rolled back" if update.state is UpdateState.ROLLED_BACK else "is being rolled back"
         instances = counted(update.spec.max_failure_instances, "instance")
         return f"{done}: {instances} failed with version {update.prev_config_version}"
+    if why := stall_text(update):
+        runs = failed_runs_text(update)
+        return f"has stalled{f', {runs}' if runs else ''}: {' '.join(why.split())}"
     if update.awaits_pulse and update.is_active:
         return f"waits for a pulse: {update.remaining_count} of {update.total_count} instances are left"
     return ""

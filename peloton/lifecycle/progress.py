@@ -53,6 +53,8 @@ def update_details(update: UpdateProgress, life: Sequence[str] = ()) -> str:
     lines += _list(facts)
     if update.waiting_for and not update.is_finished:
         lines += ["", f"It waits for {update.waiting_for}."]
+    if update.stall:
+        lines += ["", f"It has stalled: {update.stall}."]
     return "\n".join([*lines, *_story(life)])
 
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from peloton.lifecycle import pod_terms as terms
-from peloton.lifecycle import sla
+from peloton.lifecycle import sla, stall
 from peloton.lifecycle.guards import ALWAYS, Condition, Differs, Exceeds, In, Parameter
 from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.rollout_pods import AtHand, Coming, Pods, PodSource, waiting_of
@@ -319,7 +319,7 @@ def difference(
 def reversed_update(update: UpdateRecord, config_version: int, back: Difference) -> UpdateRecord:
     """The same update on its way back: to ``config_version``, a copy of the version before."""
     return replace(
-        update,
+        stall.without_stall(update),
         state=UpdateState.ROLLING_BACKWARD,
         prev_state=update.state,
         prev_config_version=update.config_version,
@@ -333,9 +333,11 @@ def reversed_update(update: UpdateRecord, config_version: int, back: Difference)
     )
 
 
-def progress_of(update: UpdateRecord, step: Step | None = None, coming_image_count: int = 0) -> UpdateProgress:
-    """After ``step``. An update that has nothing in flight looks again by itself, as no pod will report a change,
-    unless it waits for a pulse."""
+def progress_of(
+    update: UpdateRecord, step: Step | None = None, coming_image_count: int = 0, now_ns: int = 0
+) -> UpdateProgress:
+    """After ``step``, at ``now_ns``. An update that has nothing in flight looks again by itself, as no pod will report
+    a change, unless it waits for a pulse."""
     chosen_count = 0 if step is None else len(step.add) + len(step.change) + len(step.remove)
     kill_count = 0 if step is None else step.kill_count
     return UpdateProgress(
@@ -352,6 +354,8 @@ def progress_of(update: UpdateRecord, step: Step | None = None, coming_image_cou
         look_again=step is not None and update.is_active and not update.current and not update.awaits_pulse,
         batch_size=update.spec.batch_size,
         coming_image_count=coming_image_count,
+        stalls_in_s=stall.stalls_in_s(update, now_ns),
+        stall=stall.stall_text(update),
     )
 
 
@@ -359,7 +363,7 @@ def paused(update: UpdateRecord) -> UpdateRecord:
     if update.state is UpdateState.PAUSED or not update.is_active:
         return update
     return replace(
-        update,
+        stall.without_stall(update),
         state=UpdateState.PAUSED,
         prev_state=update.state,
         awaits_pulse=False,
@@ -377,7 +381,7 @@ def aborted(update: UpdateRecord) -> UpdateRecord:
     """The instances stay where they are; what is in flight is not undone."""
     if update.state in UPDATE_TERMINAL:
         return update
-    return replace(update, state=UpdateState.ABORTED, prev_state=update.state, awaits_pulse=False)
+    return replace(stall.without_stall(update), state=UpdateState.ABORTED, prev_state=update.state, awaits_pulse=False)
 
 
 def pulsed(update: UpdateRecord, now_ns: int) -> UpdateRecord:

@@ -56,6 +56,7 @@ class UpdateSpec:
     in_place: bool = False  # each instance comes back on the host that it was on
     start_pods: bool = False  # instances that were stopped are started
     pulse_s: int = 0  # it goes on only while a pulse comes at least this often; 0 = it needs none
+    progress_deadline_s: int = 0  # without an instance that becomes done it counts as stalled; 0 = the default
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,10 @@ class UpdateRecord:
     pulsed_ns: int = 0  # when the last pulse came
     awaits_pulse: bool = False  # the last step would have gone on, had a pulse come
     waiting_for: str = ""  # by the last step, while it is under way
+    progressed_ns: int = 0  # when an instance became done last, or the time for that began
+    stalled_ns: int = 0  # when the progress deadline had passed
+    stall_cause: str = ""  # by the last step, of one that has stalled
+    failed_run_count: int = 0  # runs of its instances that failed, counted when it is read; not stored
     created_ns: int = 0
     updated_ns: int = 0
     completed_ns: int = 0
@@ -134,6 +139,8 @@ class UpdateProgress:
     look_again: bool = False  # no wake-up follows when what it waits for changes
     batch_size: int = 0
     coming_image_count: int = 0  # pairs of image and host that the next instances need
+    stalls_in_s: float = 0.0  # until its progress deadline; 0 = none
+    stall: str = ""  # why it has stalled
 
     @property
     def begun_count(self) -> int:

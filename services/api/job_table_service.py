@@ -200,6 +200,8 @@ def _row(job: JobRecord, paths: _Paths, update: UpdateRecord | None) -> table_pb
         row.update.doneCount, row.update.failedCount = len(update.done), len(update.failed)
         row.update.totalCount = update.total_count
         row.update.waitingFor = update.waiting_for if update.is_active else ""
+        row.update.failedRunCount = update.failed_run_count
+        row.update.stalledTime, row.update.stallCause = rfc3339(update.stalled_ns), update.stall_cause
     return row
 
 

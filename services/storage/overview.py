@@ -33,6 +33,7 @@ from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
 from services.storage.pods.sql import GOAL_ENDED, NEWER
 from services.storage.tables import FINISHED_STATES, JOB, LEASE, POD, UPDATE, VOLUME
 from services.storage.updates.rows import read_update
+from services.storage.updates.stalls import with_failed_runs
 from services.storage.volumes.rows import WAITED_FOR, volume_record, volume_there
 
 UPDATES_READ_MAX = 1_000
@@ -130,11 +131,12 @@ class Overview:
         return self._db.read(work)
 
     def stuck_updates(self) -> tuple[list[tuple[str, UpdateRecord]], int]:
-        """The updates of services that have failed, went back, are paused after failures, or wait for a pulse, unless
-        another one followed: the newest NAMED_MAX, with the name of the service, and how many there are."""
+        """The updates of services that have failed, went back, are paused after failures, wait for a pulse, or have
+        stalled, unless another one followed: the newest NAMED_MAX, with the name of the service, and how many there
+        are."""
         failed = UPDATE.c.state.in_(FAILED_STATES)
         paused = sa.and_(UPDATE.c.state == UpdateState.PAUSED.value, UPDATE.c.failed != "")
-        waits = sa.and_(UPDATE.c.awaits_pulse, UPDATE.c.completed_ns == 0)
+        waits = sa.and_(sa.or_(UPDATE.c.awaits_pulse, UPDATE.c.stalled_ns > 0), UPDATE.c.completed_ns == 0)
         query = (
             sa.select(UPDATE.c.update_id, JOB.c.name, JOB.c.update_id.label("last_update_id"))
             .join(JOB, JOB.c.job_id == UPDATE.c.job_id)
@@ -146,7 +148,8 @@ class Overview:
         def work(conn: sa.Connection) -> tuple[list[tuple[str, UpdateRecord]], int]:
             rows = [row for row in conn.execute(query) if row.update_id == row.last_update_id]
             named = [(row.name, read_update(conn, row.update_id)) for row in rows[:NAMED_MAX]]
-            return [(name, update) for name, update in named if update is not None], len(rows)
+            updates = with_failed_runs(conn, [update for _, update in named if update is not None])
+            return list(zip((name for name, update in named if update is not None), updates, strict=True)), len(rows)
 
         return self._db.read(work)
 

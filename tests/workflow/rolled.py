@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from peloton.lifecycle import rollout, sla
+from peloton.lifecycle import rollout, sla, stall
 from peloton.lifecycle.images import PrefetchCandidate, to_fetch
 from peloton.lifecycle.rollout_pods import AtHand
 from peloton.model.ids import Hostname, JobId
@@ -37,6 +37,7 @@ class RolledService:
         self.ending: dict[int, int] = {}  # instance, the version it is brought to: its host is not asked to end it yet
         self.looks_ns: list[int] = []
         self.away_most = 0
+        self.was_stalled = False
         running = PodRecord(
             job_id, 0, 1, PodState.RUNNING, PodState.RUNNING, 1, 1, desired_run_id=1, health=HealthState.DISABLED
         )
@@ -111,13 +112,15 @@ class RolledService:
             self.looks_ns.append(now_ns)
             if self.update is None:
                 return UpdateProgress()
-            was_active = self.update.is_active
+            before, was_active = self.update, self.update.is_active
             step = rollout.next_step(self.update, self.pods, self.sla_maximum, now_ns)
             if step.rolls_back:
-                step = rollout.next_step(self._turned_back(step.update), self.pods, self.sla_maximum, now_ns)
-            self.update = step.update
+                before = self._turned_back(step.update)
+                step = rollout.next_step(before, self.pods, self.sla_maximum, now_ns)
+            self.update = self._judged(before, step.update, now_ns)
+            self.was_stalled |= bool(self.update.stalled_ns)
             image_count = sum(map(len, self.coming_images().values()))
-            answer = rollout.progress_of(step.update, step, image_count)
+            answer = rollout.progress_of(self.update, step, image_count, now_ns)
             for i in step.change:
                 self._change(i, step.update.config_version)
             self.away_most = max(self.away_most, len(sla.missing_of(self.pods)))
@@ -125,6 +128,11 @@ class RolledService:
                 tell, self.on_end = self.on_end, lambda: None
                 tell()
             return answer
+
+    def _judged(self, before: UpdateRecord, after: UpdateRecord, now_ns: int) -> UpdateRecord:
+        judged = stall.judge_progress(before, after, now_ns)
+        worst = max((self.pods[i] for i in judged.current), key=lambda pod: pod.failure_count, default=None)
+        return replace(judged, stall_cause=stall.cause_text(judged, worst, None)) if judged.stalled_ns else judged
 
     def coming_images(self) -> dict[str, list[Hostname]]:
         with self.lock:

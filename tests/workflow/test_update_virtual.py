@@ -264,3 +264,44 @@ def test_the_job_tells_what_moves_the_update() -> None:
         story.run_for(5)
 
     assert len(service.looks_ns) == looks
+
+
+def test_a_rollout_whose_pods_crash_stalls_at_its_deadline() -> None:
+    """By its own timer, though no pod reports anything more; it goes on, and ends once its pods run."""
+    story = Story(4)
+    story.service.broken_versions = {2}
+    story.roll_out(2)
+    told = "It has stalled: no instance has become done for 600 seconds or more: instance 0"
+    story.until(lambda: story.service.was_stalled and told in story.workflow.current_details)
+
+    assert 600 <= story.clock.elapsed_s <= 600 + SLACK_S
+    assert "ROLLING_FORWARD" == story.status["state"]
+    story.service.broken_versions = set()
+    for instance in (0, 1):
+        story.service._came_back(instance, 2)
+
+    assert story.end() == UpdateResult("update1", "SUCCEEDED", 4, 0)
+    assert "stalled" not in story.workflow.current_details
+
+
+def test_a_slow_rollout_that_moves_on_does_not_stall() -> None:
+    """Each instance has the whole time, and takes most of it; a pause takes none of it."""
+    story = Story(3, away_s=500.0)
+    story.roll_out(1)
+    story.until(lambda: story.service.versions == [2, 1, 1] and story.batches == 2)
+    story.service.steer(rollout.paused)
+    story.until(lambda: story.clock.elapsed_s > 2_000)
+    story.service.steer(rollout.resumed)
+
+    assert 3 == story.end().done_count
+    assert not story.service.was_stalled
+
+
+def test_a_deadline_of_its_own() -> None:
+    """Shorter than the time after which a rollout looks again by itself."""
+    story = Story(2)
+    story.service.broken_versions = {2}
+    story.roll_out(1, progress_deadline_s=45)
+    story.until(lambda: story.service.was_stalled)
+
+    assert 45 <= story.clock.elapsed_s <= 45 + SLACK_S

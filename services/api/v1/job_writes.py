@@ -50,6 +50,7 @@ class JobWrites(Servicer):
             max_failure_instances=asked.max_tolerable_instance_failures,
             start_paused=asked.start_paused,
             pulse_s=asked.pulse_seconds,
+            progress_deadline_s=asked.progress_deadline_seconds,
         )
         record = convert.new_job_record(job_id, config, now_ns)
         try:
@@ -110,6 +111,7 @@ class JobWrites(Servicer):
             start_paused=asked.start_paused,
             start_pods=asked.start_pods,
             pulse_s=asked.pulse_seconds,
+            progress_deadline_s=asked.progress_deadline_seconds,
         )
         return await self._update(
             job, request, UpdateType.UPDATE, update, config, spec.SerializeToString(), (), secrets

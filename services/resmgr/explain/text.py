@@ -19,6 +19,7 @@ from peloton.lifecycle.reason_text import (
     queue_text,
 )
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, fails_quickly
+from peloton.lifecycle.stall import failed_runs_text, stall_text
 from peloton.lifecycle.volumes import waiting_text
 from peloton.model.advice import Mark, Marked
 from peloton.model.daemon import DaemonReach
@@ -267,9 +268,12 @@ def volume_line(volume: VolumeRecord) -> str:
 def update_lines(update: UpdateRecord | None) -> Iterator[str]:
     if update is None or not update.is_active:
         return
-    failed = f", {len(update.failed)} failed" if update.failed else ""
+    failed = f", {counted(len(update.failed), 'instance')} failed" if update.failed else ""
+    failed += f", {failed_runs_text(update)}" if update.failed_run_count else ""
     waits = f", waits for {update.waiting_for}" if update.waiting_for else ""
     yield f"{update.type} {update.state}: {len(update.done)} of {update.total_count} done{failed}{waits}"
+    if why := stall_text(update):
+        yield f"the update has stalled: {' '.join(why.split())}"
 
 
 def start_line(pod: PodRecord) -> str:
@@ -299,7 +303,8 @@ def _cause(pod: PodRecord) -> str:
     """Not from its message alone: while it waits, that says so and nothing else."""
     ended = pod.termination
     if ended is None or not (ended.exit_code or ended.signal):
-        return pod.reason or ("" if pod.message == THROTTLED_MESSAGE else pod.message)
+        message = " ".join(pod.message.removeprefix(THROTTLED_MESSAGE).lstrip("; ").split())[:WAIT_TEXT_MAX]
+        return ", ".join(filter(None, (pod.reason, message)))
     return f"signal {ended.signal}" if ended.signal else f"exit code {ended.exit_code}"
 
 

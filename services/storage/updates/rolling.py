@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from peloton.lifecycle import rollout
 from peloton.lifecycle.job import is_ending
 from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.stall import judge_progress
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodState, Termination, TerminationReason
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
@@ -26,6 +27,7 @@ from services.storage.updates import instances
 from services.storage.updates.image_prefetch import next_images
 from services.storage.updates.requests import adopt_config, wanted_count
 from services.storage.updates.rows import read_update, write_update
+from services.storage.updates.stalls import with_cause
 from services.storage.updates.update_pods import StoredPods
 
 FOR_RESTART = Termination(TerminationReason.KILLED_FOR_RESTART)
@@ -61,10 +63,11 @@ def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         write_update(conn, before, turned, now_ns)
         before = turned
         step = rollout.next_step(turned, pods, sla_maximum, now_ns)
+    step = replace(step, update=with_cause(conn, judge_progress(before, step.update, now_ns)))
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
     images = next_images(conn, step.update)
-    return rollout.progress_of(step.update, step, sum(map(len, images.values())))
+    return rollout.progress_of(step.update, step, sum(map(len, images.values())), now_ns)
 
 
 def _begun(conn: sa.Connection, job: JobRecord, update: UpdateRecord, now_ns: int) -> UpdateRecord:

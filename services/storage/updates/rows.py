@@ -85,11 +85,12 @@ def _values(update: UpdateRecord, sets: Sequence[str] = _SETS) -> dict[str, Any]
         **{name: getattr(update, name) for name in _PLAIN},
         **{name: instances.to_text(getattr(update, name)) for name in sets},
         "type": update.type.value,
-        "spec": json.dumps(asdict(update.spec)),
+        "spec": json.dumps({name: value for name, value in asdict(update.spec).items() if value}),
         "state": update.state.value,
         "prev_state": update.prev_state.value,
         "opaque_data": stored_text(update.opaque_data),
         "waiting_for": stored_text(update.waiting_for),
+        "stall_cause": stored_text(update.stall_cause),
         "update_key": update.key.text,
         "request_digest": update.key.digest,
     }

@@ -38,6 +38,9 @@ class JobUpdate(SQLModel, table=True):
     pulsed_ns: int = Field(sa_type=_BIG)
     awaits_pulse: bool
     waiting_for: str = Field(sa_type=_TEXT)
+    progressed_ns: int = Field(sa_type=_BIG)
+    stalled_ns: int = Field(sa_type=_BIG)
+    stall_cause: str = Field(sa_type=_TEXT)
     created_ns: int = Field(sa_type=_BIG)
     updated_ns: int = Field(sa_type=_BIG)
     completed_ns: int = Field(sa_type=_BIG)

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -53,6 +54,7 @@ from services.storage.updates.rows import (
     update_record,
     write_steered,
 )
+from services.storage.updates.stalls import with_failed_runs
 from services.storage.watch_log import note_job
 
 NO_KEY = UpdateKey()
@@ -205,20 +207,26 @@ class Updates:
     # -- reading
 
     def get(self, update_id: str) -> UpdateRecord | None:
-        return self._db.read(lambda conn: read_update(conn, update_id))
+        def work(conn: sa.Connection) -> UpdateRecord | None:
+            found = read_update(conn, update_id)
+            return None if found is None else with_failed_runs(conn, [found])[0]
+
+        return self._db.read(work)
 
     def some(self, update_ids: Collection[str]) -> dict[str, UpdateRecord]:
         """Those of them that are kept. At most a page of jobs has them."""
         query = sa.select(UPDATE).where(UPDATE.c.update_id.in_(update_ids))
-        rows = self._db.read(lambda conn: conn.execute(query).all()) if update_ids else []
-        return {update.update_id: update for update in map(update_record, rows)}
+        return {update.update_id: update for update in self._read(query)} if update_ids else {}
 
     def of_job(self, job_id: JobId, limit: int = 0) -> list[UpdateRecord]:
         """Those that are kept, newest first; 0 = all."""
         query = sa.select(UPDATE).where(UPDATE.c.job_id == job_id).order_by(UPDATE.c.created_ns.desc())
         query = query.order_by(UPDATE.c.config_version.desc())
         query = query.limit(limit) if limit else query
-        return self._db.read(lambda conn: [update_record(row) for row in conn.execute(query)])
+        return self._read(query)
+
+    def _read(self, query: sa.Select[Any]) -> list[UpdateRecord]:
+        return self._db.read(lambda conn: with_failed_runs(conn, map(update_record, conn.execute(query).all())))
 
     def events(self, update_id: str, instance_id: int | None = None, limit: int = 0) -> list[UpdateEvent]:
         """Of the update, or of one instance in it; newest first, without repetitions; 0 = all."""

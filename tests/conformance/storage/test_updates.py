@@ -7,13 +7,14 @@ import pytest
 from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.model.admission import EvictionOrder
-from peloton.model.ids import EntityVersion, new_job_id
+from peloton.model.ids import EntityVersion, PodId, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
-from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
+from peloton.model.update import UpdateAct, UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
+    SECOND,
     K,
     R,
     a_job,
@@ -395,3 +396,42 @@ def test_each_pod_waits_with_the_shape_of_its_own_configuration(storage: Storage
     settle_all(storage, job_id, NOW + 3_600 * 10**9)
     shapes = storage.admission.waiting_shapes(job_id, 0, 3)
     assert [(0, 1, 3_000), (2, 1, 1_500)] == [(s.start, s.count, s.shape.resources.cpu_milli) for s in shapes]
+
+
+def test_a_rollout_whose_pods_crash_has_stalled(storage: Storage) -> None:
+    """With what the last run wrote, and how many runs failed; nothing is rolled back, and progress ends the stall."""
+    job_id = a_service(storage, 3)
+    update_id = update(storage, job_id, service_config(3, "v2"), UpdateSpec(1, progress_deadline_s=60)).update_id
+    for _ in range(4):
+        turn(storage, job_id, broken_version=2)
+    runs = runs_of(storage, job_id)
+    storage.host_pods.add_output([(PodId(job_id, 0, runs[0]), "no such table")])
+
+    def advance(after_s: int) -> UpdateRecord:
+        storage.updates.advance(job_id, NOW + after_s * SECOND)
+        found = storage.updates.get(update_id)
+        assert found is not None
+        return found
+
+    assert (0, "") == ((early := advance(59)).stalled_ns, early.stall_cause)
+    assert storage.updates.advance(job_id, NOW + 20 * SECOND).stalls_in_s == 40
+    assert ([], 0) == storage.overview.stuck_updates()
+    stalled = advance(60)
+    failures = pod(storage, job_id, 0).failure_count
+    assert failures >= 1
+    assert (NOW + 60 * SECOND, failures, UpdateState.ROLLING_FORWARD) == (
+        stalled.stalled_ns, stalled.failed_run_count, stalled.state,
+    )  # fmt: skip
+    assert stalled.stall_cause.startswith("instance 0 fails again and again, last on host")
+    assert "no such table" in stalled.stall_cause
+    ((_, told),), total = storage.overview.stuck_updates()
+    assert (1, stalled) == (total, told)
+    assert stalled == storage.updates.of_job(job_id)[0] == storage.updates.some([update_id])[update_id]
+
+    settle_all(storage, job_id, NOW + 7_200 * SECOND)  # the next run is due
+    for _ in range(6):  # it runs well now
+        turn(storage, job_id)
+    seen = storage.updates.get(update_id)
+    assert seen is not None
+    assert (0, "", 0) == (seen.stalled_ns, seen.stall_cause, seen.failed_run_count)
+    assert ([], 0) == storage.overview.stuck_updates()

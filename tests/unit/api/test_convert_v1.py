@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.api import convert_v1
+from peloton.api.convert_time import rfc3339
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import EntityVersion, JobId, RespoolId
@@ -211,6 +212,18 @@ def test_the_status_of_an_update() -> None:
     counts = (status.num_instances_completed, status.num_instances_remaining, status.num_instances_failed)
     assert counts == (1, 5, 1)
     assert list(status.instances_current) == [1, 4]
+
+
+def test_the_status_of_an_update_that_has_stalled() -> None:
+    """Since when, why, and how many runs failed; an update with progress says none of it."""
+    stalled = replace(UPDATE, stalled_ns=START, stall_cause="instance 1 fails", failed_run_count=8)
+    told = [convert_v1.workflow_status(RECORD, update) for update in (UPDATE, stalled)]
+    spec = replace(UPDATE.spec, progress_deadline_s=45)
+
+    assert [("", "", 0), (rfc3339(START), "instance 1 fails", 8)] == [
+        (status.stalled_time, status.stall_cause, status.num_runs_failed) for status in told
+    ]
+    assert 45 == convert_v1.update_spec(spec).progress_deadline_seconds
 
 
 def test_an_update_in_full() -> None:

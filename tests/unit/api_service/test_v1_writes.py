@@ -42,7 +42,12 @@ def current(storage: Storage) -> tuple[UpdateType, UpdateState, UpdateSpec]:
 async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """A service is stored with the update that makes its instances, and both workflows are seen to."""
     create_spec = stateless_pb2.CreateSpec(
-        batch_size=2, max_instance_retries=3, max_tolerable_instance_failures=1, start_paused=True, pulse_seconds=9
+        batch_size=2,
+        max_instance_retries=3,
+        max_tolerable_instance_failures=1,
+        start_paused=True,
+        pulse_seconds=9,
+        progress_deadline_seconds=45,
     )
     opaque = peloton_pb2.OpaqueData(data="mine")
     seen = await create(v1, spec(), create_spec=create_spec, opaque_data=opaque)
@@ -52,7 +57,7 @@ async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     assert (seen, job.type, job.goal) == ("1-1-1", JobType.SERVICE, JobState.RUNNING)
     update = storage.updates.get(job.update_id)
     assert update is not None
-    assert update.spec == UpdateSpec(2, False, 3, 1, True, pulse_s=9)
+    assert update.spec == UpdateSpec(2, False, 3, 1, True, pulse_s=9, progress_deadline_s=45)
     assert (update.state, update.opaque_data, update.added) == (UpdateState.PAUSED, "mine", frozenset({0, 1, 2}))
     assert wakes.started == [JOB]
     assert storage.configs.job_spec(JOB) == spec().SerializeToString()

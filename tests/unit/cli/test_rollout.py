@@ -78,6 +78,21 @@ def test_a_line_tells_all() -> None:
     assert expected == of_update(job_answer(update=status, pods=pods).job_info).line
 
 
+def test_a_rollout_that_has_stalled_says_so() -> None:
+    """With the cause in one line, and the runs that failed though no instance has."""
+    status = workflow_status("ROLLING_FORWARD", current=(0,), total=3)
+    status.num_runs_failed, status.stalled_time = 8, "2026-11-26T19:00:00Z"
+    status.stall_cause = "instance 0 fails again and again, last on h1: exit 1\nno such table"
+    seen = of_update(job_answer(update=status).job_info)
+
+    why = "instance 0 fails again and again, last on h1: exit 1 no such table"
+    assert seen.line.startswith("UPDATE ROLLING_FORWARD 0/3 done, 8 runs failed, 1 in flight")
+    assert seen.line.endswith(f"stalled: {why}")
+    assert (8, status.stall_cause) == (seen.as_dict["failedRuns"], seen.as_dict["stalled"])
+    status.num_runs_failed, status.stalled_time = 0, ""
+    assert "0/3 done, 1 in flight" == of_update(job_answer(update=status).job_info).counts_text
+
+
 def test_pods_without_versions() -> None:
     """An API that does not count by version is read all the same."""
     answer = job_answer(update=workflow_status("PAUSED", waiting_for="somebody to resume it"))

@@ -160,6 +160,8 @@ def test_a_service_says_how_far_its_update_is() -> None:
     updates = [table_pb2.JobUpdate(state=update_pb2.State.Value(state), doneCount=3, totalCount=10) for state in states]
 
     assert list(states.values()) == [update_text(update) for update in updates]
+    updates[0].failedRunCount, updates[0].stalledTime = 8, "2026-11-26T19:00:00Z"
+    assert "ROLLING_FORWARD stalled 3/10, 8 runs failed" == update_text(updates[0])
 
 
 FILTERS = {

@@ -195,6 +195,18 @@ def test_updates_that_failed_or_stand_still() -> None:
     ] == texts(found)
 
 
+def test_updates_that_have_stalled() -> None:
+    """With the cause and the runs that failed."""
+    rolls = UpdateRecord("u1", JOB, UpdateType.UPDATE, UpdateSpec(), UpdateState.ROLLING_FORWARD, 2, 1)
+    stalled = replace(rolls, stalled_ns=5, stall_cause="instance 0 fails\nagain", failed_run_count=8)
+
+    (found,) = problems.stuck_updates([("a", rolls), ("b", stalled)], 1)
+
+    why = "no instance has become done for 600 seconds or more: instance 0 fails again"
+    assert f"The update of service b has stalled, 8 runs failed: {why}" == found.text
+    assert f"peloton job why {JOB}" == found.command
+
+
 def test_gangs_that_never_start() -> None:
     """The pool is named, and the job with the reason."""
     (found,) = problems.hopeless_gangs([("/eng", JOB, 2, "it wants 9 of 4 gpus")])

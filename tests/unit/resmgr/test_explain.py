@@ -126,6 +126,26 @@ async def test_a_service(world: World) -> None:
     ]
 
 
+async def test_an_update_that_has_stalled(world: World) -> None:
+    """How many runs failed, since no instance counts as failed, and what the last one wrote."""
+    job = world.service(world.pool("p", 10, 10), 1, UpdateSpec(progress_deadline_s=60))
+    world.storage.updates.advance(job, world.now_ns)
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        world.finish(job, [0], PodState.FAILED)
+        world.storage.host_pods.add_output([(PodId(job, 0, 1), "no such\ntable")])
+        world.storage.updates.advance(job, world.now_ns + 61 * 10**9)
+        lines = (await asked.why(job)).text.splitlines()
+
+    assert lines[1].startswith("  instance 0 FAILED on h1, stderr: no such table; it runs again at ")
+    assert [line.strip() for line in lines[2:]] == [
+        "UPDATE ROLLING_FORWARD: 0 of 1 done, 1 run failed, waits for instance 0 to run and be healthy",
+        "the update has stalled: no instance has become done for 60 seconds or more: instance 0 fails again and again, "
+        "last on h1: ; stderr: no such table",
+    ]
+
+
 @pytest.mark.parametrize("state", [PodState.FAILED, PodState.KILLED, PodState.SUCCEEDED])
 async def test_an_instance_of_a_service_that_fails(world: World, state: PodState) -> None:
     """How it ended, where, when it runs again and why not before; a check that finds it sick has it killed, and a
@@ -142,7 +162,7 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
     told = f"instance 0 {state} on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
     assert answer.text.splitlines()[1:3] == [
         f"  {told}",
-        "  UPDATE ROLLING_FORWARD: 0 of 1 done, waits for instance 0 to run and be healthy",
+        "  UPDATE ROLLING_FORWARD: 0 of 1 done, 1 run failed, waits for instance 0 to run and be healthy",
     ]
     assert [(one.rule, one.bound, one.text) for one in answer.reasons] == [(pb.RULE_BACK_OFF, 1, told)]
 
@@ -198,6 +218,7 @@ def test_how_an_instance_failed() -> None:
         (Termination(TerminationReason.FAILED, exit_code=3), "", ", exit code 3"),
         (Termination(TerminationReason.FAILED, signal="Killed"), "OTHER", ", signal Killed"),
         (Termination(TerminationReason.FAILED), "REASON_MEMORY", ", REASON_MEMORY"),
+        (None, "InvalidImageName", ", InvalidImageName"),
         (None, "", ""),
     )
 

@@ -222,6 +222,9 @@ class JobUpdate(_message.Message):
     FAILEDCOUNT_FIELD_NUMBER: _builtins.int
     TOTALCOUNT_FIELD_NUMBER: _builtins.int
     WAITINGFOR_FIELD_NUMBER: _builtins.int
+    FAILEDRUNCOUNT_FIELD_NUMBER: _builtins.int
+    STALLEDTIME_FIELD_NUMBER: _builtins.int
+    STALLCAUSE_FIELD_NUMBER: _builtins.int
     state: _update_pb2.State.ValueType
     doneCount: _builtins.int
     """Instances."""
@@ -229,6 +232,13 @@ class JobUpdate(_message.Message):
     totalCount: _builtins.int
     waitingFor: _builtins.str
     """What it waits for, while it is under way."""
+    failedRunCount: _builtins.int
+    """Runs that failed, whether their instance counts as failed or is tried again."""
+    stalledTime: _builtins.str
+    """Since when it has stalled, because no instance became healthy within its progress deadline, and why; empty: it has
+    not.
+    """
+    stallCause: _builtins.str
     def __init__(
         self,
         *,
@@ -237,10 +247,13 @@ class JobUpdate(_message.Message):
         failedCount: _builtins.int = ...,
         totalCount: _builtins.int = ...,
         waitingFor: _builtins.str = ...,
+        failedRunCount: _builtins.int = ...,
+        stalledTime: _builtins.str = ...,
+        stallCause: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["doneCount", b"doneCount", "failedCount", b"failedCount", "state", b"state", "totalCount", b"totalCount", "waitingFor", b"waitingFor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["doneCount", b"doneCount", "failedCount", b"failedCount", "failedRunCount", b"failedRunCount", "stallCause", b"stallCause", "stalledTime", b"stalledTime", "state", b"state", "totalCount", b"totalCount", "waitingFor", b"waitingFor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -321,6 +321,9 @@ class WorkflowStatus(_message.Message):
     LAST_PULSE_TIME_FIELD_NUMBER: _builtins.int
     AWAITING_PULSE_FIELD_NUMBER: _builtins.int
     WAITING_FOR_FIELD_NUMBER: _builtins.int
+    NUM_RUNS_FAILED_FIELD_NUMBER: _builtins.int
+    STALLED_TIME_FIELD_NUMBER: _builtins.int
+    STALL_CAUSE_FIELD_NUMBER: _builtins.int
     type: Global___WorkflowType.ValueType
     state: Global___WorkflowState.ValueType
     num_instances_completed: _builtins.int
@@ -335,6 +338,14 @@ class WorkflowStatus(_message.Message):
     awaiting_pulse: _builtins.bool
     waiting_for: _builtins.str
     """Ours: what it waits for, while it is under way."""
+    num_runs_failed: _builtins.int
+    """Ours: runs of its pods that failed, whether their instance counts as failed or is tried again. Of an update, not of a
+    restart, until it has succeeded.
+    """
+    stalled_time: _builtins.str
+    """Ours: since when it has stalled, because no pod became healthy within its progress deadline; empty: it has not."""
+    stall_cause: _builtins.str
+    """Ours: why it has stalled, with the last lines that the pod that fails wrote to stderr."""
     @_builtins.property
     def instances_current(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -359,10 +370,13 @@ class WorkflowStatus(_message.Message):
         last_pulse_time: _builtins.str = ...,
         awaiting_pulse: _builtins.bool = ...,
         waiting_for: _builtins.str = ...,
+        num_runs_failed: _builtins.int = ...,
+        stalled_time: _builtins.str = ...,
+        stall_cause: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["prev_version", b"prev_version", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaiting_pulse", b"awaiting_pulse", "completion_time", b"completion_time", "creation_time", b"creation_time", "instances_current", b"instances_current", "last_pulse_time", b"last_pulse_time", "num_instances_completed", b"num_instances_completed", "num_instances_failed", b"num_instances_failed", "num_instances_remaining", b"num_instances_remaining", "prev_state", b"prev_state", "prev_version", b"prev_version", "state", b"state", "type", b"type", "update_time", b"update_time", "version", b"version", "waiting_for", b"waiting_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaiting_pulse", b"awaiting_pulse", "completion_time", b"completion_time", "creation_time", b"creation_time", "instances_current", b"instances_current", "last_pulse_time", b"last_pulse_time", "num_instances_completed", b"num_instances_completed", "num_instances_failed", b"num_instances_failed", "num_instances_remaining", b"num_instances_remaining", "num_runs_failed", b"num_runs_failed", "prev_state", b"prev_state", "prev_version", b"prev_version", "stall_cause", b"stall_cause", "stalled_time", b"stalled_time", "state", b"state", "type", b"type", "update_time", b"update_time", "version", b"version", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -658,6 +672,7 @@ class UpdateSpec(_message.Message):
     IN_PLACE_FIELD_NUMBER: _builtins.int
     START_PODS_FIELD_NUMBER: _builtins.int
     PULSE_SECONDS_FIELD_NUMBER: _builtins.int
+    PROGRESS_DEADLINE_SECONDS_FIELD_NUMBER: _builtins.int
     batch_size: _builtins.int
     """Pods in flight at once; 0 for all."""
     rollback_on_failure: _builtins.bool
@@ -670,6 +685,8 @@ class UpdateSpec(_message.Message):
     """Ours: nothing more begins unless a pulse came within so many seconds; 0: it needs none. What is in flight is
     finished, and a rollback needs no pulse.
     """
+    progress_deadline_seconds: _builtins.int
+    """Ours: it counts as stalled once no pod has become healthy for so many seconds; 0: 600. It goes on all the same."""
     def __init__(
         self,
         *,
@@ -681,10 +698,11 @@ class UpdateSpec(_message.Message):
         in_place: _builtins.bool = ...,
         start_pods: _builtins.bool = ...,
         pulse_seconds: _builtins.int = ...,
+        progress_deadline_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "in_place", b"in_place", "max_instance_retries", b"max_instance_retries", "max_tolerable_instance_failures", b"max_tolerable_instance_failures", "pulse_seconds", b"pulse_seconds", "rollback_on_failure", b"rollback_on_failure", "start_paused", b"start_paused", "start_pods", b"start_pods"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "in_place", b"in_place", "max_instance_retries", b"max_instance_retries", "max_tolerable_instance_failures", b"max_tolerable_instance_failures", "progress_deadline_seconds", b"progress_deadline_seconds", "pulse_seconds", b"pulse_seconds", "rollback_on_failure", b"rollback_on_failure", "start_paused", b"start_paused", "start_pods", b"start_pods"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -699,12 +717,14 @@ class CreateSpec(_message.Message):
     MAX_TOLERABLE_INSTANCE_FAILURES_FIELD_NUMBER: _builtins.int
     START_PAUSED_FIELD_NUMBER: _builtins.int
     PULSE_SECONDS_FIELD_NUMBER: _builtins.int
+    PROGRESS_DEADLINE_SECONDS_FIELD_NUMBER: _builtins.int
     batch_size: _builtins.int
     max_instance_retries: _builtins.int
     max_tolerable_instance_failures: _builtins.int
     start_paused: _builtins.bool
     pulse_seconds: _builtins.int
     """Ours: as in UpdateSpec."""
+    progress_deadline_seconds: _builtins.int
     def __init__(
         self,
         *,
@@ -713,10 +733,11 @@ class CreateSpec(_message.Message):
         max_tolerable_instance_failures: _builtins.int = ...,
         start_paused: _builtins.bool = ...,
         pulse_seconds: _builtins.int = ...,
+        progress_deadline_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "max_instance_retries", b"max_instance_retries", "max_tolerable_instance_failures", b"max_tolerable_instance_failures", "pulse_seconds", b"pulse_seconds", "start_paused", b"start_paused"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "max_instance_retries", b"max_instance_retries", "max_tolerable_instance_failures", b"max_tolerable_instance_failures", "progress_deadline_seconds", b"progress_deadline_seconds", "pulse_seconds", b"pulse_seconds", "start_paused", b"start_paused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

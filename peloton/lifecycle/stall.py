@@ -1,0 +1,82 @@
+"""The progress deadline of an update: when a rollout counts as stalled, and why.
+
+Each instance that becomes done starts the time again. A paused update, and one that has nothing in flight and waits for
+a pulse, has no deadline. A stall changes nothing else: the update goes on, and limits alone end it or roll it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from peloton.lifecycle.reason_text import counted
+from peloton.model.pod import HealthState, PodEvent, PodRecord, PodState
+from peloton.model.times import NS_PER_S
+from peloton.model.update import ROLLING, UpdateRecord
+
+PROGRESS_DEADLINE_S = 600
+"""Seconds without an instance that becomes done, for an update that names none: as Deployments have it."""
+CAUSE_MAX = 1_000
+"""Characters of a cause."""
+_RUNS = frozenset({PodState.RUNNING, PodState.SUCCEEDED})
+_HELD = frozenset({PodState.LAUNCHED, PodState.STARTING})
+
+
+def deadline_s(update: UpdateRecord) -> int:
+    return update.spec.progress_deadline_s or PROGRESS_DEADLINE_S
+
+
+def judge_progress(before: UpdateRecord, after: UpdateRecord, now_ns: int) -> UpdateRecord:
+    """Return the update ``after`` a step with the time of its last progress, and whether it has stalled."""
+    if not _has_deadline(after):
+        return without_stall(after)
+    if not before.progressed_ns or len(after.done) > len(before.done):
+        return replace(without_stall(after), progressed_ns=now_ns)
+    is_late = now_ns - before.progressed_ns >= deadline_s(after) * NS_PER_S
+    return replace(after, stalled_ns=before.stalled_ns or (now_ns if is_late else 0))
+
+
+def _has_deadline(update: UpdateRecord) -> bool:
+    return update.state in ROLLING and bool(update.current or not update.awaits_pulse)
+
+
+def without_stall(update: UpdateRecord) -> UpdateRecord:
+    return replace(update, progressed_ns=0, stalled_ns=0, stall_cause="")
+
+
+def stalls_in_s(update: UpdateRecord, now_ns: int) -> float:
+    """Seconds until the update stalls, at least one; 0 for one that has no deadline or has stalled."""
+    if not update.progressed_ns or update.stalled_ns or not update.is_active:
+        return 0.0
+    return max(deadline_s(update) - (now_ns - update.progressed_ns) / NS_PER_S, 1.0)
+
+
+def cause_text(update: UpdateRecord, worst: PodRecord | None, last: PodEvent | None) -> str:
+    """Why nothing moves on: ``worst`` is the instance in flight that has failed most often, ``last`` its last failure
+    with the end of its stderr."""
+    if worst is None:
+        return f"waits for {update.waiting_for}"[:CAUSE_MAX] if update.waiting_for else ""
+    name, where = f"instance {worst.instance_id}", f" on {worst.host}" if worst.host else ""
+    words = ", ".join(filter(None, (worst.reason, worst.message)))
+    if last is not None:
+        on = f" on {last.host}" if last.host else ""
+        text = f"{name} fails again and again, last{on}: {last.message or last.reason}"
+    elif worst.state in _HELD:
+        text = f"{name}{where} has not started: {words}"
+    elif worst.state in _RUNS:
+        told = "fails" if worst.health is HealthState.UNHEALTHY else "has not passed"
+        text = f"{name}{where} runs and {told} its health check"
+    else:
+        text = f"{name} is {worst.state.public}: {words}"
+    return text[:CAUSE_MAX]
+
+
+def stall_text(update: UpdateRecord) -> str:
+    """One sentence of an update that has stalled; empty for others."""
+    if not update.stalled_ns or not update.is_active:
+        return ""
+    cause = f": {update.stall_cause}" if update.stall_cause else ""
+    return f"no instance has become done for {counted(deadline_s(update), 'second')} or more{cause}"
+
+
+def failed_runs_text(update: UpdateRecord) -> str:
+    return f"{counted(update.failed_run_count, 'run')} failed" if update.failed_run_count else ""
