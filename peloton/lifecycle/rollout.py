@@ -336,8 +336,8 @@ def reversed_update(update: UpdateRecord, config_version: int, back: Difference)
 def progress_of(
     update: UpdateRecord, step: Step | None = None, coming_image_count: int = 0, now_ns: int = 0
 ) -> UpdateProgress:
-    """After ``step``, at ``now_ns``. An update that has nothing in flight looks again by itself, as no pod will report
-    a change, unless it waits for a pulse."""
+    """Summarize the update after ``step``, at ``now_ns``. One that has nothing in flight looks again by itself, as no
+    pod will report a change, unless it waits for a pulse."""
     chosen_count = 0 if step is None else len(step.add) + len(step.change) + len(step.remove)
     kill_count = 0 if step is None else step.kill_count
     return UpdateProgress(

@@ -1,4 +1,4 @@
-"""The progress deadline of an update: when a rollout counts as stalled, and why.
+"""Stalls of updates: when a rollout is beyond its progress deadline, and why.
 
 Each instance that becomes done starts the time again. A paused update, and one that has nothing in flight and waits for
 a pulse, has no deadline. A stall changes nothing else: the update goes on, and limits alone end it or roll it back.
@@ -51,8 +51,8 @@ def stalls_in_s(update: UpdateRecord, now_ns: int) -> float:
 
 
 def cause_text(update: UpdateRecord, worst: PodRecord | None, last: PodEvent | None) -> str:
-    """Why nothing moves on: ``worst`` is the instance in flight that has failed most often, ``last`` its last failure
-    with the end of its stderr."""
+    """Say why the update makes no progress: ``worst`` is the instance in flight that has failed most often, ``last``
+    its last failure with the end of its stderr."""
     if worst is None:
         return f"waits for {update.waiting_for}"[:CAUSE_MAX] if update.waiting_for else ""
     name, where = f"instance {worst.instance_id}", f" on {worst.host}" if worst.host else ""

@@ -19,6 +19,7 @@ import pytest
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v1alpha.peloton_pb2 import Secret
+from tests.e2e import image_story
 from tests.e2e.drains import drain_by_others
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
@@ -85,6 +86,12 @@ def test_a_batch_job_with_overrides_and_retries(cluster: Cluster, pool: str, tmp
     assert {i: 2 if i == 4 else 1 for i in range(9)} == cluster.run_ids(job)
     assert "hello from 7\n" == log_of(cluster, job, 7)
     assert "again\n" == log_of(cluster, job, 4)
+
+
+def test_images_that_cannot_be_pulled(cluster: Cluster, pool: str) -> None:
+    """The words of the kubelet are those of the pod, and a name that is none ends its run at once."""
+    image_story.pulls_that_fail_are_seen(cluster, pool)
+    image_story.a_name_that_is_none_ends_its_run(cluster, pool)
 
 
 def test_a_pod_beyond_its_memory_limit_fails(cluster: Cluster, pool: str) -> None:

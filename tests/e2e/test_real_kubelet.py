@@ -15,6 +15,7 @@ import pytest
 
 from peloton.api.v0.host.svc import host_svc_pb2
 from tests.conformance.kubernetes.lives import GREEDY, IN_CONTAINERS, LIVES, RECORDED, play
+from tests.e2e import image_story
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 from tests.e2e.service import Service
 from tests.e2e.test_kubernetes import failures_of, state_of, stop
@@ -81,6 +82,12 @@ def test_a_batch_job(cluster: Cluster, pool: str) -> None:
     assert "FAILED" == cluster.finish(job)
     assert {"SUCCEEDED": 5, "FAILED": 1} == cluster.counts(job)
     assert (2, 3) == (cluster.run_ids(job)[4], cluster.task(job, 4).runtime.terminationStatus.exit_code)
+
+
+def test_images_that_cannot_be_pulled(cluster: Cluster, pool: str) -> None:
+    """The words of the kubelet are those of the pod, and a name that is none ends its run at once."""
+    image_story.pulls_that_fail_are_seen(cluster, pool, MEMORY_MB)
+    image_story.a_name_that_is_none_ends_its_run(cluster, pool, MEMORY_MB)
 
 
 def test_a_pod_beyond_its_memory_limit_fails(cluster: Cluster, pool: str) -> None:

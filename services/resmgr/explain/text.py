@@ -277,7 +277,7 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
 
 
 def start_line(pod: PodRecord) -> str:
-    """Why a pod that a host has taken does not run yet."""
+    """Say why a pod that a host has taken does not run yet."""
     text = " ".join(pod.message.split())[:WAIT_TEXT_MAX]
     return f"instance {pod.instance_id} on {pod.host} cannot be started yet: {pod.reason}{f', {text}' if text else ''}"
 

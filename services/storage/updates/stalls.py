@@ -1,4 +1,4 @@
-"""Why an update has stalled, and how many runs of its instances have failed, read from its pods."""
+"""Causes of stalled updates, and numbers of runs that failed, read from the pods of their jobs."""
 
 from __future__ import annotations
 

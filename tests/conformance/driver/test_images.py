@@ -25,7 +25,7 @@ def status_in(lab: Lab, pod: PodOnHost, *states: PodState) -> PodStatus:
 
 
 def test_a_pull_that_fails_is_told_while_the_pod_waits(lab: Lab) -> None:
-    """With the image and the words of its kubelet; the pod goes on waiting, and its neighbour runs."""
+    """Reports have the image and the words of the kubelet; the pod goes on waiting, and its neighbour runs."""
     pod = lab.launch(container=container("localhost:1/absent:7"))
     waits = status_in(lab, pod, PodState.LAUNCHED)
     lab.running()

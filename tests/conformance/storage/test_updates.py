@@ -399,7 +399,7 @@ def test_each_pod_waits_with_the_shape_of_its_own_configuration(storage: Storage
 
 
 def test_a_rollout_whose_pods_crash_has_stalled(storage: Storage) -> None:
-    """With what the last run wrote, and how many runs failed; nothing is rolled back, and progress ends the stall."""
+    """The row has what the last run wrote; failed runs are counted, nothing goes back, and progress ends the stall."""
     job_id = a_service(storage, 3)
     update_id = update(storage, job_id, service_config(3, "v2"), UpdateSpec(1, progress_deadline_s=60)).update_id
     for _ in range(4):

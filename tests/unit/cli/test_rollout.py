@@ -79,7 +79,7 @@ def test_a_line_tells_all() -> None:
 
 
 def test_a_rollout_that_has_stalled_says_so() -> None:
-    """With the cause in one line, and the runs that failed though no instance has."""
+    """The line has the cause, and the runs that failed though no instance has."""
     status = workflow_status("ROLLING_FORWARD", current=(0,), total=3)
     status.num_runs_failed, status.stalled_time = 8, "2026-11-26T19:00:00Z"
     status.stall_cause = "instance 0 fails again and again, last on h1: exit 1\nno such table"

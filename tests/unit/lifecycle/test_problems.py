@@ -196,7 +196,7 @@ def test_updates_that_failed_or_stand_still() -> None:
 
 
 def test_updates_that_have_stalled() -> None:
-    """With the cause and the runs that failed."""
+    """The text has the cause and the runs that failed."""
     rolls = UpdateRecord("u1", JOB, UpdateType.UPDATE, UpdateSpec(), UpdateState.ROLLING_FORWARD, 2, 1)
     stalled = replace(rolls, stalled_ns=5, stall_cause="instance 0 fails\nagain", failed_run_count=8)
 

@@ -76,7 +76,7 @@ def test_an_update_that_is_not_to_move_has_no_deadline(after: UpdateRecord) -> N
 
 
 def test_the_time_begins_with_the_step_that_finds_it_rolling() -> None:
-    """Also after a pause, when it turns back, and for an update of an earlier release."""
+    """It begins again after a pause, when the update turns back, and for an update of an earlier release."""
     held = rollout.paused(after_s(600))
     back = rollout.reversed_update(after_s(600), 3, rollout.Difference(updated=frozenset({0})))
 
@@ -91,7 +91,7 @@ def test_an_update_that_waits_for_a_pulse_and_has_pods_in_flight_may_stall() -> 
 
 
 def test_how_long_until_it_stalls() -> None:
-    """At least a second, so that a clock that is a little behind is not asked at once; 0 when it has stalled."""
+    """The time is a second at least, so that a clock that is a little behind is not asked at once."""
     waits = [stall.stalls_in_s(ROLLING, START + s * NS_PER_S) for s in (0, 200, 600, 900)]
 
     assert ([600.0, 400.0, 1.0, 1.0], 0.0) == (waits, stall.stalls_in_s(after_s(600), START))
@@ -132,7 +132,7 @@ def ended(message: str) -> PodEvent:
     ],
 )
 def test_the_cause_is_that_of_the_worst_instance(worst: PodRecord | None, last: PodEvent | None, text: str) -> None:
-    """Without one in flight it is what the update waits for."""
+    """The wait of the update is the cause when no instance is in flight."""
     update = replace(ROLLING, waiting_for="the SLA: 1 of at most 1 instances are unavailable already")
 
     assert text == stall.cause_text(update, worst, last)

@@ -127,7 +127,7 @@ async def test_a_service(world: World) -> None:
 
 
 async def test_an_update_that_has_stalled(world: World) -> None:
-    """How many runs failed, since no instance counts as failed, and what the last one wrote."""
+    """The lines count the runs that failed, since no instance counts as failed, and have what the last one wrote."""
     job = world.service(world.pool("p", 10, 10), 1, UpdateSpec(progress_deadline_s=60))
     world.storage.updates.advance(job, world.now_ns)
 
@@ -188,7 +188,7 @@ async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World)
 
 
 async def test_instances_whose_containers_cannot_be_started(world: World) -> None:
-    """In the words of their hosts, the first few by name; "nothing waits" would not be true."""
+    """The first few are named, in the words of their hosts; "nothing waits" would not be true."""
     job = world.job(world.pool("p", 10, 10), 7)
 
     async with asking(world) as asked:

@@ -259,7 +259,7 @@ def waiting(reason: str, message: str = "") -> Json:
     ],
 )
 def test_a_wait_that_may_not_end_is_the_message_of_its_pod(reason: str, message: str, text: str) -> None:
-    """Without a change of its state."""
+    """The state of the pod stays."""
     status = statuses.report_of(waiting(reason, message), False, False).status
 
     assert status is not None
@@ -300,7 +300,7 @@ def test_a_wait_names_its_container_among_several() -> None:
     ],
 )
 def test_a_registry_that_refuses_is_told_from_one_that_fails(reason: str, message: str, pull: Pull) -> None:
-    """By the messages of containerd and CRI-O."""
+    """The messages of containerd and CRI-O decide."""
     assert pull is pull_of(reason, message)
 
 
