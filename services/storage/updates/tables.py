@@ -38,9 +38,9 @@ class JobUpdate(SQLModel, table=True):
     pulsed_ns: int = Field(sa_type=_BIG)
     awaits_pulse: bool
     waiting_for: str = Field(sa_type=_TEXT)
-    progressed_ns: int = Field(sa_type=_BIG)
-    stalled_ns: int = Field(sa_type=_BIG)
-    stall_cause: str = Field(sa_type=_TEXT)
+    progressed_ns: int = Field(sa_type=_BIG, sa_column_kwargs={"server_default": "0"})
+    stalled_ns: int = Field(sa_type=_BIG, sa_column_kwargs={"server_default": "0"})
+    stall_cause: str = Field(sa_type=_TEXT, sa_column_kwargs={"server_default": ""})
     created_ns: int = Field(sa_type=_BIG)
     updated_ns: int = Field(sa_type=_BIG)
     completed_ns: int = Field(sa_type=_BIG)
