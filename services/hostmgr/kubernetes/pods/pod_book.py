@@ -131,6 +131,8 @@ class PodBook:
             if own.has_ended:
                 del self._waiting[name]
                 continue
+            if own.last == _WAITING:  # it is being started: no container of it has told a wait that may not end
+                continue
             own.refused_s = refused_since(own.pod, own.refused_s, now_s)
             report = stuck(own.pod, now_s, image_timeout_s, own.host_id, own.refused_s)
             if report and (first := self._note(own, report)):
