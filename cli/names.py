@@ -26,6 +26,8 @@ SHOWN_MAX = 10
 """Jobs listed for an ambiguous word."""
 COMPLETIONS_MAX = 50
 INSTANCE_MAX = 2**32 - 1
+SEPARATOR = "--"
+"""Stands between an instance and a command of any words; the command is what follows it."""
 WANTED = "its id, the first 4 characters of that or more, its name, or its pool and name (/pool/name)"
 
 
@@ -135,12 +137,15 @@ job_argument = click.argument("job_id", metavar="JOB", type=JOB)
 
 def instance_argument(rest: str = "", required: bool = False, many: bool = False) -> Callable[[Any], Any]:
     """``JOB INSTANCE`` or ``JOB-INSTANCE``: the parameter ``pod``, a PodName. ``rest``: another word that may follow,
-    or must if ``required``; with ``many`` any words. Then the parameter is the name and that word, or a tuple."""
+    or must if ``required``; with ``many`` any words, which a first ``--`` may separate. Then the parameter is the name
+    and that word, or a tuple."""
 
     def convert(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> InstanceWords | Sequence[str]:
         if ctx.resilient_parsing:
             return words
         own, others = split_words(words)
+        if many and others and others[0] == SEPARATOR:
+            others = others[1:]
         if own is None or (len(others) > bool(rest) and not many) or (required and not others):
             raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{' '.join(words)}'", ctx)
         return InstanceWords(*own, tuple(others) if many else "".join(others) if rest else None)

@@ -134,6 +134,7 @@ def exec_pod(settings: Settings, pod: tuple[PodName, tuple[str, ...]], container
     \b
     Examples:
       peloton pod exec JOB-0 ls -l
+      peloton pod exec JOB-0 -- sh -c 'ls | sort'
       peloton pod exec -it JOB-0
     """
     run_session(settings, *pod, container, stdin, tty)
