@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from cli.errors import Failed
 from cli.params import COMPLETION_TIMEOUT_S, ask_to_complete
 from cli.settings import Settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.ids import JobId, PodName
@@ -35,7 +36,7 @@ class Ambiguous(Failed):
     """Lists the jobs to choose from, each on its own line."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(self.message, file=file or sys.stderr)
+        echo(self.message, file=file or sys.stderr)
 
 
 def job_id_of(settings: Settings, text: str) -> str:
@@ -57,7 +58,7 @@ def only_match(text: str, response: v0.lookup.FindJobsResponse) -> v0.lookup.Fou
         return jobs[0]
     if len(living) == 1 and is_called(living[0], text):
         others = "others" if len(jobs) > 2 or response.hasMore else "the other one"
-        click.echo(f"'{text}' is job {living[0].id.value}; {others} of that name ended before", err=True)
+        echo(f"'{text}' is job {living[0].id.value}; {others} of that name ended before", err=True)
         return living[0]
     more = ["  and more"] if response.hasMore else []
     lines = [f"'{text}' may be one of several jobs: name it by its id", *map(line_of, jobs), *more]

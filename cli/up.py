@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from cli.command import Command
+from cli.terminal import echo
 from peloton.model.ids import hostmgr_role
 
 FIRST_CLUSTER = "local"
@@ -155,7 +156,8 @@ def _check(options: dict[str, Any]) -> None:
 
 def report(part: str, line: str) -> None:
     with contextlib.suppress(OSError):  # the terminal is gone, or a pipe's reader: what is done is done to its end
-        click.echo(f"{time.strftime('%H:%M:%S')} {click.style(f'{part:<11}', fg='cyan')} {_without_time(line)}")
+        prefix = f"{time.strftime('%H:%M:%S')} {click.style(f'{part:<11}', fg='cyan')} "
+        echo(_without_time(line), prefix=prefix)
 
 
 def _without_time(line: str) -> str:

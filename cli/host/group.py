@@ -15,6 +15,7 @@ from cli.host.why import why
 from cli.output import Table, print_list, rows_wanted, say_more, silent_clusters_text
 from cli.params import StatesType, limit_option
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 from peloton.model.host import CLUSTER_KIND_LABEL, HostState
 
@@ -77,15 +78,15 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
     print_list(settings, response, TABLE, rows, (info.hostname for info in shown))
     for info in shown:
         if info.avoided and not settings.is_for_programs:
-            click.echo(f"{info.hostname} is avoided: {info.avoided}")
+            echo(f"{info.hostname} is avoided: {info.avoided}")
         if info.reserved and not settings.is_for_programs:
-            click.echo(f"{info.hostname} is reserved {info.reserved}")
+            echo(f"{info.hostname} is reserved {info.reserved}")
         if info.marked and not settings.is_for_programs:
-            click.echo(f"{info.hostname} is marked {info.marked}")
+            echo(f"{info.hostname} is marked {info.marked}")
     if len(shown) < len(hosts):
         say_more(len(shown), len(hosts))
     if response.silent_clusters:
-        click.echo(silent_clusters_text(response.silent_clusters), err=True)
+        echo(silent_clusters_text(response.silent_clusters), err=True)
 
 
 def amounts(info: v0.host.HostInfo) -> tuple[str, ...]:

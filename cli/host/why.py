@@ -12,6 +12,7 @@ from cli.host.drains import blocker_lines, state_name, waiting_text
 from cli.output import print_for_programs, silent_clusters_text
 from cli.params import HOSTNAME
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 
 
@@ -36,7 +37,7 @@ def why(settings: Settings, host: str) -> None:
         return
     drains = settings.client.maintenance.Query(v0.maintenance.QueryRequest(hostnames=[host])).hosts
     for line in reasons(info, list(drains)):
-        click.echo(line)
+        echo(line)
 
 
 def reasons(info: v0.host.HostInfo, drains: list[v0.maintenance.HostMaintenance]) -> Iterator[str]:

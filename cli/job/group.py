@@ -31,6 +31,7 @@ from cli.pools import pool_id_at
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.stateless.group import stateless
+from cli.terminal import echo
 from cli.watching import progress_console
 from cli.wire import v0
 from peloton.model.job import JobState
@@ -114,7 +115,7 @@ def exit_after_watching(settings: Settings, job_id: str) -> None:
         console = progress_console(settings.is_for_programs)
         state = watch_job(settings.client, job_id, console, is_json=settings.json)
     except KeyboardInterrupt:
-        click.echo(f"Stopped watching; job {job_id} goes on.", err=True)
+        echo(f"Stopped watching; job {job_id} goes on.", err=True)
         sys.exit(130)
     sys.exit(0 if state is JobState.SUCCEEDED else 1)
 

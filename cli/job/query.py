@@ -14,6 +14,7 @@ from cli.pools import pool_id_at
 from cli.queries import SECONDS_PER_DAY, JobConditions, job_conditions, say_if_more, set_v0_page
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.job import JobState
@@ -125,7 +126,7 @@ def active_list(settings: Settings, limit: int | None) -> None:
     names = [job_id.value for job_id in response.ids]
     if not print_for_programs(settings, response, names):
         for name in names:
-            click.echo(name)
+            echo(name)
     if len(names) < total:
         say_more(len(names), total)
 

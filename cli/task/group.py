@@ -16,6 +16,7 @@ from cli.queries import page_options, set_v0_page
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.task import control, exec, logs
+from cli.terminal import echo
 from cli.times import clock_text, parse_time
 from cli.wire import v0
 from peloton.model.ids import PodName
@@ -74,7 +75,7 @@ def get(settings: Settings, pod: PodName) -> None:
     raise_if_refused(settings, response, TEXTS, id=pod.job_id)
     print_tasks(settings, response, [response.result] if response.HasField("result") else [])
     if (containers := response.result.runtime.containers) and not settings.is_for_programs:
-        click.echo()
+        echo()
         print_table(CONTAINER_TABLE, map(container_row, containers))
 
 

@@ -13,7 +13,7 @@ from cli.output import STATE_STYLES
 from cli.respool.tree import bar_of, number
 from cli.times import parse_time, seconds_text
 from cli.top.asked import matches
-from cli.top.grid import Column, Grid, Row, text
+from cli.top.grid import Column, Grid, Row, text, visible
 from cli.wire import v0
 
 ROWS_MAX = 1_000
@@ -134,7 +134,7 @@ def _amounts(amounts: Iterable[v0.explain.PoolAmounts], kind: str) -> v0.explain
 
 def _pool_cells(name: str, queued: int, each: v0.explain.PoolAmounts, capacity: float, width: int) -> tuple[Text, ...]:
     is_above = each.allocation > each.entitlement
-    shown = Text(name, no_wrap=True, end=""), text(queued or "", "yellow")
+    shown = visible(Text(name, no_wrap=True, end="")), text(queued or "", "yellow")
     if not each.kind:
         return (*shown, *[text("")] * (len(POOL_COLUMNS) - len(shown)))
     return (
