@@ -192,7 +192,7 @@ async def _run(settings: object) -> None:
             temporal = f"Temporal Web UI {cluster.ui_url}" if cluster.ui_url else f"Temporal {cluster.temporal}"
             report("up", f"ready: API {cluster.addresses}, {temporal}")
             if cluster.web_url:
-                report("up", f"pages: {cluster.web_url}/")
+                report("up", f"pages: {cluster.web_url}/{cluster.web_port_note}")
             if cluster.kubernetes is not None:
                 config = shlex.quote(str(cluster.kubernetes.kubeconfig))
                 report("up", f"Kubernetes: kubectl --kubeconfig {config} get pods --all-namespaces --watch")

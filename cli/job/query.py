@@ -66,17 +66,20 @@ def query(settings: Settings, wanted: JobConditions) -> None:
 @click.command("list", cls=Command)
 @click.option("--states", "-s", type=JOB_STATES, default="", help="Any of these states.")
 @click.option("--respool", "-r", type=POOL_PATH, help="Jobs of this pool.")
+@click.option("--name", default="", metavar="TEXT", help="Jobs with this in their name.")
 @limit_option
 @pass_settings
-def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, limit: int | None) -> None:
+def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, name: str, limit: int | None) -> None:
     """List all jobs, newest first; also `job ls`. The API lists the newest 10,000 that match.
 
     \b
     Examples:
       peloton job list
       peloton job list -s RUNNING -r /dev
+      peloton job list --name etl
     """
     request = v0.job.QueryRequest(summaryOnly=True)
+    request.spec.name = name
     if respool:
         request.respoolID.value = pool_id_at(settings.client, respool)
     request.spec.jobStates.extend(v0.job.JobState.Value(state) for state in states)

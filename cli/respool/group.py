@@ -20,6 +20,7 @@ from cli.respool import history, tree
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.wire import v0
+from peloton.model.text import shorten
 
 TABLE = Table(
     ("Path", "Kind", "Reservation", "Limit", "Share", "Allocation", "Slack"),
@@ -44,7 +45,7 @@ def read_config(settings: Settings, path: str, config: Path) -> v0.respool.Resou
     pool_config = load_config(config, v0.respool.ResourcePoolConfig)
     parent_path, _, name = path.rpartition("/")
     if name != pool_config.name:
-        raise Failed(f"resource pool name in path:{name} and config:{pool_config.name} don't match")
+        raise Failed(f"resource pool name in path:{shorten(name)} and config:{shorten(pool_config.name)} don't match")
     if pool_config.HasField("parent"):
         raise Failed("parent should not be supplied in the config")
     pool_config.parent.value = pool_id_at(settings.client, parent_path or "/", what="parent")

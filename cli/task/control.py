@@ -10,7 +10,7 @@ from cli.command import Command
 from cli.errors import Failed
 from cli.names import job_argument
 from cli.output import id_list, print_for_programs, print_outcome
-from cli.params import InstanceRange, ranges_option
+from cli.params import INSTANCE_MAX, InstanceRange, ranges_option
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
@@ -87,4 +87,10 @@ def restart(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) ->
     request = v0.task.RestartRequest(jobId=v0.peloton.JobID(value=job_id), ranges=map(range_message, ranges))
     response = settings.client.tasks.Restart(request)
     raise_if_refused(settings, response, {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE}, id=job_id)
-    print_outcome(settings, response, "Job restarted")
+    which = " ".join(map(range_text, ranges)) or "all"
+    print_outcome(settings, response, f"Tasks of job {job_id} restarted: {which}")
+
+
+def range_text(instances: InstanceRange) -> str:
+    begin, end = instances
+    return f"{begin}:{end if end < INSTANCE_MAX else ''}"

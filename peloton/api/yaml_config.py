@@ -89,6 +89,13 @@ def read_bounded(file: BinaryIO, name: str) -> bytes:
     return content
 
 
+def top_keys(text: bytes | str, name: str) -> set[str]:
+    """Return the keys of the outermost mapping as ``squash`` spells them. Raises ConfigError."""
+    root = compose(text, name)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    return {squash(key.value) for key, _ in pairs if isinstance(key, yaml.ScalarNode)}
+
+
 def compose(text: bytes | str, name: str) -> yaml.Node:
     try:
         if isinstance(text, bytes):
@@ -372,8 +379,13 @@ VisibleDumper.add_representer(str, represent_text)
 
 def dump_message(message: Message) -> str:
     """YAML of what is set: names as in the .proto file, enums by name, default values left out."""
+    return dump_plain(plain(message))
+
+
+def dump_plain(shown: dict[str, Any]) -> str:
+    """Return the YAML of what ``plain`` has made; nothing in it steers a terminal."""
     text = yaml.dump(
-        plain(message), Dumper=VisibleDumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=120
+        shown, Dumper=VisibleDumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=120
     )
     return escape(str(text), PROSE)
 
