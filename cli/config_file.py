@@ -45,9 +45,12 @@ def kind_refusal(content: bytes, name: str, wanted: type[Message]) -> str:
         v1.job.JobSpec: ("a service in the words of v1alpha", "peloton job stateless create"),
         v0.respool.ResourcePoolConfig: ("a resource pool", "peloton respool create"),
     }
+    if wanted not in kinds:
+        return ""
     fields = {kind: {squash(field.name) for field in kind.DESCRIPTOR.fields} for kind in kinds}
     keys = top_keys(content, name)
-    if wanted not in kinds or not (odd := sorted(keys - fields[wanted])):
+    odd = sorted(keys - fields[wanted])
+    if not odd:
         return ""
     for kind, (what, command) in kinds.items():
         if kind is not wanted and keys <= fields[kind]:

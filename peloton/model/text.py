@@ -25,7 +25,7 @@ def escape(text: str, kept: str = "") -> str:
 
 
 def is_printable(text: str, kept: str = "") -> bool:
-    """Whether ``escape`` would return the text as it is."""
+    """Return whether ``escape`` would change nothing."""
     return all(match[0] in kept for match in _STEERING.finditer(text))
 
 

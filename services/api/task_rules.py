@@ -26,7 +26,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.lifecycle.constraints import pod_labels_named
-from peloton.model.text import PROSE, quote, shorten, steering_fault
+from peloton.model.text import PROSE, is_printable, quote, shorten, steering_fault
 
 NEVER_PREEMPTED = "a pod with a volume is never preempted: it can be neither preemptible nor revocable"
 CONSTRAINT_DEPTH_MAX = 20
@@ -71,10 +71,10 @@ def _resource(pod: Part) -> Iterator[str]:
 def label_faults(labels: Iterable[peloton_pb2.Label]) -> Iterator[str]:
     """Yield a text for each label whose key or value would steer a terminal that shows it."""
     for label in labels:
-        if fault := steering_fault("label", label.key):
-            yield fault
-        if fault := steering_fault(f"label {quote(label.key)}: value", label.value, PROSE):
-            yield fault
+        if not is_printable(label.key):
+            yield steering_fault("label", label.key)
+        if not is_printable(label.value, PROSE):
+            yield steering_fault(f"label {quote(label.key)}: value", label.value, PROSE)
 
 
 def _name(pod: task_pb2.TaskConfig) -> Iterator[str]:

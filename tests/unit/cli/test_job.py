@@ -238,7 +238,7 @@ def test_list_reads_all_pages(run: Run, api: FakeApi) -> None:
 
 
 def test_list_takes_a_name(run: Run, api: FakeApi) -> None:
-    """As `job query` and `job table` do."""
+    """The name is sent in the query."""
     api.answers["jobs.Query"] = [job_pb2.QueryResponse(results=[summary(JOB, "RUNNING", "2026-11-20T10:00:00Z")])]
 
     assert JOB in run("job ls --name etl").stdout
@@ -284,7 +284,7 @@ def test_files_of_other_kinds(
 
 
 def test_a_file_of_no_kind(run: Run, tmp_path: Path) -> None:
-    """What is wrong with it is told as before."""
+    """The refusal names the first key that is unknown."""
     file = tmp_path / "file.yaml"
     file.write_text(f"{POOL_FILE}commands: 1\n")
 

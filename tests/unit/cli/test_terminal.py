@@ -87,7 +87,7 @@ def test_no_command_prints_what_steers(run: Run, answers: FakeApi, line: str) ->
 
 
 def test_tables_show_the_escapes(run: Run, answers: FakeApi) -> None:
-    """What was there can be read, and the columns are as wide as what is shown."""
+    """The escapes can be read, and columns are as wide as they are shown."""
     lines = run(f"task list {JOB}").stdout.splitlines()
 
     assert SHOWN in lines[1]
@@ -105,7 +105,7 @@ def test_json_and_yaml_mean_the_same_text(run: Run, answers: FakeApi) -> None:
 
 
 def test_errors_show_the_escapes(run: Run, api: FakeApi) -> None:
-    """What the API quotes of others."""
+    """A message of the API that quotes others is escaped."""
     api.answers["tasks.List"] = [task_pb2.ListResponse(notFound=errors_pb2.JobNotFound(id=ID, message=EVIL))]
     result = run(f"task list {JOB}")
 

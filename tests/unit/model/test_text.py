@@ -57,7 +57,7 @@ def test_short_quotes_are_whole() -> None:
 
 
 def test_the_fault_names_field_and_character() -> None:
-    """The place of the character is told, because the quote may end before it."""
+    """The fault tells the place of the character, because the quote may end before it."""
     expected = (
         r"name 'a\u202eb' contains \u202e (U+202E) at 1: control characters and characters that change the direction "
         "of text are not allowed"
@@ -68,5 +68,5 @@ def test_the_fault_names_field_and_character() -> None:
 
 
 def test_prose_may_have_lines() -> None:
-    """Of a description only the line end and the tab are kept."""
+    """A description keeps line ends and tabs, and a name does not."""
     assert ("", True) == (steering_fault("description", "a\n\tb", PROSE), bool(steering_fault("name", "a\nb")))
