@@ -1,5 +1,5 @@
-"""Printing for all commands. Text that users wrote (names, messages, output of pods) cannot steer the terminal: controls
-and characters that change the direction of text are escaped on their way out."""
+"""Printing for all commands. Text that users wrote (names, messages, output of pods) cannot steer the terminal:
+controls and characters that change the direction of text are escaped on their way out."""
 
 from __future__ import annotations
 

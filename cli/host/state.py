@@ -13,7 +13,7 @@ def state_of(info: v0.host.HostInfo) -> str:
 
 
 def is_unschedulable(info: v0.host.HostInfo) -> bool:
-    """Return whether an operator of the cluster keeps pods away by a cordon or a taint: such a host offers no amounts."""
+    """Return whether a cordon or a taint of the cluster's operator keeps pods away: such a host offers no amounts."""
     return state_of(info) == "UP" and bool(info.avoided) and not info.HasField("capacity")
 
 
