@@ -28,7 +28,7 @@ from peloton.model.ids import JobId, RespoolId, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodState, ShapeRange
 from peloton.model.reason import Rule
-from peloton.model.text import quote
+from peloton.model.text import quote, shorten
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Unqueued, Wait, holders, loans, unqueued, waits
 from peloton.scheduling.gangs import QueueKind
@@ -183,7 +183,7 @@ class ExplainService:
         try:
             row = state.tree.row[pool_rules.find(state, path)]
         except NotFound:
-            raise NotFound(f"resource pool {path} not found") from None
+            raise NotFound(f"resource pool {shorten(path)} not found") from None
         now, plan = self._look(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, plan, row)

@@ -132,7 +132,8 @@ class HostPoolRecords:
             now = read_places(conn, [hostname]).get(Hostname(hostname), IN_DEFAULT)
             if now.current != source:
                 raise InvalidArgument(
-                    f"source pool mismatch: host {hostname} is in host pool {now.current}, not in {source or 'none'}"
+                    f"source pool mismatch: host {hostname} is in host pool {now.current}, "
+                    f"not in {shorten(source) or 'none'}"
                 )
             if source == destination and not now.is_moving:
                 return False

@@ -248,6 +248,8 @@ def test_errors_quote_little_of_huge_names(managers: tuple[Manager, Manager]) ->
         (east.stub.DeleteHostPool, pb.DeleteHostPoolRequest(name=huge), f"host pool {cut} not found"),
         (east.stub.ChangeHostPool, change(sourcePool="default", destinationPool=huge),
          f"invalid dest pool: there is no host pool {cut}"),
+        (east.stub.ChangeHostPool, change(sourcePool=huge, destinationPool="default"),
+         f"source pool mismatch: host e1 is in host pool default, not in {cut}"),
         (east.stub.ChangeHostPool, CHANGE(hostname=huge, sourcePool="default", destinationPool="default"),
          f"host not found: {cut}"),
         (east.stub.CreateHostPool, CREATE(name="a", serves=[huge]),
