@@ -61,8 +61,8 @@ test: $(VENV)/dev.stamp ## everything: make check, conformance, end to end, faul
 	$(call checked,-n 4 --dist loadgroup --no-loadscope-reorder tests/e2e tests/browser tests/simulation tests/conformance tests/kubernetes tests/workflow tests/unit)
 
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
-	@$(BIN)/python -m tests.kubernetes.build
-	@$(BIN)/python -m tests.kubernetes.kubelet_parts
+	@$(BIN)/python -m tests.kubernetes.build $(if $(UNTIL),--until $(UNTIL))
+	@$(BIN)/python -m tests.kubernetes.kubelet_parts $(if $(UNTIL),--until $(UNTIL))
 
 web: ## build the web pages, where Node is installed
 	@cd services/web/app && npm ci --no-audit --no-fund --silent && npm run --silent build

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from temporalio import activity
-
-from activities.errors import translated
+from activities.definition import define_activity
 from peloton.model.ids import JobId
 from peloton.model.job import Queued
 from peloton.model.reason import RequeueReason, RequeueRule
@@ -15,20 +13,17 @@ class AdmissionActivities:
     def __init__(self, resmgr: ResourceManager) -> None:
         self._resmgr = resmgr
 
-    @activity.defn(name="enqueue")
-    @translated
+    @define_activity("enqueue")
     def enqueue(self, job_id: str, limit: int) -> Queued:
         return self._resmgr.enqueue(JobId(job_id), limit)
 
-    @activity.defn(name="requeue_gang")
-    @translated
+    @define_activity("requeue_gang")
     def requeue_gang(self, job_id: str, reason: RequeueReason | str) -> None:
         """``reason`` is a text when a worker from before reasons were values has scheduled this."""
         self._resmgr.requeue_gang(
             JobId(job_id), RequeueReason(RequeueRule.UNKNOWN) if isinstance(reason, str) else reason
         )
 
-    @activity.defn(name="kill_queued")
-    @translated
+    @define_activity("kill_queued")
     def kill_queued(self, job_id: str) -> int:
         return self._resmgr.kill_queued(JobId(job_id))

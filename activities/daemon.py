@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from activities.errors import translated
+from activities.definition import define_activity
 from peloton.errors import PelotonError
 from peloton.lifecycle.job import is_ending
 from peloton.model.daemon import DaemonStep
@@ -18,8 +18,7 @@ class DaemonActivities:
         self._keeper = keeper
         self._resmgr = resmgr
 
-    @activity.defn(name="step_daemon")
-    @translated
+    @define_activity("step_daemon")
     def step(self, job_id: str, after: int) -> DaemonStep:
         """Of a daemon that is to end, and of one that is gone, nothing is done."""
         job = self._jobs.get(JobId(job_id))

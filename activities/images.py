@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from temporalio import activity
-
-from activities.errors import translated
+from activities.definition import define_activity
 from peloton.model.host import Prefetched
 from peloton.model.ids import JobId
 from peloton.ports import ImagePrefetcher, UpdateRecords
@@ -15,8 +13,7 @@ class ImageActivities:
         self._updates = updates
         self._images = images
 
-    @activity.defn(name="prefetch_images")
-    @translated
+    @define_activity("prefetch_images")
     def prefetch(self, job_id: str) -> Prefetched:
         """For the instances that the job's update begins next."""
         wanted = self._updates.images_to_prefetch(JobId(job_id))

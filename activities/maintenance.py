@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from temporalio import activity
-
-from activities.errors import translated
+from activities.definition import define_activity
 from peloton.errors import Aborted, NotFound
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
@@ -17,45 +15,38 @@ class MaintenanceActivities:
         self._keepers = keepers
         self._records = records
 
-    @activity.defn(name="look_at_host")
-    @translated
+    @define_activity("look_at_host")
     def look(self, cluster: str, hostname: str) -> HostMaintenance:
         """A host that is not in maintenance is UP, and is to stay so."""
         found = self._records.get(cluster, hostname)
         return found or HostMaintenance(cluster, Hostname(hostname), HostState.UP, HostState.UP)
 
-    @activity.defn(name="cordon_host")
-    @translated
+    @define_activity("cordon_host")
     def cordon(self, cluster: str, hostname: str) -> HostMaintenance:
         self._keepers.keeper(cluster).cordon(hostname)
         return self.look(cluster, hostname)
 
-    @activity.defn(name="drain_host")
-    @translated
+    @define_activity("drain_host")
     def drain(self, cluster: str, hostname: str) -> HostMaintenance:
         self._keepers.keeper(cluster).drain(hostname)
         return self.look(cluster, hostname)
 
-    @activity.defn(name="take_host_down")
-    @translated
+    @define_activity("take_host_down")
     def take_down(self, cluster: str, hostname: str) -> HostMaintenance:
         self._keepers.keeper(cluster).take_down(hostname)
         return self.look(cluster, hostname)
 
-    @activity.defn(name="relabel_host")
-    @translated
+    @define_activity("relabel_host")
     def relabel(self, cluster: str, hostname: str) -> HostMaintenance:
         self._keepers.keeper(cluster).relabel(hostname)
         return self.look(cluster, hostname)
 
-    @activity.defn(name="bring_host_up")
-    @translated
+    @define_activity("bring_host_up")
     def bring_up(self, cluster: str, hostname: str) -> HostMaintenance:
         self._keepers.keeper(cluster).bring_up(hostname)
         return self.look(cluster, hostname)
 
-    @activity.defn(name="cancel_maintenance")
-    @translated
+    @define_activity("cancel_maintenance")
     def cancel(self, cluster: str, hostname: str) -> str:
         """Returns why it was refused; empty when it was not."""
         try:

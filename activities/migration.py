@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from temporalio import activity
-
-from activities.errors import translated
+from activities.definition import define_activity
 from peloton.errors import Aborted, NotFound
 from peloton.model.migration import MigrationAct, MigrationProgress
 from peloton.ports import MigrationRecords
@@ -14,13 +12,11 @@ class MigrationActivities:
     def __init__(self, migrations: MigrationRecords) -> None:
         self._migrations = migrations
 
-    @activity.defn(name="advance_migration")
-    @translated
+    @define_activity("advance_migration")
     def advance(self, migration_id: str) -> MigrationProgress:
         return self._migrations.advance(migration_id)
 
-    @activity.defn(name="roll_migration_back")
-    @translated
+    @define_activity("roll_migration_back")
     def roll_back(self, migration_id: str) -> str:
         """Returns why it was refused; empty when it was not."""
         try:

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from temporalio import activity
 
-from activities.errors import translated
+from activities.definition import define_activity
 from peloton.errors import PelotonError, Unavailable
 from peloton.lifecycle.in_vain import InVain, in_vain, unplaced_in_all
 from peloton.lifecycle.reservation import waiting_pods
-from peloton.model.host import ClusterChoice, Desired, LaunchResult, PlacementBatch, ReadyGang
+from peloton.model.host import ClusterChoice, Desired, GangLaunch, LaunchResult, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, ClusterRule
@@ -30,8 +30,7 @@ class PlacementActivities:
         self._resmgr = resmgr
         self._placer = placer
 
-    @activity.defn(name="place_and_launch")
-    @translated
+    @define_activity("place_and_launch")
     def place_and_launch(self, job_id: str, limit: int, placement_s: float = math.inf) -> LaunchResult:
         """Of READY pods that stand alone, at most ``limit``. When nothing was launched, with the reason.
 
@@ -61,11 +60,22 @@ class PlacementActivities:
         launch = self._hosts.launch(job, batch.lease_id, batch.placements)
         return launch if launch.launched_count or launch.failed_count else replace(launch, why=LEASE_LOST)
 
-    @activity.defn(name="place_gang")
-    @translated
+    @define_activity("place_gang")
     def place_gang(self, job_id: str) -> PlacementBatch:
-        """Place all of the job's gang. Empty when it does not fit whole, with the reason."""
-        job = JobId(job_id)
+        """Place all of the job's gang. Empty when it does not fit whole, with the reason.
+
+        Only workflows that releases up to 0.1 began call it: the batch crosses their history twice."""
+        return self._place_gang(JobId(job_id))
+
+    @define_activity("place_and_launch_gang")
+    def place_and_launch_gang(self, job_id: str) -> GangLaunch:
+        """Place all of the job's gang and launch it. A gang that does not fit whole stays, with the reason."""
+        batch = self._place_gang(JobId(job_id))
+        launch = self._launch(JobId(job_id), batch)
+        infeasible = next((left.infeasible for left in batch.unplaced if left.fits_no_host), ())
+        return GangLaunch(launch.launched_count, launch.failed_count, launch.why, infeasible)
+
+    def _place_gang(self, job: JobId) -> PlacementBatch:
         gang = self._pods.ready_gang(job)
         batch = self._place(job, [gang] if gang else [], for_gang=True)
         self._note_unplaced(batch)

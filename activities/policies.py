@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from temporalio import activity
+from activities.definition import define_activity
 
 
 class PolicyActivities:
@@ -12,6 +12,6 @@ class PolicyActivities:
         """By name; none: workflows keep theirs. See ``workflows.policies``, which no activity may import."""
         self._policies = policies
 
-    @activity.defn(name="policies")
+    @define_activity("policies")
     def policies(self) -> dict[str, float]:
         return dict(self._policies)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from activities.errors import translated
+from activities.definition import define_activity
 from peloton.errors import Aborted, NotFound
 from peloton.model.rebalance import RebalanceAct, RebalanceProgress
 from peloton.ports import ClusterRebalancers, RebalanceRecords
@@ -15,16 +15,14 @@ class RebalanceActivities:
         self._rebalancers = rebalancers
         self._records = records
 
-    @activity.defn(name="advance_rebalance")
-    @translated
+    @define_activity("advance_rebalance")
     def advance(self, cluster: str) -> RebalanceProgress:
         """A cluster whose rows are gone is not rebalanced any more."""
         self._rebalancers.keeper(cluster).advance_rebalance()
         found = self._records.get(cluster)
         return found.progress if found is not None else RebalanceProgress()
 
-    @activity.defn(name="stop_rebalance")
-    @translated
+    @define_activity("stop_rebalance")
     def stop(self, cluster: str) -> None:
         try:
             self._records.steer([cluster], RebalanceAct.STOP)

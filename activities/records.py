@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from temporalio import activity
-
-from activities.errors import translated
+from activities.definition import define_activity, report_progress
 from peloton.model.ids import JobId
 from peloton.model.job import GangProgress, JobProgress, JobState
 from peloton.model.update import UpdateProgress
@@ -18,19 +16,16 @@ class RecordsActivities:
         self._jobs, self._pods, self._updates = jobs, pods, updates
         self._now_ns = now_ns
 
-    @activity.defn(name="create_pods")
-    @translated
+    @define_activity("create_pods")
     def create_pods(self, job_id: str) -> JobProgress:
         """Create what is missing, and look again."""
-        return self._created(JobId(job_id), activity.heartbeat)
+        return self._created(JobId(job_id), report_progress)
 
-    @activity.defn(name="look_at_gang")
-    @translated
+    @define_activity("look_at_gang")
     def look_at_gang(self, job_id: str) -> GangProgress:
         return self._pods.gang(JobId(job_id))
 
-    @activity.defn(name="settle")
-    @translated
+    @define_activity("settle")
     def settle(self, job_id: str, created_max: int = 0) -> JobProgress:
         """Missing pods are created, too, when they are no more than ``created_max``."""
         progress = self._jobs.settle(JobId(job_id), self._now_ns())
@@ -41,27 +36,22 @@ class RecordsActivities:
         self._pods.create(job_id, on_chunk)
         return self._jobs.settle(job_id, self._now_ns())
 
-    @activity.defn(name="delete_job")
-    @translated
+    @define_activity("delete_job")
     def delete_job(self, job_id: str) -> None:
-        self._jobs.delete(JobId(job_id))
+        self._jobs.delete(JobId(job_id), report_progress)
 
-    @activity.defn(name="is_stored")
-    @translated
+    @define_activity("is_stored")
     def is_stored(self, job_id: str) -> bool:
         return self._jobs.get(JobId(job_id)) is not None
 
-    @activity.defn(name="stop_job")
-    @translated
+    @define_activity("stop_job")
     def stop_job(self, job_id: str) -> None:
         self._jobs.set_goal(JobId(job_id), JobState.KILLED, self._now_ns())
 
-    @activity.defn(name="abort_update")
-    @translated
+    @define_activity("abort_update")
     def abort_update(self, job_id: str) -> None:
         self._updates.abort_active(JobId(job_id), self._now_ns())
 
-    @activity.defn(name="advance_update")
-    @translated
+    @define_activity("advance_update")
     def advance_update(self, job_id: str) -> UpdateProgress:
         return self._updates.advance(JobId(job_id), self._now_ns())

@@ -9,7 +9,7 @@ import click
 
 from cli.settings import Settings
 from cli.terminal import echo
-from peloton.api.limits import is_connection_failure
+from peloton.api.limits import code_of, is_connection_failure
 from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def is_rpc_error(error: BaseException) -> TypeGuard[grpc.RpcError]:
 
 
 def rpc_failure(error: grpc.RpcError, settings: Settings | None) -> str:
-    code, details = error.code().name, error.details() or ""
+    code, details = code_of(error), error.details() or ""
     client = settings.open_client if settings else None
     address = client.last_address if client else "the API"
     if code == "UNAVAILABLE" and is_connection_failure(details):

@@ -39,6 +39,11 @@ class Aborted(PelotonError):
 
     code = "ABORTED"
 
+    def __init__(self, message: str, status: str = "") -> None:
+        """``status``: the gRPC status where clients of the original expect another one than ABORTED."""
+        super().__init__(message)
+        self.status = status or self.code
+
 
 class Unavailable(PelotonError):
     """Ours, and it passes: the caller may repeat the call as it is."""

@@ -7,6 +7,7 @@ finds the work done and answers the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Protocol
 
 from peloton.model.daemon import DaemonStep
@@ -38,6 +39,10 @@ REQUEUED_PODS_MAX = 1_000
 # -- storage, by owner ---------------------------------------------------------------------------------------------
 
 
+CALL_DEADLINE_S: ContextVar[float | None] = ContextVar("CALL_DEADLINE_S", default=None)
+"""Monotonic time at which the caller of a port gives up, or None: remote calls end before it."""
+
+
 class JobRecords(Protocol):
     def get(self, job_id: JobId) -> JobRecord | None: ...
 
@@ -50,8 +55,8 @@ class JobRecords(Protocol):
         they are."""
         ...
 
-    def delete(self, job_id: JobId) -> None:
-        """Forget an ended job and all that belongs to it."""
+    def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
+        """Forget an ended job and all that belongs to it, in chunks of instances."""
         ...
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -12,6 +13,7 @@ import grpc
 
 from peloton.errors import ERRORS, Internal, PelotonError, Unavailable
 from peloton.model.text import cut
+from peloton.ports import CALL_DEADLINE_S
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -54,6 +56,16 @@ def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
         return Unavailable(f"{what} did not answer in time: {details}")
     return ERRORS.get(code.name, Internal)(f"{what}: {details}")
+
+
+def timeout_s(bound_s: float) -> float:
+    """Return the time that a call has: the bound, or less when its caller gives up before. Raises Unavailable when
+    nothing is left."""
+    deadline_s = CALL_DEADLINE_S.get()
+    left_s = bound_s if deadline_s is None else min(bound_s, deadline_s - time.monotonic())
+    if left_s <= 0:
+        raise Unavailable("no time is left for another call")
+    return left_s
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from peloton.api.limits import RETRY_AFTER
-from peloton.errors import PelotonError, ResourceExhausted
+from peloton.api.limits import OWN_CODE, RETRY_AFTER
+from peloton.errors import Aborted, PelotonError, ResourceExhausted
 from services.grpc_errors import details_of, status_of
 from services.grpc_handlers import AroundCalls, within
 
@@ -48,6 +48,8 @@ class ErrorsToStatus(AroundCalls):
             case ResourceExhausted(retry_after_s=float(seconds)):
                 trailing = tuple((key, str(round(seconds * 1000))) for key in RETRY_KEYS)
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, details_of(error), trailing)
+            case Aborted(status=str(status)) if status != error.code:
+                await context.abort(grpc.StatusCode[status], details_of(error), ((OWN_CODE, error.code),))
             case PelotonError():
                 await context.abort(status_of(error), details_of(error))
             case _:

@@ -143,6 +143,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
 async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from peloton.scheduling.placement import FirstFitPlacer
     from services.resmgr.client import ResourceManagerClient
+    from services.worker.cache import cached_max
     from services.worker.worker import WorkerPorts, working
 
     client = await _connected(shared, stop)
@@ -155,7 +156,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
         storage.jobs, storage.pods, storage.updates, resmgr, hosts, placer, hosts, storage.maintenance, hosts,
         storage.migrations, hosts, hosts, storage.rebalances, policies,
     )  # fmt: skip
-    async with working(client, ports):
+    async with working(client, ports, cached_max(shared.settings.cached_workflows)):
         await stop.wait()
 
 
@@ -172,6 +173,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         preemption_period_s=settings.preemption_period_s,
         sustained_over_count=settings.preemption_rounds,
         checks_invariants=settings.check_invariants,
+        backfill_s=settings.backfill_s,
     )
     moving, recording = mover_settings(settings), RecorderSettings(settings.history_period_s)
     async with (

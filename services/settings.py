@@ -74,12 +74,21 @@ class Settings:
     web_hosts: str = setting(
         "", "names by which browsers may ask for the pages, with commas; localhost and addresses always may"
     )
+    cached_workflows: int = setting(
+        0,
+        "workflows of each task queue that a worker keeps in memory; 0: as many as half of the memory holds "
+        "that it may use, at least 1,000",
+    )
     temporal_ui: str = setting("", "URL of Temporal's Web UI, to which pages link; empty: they do not")
     leader_ttl_s: float = setting(5.0, "seconds after which a silent leader is replaced")
     entitlement_period_s: float = setting(5.0, "seconds between entitlement cycles")
     preemption: bool = setting(True, "whether pools get back what they lent: true or false")
     preemption_period_s: float = setting(60.0, "seconds between rounds of preemption")
     preemption_rounds: int = setting(5, "rounds in a row above its entitlement after which a pool gives back")
+    backfill_s: int = setting(
+        300,
+        "seconds for which a waiting gang may be passed by gangs behind it in its queue that fit; 0: never",
+    )
     check_invariants: bool = setting(False, "whether the resource manager checks its books after each cycle")
     qos: bool = setting(True, "whether revocable pods leave hot hosts: true or false")
     qos_period_s: float = setting(5.0, "seconds between looks at what hosts use")
@@ -121,9 +130,9 @@ class Settings:
     )
     gang_launch_timeout_s: float = setting(300.0, "seconds in which all of a launched gang runs, or it is queued again")
     retry_wait_s: int = setting(
-        10, "seconds that a batch pod which failed waits at first, from its start; 0: it runs again at once"
+        10, "seconds that a failed batch pod waits at first, for its only host or at its third quick failure; 0: never"
     )
-    retry_wait_max_s: int = setting(600, "seconds beyond which that time is not doubled with each failure")
+    retry_wait_max_s: int = setting(600, "seconds beyond which that time is not doubled with each further failure")
     host_lease_s: float = setting(30.0, "seconds a placement may hold hosts")
     host_pools: bool = setting(False, "whether hosts are partitioned into host pools: true or false")
     history_period_s: int = setting(

@@ -11,8 +11,8 @@ of them or runs them anew, and nothing is left to do here: ``superseded``.
 Every step begins with a look at storage and is conditional on what it finds there, so that it does not matter when this
 workflow, or one beside it, looks. The job's workflow starts it, and passes its wake-ups on.
 
-History: 14 events to start and end, 5 for each wake-up, 7 for each placement in vain and 2 more for its timer, 13 for
-the launch, 6 for a requeue. Beyond the bound it continues as new.
+History: 14 events to start and end, 2 for its version, 5 for each wake-up, 7 for each failed placement and 2 more for
+its timer, 7 for the launch, 6 for a requeue. Beyond the bound it continues as new.
 """
 
 from __future__ import annotations
@@ -40,12 +40,17 @@ with workflow.unsafe.imports_passed_through():
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
 
 
+ONE_CALL = "202611-gang-in-one-call"
+"""May go, with ``place_then_launch``, when no workflow that release 0.1 began can run any more."""
+
+
 @dataclass(frozen=True)
 class GangCarryOver:
-    """Exactly what continue-as-new carries: the step of the launch, and since when."""
+    """Exactly what continue-as-new carries: the step of the launch, since when, and the last pause of its placement."""
 
     step: str = ""
     since_s: float = 0.0
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,9 @@ class GangWorkflow:
         self.renewal = Renewal()
         self.wakeup_pending = False
         self.verdict = Verdict(Step.PLACE)
+        self.member_count = 0
         self.placement: PlacementReason = ()
-        self.pause_s = 0.0
+        self.pause_s = input.life.pause_s
         self.is_cancelled = False
         self.placement_s = input.policies.gang_placement_s
 
@@ -108,6 +114,7 @@ class GangWorkflow:
     async def look(self) -> Verdict:
         self.wakeup_pending = False
         seen = await look(RecordsActivities.look_at_gang, self.job_id, summary="look at the gang")
+        self.member_count = seen.size
         step = judge(seen).step
         if step.value != self.life.step:
             self.life = GangCarryOver(step.value, workflow.time())
@@ -124,6 +131,24 @@ class GangWorkflow:
         return self.verdict
 
     async def place_and_launch(self) -> None:
+        if not workflow.patched(ONE_CALL):
+            return await self.place_then_launch()
+        launch = await workflow.execute_activity_method(
+            PlacementActivities.place_and_launch_gang,
+            self.job_id,
+            summary=f"place and launch all {self.member_count} pods",
+            **LAUNCH_CALL,
+        )
+        # An earlier attempt of this call may have launched it, and its answer was lost: then nothing moved.
+        self.wakeup_pending = launch.launched_count + launch.failed_count > 0
+        if not self.wakeup_pending:
+            self.placement = launch.why
+        if launch.infeasible:
+            reason = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=(launch.infeasible,))
+            self.verdict = Verdict(Step.REQUEUE, reason)
+
+    async def place_then_launch(self) -> None:
+        """Place and launch in two calls, as workflows do that releases up to 0.1 began."""
         batch = await workflow.execute_activity_method(
             PlacementActivities.place_gang, self.job_id, summary="place the gang whole", **PLACEMENT_CALL
         )
@@ -177,4 +202,4 @@ class GangWorkflow:
         if self.renewal.is_due(self.policies) and not self.is_cancelled:
             policies = await fresh_policies(self.policies)
             if not self.is_cancelled:
-                continue_as_new(replace(input, policies=policies, life=self.life))
+                continue_as_new(replace(input, policies=policies, life=replace(self.life, pause_s=self.pause_s)))

@@ -46,6 +46,7 @@ with workflow.unsafe.imports_passed_through():
         LAUNCH_CALL,
         RESMGR_CALL,
         Policies,
+        long_queue,
     )
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
     from workflows.update import UpdateInput, UpdateWorkflow
@@ -59,6 +60,7 @@ class JobCarryOver:
     states: tuple[str, ...] = ()  # that it was in, and since when: the newest
     update_told: str = ""  # update, and what people did to it, as its workflow was last told; "" = none is under way
     gang_run: int = 0  # of the gang whose launch was last told of a change; 0 = none is under way
+    retry_s: float = 0.0  # the last wait of a job whose steps move nothing; the next one is twice as long
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class JobWorkflow:
         self.wake_timer = WakeTimer()  # the time to look again
         self.progress = JobProgress(JobState.INITIALIZED)
         self.waiting_for = "creation of its pods"
-        self.retry_s = 0.0  # until the next look, when a step could not move anything; 0 = every step did
+        self.retry_s = input.life.retry_s  # until the next look, when no step moved anything; else 0
         self.last_retry_s = 0.0
         self.is_followed = False  # the daemon's workflow was told to follow hosts, by this run
 
@@ -169,6 +171,7 @@ class JobWorkflow:
             RecordsActivities.create_pods,
             self.job_id,
             summary=f"create {self.progress.missing_count} pods",
+            task_queue=long_queue(workflow.info().task_queue),
             **CREATE_PODS_CALL,
         )
         self.show()
@@ -267,7 +270,11 @@ class JobWorkflow:
         if not self.progress.is_unwanted:
             return
         await workflow.execute_activity_method(
-            RecordsActivities.delete_job, self.job_id, summary="delete its records", **DELETE_CALL
+            RecordsActivities.delete_job,
+            self.job_id,
+            summary="delete its records",
+            task_queue=long_queue(workflow.info().task_queue),
+            **DELETE_CALL,
         )
         if await look(RecordsActivities.is_stored, self.job_id, summary="is there a new job with its id?"):
             continue_as_new(JobInput(self.job_id, await fresh_policies(self.policies)))
@@ -313,4 +320,4 @@ class JobWorkflow:
     async def continue_as_new_when_due(self, input: JobInput) -> None:
         if self.renewal.is_due(self.policies):
             policies = await fresh_policies(self.policies)
-            continue_as_new(replace(input, policies=policies, life=self.life))
+            continue_as_new(replace(input, policies=policies, life=replace(self.life, retry_s=self.retry_s)))

@@ -18,7 +18,7 @@ class Policies:
     place_pods_max: int = 1_000  # pods per placement and per launch
     admit_pods_max: int = 10_000  # pods per enqueue call
     at_once_pods_max: int = 100  # a step on no more pods is done within the workflow task
-    history_events_max: int = 2_000  # continue as new with the first step that ends beyond
+    history_events_max: int = 200  # continue as new with the first step that ends beyond
     retry_s: float = 2.0  # first wait after a step that moved nothing, as when no host fits; doubles
     retry_max_s: float = 30.0
     count_s: float = 2.0  # until pods that are left waiting in their queue are counted as such
@@ -62,6 +62,14 @@ _PATIENT = RetryPolicy(
 )
 """No bound on attempts: a dependency that is down comes back, and the job must go on then."""
 
+LONG_QUEUE_SUFFIX = "-long"
+
+
+def long_queue(task_queue: str) -> str:
+    """Return the task queue of the activities that take minutes, which leave the slots of short ones to these."""
+    return task_queue + LONG_QUEUE_SUFFIX
+
+
 CREATE_PODS_CALL = CallOptions(
     start_to_close_timeout=timedelta(minutes=30), heartbeat_timeout=timedelta(seconds=10), retry_policy=_PATIENT
 )
@@ -80,7 +88,9 @@ RECORDS_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_p
 RESMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 PLACEMENT_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
-DELETE_CALL = CallOptions(start_to_close_timeout=timedelta(minutes=10), retry_policy=_PATIENT)
+DELETE_CALL = CallOptions(
+    start_to_close_timeout=timedelta(minutes=10), heartbeat_timeout=timedelta(seconds=30), retry_policy=_PATIENT
+)
 KILL_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
 PREFETCH_CALL = CallOptions(
     start_to_close_timeout=timedelta(seconds=10),

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import shutil
 import signal
 import sys
 import threading
 import uuid
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
@@ -25,15 +21,11 @@ from cli.names import instance_argument
 from cli.settings import Settings, pass_settings
 from cli.task.logs import Sandbox, container_option, is_served
 from cli.task.relayed_session import RelayedSession
+from peloton.api.agent_sessions import PIECE_BYTES, STDERR, AgentSession, Size
 from peloton.model.ids import PodName
 
 SHELL = ("/bin/sh",)
-PIECE_BYTES = 16 * 1024
-EXIT_STATUS_TIMEOUT_S = 10.0
-JSON_TYPE, RECORDIO_TYPE = "application/json", "application/recordio"
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
-
-Json = dict[str, Any]
 
 
 def session_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -91,7 +83,7 @@ def run_session(settings: Settings, pod: PodName, words: Sequence[str], containe
 
 @dataclass
 class Session:
-    """One command beside a task, on an agent of Mesos."""
+    """One command in the container of a task on Mesos, with the input and output of this process."""
 
     host: str
     port: str
@@ -100,149 +92,55 @@ class Session:
     with_input: bool = False
     with_terminal: bool = False
     source: int = 0  # the descriptor of our input
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    _sending: threading.Lock = field(default_factory=threading.Lock)
-    _input: http.client.HTTPConnection | None = None
 
     def run(self) -> int:
-        """Until the command has ended; returns its exit code."""
-        connection = self.connect()
+        """Return the exit code of the command once it has ended."""
+        session = self.open()
         try:
-            response = self.launch(connection)
-            self.attach_input()
-            for record in records(lambda: response.read1(PIECE_BYTES)):
-                show(json.loads(record))
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Failed(f"the session with the agent at {self.address} broke off: {error!r}") from error
+            if self.with_terminal:
+                signal.signal(signal.SIGWINCH, lambda number, frame: start_thread(resize, session))
+            start_thread(self.pump_input, session)
+            for name, data in session.outputs():
+                show(name, data)
         finally:
-            self.close_input()
-            connection.close()
-        return self.exit_code()
+            session.close()
+        return session.exit_code()
 
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
+    def open(self) -> AgentSession:
+        terminal = window_size() if self.with_terminal else None
+        session = AgentSession(
+            agents.access(), self.host, int(self.port), self.container_id, str(uuid.uuid4()), self.argv, terminal
+        )
+        session.open()
+        return session
 
-    def connect(self) -> http.client.HTTPConnection:
-        return agents.connect(self.host, self.port)
-
-    def launch(self, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
-        command = {"shell": False, "value": self.argv[0], "arguments": self.argv}
-        body: Json = {"container_id": self.container(), "command": command}
-        if self.with_terminal:
-            body["container"] = {"type": "MESOS", "tty_info": window_size()}
-        response = call(connection, "LAUNCH_NESTED_CONTAINER_SESSION", body, RECORDIO_TYPE)
-        if response.status != http.client.OK:
-            raise Failed(f"the agent at {self.address} opens no session: {reason_of(response)}")
-        assert connection.sock is not None
-        connection.sock.settimeout(None)  # a command may be silent for long
-        return response
-
-    def container(self) -> Json:
-        return {"value": self.id, "parent": {"value": self.container_id}}
-
-    # input
-
-    def attach_input(self) -> None:
-        """Passes our input on, or ends the command's input at once."""
-        connection = self._input = self.connect()
-        connection.putrequest("POST", "/api/v1")
-        for name, value in (
-            ("Content-Type", RECORDIO_TYPE), ("Message-Content-Type", JSON_TYPE), ("Accept", JSON_TYPE),
-            ("Transfer-Encoding", "chunked"), *agents.access().headers.items(),
-        ):  # fmt: skip
-            connection.putheader(name, value)
-        connection.endheaders()
-        self.send_record({"type": "CONTAINER_ID", "container_id": self.container()})
-        if not self.with_input:
-            self.send_data(b"")
-            return
-        if self.with_terminal:
-            signal.signal(signal.SIGWINCH, lambda number, frame: self.send_control("TTY_INFO", tty_info=window_size()))
-        threading.Thread(target=self.pump_input, daemon=True, name="input of the session").start()
-
-    def pump_input(self) -> None:
-        """Ends with our input, or when the session has."""
+    def pump_input(self, session: AgentSession) -> None:
+        """Pass the input on until it or the session ends; without an input, end that of the command."""
         with suppress(OSError):
-            while data := os.read(self.source, PIECE_BYTES):
-                self.send_data(data)
-            self.send_data(b"")
-
-    def send_data(self, data: bytes) -> None:
-        body = {"type": "STDIN", "data": b64encode(data).decode()}
-        self.send_record({"type": "PROCESS_IO", "process_io": {"type": "DATA", "data": body}})
-
-    def send_control(self, kind: str, **content: Any) -> None:
-        with suppress(OSError):
-            control = {"type": kind, **content}
-            self.send_record({"type": "PROCESS_IO", "process_io": {"type": "CONTROL", "control": control}})
-
-    def send_record(self, body: Json) -> None:
-        text = json.dumps({"type": "ATTACH_CONTAINER_INPUT", "attach_container_input": body}).encode()
-        record = b"%d\n%s" % (len(text), text)
-        with self._sending:
-            if self._input is not None:
-                self._input.send(b"%x\r\n%s\r\n" % (len(record), record))
-
-    def close_input(self) -> None:
-        with self._sending:
-            if self._input is not None:
-                self._input.close()
-            self._input = None
-
-    # end
-
-    def exit_code(self) -> int:
-        connection = agents.connect(self.host, self.port, EXIT_STATUS_TIMEOUT_S)
-        try:
-            response = call(connection, "WAIT_CONTAINER", {"container_id": self.container()}, JSON_TYPE)
-            answer = json.loads(response.read()) if response.status == http.client.OK else {}
-        except (OSError, http.client.HTTPException, ValueError):
-            answer = {}
-        finally:
-            connection.close()
-        status = answer.get("wait_container", {}).get("exit_status")
-        if status is None:
-            raise Failed(f"the agent at {self.address} does not say how the command ended")
-        code = os.waitstatus_to_exitcode(int(status))
-        return code if code >= 0 else 128 - code
+            while self.with_input and (data := os.read(self.source, PIECE_BYTES)):
+                session.send(data)
+            session.end_input()
 
 
-def call(connection: http.client.HTTPConnection, name: str, body: Json, accept: str) -> http.client.HTTPResponse:
-    headers = {"Content-Type": JSON_TYPE, "Accept": accept, "Message-Accept": JSON_TYPE, **agents.access().headers}
-    connection.request("POST", "/api/v1", json.dumps({"type": name, name.lower(): body}), headers)
-    return connection.getresponse()
+def start_thread(function: Callable[[AgentSession], None], session: AgentSession) -> None:
+    """Send from another thread than the one that reads: a command may write before it takes more input."""
+    threading.Thread(target=function, args=[session], daemon=True, name=function.__name__).start()
 
 
-def reason_of(response: http.client.HTTPResponse) -> str:
-    return f"{response.status} {response.read(500).decode('utf-8', 'replace')}".strip()
+def resize(session: AgentSession) -> None:
+    with suppress(OSError):
+        session.resize(window_size())
 
 
-def records(read: Callable[[], bytes]) -> Iterator[bytes]:
-    """What ``read`` brings, cut into records of RecordIO: their length, a newline, and so many bytes."""
-    rest = b""
-    while data := read():
-        rest += data
-        while b"\n" in rest:
-            head, _, body = rest.partition(b"\n")
-            if len(body) < int(head):
-                break
-            yield body[: int(head)]
-            rest = body[int(head) :]
-
-
-def show(message: Json) -> None:
-    """Output of the command; other messages keep the connection alive."""
-    if message.get("type") != "DATA":
-        return
-    stream = sys.stderr.buffer if message["data"]["type"] == "STDERR" else sys.stdout.buffer
-    stream.write(b64decode(message["data"].get("data", "")))
+def show(name: str, data: bytes) -> None:
+    stream = sys.stderr.buffer if name == STDERR else sys.stdout.buffer
+    stream.write(data)
     stream.flush()
 
 
-def window_size() -> Json:
+def window_size() -> Size:
     columns, rows = shutil.get_terminal_size()
-    return {"window_size": {"rows": rows, "columns": columns}}
+    return rows, columns
 
 
 @contextmanager

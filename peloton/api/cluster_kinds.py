@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts
 from peloton.api.v0.task import task_pb2
-from peloton.model.host import CLUSTER_KIND_LABEL, KEPT, VOLUMES_LABEL
+from peloton.model.host import CLUSTER_KIND_LABEL, KEPT, NOT_MOUNTED, SECRETS_LABEL, VOLUMES_LABEL
 from peloton.model.pod import HostLabel
 from peloton.model.text import shorten
 
@@ -19,6 +19,7 @@ NOT_KUBERNETES = HostLabel(CLUSTER_KIND_LABEL, KUBERNETES, "<", 1)
 """Holds also for hosts of a host manager that names no kind."""
 ON_KUBERNETES = HostLabel(CLUSTER_KIND_LABEL, KUBERNETES, "=", 1)
 KEEPS_VOLUMES = HostLabel(VOLUMES_LABEL, KEPT, "=", 1)
+MOUNTS_SECRETS = HostLabel(SECRETS_LABEL, NOT_MOUNTED, "<", 1)
 
 
 MANY_CONTAINERS = "configuration of more than one container per pod is not supported"
@@ -43,10 +44,10 @@ def mesos_only(task: task_pb2.TaskConfig) -> list[str]:
 
 def kind_constraints(task: task_pb2.TaskConfig) -> tuple[HostLabel, ...]:
     """On hosts of which clusters it can run; none: on all."""
-    kept = (KEEPS_VOLUMES,) if task.HasField("volume") else ()
+    others = (KEEPS_VOLUMES,) * task.HasField("volume") + (MOUNTS_SECRETS,) * bool(task.secrets)
     if kubernetes_only(task):
-        return (ON_KUBERNETES, *kept)
-    return (NOT_KUBERNETES, *kept) if mesos_only(task) else kept
+        return (ON_KUBERNETES, *others)
+    return (NOT_KUBERNETES, *others) if mesos_only(task) else others
 
 
 def kind_fault(task: task_pb2.TaskConfig) -> str:

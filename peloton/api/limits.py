@@ -1,5 +1,9 @@
-"""What channels and servers agree on: the size of messages, how a busy server says when to retry, and how to recognize
-gRPC's own words for a missing server."""
+"""Agreements of channels and servers: the size of messages, how a busy server says when to retry, which code an error
+has, and how to recognize gRPC's own words for a missing server."""
+
+from __future__ import annotations
+
+from typing import Any
 
 MESSAGE_BYTES_MAX = 256 * 2**20
 """A job with a configuration for each of many instances is large."""
@@ -12,6 +16,16 @@ MESSAGE_SIZES = (
 
 RETRY_AFTER = "retry-after-ms"
 """Trailing metadata of RESOURCE_EXHAUSTED: nothing has been done, and the call may be repeated after so long."""
+
+OWN_CODE = "peloton-code"
+"""Trailing metadata of a call whose status is the one that clients of the original expect: the code of the error."""
+
+
+def code_of(error: Any) -> str:
+    """Return the name of the code of a refused call: that of the error, or else the status."""
+    trailing = error.trailing_metadata() or ()
+    return next((str(value) for key, value in trailing if key == OWN_CODE), error.code().name)
+
 
 _NEVER_CONNECTED_WORDS = (
     "failed to connect",

@@ -26,6 +26,7 @@ from peloton.api.service_names import (
     RESOURCE_MANAGER,
     TASK_MANAGER,
 )
+from peloton.api.v0.host import internal_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
@@ -38,6 +39,7 @@ from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 
 HOST_SERVICE = host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
+INTERNAL_HOST_SERVICE = internal_pb2.DESCRIPTOR.services_by_name["InternalHostService"].full_name
 VOLUME_SERVICE = volume_svc_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name
 UPDATE_SERVICE = update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"].full_name
 JOB_SERVICE = stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"].full_name
@@ -63,6 +65,7 @@ SPELLINGS = (
     MOVER_SERVICE,
     (HOST_SERVICE,),
     (HOST_SERVICE_V1,),
+    (INTERNAL_HOST_SERVICE,),
     MAINTENANCE_SERVICE,
     ADVICE_SERVICE,
     (VOLUME_SERVICE,),

@@ -14,6 +14,10 @@ class Backoff:
     initial_s: int = 30
     max_s: int = 3600
 
+    @property
+    def waits(self) -> bool:
+        return self.initial_s > 0
+
     def delay_ns(self, failure_count: int) -> int:
         """Nanoseconds to wait after so many failures; none after none."""
         if failure_count <= 0:
@@ -34,10 +38,10 @@ BATCH_GRID_NS = 5 * NS_PER_S
 """Batch pods become due at multiples of this: however many of a job wait, it has few moments to wake for."""
 
 
-def batch_due_ns(backoff: Backoff, failure_count: int, started_ns: int, ended_ns: int) -> int:
-    """When a batch pod runs again; 0 is at once. The wait counts from the start of the run that failed, so that only
-    those wait that fail soon; of one that never started, from its end."""
-    delay_ns = backoff.delay_ns(failure_count)
+def batch_due_ns(backoff: Backoff, wait_count: int, started_ns: int, ended_ns: int) -> int:
+    """Return when a batch pod runs again that waits for the ``wait_count``-th time, or 0 for at once. The wait counts
+    from the start of the run that failed, or from its end if it never started, so that what ran long waits no more."""
+    delay_ns = backoff.delay_ns(wait_count)
     due_ns = (started_ns or ended_ns) + delay_ns
     if not delay_ns or due_ns <= ended_ns:
         return 0

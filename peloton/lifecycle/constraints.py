@@ -10,7 +10,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL
+from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, SECRETS_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.negation import unequal
 from peloton.model.pod import PORT_LABEL, AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel
@@ -151,6 +151,8 @@ def describe(constraint: Constraint) -> str:
     match constraint:
         case HostLabel(key, value, "=", 1):
             return f"label {key}={value}"
+        case HostLabel(key, value, "<", 1) if key == SECRETS_LABEL:
+            return f"secrets mounted (no label {key}={value})"
         case HostLabel(key, value, condition, count):
             return f"label {key}={value} {condition} {count}"
         case PodLabel(key, value, "<", 1) if key == PORT_LABEL:

@@ -1,4 +1,8 @@
-"""For each cause that ends a run: whose fault it is, whether the pod runs again, and what it counts."""
+"""Table of the causes that end a run: whose fault each is, whether the pod runs again, and what it counts.
+
+The platform pays for exactly the ends for which the original does: a container that could not be started, a launch that
+found its room gone, and a broken pipe of a container.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,9 @@ RULES: dict[Cause, Rule] = {
     Cause.LIMIT: Rule(_POD, _POLICY, True, False),
     Cause.TIME: Rule(_POD, _POLICY, True, False),
     Cause.CONTAINER: Rule(_HOST, _PLATFORM, True, True),  # counts: of a wrong image or URI it is the pod's fault
-    Cause.EXECUTOR: Rule(_HOST, _PLATFORM, True, True),  # counts: a program may take all memory of its host
+    Cause.PIPE: Rule(_HOST, _PLATFORM, True, True),
+    Cause.EXECUTOR: Rule(_POD, _POLICY, True, True),  # an executor that was killed, as by the memory of its program
+    Cause.AGENT: Rule(_HOST, _POLICY, True, True),
     Cause.HOST_LOST: Rule(_HOST, _POLICY, False, False),  # it may run on unseen: only jobs that allow retries
     Cause.HOST_GONE: Rule(_CLUSTER, _ALWAYS, False, False, _MAINTENANCE),
     Cause.HOST_DRAINED: Rule(_CLUSTER, _ALWAYS, False, False, _MAINTENANCE),

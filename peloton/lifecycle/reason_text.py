@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL
 from peloton.model.reason import (
+    NOT_BACKFILLED,
     ClusterReason,
     ClusterRule,
     EvictionReason,
@@ -47,7 +48,7 @@ def counted(count: int, what: str) -> str:
 
 
 def queue_text(reason: Reason) -> str:
-    rule, path, kind, wanted, left, bound, size, job_id, is_final, host_pools = reason
+    rule, path, kind, wanted, left, bound, size, job_id, is_final, host_pools, _ = reason
     if rule is Rule.HEAD_OF_LINE:
         return f"waits behind job {job_id} in the queue of {path}"
     if rule is Rule.PRIORITY:
@@ -67,6 +68,15 @@ def queue_text(reason: Reason) -> str:
     if is_final:
         return f"{asked}, more than the {which}: {limit}"
     return f"{asked}, {amount_text(kind, left)} left of the {which}: {limit}"
+
+
+def backfill_text(reason: Reason) -> str:
+    """Say for how long gangs behind the one that waits may go first; empty where they never may."""
+    if reason.backfill_s == NOT_BACKFILLED:
+        return ""
+    if reason.backfill_s == 0:
+        return "gangs behind it have gone first for long enough, and wait for it now"
+    return f"gangs behind it that fit may go first for {reason.backfill_s} s more"
 
 
 # On hosts.

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peloton.lifecycle.avoidance import QUICK_S
 from peloton.lifecycle.backoff import DEFAULT_BACKOFF, NO_BACKOFF, Backoff, batch_due_ns
 from peloton.lifecycle.endings import RULES, Again, sent_away
 from peloton.model.job import JobType
 from peloton.model.pod import ENDING_GOALS, TERMINAL, Cause, NextRun, PodRecord, PodState, TerminationReason
+from peloton.model.times import NS_PER_S
 
 SYSTEM_FAILURE_ATTEMPTS = 4
 """A run that the platform broke is tried at least so often, whatever the job says."""
+
+QUICK_FAILURES = 3
+"""A batch pod that has failed so often, the last time within ``QUICK_S`` of its start, waits for its next run."""
 
 REASON_LAUNCH_REFUSED = "REASON_HOST_REJECT_OFFER"
 """Set by the host manager on a launch that its cluster did not take."""
@@ -47,11 +52,13 @@ def after_end(
     launch_lost: bool = False,
     backoff: Backoff = DEFAULT_BACKOFF,
     batch_backoff: Backoff = NO_BACKOFF,
+    has_other_host: bool = True,
 ) -> Ending:
     """Decide for a pod that is in a terminal state, ``failure_count`` already counted.
 
     ``launch_lost``: the run is LOST and was never seen STARTING or RUNNING. A service's wait (``backoff``) counts from
-    the pod's last update, that of a batch pod (``batch_backoff``) from the start of its run.
+    the pod's last update, that of a batch pod (``batch_backoff``) from the start of its run. ``has_other_host``: a host
+    other than that of the run could take the pod.
     """
     assert pod.state in TERMINAL, f"{pod.pod_id} has not ended: {pod.state}"
     if pod.state is PodState.DELETED or pod.goal in ENDING_GOALS:
@@ -68,7 +75,7 @@ def after_end(
     if sent_away(cause) and pod.state is not PodState.SUCCEEDED:
         return Ending(NextRun.REPLACE)
     if job_type is JobType.BATCH:
-        return _after_batch_end(pod, cause, batch_backoff)
+        return _after_batch_end(pod, cause, batch_backoff, has_other_host)
     delay_ns = backoff.delay_ns(pod.failure_count)
     return Ending(NextRun.RETRY, pod.updated_ns + delay_ns if delay_ns else 0)
 
@@ -80,12 +87,31 @@ def _ended_before_its_eviction(pod: PodRecord, job_type: JobType) -> bool:
     return is_done and why in _EVICTED
 
 
-def _after_batch_end(pod: PodRecord, cause: Cause, backoff: Backoff) -> Ending:
+def _after_batch_end(pod: PodRecord, cause: Cause, backoff: Backoff, has_other_host: bool) -> Ending:
     if pod.state is PodState.SUCCEEDED or pod.failure_count >= attempts_max(pod, cause):
         return REST
     if pod.state is PodState.LOST:
         return Ending(NextRun.RETRY)  # it is not known to have failed
-    return Ending(NextRun.RETRY, batch_due_ns(backoff, pod.failure_count, pod.started_ns, pod.updated_ns))
+    waits = batch_wait_count(pod, has_other_host)
+    return Ending(NextRun.RETRY, batch_due_ns(backoff, waits, pod.started_ns, pod.updated_ns))
+
+
+def batch_wait_count(pod: PodRecord, has_other_host: bool) -> int:
+    """Count the waits of a failed batch pod up to the next one, which doubles with each; 0: its next run starts at
+    once. It waits if it would return to the host on which it has just failed, or fails quickly for the third time."""
+    if not has_other_host:
+        return pod.failure_count
+    return pod.failure_count - QUICK_FAILURES + 1 if fails_quickly(pod) else 0
+
+
+def fails_quickly(pod: PodRecord) -> bool:
+    ran_ns = pod.updated_ns - pod.started_ns if pod.started_ns else 0
+    return pod.failure_count >= QUICK_FAILURES and ran_ns <= QUICK_S * NS_PER_S
+
+
+def may_retry(pod: PodRecord, cause: Cause) -> bool:
+    """Tell whether a batch pod that fails now for this cause has attempts left."""
+    return pod.goal not in ENDING_GOALS and pod.failure_count + 1 < attempts_max(pod, cause)
 
 
 def attempts_max(pod: PodRecord, cause: Cause) -> int:

@@ -198,7 +198,7 @@ def _actions(view: SettleView, now_ns: int) -> Iterator[PodAction]:
     cutoff_ns = deadline.cutoff_ns(job, now_ns)
     if cutoff_ns is not None and 0 < pods.oldest_start_ns < cutoff_ns:
         yield PodAction(Event.EXCEED_DEADLINE, TIMED, started_before_ns=cutoff_ns)
-    if pods.has(WAITS):
+    if job.type.is_rolled_out and pods.has(WAITS):  # a batch pod keeps the message of its failure
         yield PodAction(Event.THROTTLE, UNTHROTTLED)
 
 

@@ -76,6 +76,11 @@ class HostSight:
     is_in_maintenance: bool = False
 
 
+def while_it_restarts(host: HostSight, away_s: float, restart_s: float) -> HostSight:
+    """Take a host that has been away for less than a restart as one that has not said yet what it has."""
+    return host if host.is_registered or away_s >= restart_s else replace(host, is_registered=True)
+
+
 def observed(volume: VolumeRecord, host: HostSight, now_ns: int) -> tuple[VolumeState, str]:
     """The state of the volume by what its cluster lists, with the note of one whose pod waits for it."""
     if host.volumes is not None and volume.volume_id in host.volumes:

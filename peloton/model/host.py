@@ -17,11 +17,13 @@ from peloton.model.resources import Resources
 CLUSTER_LABEL = "peloton/cluster"
 """Every host has this label: the name of its cluster."""
 CLUSTER_KIND_LABEL = "peloton/cluster-kind"
+"""Every host has this label: ``mesos``, ``kubernetes`` or ``memory``."""
 VOLUMES_LABEL = "peloton/volumes"
 """Of hosts that keep volumes for pods; its value is ``KEPT``."""
 KEPT = "kept"
-"""Every host has this label: ``mesos``, ``kubernetes`` or ``memory``."""
-
+SECRETS_LABEL = "peloton/secrets"
+"""Of hosts that cannot give pods the secrets of their jobs; its value is ``NOT_MOUNTED``."""
+NOT_MOUNTED = "not-mounted"
 
 POD_SLOTS_UNLIMITED = 2**31
 """Of a host that limits the amounts of its pods, and not their number."""
@@ -209,6 +211,16 @@ class LaunchResult:
     failed_count: int = 0  # the host refused; these pods get a new run
     why: PlacementReason = ()  # nothing was launched
     requeued_count: int = 0  # gave back their admission
+
+
+@dataclass(frozen=True, slots=True)
+class GangLaunch:
+    """Result of one attempt to place a gang whole and to launch it."""
+
+    launched_count: int = 0
+    failed_count: int = 0  # the host refused; the gang is queued again
+    why: PlacementReason = ()  # nothing was launched
+    infeasible: Infeasibility = ()  # a member fits no host, even an empty one
 
 
 PREFETCH_MAX = 10_000

@@ -44,6 +44,10 @@ class JobState(StrEnum):
 JOB_TERMINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED, JobState.DELETED})
 
 
+GANG_MEMBERS_MAX = 20_000
+"""Members of a gang, which are placed by one call and launched by one transaction."""
+
+
 @dataclass(frozen=True, slots=True)
 class SlaSpec:
     priority: int = 0

@@ -32,6 +32,10 @@ class Rule(StrEnum):
     HELD_BACK = "held back"
 
 
+NOT_BACKFILLED = -1
+"""Of a gang that others may never pass."""
+
+
 class Reason(NamedTuple):
     """The first rule that a gang fails. For HELD_BACK ``left`` is in seconds, and ``bound`` counts failed launches of
     the gang."""
@@ -46,6 +50,7 @@ class Reason(NamedTuple):
     job_id: str = ""  # of the gang ahead, for HEAD_OF_LINE and PRIORITY
     is_final: bool = False  # no wait helps: more than the pool may ever have
     host_pools: str = ""  # those of which alone the rule counts the hosts, with commas
+    backfill_s: int = NOT_BACKFILLED  # for how long gangs behind it may still go first; 0: no longer
 
 
 # On hosts.

@@ -13,20 +13,21 @@ Where host pools serve some workloads only, entitlement and capacity are those o
 ``compartments``. All other rules count a pool's pods wherever they go.
 
 Only kinds that a gang asks for are compared. A head that has to wait blocks its own queue only, and of that only gangs
-of its compartment if it is there that room is lacking. A gang larger than its pool may ever have (limit, reservation,
-controller limit, the cluster) is passed over: it could wait for ever.
+of its compartment if it is there that room is lacking. In all queues but the ordinary one, gangs that fit may pass it
+for a while first, see ``backfill``. A gang larger than its pool may ever have (limit, reservation, controller limit,
+the cluster) is passed over: it could wait for ever.
 
 While evicted pods are leaving, two ledgers are kept: what is used now, and what will be used once they have left. In
 the order of visits each gang reserves its room in the second, and is admitted when it fits the first as well. So room
 that becomes free bit by bit is kept for the gang that it was made for, and no other gang waits for it.
 
-Work is proportional to pools with a queue plus runs admitted, whatever the number of pods.
+Work is proportional to pools with a queue plus runs admitted and passed, whatever the number of pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import sub
 from typing import NamedTuple
@@ -34,8 +35,9 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.model.ids import JobId
-from peloton.model.reason import Reason, Rule
+from peloton.model.reason import NOT_BACKFILLED, Reason, Rule
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.scheduling.backfill import DEFAULT_BACKFILL, Backfill
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.gangs import GangRun, Need, QueueKind, Queues, Usage
 from peloton.scheduling.tree import CPU, ROOT_PATH, PoolTree
@@ -64,6 +66,8 @@ class Admission:
     """Per pool row, queue and compartment: the run that blocks the rest, and why."""
     passed_over: dict[tuple[JobId, int], Reason] = field(default_factory=dict)
     """(job, start) of runs that can never fit as things are."""
+    passed: dict[tuple[JobId, int], Reason] = field(default_factory=dict)
+    """(job, start) of runs that wait, and let gangs behind them go first."""
     resume_at: int = 0
     """Pool row to begin with next time; other than 0 when the bound ended the pass early."""
 
@@ -81,6 +85,7 @@ def admit(
     begin_at: int = 0,
     leaving: Usage | None = None,
     preempts: bool = True,
+    backfill: Backfill = DEFAULT_BACKFILL,
 ) -> Admission:
     """Admit up to about ``pod_limit`` pods (a gang is never cut) from ``waiting``: leaf row -> its queues.
 
@@ -96,12 +101,12 @@ def admit(
     for row in [r for r in rows if r >= begin_at] + [r for r in rows if r < begin_at]:
         for kind in QueueKind:
             runs = waiting[row].get(kind, ())
-            for chosen in _admit_queue(ledger, later, row, kind, runs, pod_limit, admission):
+            for chosen in _admit_queue(ledger, later, row, kind, runs, pod_limit, backfill, admission):
                 admitted.append(chosen)
                 pod_limit -= chosen.gang_count * chosen.run.gang_size
             if pod_limit <= 0:
-                return Admission(tuple(admitted), admission.heads, admission.passed_over, row + 1)
-    return Admission(tuple(admitted), admission.heads, admission.passed_over)
+                return replace(admission, admitted=tuple(admitted), resume_at=row + 1)
+    return replace(admission, admitted=tuple(admitted))
 
 
 def _admit_queue(
@@ -111,11 +116,13 @@ def _admit_queue(
     kind: QueueKind,
     runs: Sequence[GangRun],
     pod_limit: int,
+    backfill: Backfill,
     notes: Admission,
 ) -> Iterator[Admitted]:
-    """Take from the front of one queue until its head has to wait. ``later``: the ledger once evicted pods have
-    left."""
-    passed_over = 0
+    """Take from the front of one queue until a run has to wait that no other may pass. ``later``: the ledger once
+    evicted pods have left."""
+    passed_over = passed = 0
+    refused: dict[tuple[object, ...], Reason] = {}  # by sort: nothing is freed in a pass
     free = ledger.compartments  # in which no gang of the queue waits yet
     for run in runs:
         if free is not ledger.compartments and not free.issuperset(ledger.parts_of(run)):
@@ -123,6 +130,11 @@ def _admit_queue(
         if pod_limit <= 0:
             notes.block(row, kind, free, run, Reason(Rule.BATCH_BOUND, ledger.tree.paths[row]))
             return
+        if refused and (again := refused.get(run.sort)) and backfill.lets_pass(run, passed):
+            passed += 1
+            left_s = backfill.time_left_s(run)
+            notes.passed[run.job_id, run.start] = again._replace(gang_size=run.gang_size, backfill_s=left_s)
+            continue
         rules = bounds = ledger.bounds(row, run)
         bounded = min(run.gang_count, -(-pod_limit // run.gang_size))
         count = gangs_that_fit(run, bounds, bounded)
@@ -143,7 +155,15 @@ def _admit_queue(
             pod_limit -= count * run.gang_size
             yield Admitted(row, run, count)
         if count < run.gang_count:
-            refusal = first_refusal(run, rules, is_final=False) or Reason(Rule.BATCH_BOUND, ledger.tree.paths[row])
+            left_s = backfill.time_left_s(run)
+            refusal = first_refusal(run, rules, is_final=False, backfill_s=left_s)
+            if refusal and backfill.lets_pass(run, passed):
+                passed += 1
+                notes.passed[run.job_id, run.start] = refusal
+                if later is None:  # else alike runs also have promises of their own
+                    refused[run.sort] = refusal
+                continue
+            refusal = refusal or Reason(Rule.BATCH_BOUND, ledger.tree.paths[row])
             if not refusal.host_pools:
                 notes.block(row, kind, free, run, refusal)
                 return
@@ -206,7 +226,9 @@ def _amounts(need: Need) -> tuple[tuple[int, int], ...]:
     return tuple((kind, amount) for kind, amount in enumerate(need) if amount)
 
 
-def first_refusal(run: GangRun, bounds: Iterable[Bound], is_final: bool) -> Reason | None:
+def first_refusal(
+    run: GangRun, bounds: Iterable[Bound], is_final: bool, backfill_s: int = NOT_BACKFILLED
+) -> Reason | None:
     """The first rule that one gang of the run fails: now, or whatever becomes free."""
     whole = _amounts(run.need)
     for rule, path, allowed, used, ever, skip_cpu, host_pools, apart in bounds:
@@ -218,7 +240,7 @@ def first_refusal(run: GangRun, bounds: Iterable[Bound], is_final: bool) -> Reas
                 continue
             bound = ever[kind] if is_final and ever else allowed[kind]
             name, free = RESOURCE_KINDS[kind], max(left, 0)
-            return Reason(rule, path, name, amount, free, bound, run.gang_size, "", is_final, host_pools)
+            return Reason(rule, path, name, amount, free, bound, run.gang_size, "", is_final, host_pools, backfill_s)
     return None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from peloton.model.reason import Reason
 from peloton.scheduling.admission import Admission, admit
+from peloton.scheduling.backfill import DEFAULT_BACKFILL, Backfill
 from peloton.scheduling.compartments import CompartmentLoad, entitle_each
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.eviction import Eviction, HeldRun, held_by
@@ -52,6 +53,7 @@ class Snapshot:
     preempts: bool = True  # False: nothing is evicted, ever
     held: Sequence[HeldGang] = ()  # neither in ``waiting`` nor in ``demand``
     compartments: Sequence[CompartmentLoad] = ()  # each with a part of ``usage``; empty: there is one for everything
+    backfill: Backfill = DEFAULT_BACKFILL
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +79,21 @@ def plan_cycle(now: Snapshot) -> Plan:
     if now.evictable is not None:
         may = now.evictable
         left = now.usage.without(may.leaving)
-        evictions = preempt(now.tree, entitlement, left, now.waiting, may.held, may.due, may.pod_limit)
+        evictions = preempt(now.tree, entitlement, left, now.waiting, may.held, may.due, may.pod_limit, now.backfill)
         if evictions:
             leaving = held_by(evictions, may.leaving)
 
     # 4. Which gangs may go ahead? What step 3 evicts becomes free in a later cycle, for the gangs it was evicted for.
-    admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at, leaving, now.preempts)
+    admission = admit(
+        now.tree,
+        entitlement,
+        now.usage,
+        now.waiting,
+        now.pod_limit,
+        now.begin_at,
+        leaving,
+        now.preempts,
+        now.backfill,
+    )
 
     return Plan(entitlement, admission, evictions)

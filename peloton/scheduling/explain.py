@@ -95,6 +95,8 @@ def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
                 reason, blocking = Reason(Rule.NO_CYCLE, path), None
                 if key in notes.passed_over:
                     reason = notes.passed_over[key]
+                elif key in notes.passed:
+                    reason = notes.passed[key]
                 elif head is not None and head[0].order == run.order:
                     reason = head[1]
                 elif head is not None and head[0].order < run.order:

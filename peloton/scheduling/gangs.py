@@ -66,6 +66,11 @@ class GangRun:
         return self.controller and self.gang_size == 1
 
     @property
+    def sort(self) -> tuple[Need, Needs, Workload, bool]:
+        """The part of a run that admission compares: of two alike in one queue none fits where the other does not."""
+        return self.need, self.apart, self.workload, self.is_lone_controller
+
+    @property
     def order(self) -> tuple[int, int, int]:
         return (-self.priority, self.queue_seq, self.start)
 

@@ -1,7 +1,7 @@
 """Which admitted gangs must give their resources back, and to which waiting gangs.
 
-Waiting gangs are visited in the order of admission, and compared with what will be used once all evicted pods have
-left. A gang that does not fit may evict
+Waiting gangs are visited in the order of admission, with the same backfill, and compared with what will be used once
+all evicted pods have left. A gang that does not fit may evict
 
 * between pools: preemptible gangs of a pool that has held more than its entitlement for several rounds (``due``), as
   long as it still does, and only in the kinds it holds too much of: non-slack for non-slack, slack for slack. The
@@ -30,6 +30,7 @@ from peloton.model.ids import RespoolId
 from peloton.model.reason import Grounds, Rule
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.admission import PASSED_OVER_MAX, Bound, Ledger, first_refusal, gangs_that_fit, take
+from peloton.scheduling.backfill import DEFAULT_BACKFILL, Backfill
 from peloton.scheduling.earlier_queues import EarlierAdmission, EarlierQueues
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, HeldRun, PreemptionPolicy
@@ -62,6 +63,7 @@ def preempt(
     held: Sequence[HeldRun],
     due: Set[int],
     pod_limit: int,
+    backfill: Backfill = DEFAULT_BACKFILL,
 ) -> list[Eviction]:
     """Choose at most ``pod_limit`` pods to evict; a gang that needs more waits until it lacks less.
 
@@ -74,7 +76,8 @@ def preempt(
     seen = 0
     for row in sorted(waiting):
         for kind in QueueKind:
-            passed_over = 0
+            passed_over = passed = 0
+            unserved: set[tuple[object, ...]] = set()  # by sort
             runs = waiting[row].get(kind, ())
             free = selection.ledger.compartments
             for at, run in enumerate(runs):
@@ -86,11 +89,17 @@ def preempt(
                 is_hopeless = selection.ledger.is_hopeless(row, run)
                 if is_hopeless and passed_over < PASSED_OVER_MAX:
                     passed_over += 1
-                elif is_hopeless:
+                    continue
+                if is_hopeless:
                     break
-                elif (served := selection.serve(row, run)) < run.gang_count:
+                left = run.gang_count - (0 if run.sort in unserved else selection.serve(row, run))
+                if left and backfill.lets_pass(run, passed):
+                    passed += 1
+                    unserved.add(run.sort)
+                    selection.earlier.enqueue(row, [run], 0, left)
+                elif left:
                     blocked = selection.blocked_by(row, run)
-                    selection.enqueue(row, runs, at, run.gang_count - served, free & blocked)
+                    selection.enqueue(row, runs, at, left, free & blocked)
                     free -= blocked  # it waits, and blocks its queue
                     if not free:
                         break
@@ -183,10 +192,11 @@ class _Selection:
             return 0
         mine = self.ledger.own_columns(row, run)
         for bound in bounds:
-            if id(bound.used) in mine:
+            is_reservation = bound.rule is Rule.RESERVATION  # of what no eviction frees
+            if is_reservation or id(bound.used) in mine:
                 need = bound.counted(run)
                 for kind, _ in bound.short(run, rest):
-                    freed = sum(one.held.run.need[kind] * one.left for one in own)
+                    freed = 0 if is_reservation else sum(one.held.run.need[kind] * one.left for one in own)
                     rest = min(rest, (bound.allowed[kind] - bound.used[kind] + freed) // need[kind])
         return max(rest, 0)
 

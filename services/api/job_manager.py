@@ -144,9 +144,10 @@ class JobManager(RollingJobs):
     @write
     async def Delete(self, request: job_pb2.DeleteRequest, context: Any) -> job_pb2.DeleteResponse:
         record = await self._job_or_not_found(known_id(request.id), "job not found")
-        if record.is_active:
-            raise Aborted(f"Job is not in a terminal state: {record.state}")
-        await self._calls.run(self._records.jobs.delete, record.job_id)
+        try:
+            await self._calls.run(self._records.jobs.delete, record.job_id)
+        except Aborted as active:
+            raise Aborted(active.message, status="INTERNAL") from active
         return job_pb2.DeleteResponse()
 
     async def Refresh(self, request: job_pb2.RefreshRequest, context: Any) -> job_pb2.RefreshResponse:

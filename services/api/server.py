@@ -2,9 +2,10 @@
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; our BulkService,
 LookupService, JobTableService, HistoryService and MigrationService; v1alpha JobService, PodService, VolumeService,
-WatchService, AdminService, and ResourcePoolService by way of v0; health and reflection. Passed through: v0
-ResourceManager and our ExplainService to the resource manager, HostService of both versions and our MaintenanceService,
-RebalanceService and AdviceService to the host manager. gRPC answers UNIMPLEMENTED for all others.
+WatchService, AdminService, and ResourcePoolService by way of v0; DisableKillTasks of the original's private
+InternalHostService; health and reflection. Passed through: v0 ResourceManager and our ExplainService to the resource
+manager, HostService of both versions and our MaintenanceService, RebalanceService, AdviceService to the host manager.
+gRPC answers UNIMPLEMENTED for all others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from peloton.api.public_services import (
     ADMIN_SERVICE,
     HOST_SERVICE,
     HOST_SERVICE_V1,
+    INTERNAL_HOST_SERVICE,
     JOB_SERVICE,
     POD_SERVICE,
     RESPOOL_SERVICE,
@@ -59,6 +61,7 @@ from services.api.cluster_services import ClusterServices
 from services.api.forward import RESMGR, ForwardedServices
 from services.api.history_service import HistoryService
 from services.api.hosts import Hosts, RemoteHosts
+from services.api.internal_host_service import InternalHostService
 from services.api.job_manager import JobManager
 from services.api.job_table_service import JobTableService
 from services.api.lookup_service import LookupService
@@ -94,6 +97,7 @@ VOLUME_SERVICES: tuple[tuple[type[Servicer], str], ...] = (
     (VolumeService, VOLUME_SERVICE),
     (VolumeServiceV1, VOLUME_SERVICE_V1),
 )
+LOCKING_SERVICES = ((AdminService, ADMIN_SERVICE), (InternalHostService, INTERNAL_HOST_SERVICE))
 HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVICE_SERVICE)
 OPTIONS = (
     *SERVER_OPTIONS,
@@ -174,7 +178,7 @@ async def start(
         (JobService(backend, specs), (JOB_SERVICE,)),
         (PodService(backend), (POD_SERVICE,)),
         (WatchService(watches), (WATCH_SERVICE,)),
-        (AdminService(locks, calls), (ADMIN_SERVICE,)),
+        *((service(locks, calls), (name,)) for service, name in LOCKING_SERVICES),
         (ResourcePoolService(channels), (RESPOOL_SERVICE,)),
     )
     for servicer, names in servicers:

@@ -50,11 +50,10 @@ class TaskManager(Servicer):
         return await self._calls.run(self._get, record, pod)
 
     def _get(self, record: JobRecord, pod: PodRecord) -> task_pb2.GetResponse:
-        response = task_pb2.GetResponse(result=self._task_infos(record, [pod])[0])
-        for event in self._records.pods.events(record.job_id, pod.instance_id, None, EVENT_RUNS_MAX):
-            if event.state in TERMINAL:
-                response.results.append(_past_run(event))
-        return response
+        events = self._records.pods.events(record.job_id, pod.instance_id, None, EVENT_RUNS_MAX)
+        # Newest first: of one run the last to come is the event of its end; what is written later may hide why.
+        ends = {event.run_id: event for event in events if event.state in TERMINAL}
+        return task_pb2.GetResponse(result=self._task_infos(record, [pod])[0], results=map(_past_run, ends.values()))
 
     async def List(self, request: task_pb2.ListRequest, context: Any) -> task_pb2.ListResponse:
         record = await self._job(known_id(request.jobId))
@@ -320,7 +319,7 @@ class TaskManager(Servicer):
 
 
 def _past_run(event: PodEvent) -> task_pb2.TaskInfo:
-    """A run that ended, as its last event describes it."""
+    """Describe a run that ended by the event of its end."""
     wire = convert.pod_event(event)
     info = task_pb2.TaskInfo(instanceId=event.instance_id)
     info.jobId.value = event.job_id

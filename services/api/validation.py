@@ -20,6 +20,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.wire_faults import missing
 from peloton.lifecycle.latency import bounds_refusal
+from peloton.model.job import GANG_MEMBERS_MAX
 from peloton.model.text import PROSE, quote, steering_fault
 from services.api.faults import Faults
 from services.api.pool_rules import PoolBounds, PoolJudge
@@ -280,6 +281,12 @@ class JobJudge:
             faults.add(Stage.RUNNING, "Job specified MaximumRunningInstances > InstanceCount")
         if sla.minimumRunningInstances > (sla.maximumRunningInstances or count):
             faults.add(Stage.RUNNING, "Job specified MinimumRunningInstances > MaximumRunningInstances")
+        if not sla.revocable and sla.minimumRunningInstances > GANG_MEMBERS_MAX:
+            faults.add(
+                Stage.RUNNING,
+                f"Job specified MinimumRunningInstances {sla.minimumRunningInstances} > {GANG_MEMBERS_MAX}, "
+                "the most members of a gang",
+            )
 
     def _clashes_with_gang(self, pod: task_pb2.TaskConfig) -> bool:
         policy = pod.preemptionPolicy.type

@@ -85,7 +85,7 @@ _FORMS: dict[str, Form] = {
     "resourcequotas": {"spec": {"hard": _AMOUNTS, "scopes": [str], "scopeSelector": _SCOPES}},
     "priorityclasses": {"value": int, "preemptionPolicy": str},
     "configmaps": {"data": _TEXTS},
-    "secrets": {"data": _TEXTS, "type": str},
+    "secrets": {"data": _TEXTS, "stringData": _TEXTS, "type": str},
     "leases": {"spec": {"holderIdentity": str}},
     "events": {"involvedObject": {}, "source": {}, "message": str, "type": str, "reason": str},
 }

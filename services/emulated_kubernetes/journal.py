@@ -55,6 +55,8 @@ class Journal:
         """Resource, encoded object and version of each; ``version`` is the store's own."""
         fresh = self._path.with_suffix(".new")
         count = 1
+        fresh.unlink(missing_ok=True)
+        fresh.touch(mode=0o600)
         with fresh.open("wb") as out:
             out.write(b'["",[],%d]\n' % version)
             for resource, encoded, written_at in objects:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
+from base64 import b64encode
 from collections.abc import Callable
 
 import orjson
@@ -36,6 +37,7 @@ from services.emulated_kubernetes.resources import (
     PODS,
     PRIORITY_CLASSES,
     QUOTAS,
+    SECRETS,
     Json,
     Resource,
 )
@@ -280,7 +282,17 @@ class Registry:
 def _formed(resource: Resource, body: Json) -> Json:
     """A body of the form of its kind, with a spec where its kind has one. Raises ApiError 400."""
     forms.check_object(resource, body)
+    if resource is SECRETS:
+        return _encoded(body)
     return body if body.get("spec") or resource.plural not in _WITH_SPEC else {**body, "spec": {}}
+
+
+def _encoded(secret: Json) -> Json:
+    """Take texts that a client writes in the clear over into the data: no answer shows them as they came."""
+    texts = secret.get("stringData") or {}
+    data = {**(secret.get("data") or {}), **{key: b64encode(text.encode()).decode() for key, text in texts.items()}}
+    body = {key: value for key, value in secret.items() if key != "stringData"}
+    return {**body, "type": secret.get("type") or "Opaque", **({"data": data} if data else {})}
 
 
 def check_uid(resource: Resource, stored: Json, wanted: str) -> None:

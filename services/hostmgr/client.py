@@ -21,7 +21,7 @@ from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.model.room import FoundRoom, PlannedPods
-from services.grpc_errors import translate_rpc_errors
+from services.grpc_errors import timeout_s, translate_rpc_errors
 from services.hostmgr import messages, room_messages
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 
@@ -62,7 +62,9 @@ class HostManagerClient:
             waiting=messages.waiting_to_wire(waiting, shapes),
         )
         with translate_rpc_errors(NAME):
-            return messages.lease_from_wire(self._stub().AcquireHosts(request, timeout=CALL_TIMEOUT_S), shapes)
+            return messages.lease_from_wire(
+                self._stub().AcquireHosts(request, timeout=timeout_s(CALL_TIMEOUT_S)), shapes
+            )
 
     def count_domains(
         self, job_id: JobId, shapes: Sequence[PodShape], without: Sequence[int], for_gang: bool
@@ -70,93 +72,109 @@ class HostManagerClient:
         wanted = messages.wanted_to_wire([(shape, 1) for shape in shapes])
         request = pb.CountDomainsRequest(job_id=job_id, wanted=wanted, without=without, for_gang=for_gang)
         with translate_rpc_errors(NAME):
-            return counts_from_wire(self._stub().CountDomains(request, timeout=CALL_TIMEOUT_S).counts, shapes)
+            return counts_from_wire(
+                self._stub().CountDomains(request, timeout=timeout_s(CALL_TIMEOUT_S)).counts, shapes
+            )
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         request = pb.LaunchRequest(job_id=job_id, lease_id=lease_id, placements=messages.placements_to_wire(placements))
         with translate_rpc_errors(NAME):
-            return messages.launch_result_from_wire(self._stub().Launch(request, timeout=CALL_TIMEOUT_S * 2))
+            return messages.launch_result_from_wire(self._stub().Launch(request, timeout=timeout_s(CALL_TIMEOUT_S * 2)))
 
     def release(self, lease_id: str) -> None:
         with translate_rpc_errors(NAME):
-            self._stub().ReleaseHosts(pb.ReleaseHostsRequest(lease_id=lease_id), timeout=CALL_TIMEOUT_S)
+            self._stub().ReleaseHosts(pb.ReleaseHostsRequest(lease_id=lease_id), timeout=timeout_s(CALL_TIMEOUT_S))
 
     def kill_running(self, job_id: JobId) -> int:
         with translate_rpc_errors(NAME):
-            answer = self._stub().KillRunning(pb.KillRunningRequest(job_id=job_id), timeout=CALL_TIMEOUT_S * 2)
+            answer = self._stub().KillRunning(
+                pb.KillRunningRequest(job_id=job_id), timeout=timeout_s(CALL_TIMEOUT_S * 2)
+            )
             return int(answer.killed)
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
         wire = [pb.ImageOnHosts(image=image, hostnames=hosts) for image, hosts in images.items()]
         with translate_rpc_errors(NAME):
-            answer = self._stub().PrefetchImages(pb.PrefetchImagesRequest(images=wire), timeout=PREFETCH_TIMEOUT_S)
+            answer = self._stub().PrefetchImages(
+                pb.PrefetchImagesRequest(images=wire), timeout=timeout_s(PREFETCH_TIMEOUT_S)
+            )
         return Prefetched(answer.asked, answer.possible)
 
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
         request = pb.StepDaemonRequest(job_id=job_id, after=after)
         with translate_rpc_errors(NAME):
-            return messages.daemon_step_from_wire(self._stub().StepDaemon(request, timeout=CALL_TIMEOUT_S * 2))
+            return messages.daemon_step_from_wire(
+                self._stub().StepDaemon(request, timeout=timeout_s(CALL_TIMEOUT_S * 2))
+            )
 
     def reach(self, shape: PodShape) -> DaemonReach:
         """On how many hosts there a daemon with such pods is to run, and why not on the others."""
         (pod,) = messages.wanted_to_wire([(shape, 1)])
         with translate_rpc_errors(NAME):
-            answer = self._stub().ReachOfDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=JUDGE_TIMEOUT_S)
+            answer = self._stub().ReachOfDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(JUDGE_TIMEOUT_S))
         return messages.reach_from_wire(answer)
 
     def plan_daemon(self, shape: PodShape) -> DaemonRoom:
         """What a daemon with such pods would find on the hosts there now."""
         (pod,) = messages.wanted_to_wire([(shape, 1)])
         with translate_rpc_errors(NAME):
-            answer = self._stub().PlanDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=ROOM_TIMEOUT_S)
+            answer = self._stub().PlanDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(ROOM_TIMEOUT_S))
         return room_messages.daemon_room_from_wire(answer)
 
     # Maintenance.
 
     def cordon(self, hostname: str) -> None:
         with translate_rpc_errors(NAME):
-            self._stub().CordonHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S)
+            self._stub().CordonHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S))
 
     def drain(self, hostname: str) -> None:
         with translate_rpc_errors(NAME):
-            self._stub().DrainHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
+            self._stub().DrainHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S * 2))
 
     def take_down(self, hostname: str) -> None:
         with translate_rpc_errors(NAME):
-            self._stub().TakeHostDown(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
+            self._stub().TakeHostDown(
+                pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S * 2)
+            )
 
     def relabel(self, hostname: str) -> None:
         with translate_rpc_errors(NAME):
-            self._stub().RelabelHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S)
+            self._stub().RelabelHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S))
 
     def bring_up(self, hostname: str) -> None:
         with translate_rpc_errors(NAME):
-            self._stub().BringHostUp(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
+            self._stub().BringHostUp(
+                pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S * 2)
+            )
 
     def advance_rebalance(self) -> None:
         with translate_rpc_errors(NAME):
-            self._stub().AdvanceRebalance(pb.AdvanceRebalanceRequest(), timeout=CALL_TIMEOUT_S * 2)
+            self._stub().AdvanceRebalance(pb.AdvanceRebalanceRequest(), timeout=timeout_s(CALL_TIMEOUT_S * 2))
 
     def cancel(self, hostname: str) -> None:
         stub = maintenance_pb2_grpc.MaintenanceServiceStub(self._channel())
         with translate_rpc_errors(NAME):
-            stub.Cancel(maintenance_pb2.CancelRequest(hostnames=[hostname]), timeout=CALL_TIMEOUT_S)
+            stub.Cancel(maintenance_pb2.CancelRequest(hostnames=[hostname]), timeout=timeout_s(CALL_TIMEOUT_S))
 
     def capacity(self) -> Capacity:
         with translate_rpc_errors(NAME):
-            answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(), timeout=CALL_TIMEOUT_S)
+            answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(), timeout=timeout_s(CALL_TIMEOUT_S))
         registered = answer.registered if answer.HasField("registered") else answer.capacity
         up, revocable, all_of_it = map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered))
         return Capacity(up, revocable, all_of_it, tuple(map(messages.host_pool_from_wire, answer.host_pools)))
 
     def sums(self) -> ClusterSums:
         with translate_rpc_errors(NAME):
-            return messages.sums_from_wire(self._stub().SumUpHosts(pb.SumUpHostsRequest(), timeout=CALL_TIMEOUT_S))
+            return messages.sums_from_wire(
+                self._stub().SumUpHosts(pb.SumUpHostsRequest(), timeout=timeout_s(CALL_TIMEOUT_S))
+            )
 
     def free(self) -> tuple[Resources, str]:
         """Room that is free there and not leased, and the kind of the cluster."""
         with translate_rpc_errors(NAME):
-            answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(with_free=True), timeout=FREE_TIMEOUT_S)
+            answer = self._stub().ClusterCapacity(
+                pb.ClusterCapacityRequest(with_free=True), timeout=timeout_s(FREE_TIMEOUT_S)
+            )
         return messages.resources_from_wire(answer.free), answer.kind
 
     def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
@@ -164,26 +182,28 @@ class HostManagerClient:
         use."""
         request = pb.HostPoolRoomsRequest(hosts_of=hosts_of)
         with translate_rpc_errors(NAME):
-            return messages.rooms_from_wire(self._stub().HostPoolRooms(request, timeout=CALL_TIMEOUT_S))
+            return messages.rooms_from_wire(self._stub().HostPoolRooms(request, timeout=timeout_s(CALL_TIMEOUT_S)))
 
     def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
         """Hosts and services that are marked orange or red."""
         request = advice_pb2.AdviceRequest(marks=[advice_pb2.MARK_ORANGE, advice_pb2.MARK_RED])
         with translate_rpc_errors(NAME):
-            answer = advice_pb2_grpc.AdviceServiceStub(self._channel()).Advice(request, timeout=JUDGE_TIMEOUT_S)
+            answer = advice_pb2_grpc.AdviceServiceStub(self._channel()).Advice(
+                request, timeout=timeout_s(JUDGE_TIMEOUT_S)
+            )
         return messages.marks_from_wire(answer)
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Pods that no host there could take even if it were empty, and why."""
         request = pb.JudgePodsRequest(pods=messages.wanted_to_wire([(shape, 1) for shape in shapes]))
         with translate_rpc_errors(NAME):
-            answer = self._stub().JudgePods(request, timeout=JUDGE_TIMEOUT_S)
+            answer = self._stub().JudgePods(request, timeout=timeout_s(JUDGE_TIMEOUT_S))
         return messages.infeasible_shapes_from_wire(answer.infeasible, shapes)
 
     def find_room(self, pods: Sequence[PlannedPods]) -> list[FoundRoom]:
         """For how many of these pods, which are only planned, there is room there now."""
         with translate_rpc_errors(NAME):
-            answer = self._stub().FindRoom(room_messages.pods_to_wire(pods), timeout=ROOM_TIMEOUT_S)
+            answer = self._stub().FindRoom(room_messages.pods_to_wire(pods), timeout=timeout_s(ROOM_TIMEOUT_S))
         return room_messages.rooms_from_wire(answer)
 
     def _stub(self) -> hostmgr_pb2_grpc.HostsStub:

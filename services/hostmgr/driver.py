@@ -54,6 +54,8 @@ class Capabilities:
     """Others who drain hosts ask the cluster which pods they may end: ``set_disruption_budgets`` decides that."""
     keeps_volumes: bool = False
     """Hosts keep volumes for pods, and ``destroy_volume`` removes them."""
+    restart_s: float = 0.0
+    """How long a host may be away for a restart of its own processes, and come back with all that it had."""
     settles_s: float = 0.0
     """How long after the begin of a session hosts may take to come back that the cluster knew before."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from peloton.model.ids import PodId
-from peloton.model.pod import PodStatus
+from peloton.model.pod import PodState, PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.driver import PodReport, Token
 from services.hostmgr.hosts.host_book import HostBook
@@ -142,12 +142,17 @@ class StatusWriter:
     def commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
         """Returns runs that are not wanted, to be killed on their hosts."""
         now_ns = time.time_ns()
-        outcome = self._pods.apply_status(
-            [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._cluster
-        )
+        timed = [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses]
+        outcome = self._pods.apply_status(timed, self._cluster, self._bound_to_host(timed))
         self._book.aversions.take(outcome.ends, self._clock())
         waiting = self._book.pods_ended(outcome.ended)
         self._lifecycles.pods_changed(outcome.changed_jobs, "pods changed on their hosts")
         self._lifecycles.jobs_changed(waiting, "hosts that the job waits for have room")
         self._committed(statuses)
         return list(outcome.orphans)
+
+    def _bound_to_host(self, statuses: Sequence[PodStatus]) -> set[PodId]:
+        """Return the failing runs of batch pods that would return to the host on which they fail."""
+        if not self._pods.batch_backoff.waits:
+            return set()
+        return self._book.bound_to_host(self._pods.retries([s for s in statuses if s.state is PodState.FAILED]))

@@ -1,15 +1,23 @@
 """The volumes of one cluster: which are there, which are lost, and which its hosts have yet to destroy.
 
 Rows say what is wanted, hosts list what there is; a look compares the two. Nothing is remembered that the next leader
-would miss, but since when nothing has been seen of a volume that was to be made: it waits as long again."""
+would miss, but since when nothing is seen of a volume that was to be made, or of a host: it waits as long again."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from peloton.lifecycle.volumes import LISTING_LAG_S, HostSight, is_destroyed, is_unmade, last_run, observed
+from peloton.lifecycle.volumes import (
+    LISTING_LAG_S,
+    HostSight,
+    is_destroyed,
+    is_unmade,
+    last_run,
+    observed,
+    while_it_restarts,
+)
 from peloton.model.ids import JobId
 from peloton.model.volume import VolumeRecord, VolumeState
 from peloton.ports import PodLifecycles
@@ -31,6 +39,7 @@ class VolumeKeeper:
         self._book, self._driver, self._lifecycles = book, driver, lifecycles
         self._looked_s = float("-inf")
         self._unmade: dict[str, tuple[int, float]] = {}  # volume -> the pod's last run, and since when it is seen
+        self._away_since_s: dict[str, float] = {}  # hosts of volumes that the cluster does not list
         self._leaving: set[str] = set()  # volumes to be deleted that their hosts had at the last look
 
     def tend(self) -> None:
@@ -42,11 +51,14 @@ class VolumeKeeper:
         self._looked_s = time.monotonic()
         leaving: set[str] = set()
         unmade: set[str] = set()
+        hosts: set[str] = set()
         for page in self._pages():
             self._look(page, time.time_ns())
+            hosts |= {volume.host for volume in page}
             leaving |= {volume.volume_id for volume in page if not volume.is_wanted} & self._leaving
             unmade |= {volume.volume_id for volume in page} & self._unmade.keys()
         self._leaving = leaving
+        self._away_since_s = {host: since_s for host, since_s in self._away_since_s.items() if host in hosts}
         self._unmade = {volume_id: self._unmade[volume_id] for volume_id in unmade}
 
     def _pages(self) -> Iterator[list[VolumeRecord]]:
@@ -58,7 +70,7 @@ class VolumeKeeper:
             )
 
     def _look(self, volumes: Sequence[VolumeRecord], now_ns: int) -> None:
-        sights = self._book.sights({volume.host for volume in volumes})
+        sights = self._sights({volume.host for volume in volumes})
         states: dict[str, tuple[VolumeState, str]] = {}
         gone: list[str] = []
         changed: set[JobId] = set()
@@ -73,13 +85,28 @@ class VolumeKeeper:
             if (state, note) == (volume.state, volume.note):
                 continue
             states[volume.volume_id] = state, note
-            log.warning("volume %s of %s on %s is %s %s", volume.volume_id, volume.pod_name, volume.host, state, note)
+            level = logging.WARNING if state is VolumeState.LOST else logging.INFO
+            log.log(
+                level, "volume %s of %s on %s is %s %s", volume.volume_id, volume.pod_name, volume.host, state, note
+            )
             if state is not volume.state:
                 changed.add(volume.job_id)
         self._volumes.note(states, now_ns)
         self._volumes.destroyed(gone)
         changed |= self._let_go(volumes, sights, now_ns)
         self._lifecycles.jobs_changed(sorted(changed), "volumes were found or lost")
+
+    def _sights(self, hostnames: Collection[str]) -> dict[str, HostSight]:
+        """Return what the hosts list, where one that just restarts has not said yet."""
+        found = self._book.sights(hostnames)
+        now_s, restart_s = time.monotonic(), self._driver.capabilities.restart_s
+        for hostname, sight in found.items():
+            if sight.is_registered or sight.is_in_maintenance:  # after a maintenance it starts, too
+                self._away_since_s.pop(hostname, None)
+            else:
+                away_s = now_s - self._away_since_s.setdefault(hostname, now_s)
+                found[hostname] = while_it_restarts(sight, away_s, restart_s)
+        return found
 
     def _let_go(self, volumes: Sequence[VolumeRecord], sights: Mapping[str, HostSight], now_ns: int) -> set[JobId]:
         """Instances whose volume was never made may go to any host. Returns their jobs."""

@@ -37,12 +37,13 @@ WEB_PORT = 5398
 AGENT_TIMEOUT_S = 5.0
 PREFETCH_URL = "PELOTON_PREFETCH_URL"
 
+REREGISTER = "PELOTON_AGENT_REREGISTER_TIMEOUT_S"
 QUICKER = {
     "PELOTON_LEADER_TTL_S": "3",
     "PELOTON_PREEMPTION_PERIOD_S": "1",
     "PELOTON_PREEMPTION_ROUNDS": "3",
     "PELOTON_AGENTS_PERIOD_S": "2",
-    "PELOTON_AGENT_REREGISTER_TIMEOUT_S": "20",
+    REREGISTER: "20",
     "PELOTON_QOS_PERIOD_S": "2",
     "PELOTON_QOS_CLOSED_S": "10",
 }
@@ -60,9 +61,11 @@ def prefetch_url(master: str) -> str:
     return f"http://{master}/minicluster/images"
 
 
-def own_defaults(environment: Mapping[str, str]) -> dict[str, str]:
-    """Defaults for what the environment does not set."""
-    return {name: value for name, value in QUICKER.items() if name not in environment}
+def own_defaults(environment: Mapping[str, str], has_real_mesos: bool = False) -> dict[str, str]:
+    """Return defaults for what the environment does not set. Agents of a real Mesos have as long to come back to a new
+    master as in any other deployment: without ZooKeeper they find it after 75 s."""
+    left_out = {*environment, *([REREGISTER] if has_real_mesos else ())}
+    return {name: value for name, value in QUICKER.items() if name not in left_out}
 
 
 @dataclass(frozen=True)
@@ -265,7 +268,7 @@ class LocalCluster:
             "PELOTON_MESOS": self.mesos,
             "PYTHONUNBUFFERED": "1",
             "MINICLUSTER_TOKEN": self.token,
-            **own_defaults(os.environ),
+            **own_defaults(os.environ, has_real_mesos=bool(self.settings.mesos)),
             **self._prefetch_default(os.environ),
             **self.settings.environment,
         }

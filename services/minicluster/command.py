@@ -17,7 +17,7 @@ from services.emulation.simulation.behaviour import TASK_VARIABLES
 from services.emulation.yaml_rows import PORT_MAX
 from services.minicluster.http.authentication import load_credentials, tls_context
 from services.minicluster.server import Minicluster
-from services.minicluster.settings import MiniclusterSettings
+from services.minicluster.settings import DEFAULT_ISOLATION, MiniclusterSettings
 
 HELP = """Run an emulated Mesos: a master with its agents, in one process.
 
@@ -86,6 +86,9 @@ NUMBER = click.FloatRange(min=0.0)
 )
 @click.option("--enforce-disk-quota", is_flag=True, help="A task whose sandbox outgrows its disk fails.")
 @click.option(
+    "--isolation", default=DEFAULT_ISOLATION, metavar="NAMES", help="Isolators that the flags of the agents name."
+)
+@click.option(
     "--sandbox-retention", default=168.0, type=NUMBER, metavar="HOURS", help="How long sandboxes of ended runs stay."
 )
 @click.option(
@@ -130,6 +133,7 @@ def settings_from(options: dict[str, Any]) -> MiniclusterSettings:
             sandbox_retention_s=options["sandbox_retention"] * 3600,
             sandbox_disk_mb=options["sandbox_disk"],
             enforce_disk_quota=options["enforce_disk_quota"],
+            isolation=options["isolation"],
             slack_interval_s=options["slack_interval"] or None,
             pass_env=options["pass_env"],
             credentials=load_credentials(options["credentials"]) if options["credentials"] else {},

@@ -11,6 +11,9 @@ from services.emulation.hosts import HostSpec, default_hosts
 from services.emulation.simulation.behaviour import TASK_VARIABLES
 from services.emulation.simulation.outcomes import Simulation
 
+DEFAULT_ISOLATION = "cgroups/cpu,cgroups/mem,volume/secret"
+"""What minicluster emulates of the isolators of an agent."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiniclusterSettings:
@@ -51,8 +54,10 @@ class MiniclusterSettings:
     sandbox_disk_mb: int = 10_000
     # Names of variables of minicluster's environment that tasks get, beside sandboxes.PASSED.
     pass_env: tuple[str, ...] = ()
-    # Mesos: --enforce_container_disk_quota. Memory is always limited.
+    # Mesos: --enforce_container_disk_quota. Memory is limited where the isolation has cgroups/mem.
     enforce_disk_quota: bool = False
+    # Mesos: --isolation, of each agent.
+    isolation: str = DEFAULT_ISOLATION
     usage_interval_s: float = 1.0
     # Between estimates of slack (Mesos: --oversubscribed_resources_interval=15secs); None: no estimator, as in Mesos
     # without one. Hosts with a fixed amount of revocable cpus keep it.

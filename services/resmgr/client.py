@@ -14,7 +14,7 @@ from peloton.api.v0.peloton_pb2 import JobID
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
 from peloton.model.reason import PlacementReason, QosReason, RequeueReason
-from services.grpc_errors import translate_rpc_errors
+from services.grpc_errors import timeout_s, translate_rpc_errors
 
 CALL_TIMEOUT_S = 30.0
 NAME = "resource manager"
@@ -29,7 +29,9 @@ class ResourceManagerClient:
 
     def enqueue(self, job_id: JobId, limit: int) -> Queued:
         with translate_rpc_errors(NAME):
-            answer = self._stub().Enqueue(pb.EnqueueRequest(job_id=job_id, limit=limit), timeout=CALL_TIMEOUT_S)
+            answer = self._stub().Enqueue(
+                pb.EnqueueRequest(job_id=job_id, limit=limit), timeout=timeout_s(CALL_TIMEOUT_S)
+            )
             return Queued(answer.queued, answer.admitted)
 
     def job_why(self, job_id: JobId) -> explain_pb2.JobWhyResponse:
@@ -37,18 +39,20 @@ class ResourceManagerClient:
         request = explain_pb2.JobWhyRequest(jobId=JobID(value=job_id))
         with translate_rpc_errors(NAME):
             answer: explain_pb2.JobWhyResponse = explain_pb2_grpc.ExplainServiceStub(self._channel()).JobWhy(
-                request, timeout=CALL_TIMEOUT_S
+                request, timeout=timeout_s(CALL_TIMEOUT_S)
             )
             return answer
 
     def kill_queued(self, job_id: JobId) -> int:
         with translate_rpc_errors(NAME):
-            return self._stub().KillQueued(pb.KillQueuedRequest(job_id=job_id), timeout=CALL_TIMEOUT_S).killed
+            return (
+                self._stub().KillQueued(pb.KillQueuedRequest(job_id=job_id), timeout=timeout_s(CALL_TIMEOUT_S)).killed
+            )
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason) -> None:
         request = pb.RequeueGangRequest(job_id=job_id, why=requeue_to_wire(reason))
         with translate_rpc_errors(NAME):
-            self._stub().RequeueGang(request, timeout=CALL_TIMEOUT_S)
+            self._stub().RequeueGang(request, timeout=timeout_s(CALL_TIMEOUT_S))
 
     def requeue_pods(
         self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, but: Sequence[int] = ()
@@ -56,12 +60,12 @@ class ResourceManagerClient:
         ranges = [pb.RequeuePodsRequest.Range(start=start, count=count) for start, count in instances]
         request = pb.RequeuePodsRequest(job_id=job_id, instances=ranges, why=requeue_to_wire(reason), but=but)
         with translate_rpc_errors(NAME):
-            return self._stub().RequeuePods(request, timeout=CALL_TIMEOUT_S).requeued
+            return self._stub().RequeuePods(request, timeout=timeout_s(CALL_TIMEOUT_S)).requeued
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
         request = pb.NoteUnplacedRequest(job_id=job_id, count=count, why=placement_to_wire(why))
         with translate_rpc_errors(NAME):
-            return self._stub().NoteUnplaced(request, timeout=CALL_TIMEOUT_S).turns_held_back
+            return self._stub().NoteUnplaced(request, timeout=timeout_s(CALL_TIMEOUT_S)).turns_held_back
 
     def evict(self, pods: Sequence[tuple[PodId, QosReason]]) -> int:
         """Implements ``ports.Evictor``."""
@@ -69,7 +73,7 @@ class ResourceManagerClient:
             pods=[pb.EvictRequest.Pod(pod_id=str(pod), why=qos_to_wire(why)) for pod, why in pods]
         )
         with translate_rpc_errors(NAME):
-            return self._stub().Evict(request, timeout=CALL_TIMEOUT_S).evicted
+            return self._stub().Evict(request, timeout=timeout_s(CALL_TIMEOUT_S)).evicted
 
     def _stub(self) -> resmgr_pb2_grpc.AdmissionStub:
         return resmgr_pb2_grpc.AdmissionStub(self._channel())

@@ -58,6 +58,7 @@ class AdmissionLoop:
         self.state = ResmgrState()
         self.settings = settings or LoopSettings()
         self.state.preempts = self.settings.preempts
+        self.state.passed.max_s = self.settings.backfill_s
         self._records, self._admission = records, records.admission
         self._lifecycles = lifecycles
         self._capacity_source = capacity_source
@@ -292,7 +293,7 @@ class AdmissionLoop:
         jobs = state.apply_admission(plan.admission)
         jobs = self.waiters.resolve(jobs, chosen)
         self._meter.admitted(state.tree, chosen)
-        state.remember(plan)
+        state.remember(plan, self.clock_ns())
         if before is not None and not self._is_stale:
             self._meter.broken(audit(before, plan, state))
         if chosen:

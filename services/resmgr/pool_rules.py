@@ -170,18 +170,23 @@ def _amount(kind: str, amount: int) -> str:
     return number(wire_amount(kind, amount))
 
 
-def _has(state: ResmgrState, spec: PoolSpec) -> dict[str, tuple[int, int]]:
-    """Kind -> (reservation, limit) that a pool below the root already has: they may be sent again although hosts were
-    lost since, but not raised."""
+def _reserved(state: ResmgrState, spec: PoolSpec) -> dict[str, int]:
+    """Kind -> reservation that a pool below the root already has: it may be sent again although hosts were lost since,
+    but not raised."""
     is_known = spec.parent_id == ROOT_POOL_ID and spec.respool_id in state.pools
-    return _bounds_of(state, spec.respool_id) if is_known else dict.fromkeys(RESOURCE_KINDS, (0, 0))
+    bounds = _bounds_of(state, spec.respool_id).items() if is_known else ()
+    return dict.fromkeys(RESOURCE_KINDS, 0) | {kind: reservation for kind, (reservation, _) in bounds}
 
 
 def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
-    parent, has = _bounds_of(state, spec.parent_id), _has(state, spec)
+    """Keep a limit below that of the parent. The root's is the capacity of the moment, which an autoscaler changes, and
+    no rule: ``beyond_hosts`` warns instead."""
+    if spec.parent_id == ROOT_POOL_ID:
+        return
+    parent = _bounds_of(state, spec.parent_id)
     for r in _on_wire(spec):
         limit = parent[r.kind][1]
-        if r.limit > max(limit, has[r.kind][1]):
+        if r.limit > limit:
             mine, theirs = _amount(r.kind, r.limit), _amount(r.kind, limit)
             above = state.path_of(spec.parent_id)
             raise InvalidArgument(
@@ -190,11 +195,11 @@ def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
 
 
 def _check_reservations(state: ResmgrState, spec: PoolSpec, siblings: list[PoolSpec]) -> None:
-    parent, has = _bounds_of(state, spec.parent_id), _has(state, spec)
+    parent, has = _bounds_of(state, spec.parent_id), _reserved(state, spec)
     for r in _on_wire(spec):
         kind = RESOURCE_KINDS.index(r.kind)
         total = r.reservation + sum(sibling.resources[kind].reservation for sibling in siblings)
-        if total > parent[r.kind][0] and r.reservation > has[r.kind][0]:
+        if total > parent[r.kind][0] and r.reservation > has[r.kind]:
             mine, theirs = _amount(r.kind, total), _amount(r.kind, parent[r.kind][0])
             rest = _amount(r.kind, total - r.reservation)
             raise InvalidArgument(

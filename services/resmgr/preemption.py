@@ -54,9 +54,13 @@ def jobs_to_evict_from(state: ResmgrState, due: frozenset[int], notes: Admission
     if not state.waiting.pools:
         return []
     waits: dict[RespoolId, int] = {}
-    for (row, *_), (run, reason) in (notes or state.admission).heads.items():
-        if reason.pool_path == state.tree.paths[row]:  # else its own pool has room, and other pools must give back
-            waits[state.tree.ids[row]] = max(run.priority, waits.get(state.tree.ids[row], run.priority))
+    notes = notes or state.admission
+    refused = [(run.job_id, reason) for run, reason in notes.heads.values()]
+    refused += [(job_id, reason) for (job_id, _), reason in notes.passed.items()]
+    for job_id, reason in refused:
+        job = state.jobs.get(job_id)
+        if job is not None and reason.pool_path == state.path_of(job.pool_id):  # else other pools must give back
+            waits[job.pool_id] = max(job.priority, waits.get(job.pool_id, job.priority))
     due_pools = {state.tree.ids[row] for row in due}
     return [
         job.job_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from peloton.errors import InvalidArgument
+from peloton.scheduling.backfill import BACKFILL_MAX_S
 from peloton.scheduling.mover import MoverPolicy
 from services.settings import Settings
 
@@ -14,7 +15,7 @@ MINUTE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """Periods in seconds; bounds in pods or rows."""
+    """Periods in seconds; bounds in pods or rows. Raises InvalidArgument for a backfill that cannot be meant."""
 
     cycle_period_s: float = 0.1  # at most one cycle in this time
     entitlement_period_s: float = 5.0  # at least one cycle in this time
@@ -29,6 +30,11 @@ class LoopSettings:
     sustained_over_count: int = 5  # rounds in a row above its entitlement after which a pool gives back
     evicted_pods_max: int = 10_000  # in one round
     checks_invariants: bool = False  # after each cycle
+    backfill_s: int = BACKFILL_MAX_S  # a waiting gang may be passed for so long; 0: never
+
+    def __post_init__(self) -> None:
+        if self.backfill_s < 0:
+            raise InvalidArgument(f"PELOTON_BACKFILL_S={self.backfill_s}: want at least 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import Accounts
 from services.resmgr.held_back import Releases, held_gangs, loads_of, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
+from services.resmgr.passed import PassedGangs
 from services.resmgr.queues import WaitingRuns
 from services.resmgr.unplaced import Unplaced
 
@@ -56,6 +57,7 @@ class ResmgrState:
         self.admission = Admission()
         self.next_seq = 1
         self.log_cursor = 0
+        self.passed = PassedGangs()
         self._unplaced = Unplaced()
         self._releases = Releases()
 
@@ -300,6 +302,7 @@ class ResmgrState:
         self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
         self.registered, self._divided = old.registered, old._divided
         self.divide_hosts()
+        self.passed = old.passed
         self._releases = old._releases
         self._releases.repeat()
         self._unplaced = old._unplaced
@@ -367,6 +370,7 @@ class ResmgrState:
             preempts=self.preempts,
             held=held,
             compartments=loads_of(self.compartments, accounts, held),
+            backfill=self.passed.backfill(now_ns),
         )
 
     def leaving(self, more: Mapping[JobId, np.ndarray] | None = None) -> Accounts:
@@ -379,9 +383,10 @@ class ResmgrState:
                 accounts.hold(ledger.pool_id, footprint, count)
         return accounts
 
-    def remember(self, plan: Plan) -> None:
-        """Remember a cycle's entitlements and reasons."""
+    def remember(self, plan: Plan, now_ns: int) -> None:
+        """Remember a cycle's entitlements and reasons, and since when gangs are passed."""
         self.entitlement, self.admission = plan.entitlement, plan.admission
+        self.passed.note(plan.admission, self.jobs, now_ns)
 
     # -- questions --------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,8 @@ def _waiting(state: ResmgrState) -> Iterator[tuple[int, GangRun]]:
             for run in islice(queue, RUNS_MAX):
                 heads = (notes.heads.get((row, kind, part)) for part in usage.parts_of(run))
                 whys = [why for head, why in filter(None, heads) if head.order <= run.order]
-                whys += filter(None, [notes.passed_over.get((run.job_id, run.start))])
+                key = (run.job_id, run.start)
+                whys += filter(None, [notes.passed_over.get(key), notes.passed.get(key)])
                 if any(why.host_pools for why in whys):
                     yield row, run
 

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 from starlette.responses import JSONResponse
 
-from peloton.api.limits import RETRY_AFTER, is_connection_failure
+from peloton.api.limits import RETRY_AFTER, code_of, is_connection_failure
 from peloton.errors import PelotonError
 
 HTTP_STATUSES = {
@@ -87,4 +87,4 @@ def _refusal_of_call(error: grpc.aio.AioRpcError) -> Refusal:
         return Refusal("unavailable", f"the api does not answer: {details}")
     waits_ms = [int(value) for key, value in error.trailing_metadata() if key == RETRY_AFTER]
     headers = {"Retry-After": str(math.ceil(waits_ms[0] / 1000))} if waits_ms else {}
-    return Refusal(code_word(error.code()), details, headers=headers)
+    return Refusal(code_word(code_of(error)), details, headers=headers)

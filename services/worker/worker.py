@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,12 +42,14 @@ from peloton.ports import (
 )
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
 from services.worker.build import build_id
+from services.worker.cache import CACHED_MIN
 from services.worker_versions import DEPLOYMENT, VersionClaim
 from workflows.daemon import DaemonWorkflow
 from workflows.gang import GangWorkflow
 from workflows.job import JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.migration import MigrationWorkflow
+from workflows.policies import long_queue
 from workflows.rebalance import RebalanceWorkflow
 from workflows.update import UpdateWorkflow
 
@@ -59,9 +61,22 @@ quicker: a workflow that is taken from it is replayed from its first event, whic
 NEW_SHARE = 0.6
 """Of the polls, those for jobs that no worker has begun: when many wait, new ones start before old ones are counted."""
 SLOTS = {BATCH_QUEUE: 16, SERVICE_QUEUE: 10, MAINTENANCE_QUEUE: 4}
-"""Of each queue: workflow tasks, activities and local activities at a time. Workflow tasks that wait in the server cost
+"""Workflow tasks, activities and local activities of each queue at a time. Workflow tasks that wait in the server cost
 nothing; what waits here is taken away after 5 s, too. Activities wait for storage and RPCs; more threads only queue
 there."""
+LONG_SLOTS = 8
+"""Activities of minutes (``policies.long_queue``) of each queue at a time."""
+SHUTDOWN_GRACE = timedelta(seconds=10)
+"""Time in which activities end by themselves when the process is told to stop. Then they are cancelled."""
+WORKFLOWS = (
+    JobWorkflow,
+    GangWorkflow,
+    UpdateWorkflow,
+    DaemonWorkflow,
+    HostMaintenanceWorkflow,
+    MigrationWorkflow,
+    RebalanceWorkflow,
+)
 
 
 @dataclass(frozen=True)
@@ -108,6 +123,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         admission.requeue_gang,
         placement.place_and_launch,
         placement.place_gang,
+        placement.place_and_launch_gang,
         launch.launch,
         launch.kill_running,
         hosts.look,
@@ -128,54 +144,75 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
 
 
 @asynccontextmanager
-async def working(client: Client, ports: WorkerPorts) -> AsyncIterator[None]:
-    """Workers of this version of the code, which make it the current one when it should be."""
-    async with AsyncExitStack() as stack:
-        for worker in build_workers(client, ports, build_id()):
-            await stack.enter_async_context(worker)
-        stack.push_async_callback(VersionClaim(client, build_id()).close)
+async def working(client: Client, ports: WorkerPorts, cached_max: int) -> AsyncIterator[None]:
+    """Run workers of this version of the code, which make it the current one when it should be."""
+    async with run_workers(build_workers(client, ports, build=build_id(), cached_max=cached_max)):
+        claim = VersionClaim(client, build_id())
         server = client.service_client.config.target_host
         log.info("worker of version %s polls %s at %s", build_id(), ", ".join(SLOTS), server)
+        log.info("worker keeps at most %d workflows of each queue in memory", cached_max)
+        try:
+            yield
+        finally:
+            await claim.close()
+
+
+@asynccontextmanager
+async def run_workers(workers: Sequence[Worker]) -> AsyncIterator[None]:
+    """Run the workers until the block ends."""
+    async with AsyncExitStack() as stack:
+        for worker in workers:
+            await stack.enter_async_context(worker)
         yield
 
 
-def build_workers(client: Client, ports: WorkerPorts, build: str = "") -> list[Worker]:
-    """One for each task queue, so that a crowd in one takes no slot of another."""
-    return [build_worker(client, ports, queue, slots, build=build) for queue, slots in SLOTS.items()]
-
-
-def build_worker(
+def build_workers(
     client: Client,
     ports: WorkerPorts,
-    task_queue: str,
-    slots: int = 16,
+    queues: Mapping[str, int] = SLOTS,
+    *,
     runner: WorkflowRunner | None = None,
     build: str = "",
-) -> Worker:
-    """Workflows run as they are: that they are deterministic is shown by tests, which run them in its sandbox.
+    cached_max: int = CACHED_MIN,
+) -> list[Worker]:
+    """Build two workers for each task queue, so that a crowd in one takes no slot of another: one for workflows and
+    their short activities, one for activities of minutes. ``queues`` gives the slots of the first.
 
-    ``build`` is the version of the code, to which runs are pinned; a worker without one takes what is not versioned."""
+    Workflows run unsandboxed: tests show that they are deterministic, and run them in the sandbox. ``build`` is the
+    version of the code, to which runs are pinned; workers without one take what is not versioned. ``cached_max`` is the
+    number of workflows of a queue that stay in memory."""
     version = WorkerDeploymentVersion(DEPLOYMENT if build else "", build or "unversioned")
     pinned = VersioningBehavior.PINNED if build else VersioningBehavior.UNSPECIFIED
-    return Worker(
-        client,
-        task_queue=task_queue,
-        workflows=[
-            JobWorkflow,
-            GangWorkflow,
-            UpdateWorkflow,
-            DaemonWorkflow,
-            HostMaintenanceWorkflow,
-            MigrationWorkflow,
-            RebalanceWorkflow,
-        ],
-        activities=activities_on(ports),
-        workflow_runner=runner or UnsandboxedWorkflowRunner(),
-        activity_executor=ThreadPoolExecutor(slots, thread_name_prefix="activity"),
-        max_concurrent_workflow_tasks=slots,
-        max_concurrent_activities=slots,
-        max_concurrent_local_activities=slots,
-        sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
-        nonsticky_to_sticky_poll_ratio=NEW_SHARE,
-        deployment_config=WorkerDeploymentConfig(version, bool(build), pinned),
-    )
+    deployment = WorkerDeploymentConfig(version, bool(build), pinned)
+    activities = activities_on(ports)
+    return [
+        worker
+        for queue, slots in queues.items()
+        for worker in (
+            Worker(
+                client,
+                task_queue=queue,
+                workflows=WORKFLOWS,
+                activities=activities,
+                workflow_runner=runner or UnsandboxedWorkflowRunner(),
+                activity_executor=ThreadPoolExecutor(2 * slots, thread_name_prefix="activity"),  # local ones, too
+                max_cached_workflows=cached_max,
+                max_concurrent_workflow_tasks=slots,
+                max_concurrent_activities=slots,
+                max_concurrent_local_activities=slots,
+                sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+                nonsticky_to_sticky_poll_ratio=NEW_SHARE,
+                graceful_shutdown_timeout=SHUTDOWN_GRACE,
+                deployment_config=deployment,
+            ),
+            Worker(
+                client,
+                task_queue=long_queue(queue),
+                activities=activities,
+                activity_executor=ThreadPoolExecutor(LONG_SLOTS, thread_name_prefix="long-activity"),
+                max_concurrent_activities=LONG_SLOTS,
+                graceful_shutdown_timeout=SHUTDOWN_GRACE,
+                deployment_config=deployment,
+            ),
+        )
+    ]

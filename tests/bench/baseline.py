@@ -9,6 +9,7 @@ import sqlite3
 import statistics
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,14 @@ def record(lines: list[dict[str, Any]]) -> None:
 
 
 def circumstances() -> dict[str, Any]:
-    """What numbers of two machines are compared by: the time of a fixed piece of work, and how busy it was."""
-    return {"yardstick_ms": yardstick_ms(), "load": round(os.getloadavg()[0], 1), "cores": os.cpu_count()}
+    """Return the date of a run, and by what runs of two machines are compared: the time of a fixed piece of work, and
+    how busy the machine was."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "yardstick_ms": yardstick_ms(),
+        "load": round(os.getloadavg()[0], 1),
+        "cores": os.cpu_count(),
+    }
 
 
 def yardstick_ms() -> float:

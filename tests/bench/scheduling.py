@@ -106,7 +106,7 @@ def _cycle(state: ResmgrState, pod_limit: int) -> None:
     """What the loop does in memory."""
     plan = plan_cycle(state.snapshot(pod_limit, 0))
     state.apply_admission(plan.admission)
-    state.remember(plan)
+    state.remember(plan, 0)
 
 
 def queued_state(leaf_count: int) -> ResmgrState:

@@ -118,17 +118,23 @@ def test_a_job_id_is_used_once(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.finish(job_id) == "SUCCEEDED"
 
 
-def test_a_limit_above_the_cluster_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    """A pool cannot have more than its parent; the answer has both numbers, and no pool is made."""
+def test_a_reservation_above_the_cluster_is_refused_and_a_limit_is_not(cluster: Cluster, tmp_path: Path) -> None:
+    """The hosts cannot keep such a reservation: the answer has both numbers, and no pool is made. A limit above what
+    they have is accepted with a warning."""
     path = tmp_path / "pool.yaml"
-    path.write_text("name: vast\nresources:\n- {kind: cpu, reservation: 0, limit: 13, share: 1}\n")
+    path.write_text("name: vast\nresources:\n- {kind: cpu, reservation: 13, limit: 13, share: 1}\n")
+    wide = tmp_path / "wide.yaml"
+    wide.write_text("name: wide\nresources:\n- {kind: cpu, reservation: 0, limit: 13, share: 1}\n")
 
     result = run(cluster, "respool", "create", "/vast", str(path))
+    accepted = run(cluster, "respool", "create", "/wide", str(wide))
 
     assert result.exit_code == 1
-    assert "limit 13 exceeds parent limit 12" in result.output
+    assert "exceed parent `root` reservations 12" in result.output
     lookup = cluster.client.respools.LookupResourcePoolID(respool_pb2.LookupRequest(path={"value": "/vast"}))
     assert lookup.error.HasField("notFound")
+    assert accepted.exit_code == 0, accepted.output
+    assert "Warning: resource cpu, limit 13 is more than 12" in accepted.output
 
 
 def test_what_unpacks_to_much_takes_no_memory(cluster: Cluster) -> None:

@@ -1,12 +1,14 @@
 """Builds the control plane for tests, one program from Go modules: ``python -m tests.kubernetes.build``.
 
-It is kept outside the repository by the hash of its sources, so that a machine builds it once. Where it cannot be built
-this says why and succeeds: the tests that need it are skipped then. The kubelet is a second program of the same module
-(``kubelet_parts``).
+It is kept outside the repository by the hash of its sources, so that a machine builds it once. The build shows how
+far it is, continues until it is done, or until the time of ``--until``, and fails with the reason. Tests that need a
+program that is not built are skipped. The kubelet is a second program of the same module (``kubelet_parts``).
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import ctypes
 import fcntl
 import hashlib
@@ -16,21 +18,26 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 SOURCES = Path(__file__).parent / "parts"
 PLANE, KUBELET = "kube", "kubelet"
 _PACKAGES = {PLANE: ".", KUBELET: "./kubelet"}
-BUILD_MAX_S = 600.0
-"""Two idle cores take five minutes. What was compiled until then is kept by Go: the next build goes on from there."""
+PROGRESS_S = 15.0
+"""Between lines that say how far a build is. Two idle cores take five minutes for the control plane."""
+LOOK_S = 0.5
 NICENESS = 15
 OUTPUT_LINES_SHOWN = 20
 _PR_SET_PDEATHSIG = 1
 
 
 class CannotBuild(Exception):
-    """The machine lacks what a build needs; nothing is wrong with the sources."""
+    """The machine lacks what a build needs, or the time is up; nothing is wrong with the sources."""
 
 
 def cache() -> Path:
@@ -56,20 +63,21 @@ def kubernetes_version() -> str:
     return found[1]
 
 
-def build(name: str = PLANE, max_s: float = BUILD_MAX_S) -> None:
-    """Raises CannotBuild, or CalledProcessError when the sources are wrong."""
+def build(name: str = PLANE, until_s: float | None = None) -> None:
+    """Build the program unless it is there, until this unix time at most. Go keeps all that it has compiled, so the
+    next build continues from there. Raises CannotBuild, or CalledProcessError when the sources are wrong."""
     go = shutil.which("go")
     if go is None:
         raise CannotBuild("Go is not installed (https://go.dev, 1.26 or later)")
     target, package = program(name), _PACKAGES[name]
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel unlocks it with this process
+        _lock(lock.fileno(), name, until_s)  # the kernel unlocks it with this process
         if target.is_file():
             return
-        until_s = time.monotonic() + max_s
+        packages = _Packages(name)
         try:
-            _run([go, "list", "-deps", "-f", "{{with .Error}}{{.}}{{end}}", package], until_s)
+            _run([go, "list", "-deps", "-f", LISTED, package], until_s, packages.listed, packages)
         except subprocess.CalledProcessError as error:
             raise CannotBuild(f"its modules cannot be fetched:\n{last_lines(error.output)}") from None
         built = target.with_suffix(".new")
@@ -77,14 +85,63 @@ def build(name: str = PLANE, max_s: float = BUILD_MAX_S) -> None:
         major, minor, _ = version.removeprefix("v").split(".")
         values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
         flags = " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{k}={v}" for k, v in values.items())])
-        _run(
-            [go, "build", "-p", str(os.cpu_count() or 1), "-trimpath", "-ldflags", flags, "-o", str(built), package],
-            until_s,
-        )
+        cores = str(os.cpu_count() or 1)
+        argv = [go, "build", "-v", "-p", cores, "-trimpath", "-ldflags", flags, "-o", str(built), package]
+        _run(argv, until_s, packages.compiled, packages)
         built.replace(target)
 
 
-def _run(argv: list[str], until_s: float) -> None:
+LISTED = "{{with .Error}}{{.}}{{else}}{{.ImportPath}}{{end}}"
+_PACKAGE = re.compile(r"[\w.~/-]+")
+
+
+class _Packages:
+    """Counts the packages of a program, and those that were compiled; what Go has kept is not compiled again."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._began_s = time.monotonic()
+        self._paths: set[str] = set()
+        self._compiled_count = 0
+
+    def listed(self, line: str) -> bool:
+        """Take a line of the list in. Returns whether it is a package."""
+        if is_package := _PACKAGE.fullmatch(line) is not None:
+            self._paths.add(line)
+        return is_package
+
+    def compiled(self, line: str) -> bool:
+        is_package = line in self._paths
+        self._compiled_count += is_package
+        return is_package
+
+    def __str__(self) -> str:
+        """Say how far the build is."""
+        seconds = time.monotonic() - self._began_s
+        if not self._compiled_count:
+            return f"{self._name}: reads modules, {seconds:.0f} s"
+        return f"{self._name}: compiled {self._compiled_count} packages of {len(self._paths)} at most, {seconds:.0f} s"
+
+
+def _lock(lock: int, name: str, until_s: float | None) -> None:
+    """Wait for the end of another build of the same program. Raises CannotBuild when the time is up."""
+    is_told = False
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not is_told:
+                print(f"{name}: another process builds it, waiting for that ...", flush=True)
+                is_told = True
+        if until_s is not None and time.time() >= until_s:
+            raise CannotBuild("another process still builds it, and the time is up")
+        time.sleep(LOOK_S)
+
+
+def _run(argv: list[str], until_s: float | None, is_progress: Callable[[str], bool], progress: object) -> None:
+    """Run a command of Go, and print the progress every now and then. Of its output the lines that are no progress are
+    the error's."""
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly"}
     process = subprocess.Popen(
         argv,
@@ -96,16 +153,32 @@ def _run(argv: list[str], until_s: float) -> None:
         start_new_session=True,  # its compilers end with it
         preexec_fn=_gently,
     )
+    assert process.stdout is not None
+    said = deque[str](maxlen=OUTPUT_LINES_SHOWN)
+    reader = threading.Thread(target=_read, args=(process.stdout, is_progress, said), daemon=True)
+    reader.start()
     try:
-        output, _ = process.communicate(timeout=max(until_s - time.monotonic(), 1.0))
-    except subprocess.TimeoutExpired:
-        raise CannotBuild("it takes too long; the next build goes on from here") from None
+        shown_s = time.monotonic()
+        while process.poll() is None:
+            if until_s is not None and time.time() >= until_s:
+                raise CannotBuild(f"the time is up ({progress}); the next build goes on from here")
+            if time.monotonic() - shown_s >= PROGRESS_S:
+                shown_s = time.monotonic()
+                print(progress, flush=True)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_S)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        reader.join()
     if process.returncode != 0:
-        raise subprocess.CalledProcessError(process.returncode, argv, output)
+        raise subprocess.CalledProcessError(process.returncode, argv, "\n".join(said))
+
+
+def _read(output: IO[str], is_progress: Callable[[str], bool], said: deque[str]) -> None:
+    with output:
+        said.extend(line for line in map(str.rstrip, output) if not is_progress(line))
 
 
 def _gently() -> None:
@@ -119,20 +192,25 @@ def last_lines(output: str) -> str:
     return "\n".join(output.splitlines()[-OUTPUT_LINES_SHOWN:])
 
 
-def main() -> int:
-    began_s = time.monotonic()
+def asked_until(argv: Sequence[str]) -> float | None:
+    """Read the arguments: the unix time until which a build may go on, or None for no bound."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--until", type=float, metavar="UNIX_TIME", help="give up then; without it: never")
+    found: float | None = parser.parse_args(argv).until
+    return found
+
+
+def main(argv: Sequence[str]) -> int:
+    until_s, began_s = asked_until(argv), time.monotonic()
     if is_built():
         print(f"Kubernetes {kubernetes_version()} is built: {program()}")
         return 0
-    print(
-        f"building Kubernetes {kubernetes_version()} for the tests, at most {BUILD_MAX_S / 60:.0f} minutes ...",
-        flush=True,
-    )
+    print(f"building Kubernetes {kubernetes_version()} for the tests ...", flush=True)
     try:
-        build()
+        build(until_s=until_s)
     except CannotBuild as error:
-        print(f"no real Kubernetes for the tests, which skip what needs it: {error}")
-        return 0
+        print(f"no real Kubernetes for the tests, which skip what needs it: {error}", file=sys.stderr)
+        return 1
     except subprocess.CalledProcessError as error:
         print(f"{' '.join(error.cmd[:2])} failed:\n{last_lines(error.output)}", file=sys.stderr)
         return 1
@@ -141,4 +219,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

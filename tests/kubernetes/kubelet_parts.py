@@ -1,7 +1,8 @@
 """What a machine with a real kubelet is made of, got once: ``python -m tests.kubernetes.kubelet_parts``.
 
 Programs of Debian are unpacked into a folder of their own outside the repository; nothing is installed. The kubelet is
-built after the control plane. Where this cannot be this says why and succeeds: the tests that need it are skipped then.
+built after the control plane, whose packages it shares: a minute on two idle cores. On a machine that cannot run it
+nothing is got, and nothing fails; elsewhere a failure is one. Tests that need it are skipped without it.
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.kubernetes import build, kubelet
 
 NAMES = ("containerd", "runc", "containernetworking-plugins", "busybox-static")
 FETCH_MAX_S = 60.0
-BUILD_MAX_S = 240.0
-"""Beside the control plane, whose packages it shares, a kubelet takes a minute on two idle cores."""
 _ROOT = "root"
 
 
 class CannotFetch(Exception):
-    """This machine is no Debian, or reaches no archive of it."""
+    """No archive of Debian is reached."""
+
+
+def unfit() -> str:
+    """Say what keeps this machine from having a kubelet, whatever is fetched and built; empty: nothing."""
+    lacking = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
+    return kubelet.unfit() or (f"{lacking[0]} is not installed: want Debian" if lacking else "")
 
 
 def fetch() -> None:
@@ -31,8 +37,6 @@ def fetch() -> None:
     target = kubelet.debian()
     if target.is_dir():
         return
-    if lacking := [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]:
-        raise CannotFetch(f"{lacking[0]} is not installed: want Debian")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
         _run(["apt-get", "download", *NAMES], Path(work))
@@ -51,24 +55,23 @@ def _run(argv: list[str], where: Path) -> None:
         raise CannotFetch(f"{' '.join(argv)}: {done.stderr.strip()[-500:]}")
 
 
-def main() -> int:
-    why = kubelet.unfit() or ("" if build.is_built() else "no control plane is built")
-    began_s = time.monotonic()
-    if not why:
-        try:
-            fetch()
-            build.build(build.KUBELET, BUILD_MAX_S)
-        except (CannotFetch, build.CannotBuild) as error:
-            why = str(error)
-        except subprocess.CalledProcessError as error:
-            print(f"{' '.join(error.cmd[:2])} failed:\n{build.last_lines(error.output)}", file=sys.stderr)
-            return 1
-    if why:
+def main(argv: Sequence[str]) -> int:
+    until_s, began_s = build.asked_until(argv), time.monotonic()
+    if why := unfit():
         print(f"no real kubelet for the tests, which skip what needs it: {why}")
-    else:
-        print(f"a kubelet with containerd is there after {time.monotonic() - began_s:.0f} s: {kubelet.debian()}")
+        return 0
+    try:
+        fetch()
+        build.build(build.KUBELET, until_s)
+    except (CannotFetch, build.CannotBuild) as error:
+        print(f"no real kubelet for the tests, which skip what needs it: {error}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"{' '.join(error.cmd[:2])} failed:\n{build.last_lines(error.output)}", file=sys.stderr)
+        return 1
+    print(f"a kubelet with containerd is there after {time.monotonic() - began_s:.0f} s: {kubelet.debian()}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -7,10 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.kubernetes import build, kubelet_parts
+
+ROOT = Path(__file__).parents[2]
 PATIENCE_S = 180.0
 COMPILER = """#!/bin/sh
 echo $$ > {seen}.new
@@ -26,14 +30,14 @@ def test_a_build_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None
     compiler.write_text(COMPILER.format(seen=seen))
     compiler.chmod(0o700)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path)}
-    build = subprocess.Popen([sys.executable, "-m", "tests.kubernetes.build"], env=environment)
+    process = subprocess.Popen([sys.executable, "-m", "tests.kubernetes.build"], env=environment)
     try:
         _wait(seen.is_file)
         compiling = seen.read_text().strip()
         assert _lives(compiling)
     finally:
-        build.kill()
-        build.wait()
+        process.kill()
+        process.wait()
     _wait(lambda: not _lives(compiling))
 
 
@@ -50,3 +54,121 @@ def _wait(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < until_s
         time.sleep(0.05)
+
+
+# How it ends, with a compiler of our own.
+
+LISTS = 'if [ "$1" = list ]; then printf "a/one\\nb/two\\nc/three\\n"; exit; fi\n'
+BUILDS = """#!/bin/sh
+{lists}
+echo a/one
+while [ ! -e {go_on} ]; do sleep 0.05; done
+echo b/two
+while [ "$1" != -o ]; do shift; done
+echo program > "$2"
+"""
+FAILS = """#!/bin/sh
+{lists}
+echo a/one
+echo '# a/one'
+echo 'one.go:7: no such thing'
+exit 2
+"""
+
+
+@pytest.fixture
+def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Takes the text of a compiler; returns the file that lets it go on."""
+
+    def take(text: str) -> Path:
+        compiler, go_on = tmp_path / "go", tmp_path / "go-on"
+        compiler.write_text(text.format(lists=LISTS, go_on=go_on))
+        compiler.chmod(0o700)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setattr(build, "LOOK_S", 0.02)
+        return go_on
+
+    return take
+
+
+def test_a_build_goes_on_until_it_is_done_and_shows_how_far_it_is(
+    compile_with: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has no bound of its own: it ends when the compiler does."""
+    go_on, shown = compile_with(BUILDS), "kube: compiled 1 packages of 3 at most"
+    monkeypatch.setattr(build, "PROGRESS_S", 0.05)
+    said = ""
+
+    def until_shown() -> bool:
+        nonlocal said
+        said += capsys.readouterr().out
+        return shown in said
+
+    with ThreadPoolExecutor(1) as pool:
+        ends = pool.submit(build.main, [])
+        _wait(until_shown)
+        assert not ends.done()
+        go_on.touch()
+        assert 0 == ends.result(PATIENCE_S)
+
+    assert build.is_built()
+
+
+def test_a_build_whose_time_is_up_fails(
+    compile_with: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason says how far it came, and that nothing of it is lost."""
+    compile_with(BUILDS)
+
+    assert 1 == build.main(["--until", f"{time.time() + 0.5}"])
+    assert "the time is up (kube: " in (said := capsys.readouterr().err)
+    assert "the next build goes on from here" in said
+    assert not build.is_built()
+
+
+def test_a_build_that_fails_shows_what_the_compiler_said(
+    compile_with: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The names of packages that were compiled, among which its lines stand, are left out."""
+    compile_with(FAILS)
+
+    assert 1 == build.main([])
+    assert "failed:\n# a/one\none.go:7: no such thing\n" in capsys.readouterr().err
+
+
+def test_without_a_compiler_a_build_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is built, and the exit code says so."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    assert 1 == build.main([])
+
+
+@pytest.mark.parametrize(("why", "code"), [("a kubelet runs as root", 0), ("", 1)])
+def test_a_kubelet_that_is_not_got_fails_where_the_machine_is_one_for_it(
+    why: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere there is none to get."""
+
+    def fetch() -> None:
+        raise kubelet_parts.CannotFetch("no archive")
+
+    monkeypatch.setattr(kubelet_parts, "unfit", lambda: why)
+    monkeypatch.setattr(kubelet_parts, "fetch", fetch)
+
+    assert code == kubelet_parts.main([])
+
+
+def test_ci_runs_the_tests_when_a_build_fails(tmp_path: Path) -> None:
+    """Its time for the build is bounded, and `make test` decides."""
+    make, seen = tmp_path / "make", tmp_path / "seen"
+    make.write_text(f'#!/bin/sh\necho "$@" >> {seen}\n[ "$1" = test ]\n')
+    make.chmod(0o700)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    done = subprocess.run([ROOT / ".ci/run"], env=environment, capture_output=True, text=True, check=False)
+
+    first, *rest = seen.read_text().splitlines()
+    assert (0, ["browser", "test"]) == (done.returncode, rest)
+    assert 600 < float(first.removeprefix("kubernetes UNTIL=")) - time.time() < 1_200

@@ -11,20 +11,21 @@ from tests.kubernetes.deployment import apply, documents, login_of_host_manager,
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 
 pytestmark = REAL_KUBERNETES
+MAKE_PODS = ("Deployment", "StatefulSet")
 
 
 @pytest.fixture(scope="module")
 def applied(kubernetes_login: Login) -> Iterator[Client]:
-    """All of it, but for the deployments: their pods would be waited for."""
+    """All of it, but for what makes pods, which would be waited for."""
     with Client(kubernetes_login) as client:
         for document in documents():
-            must_apply(client, document, dry_run=document["kind"] == "Deployment")
+            must_apply(client, document, dry_run=document["kind"] in MAKE_PODS)
         yield client
 
 
 def test_applying_again_changes_nothing(applied: Client) -> None:
     """The files say all that they decide: a second time leaves the versions of objects as they are."""
-    kept = [document for document in documents() if document["kind"] != "Deployment"]
+    kept = [document for document in documents() if document["kind"] not in MAKE_PODS]
     versions = [apply(applied, document).json()["metadata"]["resourceVersion"] for document in kept]
 
     assert versions == [apply(applied, document).json()["metadata"]["resourceVersion"] for document in kept]
@@ -36,7 +37,7 @@ def test_pods_of_roles_are_admitted(applied: Client, role: str) -> None:
     [template] = [
         document["spec"]["template"]
         for document in documents()
-        if (document["kind"], document["metadata"]["name"]) == ("Deployment", role)
+        if document["kind"] in MAKE_PODS and document["metadata"]["name"] == role
     ]
     body = {**template, "metadata": {**template["metadata"], "name": role}}
     reply = applied.ask("POST", "/api/v1/namespaces/peloton-system/pods?dryRun=All&fieldValidation=Strict", body)

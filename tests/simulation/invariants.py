@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from peloton.model.host_pool import Workload
-from peloton.model.ids import PodId
+from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState
 from peloton.model.resources import RESOURCE_KINDS
+from peloton.model.times import NS_PER_S
 from peloton.scheduling.admission import Admission
+from peloton.scheduling.backfill import BACKFILL_MAX_S
 from peloton.scheduling.cycle import Plan, Snapshot
-from peloton.scheduling.gangs import GangRun, Usage
+from peloton.scheduling.gangs import GangRun, QueueKind, Usage
 from peloton.scheduling.invariants import above_bounds, grown, wrong_evictions
 from peloton.scheduling.tree import Ints
 from services.resmgr.accounts import Accounts
@@ -93,9 +95,13 @@ OVERTAKEN_MAX = 20
 """Waiting runs of one queue that are compared with those admitted from it."""
 
 
-def check_order(state: ResmgrState, records: Records, admission: Admission) -> None:
+Passed = dict[tuple[JobId, int], int]
+"""(job, first instance) of waiting runs -> when another run of its queue was first admitted before it."""
+
+
+def check_order(state: ResmgrState, records: Records, admission: Admission, passed: Passed) -> None:
     """In each queue, admitted runs stood before the first that waits, could ever fit and is not held back. Those of
-    other compartments are passed by."""
+    other compartments are passed by, and in all queues but the ordinary one every run for a bounded time."""
     parts_of = state.accounts.usage.parts_of
     last: dict[tuple[int, int, tuple[int, ...]], tuple[int, int, int]] = {}
     for chosen in admission.admitted:
@@ -110,7 +116,14 @@ def check_order(state: ResmgrState, records: Records, admission: Admission) -> N
             ):
                 continue
             if _place(records, run) < order:
-                raise Broken(f"{run.job_id} of {state.tree.paths[row]} was overtaken: {_place(records, run)}, {order}")
+                since_ns = passed.setdefault((run.job_id, run.start), records.clock_ns)
+                waited_s = (records.clock_ns - since_ns) / NS_PER_S
+                if run.queue is QueueKind.ORDINARY or waited_s >= BACKFILL_MAX_S:
+                    who = f"{run.job_id} of {state.tree.paths[row]} was overtaken {waited_s:g} s after the first time"
+                    raise Broken(f"{who}: {_place(records, run)}, {order}")
+    for job_id, start in list(passed):
+        if records.jobs[job_id].pods[start].state is not PodState.PENDING:
+            del passed[job_id, start]
 
 
 def check_held_back(records: Records, admission: Admission) -> None:

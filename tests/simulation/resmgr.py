@@ -40,6 +40,7 @@ class SimulatedResmgr:
         self._clock_s = lambda: records.clock_ns / 1e9
         self._rounds = PreemptionRounds(LOOP.preemption_period_s, LOOP.sustained_over_count, self._clock_s)
         self._books = books_of(records, self.state)
+        self._passed: invariants.Passed = {}
 
     def enqueue(self, job: Job) -> int:
         """Queue what may be queued; returns how many pods."""
@@ -112,13 +113,13 @@ class SimulatedResmgr:
         if marked != pods:
             raise Broken(f"{pods} pods were admitted, {marked} of them were waiting")
         jobs = self.state.apply_admission(plan.admission)
-        self.state.remember(plan)
+        self.state.remember(plan, self.records.clock_ns)
         admitted = bool(jobs)
         self._books = books_of(self.records, self.state)
         invariants.check_accounts(self.state, self.records)
         invariants.check_cycle(now, plan, held, usage_of(self.records, self.state))
         invariants.check_controllers(self.state, before, self._books)
-        invariants.check_order(self.state, self.records, plan.admission)
+        invariants.check_order(self.state, self.records, plan.admission, self._passed)
         if plan.evictions:
             evictions.check_storm(now, plan.evictions)
             jobs += self._evict(plan.evictions)

@@ -11,8 +11,9 @@ from peloton.model.reason import Rule
 from peloton.scheduling import admission
 from peloton.scheduling.gangs import GangRun
 from services.resmgr.ledger import JobLedger
+from services.resmgr.passed import PassedGangs
 from services.resmgr.state import ResmgrState
-from tests.simulation import resmgr
+from tests.simulation import invariants, resmgr
 from tests.simulation.day import ROUGH, USUAL, Chances, Day
 from tests.simulation.description import Size
 from tests.simulation.divided import DividedDay
@@ -66,6 +67,21 @@ def test_an_admission_of_what_is_held_back_is_noticed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(JobLedger, "hold_back", lambda *_: None)
     with pytest.raises(AssertionError, match="while it is held back"):
         Day(11, SMALL, ROUGH).run()
+
+
+def test_a_gang_that_is_passed_without_a_bound_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the resource manager forgets since when gangs are passed, some step says so; when it knows, none does."""
+    monkeypatch.setattr(invariants, "BACKFILL_MAX_S", 60)
+
+    def run() -> None:
+        day = Day(9, SMALL, ROUGH)
+        day.resmgr.state.passed.max_s = 60
+        day.run()
+
+    run()
+    monkeypatch.setattr(PassedGangs, "note", lambda *_: None)
+    with pytest.raises(AssertionError, match="was overtaken"):
+        run()
 
 
 def test_a_seed_stands_for_one_day() -> None:

@@ -50,7 +50,7 @@ MAY: dict[str, May] = {
     "activities": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports"), ("temporalio",)),
     # The shell, in processes. A service reaches another one through its client, and storage through its repositories.
     "services.settings": May(("peloton.errors",)),
-    "services.grpc_errors": May(("peloton.errors", "peloton.model.text"), ("grpc",)),
+    "services.grpc_errors": May(("peloton.errors", "peloton.model.text", "peloton.ports"), ("grpc",)),
     "services.grpc_handlers": May((), ("grpc",)),
     "services.grpc_status": May(_GRPC, ("grpc",)),
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ DOCUMENTS: list[Any] = [
 def _named(kind: str, name: str) -> Any:
     [found] = [one for one in DOCUMENTS if (one["kind"], one["metadata"]["name"]) == (kind, name)]
     return found
+
+
+WORKLOADS = ("Deployment", "StatefulSet")
 
 
 def _container(role: str) -> Any:
@@ -57,9 +61,7 @@ def test_ports_are_those_of_the_settings() -> None:
 
 def test_only_the_host_manager_has_a_token() -> None:
     """No other pod can talk to the apiserver."""
-    specs = {
-        one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in DOCUMENTS if one["kind"] == "Deployment"
-    }
+    specs = {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in DOCUMENTS if one["kind"] in WORKLOADS}
 
     assert ["hostmgr"] == [name for name, spec in specs.items() if spec["automountServiceAccountToken"]]
     assert ["hostmgr"] == [name for name, spec in specs.items() if "serviceAccountName" in spec]
@@ -70,3 +72,23 @@ def test_the_trial_runs_temporal_as_compose_does() -> None:
     expected = yaml.safe_load((ROOT / "deploy/temporal.yaml").read_text(encoding="utf-8"))
 
     assert expected == yaml.safe_load(_named("ConfigMap", "temporal")["data"]["peloton.yaml"])
+
+
+def test_no_advice_scales_the_database_of_a_trial() -> None:
+    """Each `kubectl scale` of manifests and documents names deployments, all of them of roles."""
+    texts = [path.read_text(encoding="utf-8") for path in (*FOLDER.rglob("*.yaml"), *(ROOT / "docs").rglob("*.md"))]
+    scaled = [
+        names.split() for text in texts for names in re.findall(r"kubectl.* scale deployment (.*?) *--repl", text)
+    ]
+
+    assert scaled != []
+    assert set() == {name for names in scaled for name in names} - set(ROLE_NAMES)
+
+
+def test_the_database_of_a_trial_is_one_pod() -> None:
+    """Its data are its pod's own: it is no deployment that `scale deployment --all` reaches, and its service leads to
+    the first pod only."""
+    database = _named("StatefulSet", "postgres")
+
+    assert {"name": "data", "emptyDir": {}} in database["spec"]["template"]["spec"]["volumes"]
+    assert {"statefulset.kubernetes.io/pod-name": "postgres-0"} == _named("Service", "postgres")["spec"]["selector"]

@@ -49,3 +49,10 @@ def test_the_local_cluster_is_quicker_unless_the_user_says_otherwise() -> None:
 
     assert "PELOTON_PREEMPTION_PERIOD_S" not in own
     assert load(own).preemption_rounds == 3
+
+
+def test_agents_of_a_real_mesos_have_the_long_time_to_find_a_new_master() -> None:
+    """Agents without ZooKeeper take 75 s, which no emulated agent does."""
+    emulated, real = load(own_defaults({})), load(own_defaults({}, has_real_mesos=True))
+    assert (20.0, 600.0) == (emulated.agent_reregister_timeout_s, real.agent_reregister_timeout_s)
+    assert emulated.agents_period_s == real.agents_period_s

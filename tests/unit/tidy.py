@@ -30,6 +30,7 @@ ALLOWED_CALLS = {
         "workflows/calls.py",
         "asyncio.create_task",
     ): "on the workflow's loop, which runs tasks in the order of asking",
+    ("peloton/api/agent_sessions.py", "threading.Lock"): "input and sizes of a terminal are written record by record",
     ("peloton/model/ids.py", "uuid.uuid4"): "a new job id; no decision depends on it, and no workflow calls it",
 }
 # The host manager knows no cluster: words of one stay in its driver.

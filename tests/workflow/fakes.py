@@ -76,7 +76,7 @@ class FakeRecords(FakeIntent):
         return replace(progress, kill_count=progress.kill_count + len(rolled.ending), **rolled.looked_at())
 
     @call
-    def delete(self, job_id: JobId) -> None:
+    def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
         self.cluster.forget(job_id)
 
     @call

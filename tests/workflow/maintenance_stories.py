@@ -14,11 +14,11 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, maintenance_workflow_id
 from peloton.model.maintenance import MaintenanceAct
 from services import temporal
-from services.worker.worker import build_worker
+from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.maintained import CLUSTER, MaintainedHost
 from tests.workflow.sandbox import workflow_runner
-from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replay, wait_until
+from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, SLOTS, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceResult
 from workflows.policies import Policies
@@ -76,7 +76,8 @@ async def maintenance_story(
     host.tell = lambda: waker.hosts_changed([host.name])
     host.request(to_pool)
     try:
-        async with build_worker(client, ports_on(Cluster(clock), host), queue, runner=workflow_runner()):
+        workers = build_workers(client, ports_on(Cluster(clock), host), {queue: SLOTS}, runner=workflow_runner())
+        async with run_workers(workers):
             story = ServerStory(client, host)
             yield story
         for history in await histories_of(client, story.workflow_id):

@@ -15,11 +15,11 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from peloton.model.ids import job_workflow_id, migration_workflow_id, new_job_id
 from peloton.model.migration import MigrationAct
 from services import temporal
-from services.worker.worker import build_worker
+from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.migrated import TARGET, MigratedPool
 from tests.workflow.sandbox import workflow_runner
-from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replay, wait_until
+from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, SLOTS, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.migration import MigrationResult, MigrationWorkflow
 from workflows.policies import Policies
@@ -110,7 +110,7 @@ async def migration_story(client: Client, policies: Policies = QUICK) -> AsyncIt
     try:
         async with (
             Worker(client, task_queue=jobs, workflows=[ToldJob], workflow_runner=UnsandboxedWorkflowRunner()),
-            build_worker(client, ports, queue, runner=workflow_runner()),
+            run_workers(build_workers(client, ports, {queue: SLOTS}, runner=workflow_runner())),
         ):
             passing = asyncio.create_task(pass_on())
             pool.tell()

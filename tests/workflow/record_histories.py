@@ -28,13 +28,14 @@ from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.model.ids import JobId, PodId, gang_workflow_id, job_workflow_id, update_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
-from services.worker.worker import build_worker
+from services.worker.worker import build_workers, run_workers
 from services.worker_versions import set_current
 from tests.workflow import daemon_stories, maintenance_stories, migration_stories, rebalance_stories
 from tests.workflow.recorded import FOLDER, NEXT, story_of
 from tests.workflow.sandbox import workflow_runner
 from tests.workflow.server import (
     PATIENCE_S,
+    SLOTS,
     STARTUP_TIMEOUT,
     TEMPORAL,
     children_in,
@@ -289,8 +290,8 @@ async def job_on_three_versions(client: Client) -> JobId:
         await story.stop_worker()
         for version in ("r1", "r2"):
             ports, runner = ports_on(story.cluster), workflow_runner()
-            worker = build_worker(client, ports, story.task_queue, runner=runner, build=version)
-            await workers.enter_async_context(worker)
+            built = build_workers(client, ports, {story.task_queue: SLOTS}, runner=runner, build=version)
+            await workers.enter_async_context(run_workers(built))
             await make_current(client, version)
             looks = story.cluster.calls["settle"]
             await story.handle(job).signal("changed")

@@ -7,19 +7,19 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
-from temporalio.worker import Replayer, Worker
+from temporalio.worker import Replayer
 
 from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
 from peloton.model.job import JobRecord, RolledUp, SlaSpec
 from services.daemon_waker import DaemonWaker
 from services.temporal import JobWaker, start_job
-from services.worker.worker import build_worker
+from services.worker.worker import WorkerPorts, build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.followed import FollowedHosts
@@ -40,6 +40,8 @@ PATIENCE_S = 180.0
 """Longer than anything takes here, also on a machine that is busy."""
 STARTUP_TIMEOUT = timedelta(seconds=PATIENCE_S)
 """Of a dev server. By itself the SDK waits 5 s."""
+SLOTS = 16
+"""Workflow tasks and activities of a worker at a time."""
 LOOK_AGAIN_S = 10.0
 """After which a workflow that nobody tells looks by itself."""
 
@@ -127,19 +129,20 @@ class ServerStory:
         self.policies = Policies(look_again_s=LOOK_AGAIN_S, retry_s=0.2, retry_max_s=1.0)
         self.followers = DaemonWaker(client, FakeRecords(self.cluster).get, self.policies, interval_s=0.05)
         self.daemon_hosts.tell = lambda job_id: self.followers.jobs_changed([job_id])
-        self.worker: Worker | None = None
+        self._workers: AsyncExitStack | None = None
         self.started: list[str] = []
 
-    async def start_worker(self) -> None:
-        ports = ports_on(self.cluster, daemons=self.daemon_hosts)
-        self.worker = build_worker(self.client, ports, self.task_queue, runner=workflow_runner())
-        self._running = asyncio.create_task(self.worker.run())
+    async def start_worker(self, ports: WorkerPorts | None = None) -> None:
+        """Start a worker with the fakes of this cluster, or with ``ports``."""
+        ports = ports or ports_on(self.cluster, daemons=self.daemon_hosts)
+        workers = build_workers(self.client, ports, {self.task_queue: SLOTS}, runner=workflow_runner())
+        self._workers = AsyncExitStack()
+        await self._workers.enter_async_context(run_workers(workers))
 
     async def stop_worker(self) -> None:
-        if self.worker is not None:
-            await self.worker.shutdown()
-            await self._running
-            self.worker = None
+        if self._workers is not None:
+            await self._workers.aclose()
+            self._workers = None
 
     def add_job(self, pods: int, *, sla: SlaSpec | None = None, max_failures: int = 0) -> JobRecord:
         return self.cluster.submit(new_job_id(), pods, sla=sla, max_failures=max_failures)

@@ -173,7 +173,7 @@ def test_events_are_for_steps_and_not_for_hosts() -> None:
 
 def test_an_idle_daemon_costs_few_events() -> None:
     """Twelve looks in an hour, by timers: 11 events for each, and 6 for each look at its job."""
-    story = Story(4).until_running(4)
+    story = Story(4, history_events_max=2_000).until_running(4)
     story.until(lambda: story.clock.elapsed_s >= 3_600.0)
     job, daemon = story.job.events, story.daemon.events
     story.until(lambda: story.clock.elapsed_s >= 7_200.0)

@@ -250,7 +250,7 @@ def test_gang_waits_for_room_for_all() -> None:
 
     assert 0 == launched_before
     assert ("SUCCEEDED", {"SUCCEEDED": 15}) == story.run()
-    assert 1 == story.workflow.calls.count("launch")
+    assert 1 == story.cluster.calls["launch"]
     assert story.workflow.ended_at_s < 60 + 62  # nobody had to wait for the end of a lease that placed nothing
 
 

@@ -72,7 +72,7 @@ def test_a_rollout_moves_to_the_current_version() -> None:
 
 def test_a_maintenance_moves_to_the_current_version() -> None:
     """In the middle of its drain."""
-    story = test_maintenance_virtual.Story(pods=30)
+    story = test_maintenance_virtual.Story(pods=30, policies=Policies(history_events_max=2_000))
     story.workflow.upgrade()
     story.complete()
 

@@ -62,5 +62,5 @@ def _fill(path: Path, source: Json, store: Store, resource: str, namespace: str,
             target = path / item["path"]
             if item["key"] in found and target.resolve().is_relative_to(path.resolve()):
                 target.parent.mkdir(parents=True, exist_ok=True)
+                target.touch(mode=0o600)
                 target.write_bytes(found[item["key"]])
-                target.chmod(0o600)

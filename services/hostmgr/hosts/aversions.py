@@ -61,6 +61,8 @@ class Aversions:
         self._avoided: dict[Hostname, Record | Returns] = {}  # by all jobs: at most a share of the hosts
         self._there: frozenset[Hostname] = frozenset()  # hosts of the cluster
         self._gone: OrderedDict[Hostname, float] = OrderedDict()  # that have been there -> when they went
+        self._maintained: frozenset[Hostname] = frozenset()  # when hosts were seen last
+        self._excused: set[Hostname] = set()  # of those that are gone: maintained when they went, or since
         self._returns: OrderedDict[Hostname, Returns] = OrderedDict()
         meter = meter or metrics.get_meter("peloton.hostmgr")
         meter.create_observable_gauge("peloton.hosts.avoided", [self._read_avoided])
@@ -103,24 +105,29 @@ class Aversions:
             self._avoid(host, record, now_s)
 
     def saw(self, hosts: Collection[Hostname], maintained: Collection[Hostname], now_s: float) -> None:
-        """All hosts of the cluster. It is not a host that flaps while it is maintained; and when more are back at once
-        than may be avoided, it is the cluster."""
+        """Take in all hosts of the cluster. A return from a maintenance is no flapping, and is mostly seen when the
+        maintenance has ended, so it is remembered at the departure. More returns at once than hosts may be avoided are
+        the cluster's doing."""
         with self._lock:
             there, before = frozenset(hosts), self._there
-            self._there = there
+            in_maintenance, maintained_before = frozenset(maintained), self._maintained
+            self._there, self._maintained = there, in_maintenance
+            gone = before - there
+            self._gone.update(dict.fromkeys(sorted(gone), now_s))
+            self._excused |= (gone & maintained_before) | (self._gone.keys() & in_maintenance)
             if there == before:
                 return
-            self._gone.update(dict.fromkeys(sorted(before - there), now_s))
             back = [host for host in sorted(there - before) if host in self._gone]
             for host in back:
                 del self._gone[host]
             while len(self._gone) > HOSTS_MAX:
-                self._gone.popitem(last=False)
+                self._excused.discard(self._gone.popitem(last=False)[0])
+            suspect = [host for host in back if host not in self._excused]
+            self._excused.difference_update(back)
             most = avoided_max(len(there))
-            if len(back) <= most:
-                for host in back:
-                    if host not in maintained:
-                        self._came_back(host, now_s, most)
+            if len(suspect) <= most:
+                for host in suspect:
+                    self._came_back(host, now_s, most)
 
     def _came_back(self, host: Hostname, now_s: float, most: int) -> None:
         self._drop_expired(now_s)

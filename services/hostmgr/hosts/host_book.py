@@ -21,7 +21,7 @@ from peloton.model.pod import Label, PodShape
 from peloton.model.reason import HostRule, Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from peloton.scheduling.fit import infeasible
+from peloton.scheduling.fit import infeasible, reach
 from peloton.scheduling.relocation import HostNow
 from services.hostmgr.driver import Claim, Holder, RegisteredHost, Room
 from services.hostmgr.hosts.asked_amounts import PodAmounts
@@ -113,6 +113,7 @@ class HostBook:
             self._table.name_taken, self.are_hosts_known = taken, True
             seen, changed = self._table.pooled.take_in(ours)
             self._table.set_hosts(seen)
+            self._table.rooms.claimed.heard(self.launches)
             self._table.rooms.keep(self._table.registered.by_name.keys())
             self.daemons.hosts_changed()
             return self._waiting.pop_all() if self._table.rooms.recount(changed) else set()
@@ -235,8 +236,26 @@ class HostBook:
         with self._lock:
             return self._feasibility.learn(shapes, found, version)
 
+    def bound_to_host(self, pods: Iterable[tuple[PodId, PodShape, Hostname]]) -> set[PodId]:
+        """Return the pods that no host of the cluster could take, if it were empty, but the one on which they are."""
+        counts: dict[PodShape, int] = {}
+        found: set[PodId] = set()
+        for pod_id, shape, hostname in pods if self.are_hosts_known else ():
+            if shape not in counts:
+                counts[shape] = self._count_takers(shape)
+            if counts[shape] <= 1 and not self._count_takers(shape, hostname):
+                found.add(pod_id)
+        return found
+
+    def _count_takers(self, shape: PodShape, without: Hostname | None = None) -> int:
+        """Count the hosts in service that could take the pod if they were empty. Judges without the lock."""
+        with self._lock:
+            left_out = self._table.away() | ({without} if without else set())
+            kinds = self._table.registered.kinds(hosts_named(shape.constraint), left_out)
+        return reach(shape, self.daemons.less_overhead(kinds))[0]
+
     def free(self) -> Resources:
-        """Free amounts of hosts that take pods and are not leased: announced, or given back to the cluster."""
+        """Return the free resources of hosts that take pods and are not leased, announced or not."""
         with self._lock:
             away = self._table.away() | self._table.name_taken.keys()
             unannounced = (free for name, free in self._table.unannounced().items() if name not in away)

@@ -13,6 +13,7 @@ from peloton.model.resources import Resources
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.rows import IDLE, LEASED, READY, HostRow
 from services.hostmgr.driver import NOTHING, Claim, Room
+from services.hostmgr.hosts.claimed_room import ClaimedRoom
 from services.hostmgr.hosts.host_room import HostRoom
 from services.hostmgr.hosts.pooled_hosts import PooledHosts
 
@@ -38,7 +39,7 @@ class HostRooms:
         self._capacity_of = capacity_of
         self.fleet = Fleet()
         self.going: dict[Hostname, int] = {}  # hosts that the cluster takes away -> when
-        self.returned: set[Hostname] = set()  # hosts whose room was idle and went back to the cluster
+        self.claimed = ClaimedRoom()
         self.awaited: set[Hostname] = set()  # hosts on which pods of daemons wait for room
         self._changed: set[Hostname] = set()  # of these, those whose room or lease has changed
 
@@ -60,7 +61,6 @@ class HostRooms:
             host.rooms[room.room_id] = room
             self._recount(host)
             self._hold(room.room_id, hostname, now_s)
-            self.returned.discard(hostname)
             self.put(host)
 
     def put(self, host: HostRoom) -> None:
@@ -147,8 +147,6 @@ class HostRooms:
                 continue
             taken.append(room_id)
             self.remove(room_id)
-            if not self.hosts[hostname].rooms:
-                self.returned.add(hostname)
         return taken
 
     def lease(self, host: HostRoom, lease_id: str) -> None:
@@ -159,6 +157,7 @@ class HostRooms:
     def claim(self, host: HostRoom) -> Claim:
         """Take all of the host's room, and end its lease."""
         claim = Claim(host.hostname, host.host_id, tuple(host.rooms), self._pooled.factors_of(host.hostname))
+        self.claimed.add(host.hostname, host.free + host.kept)
         for room_id in host.rooms:
             self._rooms.pop(room_id, None)
         host.rooms = {}
@@ -168,7 +167,6 @@ class HostRooms:
 
     def keep(self, registered: Collection[Hostname]) -> None:
         """Forget hosts that are not registered, have no room and are not leased."""
-        self.returned.intersection_update(registered)
         gone = [n for n, h in self.hosts.items() if not h.rooms and not h.lease_id and n not in registered]
         for hostname in gone:
             self.fleet.drop_host(hostname)
@@ -180,4 +178,3 @@ class HostRooms:
         self.fleet = Fleet()
         self.going.clear()
         self._rooms.clear()
-        self.returned.clear()

@@ -76,7 +76,11 @@ class HostTable:
         return held + kept, count + min(left.pod_slots, 1)
 
     def unannounced(self) -> dict[Hostname, Resources]:
-        """What the cluster says is free on hosts whose room it never announced, or not since we gave it back."""
-        registered = self.registered.by_name
-        names = self.rooms.returned | (registered.keys() - self.rooms.hosts.keys())
-        return {name: registered[name].free for name in names if name in registered}
+        """Return the free resources of registered hosts of which the cluster announces no room: their capacity less
+        what pods hold by its last word, and less what launches have claimed since."""
+        rooms, claimed = self.rooms.hosts, self.rooms.claimed
+        return {
+            name: claimed.less(name, host.free)
+            for name, host in self.registered.by_name.items()
+            if not ((room := rooms.get(name)) and room.rooms)
+        }

@@ -88,10 +88,11 @@ class RegisteredHosts:
         host = self.by_name.get(hostname)
         return host.capacity if host else NOTHING
 
-    def kinds(self, named: Iterable[Hostname]) -> list[HostKind]:
-        """All hosts by kind; each named host is a kind of its own."""
-        apart = [self.by_name[name] for name in sorted({*named}) if name in self.by_name]
-        counts = self._kinds - Counter(_kind(host) for host in apart)
+    def kinds(self, named: Iterable[Hostname], without: Collection[Hostname] = ()) -> list[HostKind]:
+        """All hosts by kind, ``without`` some; each named host is a kind of its own."""
+        left_out = [self.by_name[name] for name in {*without} if name in self.by_name]
+        apart = [self.by_name[name] for name in sorted({*named}.difference(without)) if name in self.by_name]
+        counts = self._kinds - Counter(_kind(host) for host in (*apart, *left_out))
         found = [HostKind(capacity, labels_from(labels), count) for (capacity, labels), count in counts.items()]
         return found + [HostKind(host.capacity, host.labels) for host in apart]
 

@@ -19,7 +19,7 @@ from peloton.scheduling.room import find_room
 from peloton.scheduling.rows import HostRow
 from peloton.scheduling.spreading import Spreading
 from peloton.scheduling.trial import TrialFleet
-from services.hostmgr.driver import NOTHING, RegisteredHost
+from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.aversions import Aversions
 from services.hostmgr.hosts.daemon_hosts import DaemonHosts
 from services.hostmgr.hosts.domain_counts import Counts, everywhere
@@ -71,15 +71,12 @@ class RoomFinder:
         ]
 
     def _fleet(self) -> TrialFleet:
-        """With hosts of which nothing is announced now. What the cluster says is free there counts if it never told of
-        room, or not since it was given back: else that may be from before the last launches."""
+        """Copy the fleet with the hosts of which nothing is announced now, and what the books say is free there."""
         with self._lock:
             fleet, table = TrialFleet(self._table.rooms.fleet), self._table
-            free = table.unannounced()
             unannounced = [
-                (host, free.get(name, NOTHING), room, self._daemons.missing_on(name))
-                for name, host in table.registered.by_name.items()
-                if not ((room := table.rooms.hosts.get(name)) and room.rooms)
+                (table.registered.by_name[name], free, table.rooms.hosts.get(name), self._daemons.missing_on(name))
+                for name, free in table.unannounced().items()
             ]
         fleet.put_hosts([_row(*one, len(fleet)) for one in unannounced])
         return fleet

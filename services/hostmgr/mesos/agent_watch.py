@@ -27,9 +27,12 @@ class AgentWatch:
         find_master: Callable[[], str | None],
         denied: Callable[[str], None],
         term: MasterTerm,
+        label: Callable[[list[Agent]], list[Agent]] = list,
     ) -> None:
         """``tell`` is called with all agents; if it raises, they are read again. ``find_master``: the leading one, None
-        without a subscription. ``denied`` is called when it denies us. ``term``: of the leading master."""
+        without a subscription. ``denied`` is called when it denies us. ``term``: of the leading master. ``label`` adds
+        what is known of agents beyond the master's list."""
+        self._label = label
         self._term = term
         self._awaiting = threading.Lock()
         self._awaited: dict[Hostname, Agent] = {}
@@ -102,7 +105,7 @@ class AgentWatch:
                 log.warning("agents failed, tried again soon: %s", error)
 
     def _look(self, master: str) -> None:
-        agents = self._with_awaited(self._looks.look(master))
+        agents = self._label(self._with_awaited(self._looks.look(master)))
         if self._stopping.is_set():
             return
         try:

@@ -35,6 +35,7 @@ class Agent:
     address: str  # ip:port of its HTTP endpoints
     process: str  # its name at the address
     volumes: dict[str, Json]  # of ours, and what is half made of them, by id
+    registered_ns: int = 0  # when it came to the master the last time
 
 
 def labels_of(hostname: str, attributes: Iterable[Json]) -> HostLabels:
@@ -85,7 +86,8 @@ def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
         volumes_begun=frozenset(volumes) - whole(volumes),
         volumes_mib=kept.disk_mib,
     )
-    return Agent(host, address, process, volumes)
+    registered = entry.get("reregistered_time") or entry.get("registered_time") or {}
+    return Agent(host, address, process, volumes, int(registered.get("nanoseconds", 0)))
 
 
 def _withdrawn(entry: Json) -> tuple[HostState, str]:

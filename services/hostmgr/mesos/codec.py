@@ -20,6 +20,7 @@ from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodOnHost, PodReport, PodTemplate, Token, UseSample
+from services.hostmgr.mesos.isolators import ALL, Isolators
 from services.hostmgr.mesos.reasons import cause_of
 
 Json = dict[str, Any]
@@ -114,6 +115,7 @@ class TaskTemplate:
         }
         if config.HasField("container"):
             self._rest["container"] = _dict(config.container)
+        self._has_secrets = bool(template.secrets)
         if template.secrets:
             container = self._rest.setdefault("container", {"type": "MESOS"})
             container["volumes"] = [*container.get("volumes", ()), *map(_secret_volume, template.secrets)]
@@ -124,7 +126,11 @@ class TaskTemplate:
         if config.HasField("healthCheck"):
             self._rest["health_check"] = _health_check(config.healthCheck)
 
-    def task_info(self, pod: PodLaunch, agent_id: str, resources: list[Json]) -> Json:
+    def refusal_of(self, isolators: Isolators, hostname: str) -> str:
+        """Say why Mesos, or this agent of it, cannot run the task, or ""."""
+        return self.refusal or (isolators.secrets_refusal(hostname) if self._has_secrets else "")
+
+    def task_info(self, pod: PodLaunch, agent_id: str, resources: list[Json], isolators: Isolators = ALL) -> Json:
         instance_id = pod.pod_id.instance_id
         name = f"{self._job_id}-{instance_id}"
         environment = [
@@ -151,7 +157,10 @@ class TaskTemplate:
             },
         }
         if pod.factors != AT_PAR:
-            info["limits"] = _limits(pod.template.resources)
+            # Docker limits its containers itself, whatever isolators the agent has.
+            is_docker = info.get("container", {}).get("type") == "DOCKER"
+            if limits := _limits(pod.template.resources, ALL if is_docker else isolators):
+                info["limits"] = limits
         # Mesos takes a task with a command or with an executor, which has one of its own, and refuses both.
         command = {**self._command, "environment": {"variables": environment}}
         if "executor" in info:
@@ -172,10 +181,14 @@ def _dict(message: Any) -> Json:
     return MessageToDict(message, preserving_proto_field_name=True)
 
 
-def _limits(asked: Resources) -> Json:
-    """What the task may use where it takes less of its agent. Mesos before 1.10 does not know them, and limits it to
-    what it takes; disk is limited so by every version that has quotas."""
-    amounts = {"cpus": asked.cpu_milli / 1000, "mem": float(asked.memory_mib)}
+def _limits(asked: Resources, isolators: Isolators) -> Json:
+    """Return what the task may use where it takes less of its agent, as far as the agent limits it at all: it refuses
+    limits of which it lacks the isolator. Mesos before 1.10 does not know them, and limits it to what it takes; disk is
+    limited so by every version that has quotas."""
+    amounts = {
+        "cpus": asked.cpu_milli / 1000 if isolators.limits_cpu else 0.0,
+        "mem": float(asked.memory_mib) if isolators.limits_memory else 0.0,
+    }
     return {kind: {"value": amount} for kind, amount in amounts.items() if amount}
 
 

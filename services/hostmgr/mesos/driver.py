@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from peloton.errors import NotFound
+from peloton.model.host_pool import AT_PAR
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.model.volume import VolumeRecord, VolumeState
@@ -40,12 +41,13 @@ from services.hostmgr.mesos.codec import (
     samples_of,
 )
 from services.hostmgr.mesos.framework import MesosSettings, framework_info, framework_refusal
+from services.hostmgr.mesos.isolators import ALL, AgentIsolators, Isolators
 from services.hostmgr.mesos.maintenance import InverseOffers, MaintenanceSchedule
 from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.offer_book import OfferBook
 from services.hostmgr.mesos.offer_keeper import OfferKeeper
 from services.hostmgr.mesos.operator import Operator
-from services.hostmgr.mesos.reasons import AGENT_DRAINING
+from services.hostmgr.mesos.reasons import AGENT_DRAINING, is_limit_refusal
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedResources
 from services.hostmgr.mesos.sandboxes import Sandboxes
 from services.hostmgr.mesos.subscription import REMOVED, SUPERSEDED, Callbacks, Disconnected, Subscription
@@ -56,6 +58,9 @@ log = logging.getLogger(__name__)
 
 BEHIND_PERIOD_S = 1.0
 """Between attempts at chores that failed."""
+AGENT_RESTART_S = 30.0
+"""An agent that its supervisor starts again is back within so long: a few seconds until it is started, 2 s in which it
+waits for its executors, and up to ten until the next look at the agents."""
 
 
 class MesosDriver(Callbacks):
@@ -68,8 +73,14 @@ class MesosDriver(Callbacks):
         self._offers = OfferBook(settings.role)
         self._term = MasterTerm(settings.agent_reregister_timeout_s)
         looks = AgentLooks(settings.agents_period_s, self.operator.answer_of, role=settings.role)
+        self._isolators = AgentIsolators(self.operator.flags)
         self.agents = AgentWatch(
-            looks, lambda hosts: self._events.hosts_registered(hosts), self._master, self._denied, self._term
+            looks,
+            lambda hosts: self._events.hosts_registered(hosts),
+            self._master,
+            self._denied,
+            self._term,
+            self._isolators.label,
         )
         self._sandboxes = Sandboxes(self.agents, self.operator)
         self._keeper = OfferKeeper(self._take_idle, lambda calls: self.send_all(calls), settings.offer_hold_s)
@@ -85,6 +96,7 @@ class MesosDriver(Callbacks):
             measures_use=True,
             serves_files=True,
             keeps_volumes=settings.role != ANY_ROLE,
+            restart_s=AGENT_RESTART_S,
             settles_s=settings.agent_reregister_timeout_s,
         )
 
@@ -100,6 +112,7 @@ class MesosDriver(Callbacks):
 
     def stop(self) -> None:
         self.agents.stop()
+        self._isolators.close()
         self.subscription.stop()
         self.subscription.join()
 
@@ -163,6 +176,8 @@ class MesosDriver(Callbacks):
             return  # not an answer: reconciliation asks again
         if status.get("reason") == AGENT_BACK:
             self._events.host_returned()
+        if is_limit_refusal(status) and (agent := self.agents.of_id(status["agent_id"]["value"])):
+            self._isolators.refused(agent, status["message"])
         if status.get("reason") == AGENT_DRAINING:
             self.agents.want()  # it takes no pods from now on
         self._events.reported(report_of(status))
@@ -211,6 +226,7 @@ class MesosDriver(Callbacks):
     def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
         """One ACCEPT per host."""
         self._keeper.note_used(len(launches))
+        isolators = self._isolators_for(launches)
         calls: list[Json] = []
         sent: list[tuple[list[str], list[PodId]]] = []  # by call: offers, pods
         failed: list[tuple[PodId, str]] = []
@@ -221,8 +237,9 @@ class MesosDriver(Callbacks):
             taken: list[PodId] = []
             for pod in pods:
                 task = self._task(pod.template)
-                if task.refusal:
-                    failed.append((pod.pod_id, task.refusal))
+                here = isolators.get(claim.host_id, ALL)
+                if why := task.refusal_of(here, claim.hostname):
+                    failed.append((pod.pod_id, why))
                     continue
                 resources = pot.take(pod.taken, pod.template.revocable, pod.ports)
                 if resources is None:
@@ -234,7 +251,7 @@ class MesosDriver(Callbacks):
                         continue
                     operations += found[0]
                     resources.append(found[1])
-                tasks.append(task.task_info(pod, claim.host_id, resources))
+                tasks.append(task.task_info(pod, claim.host_id, resources, here))
                 taken.append(pod.pod_id)
             if offer_ids:
                 calls.append(accept_call(offer_ids, tasks, operations))
@@ -244,6 +261,19 @@ class MesosDriver(Callbacks):
                 failed += [(pod_id, str(refusal)) for pod_id in taken]
                 self._keeper.returns.add(offer_ids)
         return failed
+
+    def _isolators_for(self, launches: Sequence[HostLaunch]) -> dict[str, Isolators]:
+        """The isolators of the agents of which a launch depends on them, by id."""
+        asking = [
+            agent
+            for claim, pods in launches
+            if any(pod.factors != AT_PAR or pod.template.secrets for pod in pods)
+            and (agent := self.agents.of_host(claim.hostname)) is not None
+        ]
+        found = self._isolators.of(asking)
+        if any(not isolators.mounts_secrets for isolators in found.values()):
+            self.agents.want()  # its host gets the label that keeps pods with secrets away
+        return found
 
     def _volume(self, volume: VolumeRecord, pot: OfferedResources) -> tuple[list[Json], Json] | None:
         """Its entry, and the operations that make it if it is not made yet; None: the offers do not hold it."""

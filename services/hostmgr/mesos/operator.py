@@ -17,6 +17,7 @@ from services.hostmgr.mesos.wire import CONNECT_TIMEOUT_S
 TIMEOUT_S = 10.0
 STATISTICS_TIMEOUT_S = 3.0
 FILE_TIMEOUT_S = 2.0
+FLAGS_TIMEOUT_S = 2.0
 LONG_TIMEOUT_S = 30.0
 """For the first byte of a long answer: a master that has just offered all its agents takes a while."""
 PIECE_BYTES = 1 << 20
@@ -49,6 +50,11 @@ class Operator:
         """Flags, frameworks and executors of an agent."""
         state: Json = self._exchange(address, "GET", "/state")
         return state
+
+    def flags(self, address: str, process: str) -> Json:
+        """The flags of an agent, by their names."""
+        flags: Json = self._exchange(address, "GET", f"/{process}/flags", timeout_s=FLAGS_TIMEOUT_S)["flags"]
+        return flags
 
     def browse(self, address: str, path: str) -> list[str]:
         """Paths of the files of a directory on an agent."""

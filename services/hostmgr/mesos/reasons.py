@@ -8,7 +8,10 @@ from services.hostmgr.mesos.resources import Json
 AGENT_DRAINING = "REASON_AGENT_DRAINING"
 AGENT_REMOVED = "REASON_AGENT_REMOVED"
 COMMAND_EXECUTOR_FAILED = "REASON_COMMAND_EXECUTOR_FAILED"
-BROKEN_EXECUTOR_MESSAGE = "Container terminated with signal Broken pipe"
+BROKEN_PIPE_MESSAGE = "Container terminated with signal Broken pipe"
+CPU_LIMIT_REFUSED = "CPU limits can only be set on tasks"
+MEMORY_LIMIT_REFUSED = "Memory limits can only be set on tasks"
+"""Beginnings of the messages with REASON_GC_ERROR of an agent without the isolator, which the rest names."""
 GONE_MESSAGES = ("Operator initiated 'Machine DOWN'", "the agent unregistered")
 """Messages of the master about an agent that was taken away, and did not just fall silent."""
 
@@ -19,15 +22,16 @@ CAUSES: dict[str, Cause] = {
     "REASON_CONTAINER_LIMITATION_DISK": Cause.DISK,
     "REASON_CONTAINER_LIMITATION_MEMORY": Cause.MEMORY,
     "REASON_MAX_COMPLETION_TIME_REACHED": Cause.TIME,
-    # The host, and the agent on it.
-    "REASON_CONTAINER_LAUNCH_FAILED": Cause.CONTAINER,
-    "REASON_CONTAINER_UPDATE_FAILED": Cause.EXECUTOR,
-    "REASON_EXECUTOR_REGISTRATION_TIMEOUT": Cause.EXECUTOR,
-    "REASON_EXECUTOR_REREGISTRATION_TIMEOUT": Cause.EXECUTOR,
+    # The executor: killed by a person, or with its program for want of memory.
     "REASON_EXECUTOR_TERMINATED": Cause.EXECUTOR,
     "REASON_EXECUTOR_UNREGISTERED": Cause.EXECUTOR,
-    "REASON_GC_ERROR": Cause.CONTAINER,
     "REASON_IO_SWITCHBOARD_EXITED": Cause.EXECUTOR,
+    # The host, and the agent on it.
+    "REASON_CONTAINER_LAUNCH_FAILED": Cause.CONTAINER,
+    "REASON_CONTAINER_UPDATE_FAILED": Cause.AGENT,
+    "REASON_EXECUTOR_REGISTRATION_TIMEOUT": Cause.AGENT,
+    "REASON_EXECUTOR_REREGISTRATION_TIMEOUT": Cause.AGENT,
+    "REASON_GC_ERROR": Cause.AGENT,
     "REASON_AGENT_DISCONNECTED": Cause.HOST_LOST,
     AGENT_REMOVED: Cause.HOST_LOST,
     "REASON_AGENT_RESTARTED": Cause.HOST_LOST,
@@ -57,11 +61,20 @@ CAUSES: dict[str, Cause] = {
 }
 
 
+def is_limit_refusal(status: Json) -> bool:
+    """Tell whether an agent refused the limits of a task, and did not start it."""
+    message = status.get("message", "")
+    is_named = CPU_LIMIT_REFUSED in message or MEMORY_LIMIT_REFUSED in message
+    return status.get("reason") == "REASON_GC_ERROR" and is_named
+
+
 def cause_of(status: Json) -> Cause:
     """The cause in a TaskStatus. Reasons of a later Mesos count as none."""
     reason, message = status.get("reason", ""), status.get("message", "")
     if reason == AGENT_REMOVED and any(text in message for text in GONE_MESSAGES):
         return Cause.HOST_GONE
-    if reason == COMMAND_EXECUTOR_FAILED and BROKEN_EXECUTOR_MESSAGE in message:
-        return Cause.EXECUTOR
+    if is_limit_refusal(status):
+        return Cause.NOT_STARTED
+    if reason == COMMAND_EXECUTOR_FAILED and BROKEN_PIPE_MESSAGE in message:
+        return Cause.PIPE
     return CAUSES.get(reason, Cause.PROGRAM)

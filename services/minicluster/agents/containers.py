@@ -14,7 +14,7 @@ from pathlib import Path
 from services.emulation.clock import Clock, Timer
 from services.emulation.images import Images
 from services.emulation.processes import Command, Processes, kill_group
-from services.minicluster.agents import sandboxes
+from services.minicluster.agents import isolation, sandboxes
 from services.minicluster.agents.checks import Checks
 from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.agents.sessions import Sessions
@@ -48,6 +48,7 @@ class Container:
         self.task = task
         self.id = str(uuid.uuid4())
         self.directory: Path | None = None
+        self.secrets: list[Path] = []  # files with secrets of the task, which end with it
         self.pid: int | None = None
         self.executor_pid: int | None = None
         self.killing = False
@@ -82,7 +83,8 @@ class Container:
         except FileNotFoundError as error:
             self._fail_launch(str(error))
             return
-        sandboxes.write_secrets(task, self.directory)
+        if isolation.has(self.runtime.settings.isolation, isolation.SECRETS):
+            self.secrets = sandboxes.write_secrets(task, self.directory)
         user = self._user(command)
         if user is not None:
             try:
@@ -91,7 +93,7 @@ class Container:
                 path = self.directory / "stdout"
                 self._fail_launch(f"Failed to chown '{path}' to user '{user}' : No such user '{user}'")
                 return
-            for path in (self.directory, self.directory / "stdout", self.directory / "stderr"):
+            for path in (self.directory, self.directory / "stdout", self.directory / "stderr", *self.secrets):
                 os.chown(path, account.pw_uid, account.pw_gid)
         uris = command.get("uris")
         if uris:
@@ -235,8 +237,13 @@ class Container:
     def abandon(self) -> None:
         """The minicluster stops, and `Processes` kills the process: no update is sent any more."""
         self.ended = True
+        self._remove_secrets()
         if self._checks is not None:
             self._checks.stop()
+
+    def _remove_secrets(self) -> None:
+        for path in self.secrets:
+            path.unlink(missing_ok=True)
 
     def _exited(self, status: int) -> None:
         if self.ended:
@@ -250,6 +257,7 @@ class Container:
 
     def _end(self, ending: Ending, healthy: bool | None = None) -> None:
         self.ended = True
+        self._remove_secrets()
         self._start_timer.cancel()
         for timer in self._timers:
             timer.cancel()
@@ -281,9 +289,15 @@ class ProcessRuntime:
     closed: bool = False
 
     def launch(self, task: Task) -> None:
+        if isolation.refuse_limits(task, task.info, self.settings.isolation, self.updates):
+            return
         container = Container(self, task)
         task.runner = container
         self.containers[container.id] = container
+
+    def is_secret(self, path: Path) -> bool:
+        """Tell whether a file holds a secret of a task."""
+        return any(path in container.secrets for container in self.containers.values())
 
     def ended(self, container: Container) -> None:
         self.containers.pop(container.id, None)

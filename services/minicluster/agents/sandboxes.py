@@ -65,9 +65,10 @@ def link_volumes(data_dir: Path, task: Task, directory: Path) -> None:
                 target.symlink_to(source, target_is_directory=True)
 
 
-def write_secrets(task: Task, directory: Path) -> None:
-    """Volumes with the data of a secret. Without a file system of its own a container has them in its sandbox, also
-    those with an absolute path."""
+def write_secrets(task: Task, directory: Path) -> list[Path]:
+    """Write volumes with the data of a secret, and return their files. Without a file system of its own a container
+    has them in its sandbox, also those with an absolute path."""
+    files: list[Path] = []
     for volume in task.info.get("container", {}).get("volumes", ()):
         secret = volume.get("source", {}).get("secret", {})
         if "data" not in secret.get("value", {}):
@@ -77,6 +78,8 @@ def write_secrets(task: Task, directory: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.touch(mode=0o600)
             target.write_bytes(b64decode(secret["value"]["data"]))
+            files.append(target.resolve())
+    return files
 
 
 def environment(task: Task, directory: Path, address: str, more: Collection[str] = ()) -> dict[str, str]:

@@ -69,19 +69,18 @@ class Sessions:
         session_id: str,
         parent_id: str,
         command: Command,
-        terminal: Json | None,
+        has_terminal: bool,
         open_stream: Callable[[], EventStream],
     ) -> None:
-        """``terminal`` is a TTYInfo, None for pipes. Raises Refused before it opens the stream."""
+        """Start a command. Its terminal has no size until its input says one. Raises Refused before the stream is
+        opened."""
         if session_id in self.live or session_id in self._statuses:
             raise Refused(f"Container {session_id} exists already")
         if len(self.live) >= SESSIONS_MAX:
             raise Refused(f"{SESSIONS_MAX} sessions are open on this agent, the most that it takes")
         session = Session(self, session_id, parent_id)
         try:
-            session.command = Interactive(
-                self._processes, command, None if terminal is None else _size(terminal), session
-            )
+            session.command = Interactive(self._processes, command, (0, 0) if has_terminal else None, session)
         except (OSError, ValueError) as error:
             raise Refused(f"Failed to execute command: {error}") from error
         session.stream = open_stream()

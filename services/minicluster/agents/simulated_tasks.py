@@ -8,6 +8,7 @@ from signal import SIGTERM
 from services.emulation.clock import Clock, Timer
 from services.emulation.images import Images
 from services.emulation.simulation.behaviour import Behaviour, behaviour, simulated
+from services.minicluster.agents import isolation
 from services.minicluster.agents.task_info import image_of, labels_of, text_of, variables_of
 from services.minicluster.agents.task_status import (
     EXECUTOR_TERMINATED,
@@ -35,8 +36,8 @@ class SimulatedTask:
         self._timer: Timer | None = None
         self._started_s: float | None = None  # None: it waits for its image
 
-    def start(self) -> None:
-        info, agent = self._task.info, self._task.agent
+    def start(self, info: Json) -> None:
+        agent = self._task.agent
         if not agent.sick:
             self._plan = self._runtime.behaviour(self._task, info)
         self._timer = self._runtime.images.use(agent.spec.name, image_of(info), self._begin) or self._timer
@@ -78,13 +79,15 @@ class SimulatedTask:
 class SimulatedRuntime:
     """Shared by all simulated agents: everything it needs to know is in the task."""
 
-    __slots__ = ("_simulation", "_task_variables", "clock", "images", "report")
+    __slots__ = ("_isolation", "_simulation", "_task_variables", "_updates", "clock", "images", "report")
 
     def __init__(self, settings: MiniclusterSettings, clock: Clock, images: Images, updates: StatusUpdates) -> None:
         self.clock = clock
         self.images = images
         self._simulation = settings.simulation
         self._task_variables = settings.task_variables
+        self._isolation = settings.isolation
+        self._updates = updates
         self.report = updates.report
 
     def behaviour(self, task: Task, info: Json) -> Behaviour:
@@ -95,8 +98,11 @@ class SimulatedRuntime:
         return simulated(said, self._simulation, task.agent.spec, task.id, text, labels)
 
     def launch(self, task: Task) -> None:
+        info = task.info
+        if isolation.refuse_limits(task, info, self._isolation, self._updates):
+            return
         task.runner = runner = SimulatedTask(self, task)
-        runner.start()
+        runner.start(info)
 
     def kill_all(self) -> None:
         """No process runs, and the master has lost the tasks already."""

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from services.emulation.clock import Clock
 from services.emulation.processes import process_table
+from services.minicluster.agents import isolation
 from services.minicluster.agents.sandboxes import disk_bytes
 from services.minicluster.model import Task, Usage
 from services.minicluster.resources import THOUSAND, Resources, scalars
@@ -81,6 +82,7 @@ class CpuCount:
 class UsageMonitor:
     def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
         self._enforces_disk = settings.enforce_disk_quota
+        self._enforces_memory = isolation.has(settings.isolation, isolation.MEMORY)
         # In real time, whatever the scale: the processes run in real time too.
         self._interval_s = settings.usage_interval_s * settings.time_scale
         self._clock = clock
@@ -117,7 +119,8 @@ class UsageMonitor:
                     continue
                 user, system = count.add((session.user_s, session.system_s))
                 container.last_usage = Usage(user, system, session.memory, session.at_s)
-                fault = limit_fault(container.task.resources, session.memory, session.disk, limit)
+                memory = session.memory if self._enforces_memory else 0
+                fault = limit_fault(container.task.resources, memory, session.disk, limit)
                 if fault is not None:
                     container.limit_reached(*fault)
         self._clock.call_later(self._interval_s, self._poll)

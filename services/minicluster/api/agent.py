@@ -10,7 +10,7 @@ import orjson
 from services.emulation.http.server import EventStream, Request, Response, json_response, not_found, plain
 from services.minicluster.agents.containers import Container, ProcessRuntime
 from services.minicluster.agents.sessions import Refused, Sessions
-from services.minicluster.api.calls import JSON_TYPE, content_fault
+from services.minicluster.api.calls import JSON_TYPE, accepts_json, content_fault
 from services.minicluster.http.recordio import RecordError, Records
 from services.minicluster.resources import Json
 
@@ -27,7 +27,7 @@ class AgentApi:
         self._sessions = runtime.sessions
 
     def handle(self, request: Request) -> Response | bytes | None:
-        fault = content_fault(request)
+        fault = content_fault(request) or _accept_fault(request)
         if fault is not None:
             return fault
         try:
@@ -51,11 +51,10 @@ class AgentApi:
         container = self._parent(chosen)
         if container is None:
             return plain(400, f"Container {chosen['parent']['value']} cannot be found (or is already terminated)")
-        terminal = body.get("container", {}).get("tty_info")
+        has_terminal = "tty_info" in body.get("container", {})
+        command = container.command(body["command"])
         try:
-            self._sessions.start(
-                chosen["value"], container.id, container.command(body["command"]), terminal, lambda: _stream(request)
-            )
+            self._sessions.start(chosen["value"], container.id, command, has_terminal, lambda: _stream(request))
         except Refused as refused:
             return plain(400, str(refused))
         return None
@@ -73,6 +72,13 @@ class AgentApi:
                 transport.write(json_response(orjson.dumps(content)).encode())
 
         return None if self._sessions.wait(body["container_id"]["value"], answer) else not_found()
+
+
+def _accept_fault(request: Request) -> Response | None:
+    """Refuse a content type of messages where the answer is no stream of them."""
+    if accepts_json(request) and "message-accept" in request.headers:
+        return plain(406, "Expecting 'Message-Accept' to be not set for non-streaming responses")
+    return None
 
 
 def _stream(request: Request) -> EventStream:

@@ -24,9 +24,10 @@ class AgentServer:
     """The HTTP side of one real agent: state, health, sessions and the files of its sandboxes."""
 
     def __init__(self, settings: MiniclusterSettings, registry: Registry, runtime: ProcessRuntime) -> None:
-        self._data_dir = settings.data_dir
+        self._settings = settings
         self._registry = registry
         self._api, self._sessions = AgentApi(runtime), runtime.sessions
+        self._is_secret = runtime.is_secret
         # It is created with the port on which this listens.
         self.agent: Agent | None = None
         self._authentication = Authentication(settings.credentials)
@@ -54,11 +55,13 @@ class AgentServer:
         if path == "/version":
             return json_page(orjson.dumps(VERSION))
         if path == "/state":
-            return json_page(orjson.dumps(v0_state.agent_state(self._registry, agent, self._data_dir)))
+            return json_page(orjson.dumps(v0_state.agent_state(self._registry, agent, self._settings)))
+        if path == "/flags":
+            return json_page(orjson.dumps({"flags": v0_state.agent_flags(self._settings)}))
         if path == agent_statistics.PATH:
             return json_page(orjson.dumps(agent_statistics.page(agent)))
         if path.startswith("/files/"):
-            return Files(self._data_dir, agent.id).handle(request)
+            return Files(self._settings.data_dir, agent.id, self._is_secret).handle(request)
         return not_found()
 
 

@@ -6,6 +6,7 @@ import grp
 import os
 import pwd
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -23,7 +24,9 @@ _NO_FILE = Response(404, b"", (("Content-Type", TEXT),))
 class Files:
     """Serves `root` under its real path and under the virtual paths /slaves/... and /frameworks/...."""
 
-    def __init__(self, root: Path, agent_id: str) -> None:
+    def __init__(self, root: Path, agent_id: str, is_secret: Callable[[Path], bool]) -> None:
+        """``is_secret``: files that a real agent mounts in the container alone, and cannot serve."""
+        self._is_secret = is_secret
         self._root = root.resolve()
         self._agent = self._root / "slaves" / agent_id
 
@@ -58,7 +61,7 @@ class Files:
         elif not path.is_absolute():
             path = self._root / path
         resolved = path.resolve()
-        return resolved if resolved.is_relative_to(self._agent) else None
+        return resolved if resolved.is_relative_to(self._agent) and not self._is_secret(resolved) else None
 
     def _browse(self, path: Path, given: str) -> Response:
         if not path.is_dir():

@@ -30,7 +30,7 @@ class MasterServer:
     def __init__(
         self, settings: MiniclusterSettings, clock: Clock, master: Master, images: Images, collector: Collector
     ) -> None:
-        self._simulates = settings.simulate
+        self._settings = settings
         self._registry = registry = master.registry
         self._frameworks, maintenance = master.frameworks, master.maintenance
         guard = Guard(settings.host, settings.allowed_hosts)
@@ -82,17 +82,19 @@ class MasterServer:
         return not_found() if page is None else json_page(orjson.dumps(page()))
 
     def _simulated_agent(self, request: Request, path: str) -> Response:
-        """Simulated agents have no port of their own: `/slave(2)/monitor/statistics` is of the second."""
+        """Answer for an agent that has no port of its own: `/slave(2)/monitor/statistics` is of the second."""
         name, _, rest = path.removeprefix("/slave(").partition(")")
         if (refusal := self._authentication.refuse(request, agent_realm(rest))) is not None:
             return refusal
-        agents = list(self._registry.by_host.values()) if self._simulates else []
-        if not name.isdigit() or not 0 < int(name) <= len(agents) or rest != agent_statistics.PATH:
+        agents = list(self._registry.by_host.values()) if self._settings.simulate else []
+        if not name.isdigit() or not 0 < int(name) <= len(agents):
             return not_found()
         agent = agents[int(name) - 1]
         if not agent.online:
             return plain(503, "Agent has not finished recovery")
-        return json_page(orjson.dumps(agent_statistics.page(agent)))
+        if rest == "/flags":
+            return json_page(orjson.dumps({"flags": v0_state.agent_flags(self._settings)}))
+        return json_page(orjson.dumps(agent_statistics.page(agent))) if rest == agent_statistics.PATH else not_found()
 
     def _tasks(self, request: Request) -> Response:
         query = parse_qs(request.query)

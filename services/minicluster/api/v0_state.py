@@ -251,7 +251,17 @@ def state(registry: Registry, settings: MiniclusterSettings) -> Json:
     }
 
 
-def agent_state(registry: Registry, agent: Agent, data_dir: Path) -> Json:
+def agent_flags(settings: MiniclusterSettings) -> Json:
+    """Show the flags of an agent for which minicluster has a setting."""
+    return {
+        "enforce_container_disk_quota": str(settings.enforce_disk_quota).lower(),
+        "isolation": settings.isolation,
+        "switch_user": str(settings.switch_user).lower(),
+        "work_dir": str(settings.data_dir),
+    }
+
+
+def agent_state(registry: Registry, agent: Agent, settings: MiniclusterSettings) -> Json:
     """/state of one agent: its executors are its tasks, with the sandbox directory the log readers look for."""
     running: dict[str, list[Task]] = {}
     for item in agent.all_tasks:
@@ -264,8 +274,8 @@ def agent_state(registry: Registry, agent: Agent, data_dir: Path) -> Json:
     shown = [
         {
             **_of_an_agent((running.get(id_) or finished[id_])[0].framework),
-            "executors": [_executor(item, data_dir) for item in running.get(id_, ())],
-            "completed_executors": [_executor(item, data_dir) for item in finished.get(id_, ())],
+            "executors": [_executor(item, settings.data_dir) for item in running.get(id_, ())],
+            "completed_executors": [_executor(item, settings.data_dir) for item in finished.get(id_, ())],
         }
         for id_ in sorted(running.keys() | finished.keys())
     ]
@@ -288,7 +298,7 @@ def agent_state(registry: Registry, agent: Agent, data_dir: Path) -> Json:
         "resource_providers": [],
         "attributes": dict(agent.spec.attributes),
         "master_hostname": registry.hostname,
-        "flags": {"work_dir": str(data_dir)},
+        "flags": agent_flags(settings),
         "frameworks": shown,
         "completed_frameworks": [],
     }

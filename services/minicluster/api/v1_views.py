@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import orjson
 
+from services.minicluster.api.redaction import without_secrets
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.host_resources import total_of
 from services.minicluster.master.registry import VERSION, Registry
@@ -48,13 +49,13 @@ def _task_resource(resource: Json, role: str) -> Json:
 
 
 def details(info: Json) -> Json:
-    """Of a TaskInfo, what both APIs show in the same way."""
-    result: Json = {key: info[key] for key in ("discovery", "container") if key in info}
+    """Show what both APIs show of a TaskInfo in the same way."""
+    result: Json = {key: without_secrets(info[key]) for key in ("discovery", "container") if key in info}
     if "docker" in result.get("container", {}):
-        docker = {"network": "HOST", "privileged": False, **info["container"]["docker"]}
-        result["container"] = {**info["container"], "docker": docker}
+        docker = {"network": "HOST", "privileged": False, **result["container"]["docker"]}
+        result["container"] = {**result["container"], "docker": docker}
     if "health_check" in info:
-        result["health_check"] = _health_check(info["health_check"])
+        result["health_check"] = _health_check(without_secrets(info["health_check"]))
     user = info.get("command", {}).get("user")
     return result if user is None else {**result, "user": user}
 
@@ -241,7 +242,7 @@ def _offer(offer: Offer, ip: str) -> Json:
 
 
 def executor(item: Executor) -> Json:
-    info = dict(item.info)
+    info: Json = without_secrets(item.info)
     info["resources"] = [_task_resource(resource, item.role) for resource in info.get("resources", ())]
     return {"executor_info": info, "agent_id": {"value": item.agent.id}}
 

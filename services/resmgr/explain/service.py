@@ -109,7 +109,8 @@ class ExplainService:
         lines = [*story(job, counts, waiting, others, failures), *slack_lines(self._loop.state, waiting)]
         lines += _vain(self._loop.state, job, waiting)
         if job.is_active:
-            lines += [*map(reach_line, reach), *filter(None, [recipe]), *map(failure_line, failures)]
+            lines += [*map(reach_line, reach), *filter(None, [recipe])]
+            lines += [failure_line(pod, job.type) for pod in failures]
             lines += [*await asyncio.to_thread(self._service_lines, job), *lock_lines(locked)]
             if binding := await asyncio.to_thread(self._records.migrations.binding, job):
                 lines.append(binding_text(binding))
@@ -128,7 +129,7 @@ class ExplainService:
             reasons=[
                 *(wire.unqueued_reason(one) for one in others),
                 *(wire.reach_reason(one) for one in reach if one.refusing),
-                *(wire.failure_reason(pod, failure_line(pod)) for pod in failures if job.is_active),
+                *(wire.failure_reason(pod, failure_line(pod, job.type)) for pod in failures if job.is_active),
             ],
             text="\n".join([headline(job, path, counts), *(f"  {line}" for line in lines)]),
         )

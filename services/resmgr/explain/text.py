@@ -8,13 +8,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
-from peloton.lifecycle.reason_text import amount_text, counted, hosts_text, infeasible_text, placement_text, queue_text
-from peloton.lifecycle.retry import THROTTLED_MESSAGE
+from peloton.lifecycle.avoidance import QUICK_S
+from peloton.lifecycle.reason_text import (
+    amount_text,
+    backfill_text,
+    counted,
+    hosts_text,
+    infeasible_text,
+    placement_text,
+    queue_text,
+)
+from peloton.lifecycle.retry import THROTTLED_MESSAGE, fails_quickly
 from peloton.lifecycle.volumes import waiting_text
 from peloton.model.advice import Mark, Marked
 from peloton.model.daemon import DaemonReach
 from peloton.model.ids import Hostname
-from peloton.model.job import JobRecord, JobState
+from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodRecord, PodState, Strategy
 from peloton.model.reason import Rule
 from peloton.model.update import Disruption, UpdateRecord
@@ -77,6 +86,8 @@ def wait_lines(wait: Wait, holders: Sequence[Holder]) -> Iterator[str]:
     yield f"{_whom(wait)}: {wait_text(wait)}"
     if holders:
         yield f"  held by {'; '.join(_holder_text(holder, wait.cause.kind) for holder in holders)}"
+    if backfilled := backfill_text(wait.reason):
+        yield f"  {backfilled}"
 
 
 def _holder_text(holder: Holder, kind: str) -> str:
@@ -254,12 +265,21 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
     yield f"{update.type} {update.state}: {len(update.done)} of {update.total_count} done{failed}{waits}"
 
 
-def failure_line(pod: PodRecord) -> str:
+def failure_line(pod: PodRecord, job_type: JobType) -> str:
     how = ", ".join(text for text in (f"{pod.state} on {pod.host}", _cause(pod)) if text)
     if not pod.due_ns or not pod.failure_count:
         return f"instance {pod.instance_id} {how}; it runs again at once"
-    why = f"it has ended {counted(pod.failure_count, 'time')}, and each time doubles the wait"
-    return f"instance {pod.instance_id} {how}; it runs again at {rfc3339_seconds(pod.due_ns)}: {why}"
+    due, why = rfc3339_seconds(pod.due_ns), _wait_cause(pod, job_type)
+    return f"instance {pod.instance_id} {how}; it runs again at {due}: {why} doubles the wait"
+
+
+def _wait_cause(pod: PodRecord, job_type: JobType) -> str:
+    times = counted(pod.failure_count, "time")
+    if not job_type.runs_to_end:
+        return f"it has ended {times}, and each time"
+    if fails_quickly(pod):
+        return f"it has failed {times}, now within {QUICK_S:g} s of its start, and each time"
+    return "no other host could take it, and each failure"
 
 
 def _cause(pod: PodRecord) -> str:

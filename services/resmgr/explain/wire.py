@@ -19,7 +19,7 @@ from peloton.lifecycle.reason_text import eviction_text, misfit_text, placement_
 from peloton.model.daemon import DaemonReach, DaemonRoom
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.pod import PodRecord
-from peloton.model.reason import PlacementReason, Reason, RefusingHosts, Rule
+from peloton.model.reason import NOT_BACKFILLED, PlacementReason, Reason, RefusingHosts, Rule
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
@@ -92,6 +92,7 @@ def _reason(reason: Reason, text: str, holders: Sequence[Holder]) -> pb.Reason:
         bound=amount(reason.kind, reason.bound),
         gangSize=reason.gang_size,
         isFinal=reason.is_final,
+        backfillS=None if reason.backfill_s == NOT_BACKFILLED else reason.backfill_s,
         blockingJobId=JobID(value=reason.job_id) if reason.job_id else None,
         holders=[_holder(reason.kind, holder) for holder in holders],
         text=text,

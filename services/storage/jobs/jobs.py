@@ -6,7 +6,7 @@ one hold what happens inside of a transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -246,7 +246,7 @@ class Jobs:
 
     # -- deletion
 
-    def delete(self, job_id: JobId) -> None:
+    def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
         """Forget an ended job and all that belongs to it. Raises Aborted when it has not ended."""
 
         def mark(conn: sa.Connection) -> int:
@@ -270,6 +270,7 @@ class Jobs:
         for start in range(0, instance_count, CHUNK_PODS):
             if not self._db.write(partial(forget_chunk, start=start)):
                 return
+            on_chunk(start + CHUNK_PODS)
 
         def forget(conn: sa.Connection) -> None:
             if not _hold_deleted(conn, job_id):

@@ -6,7 +6,7 @@ conformance suite holds both to the same tests. Not thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -24,7 +24,7 @@ from peloton.lifecycle.pod_terms import KILLING, LAUNCHABLE, NEWER, ON_REQUEST, 
 from peloton.lifecycle.settle import STOP_MESSAGE, UpdateView, ended_progress
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
 from peloton.model.host import ReadyGang
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord, JobState
 from peloton.model.pod import ON_HOST, PodRecord, PodState, PodStatus, ShapeRange, Termination, TerminationReason
 from peloton.model.reason import RequeueReason
@@ -104,7 +104,7 @@ class MemoryJobs(_Repository):
             _steer_pods(job, job.pods.records, pod_goal, now_ns, message)
         return steered
 
-    def delete(self, job_id: JobId) -> None:
+    def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
         job = self._rows.jobs.get(job_id)
         if job is not None and not job.has_ended:
             raise Aborted(f"Job is not in a terminal state: {job.record.state}")
@@ -216,7 +216,9 @@ class MemoryHostPods(_Repository):
             job.pods.fire([instance], Event.LAUNCH, now_ns, **given)
         return taken
 
-    def apply_status(self, statuses: Sequence[PodStatus], cluster: str = "") -> StatusOutcome:
+    def apply_status(
+        self, statuses: Sequence[PodStatus], cluster: str = "", no_other_host: Collection[PodId] = ()
+    ) -> StatusOutcome:
         outcome = StatusOutcome()
         changed: set[JobId] = set()
         for status in statuses:
@@ -224,7 +226,8 @@ class MemoryHostPods(_Repository):
             pod = job.pods.records.get(status.pod_id.instance_id) if job is not None else None
             is_final = job is not None and pod is not None and is_eviction(status) and _ends_by_eviction(job, pod)
             record = job.record if job is not None else None
-            after = decide(record, pod, status, cluster, outcome, self.batch_backoff, is_final)
+            other = status.pod_id not in no_other_host
+            after = decide(record, pod, status, cluster, outcome, self.batch_backoff, is_final, other)
             if after is not None and job is not None:
                 job.pods.put(after)
                 changed.add(after.job_id)

@@ -34,7 +34,7 @@ from services.storage.jobs.rows import hold_job
 from services.storage.moves.bindings import binding_of_job
 from services.storage.pods.scope import ENDING_NUMBERS, KILLING, LIVING_JOBS, ON_HOST_NUMBERS, Chosen, within
 from services.storage.pods.sql import GOAL_ALIVE, GOAL_ENDED, LAUNCHABLE, NEWER, where
-from services.storage.pods.status_writes import StatusOutcome, apply_statuses
+from services.storage.pods.status_writes import Retry, StatusOutcome, apply_statuses, read_retries
 from services.storage.pods.writes import add_output, fire, fire_each
 from services.storage.tables import FINISHED_STATES, HOST, JOB, POD
 from services.storage.volumes.rows import take_volumes, volume_there, volumes_of
@@ -76,13 +76,23 @@ class HostPods:
         work = partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns, cluster=cluster, volumes=volumes)
         return self._db.write(work) if rows else set()
 
-    def apply_status(self, statuses: Sequence[PodStatus], cluster: str = "") -> StatusOutcome:
+    def apply_status(
+        self, statuses: Sequence[PodStatus], cluster: str = "", no_other_host: Collection[PodId] = ()
+    ) -> StatusOutcome:
         """Apply statuses in their order, write what changed with its events, and log what ended, in one transaction.
 
         Ids of jobs, orphans and ended pods come in order of job, and of their statuses. ``cluster``: that of the hosts.
+        ``no_other_host``: runs whose pods no host could take but the one on which they were.
         """
         now_ns, backoff = self._db.clock_ns(), self.batch_backoff
-        work = partial(apply_statuses, statuses=statuses, cluster=cluster, batch_backoff=backoff, now_ns=now_ns)
+        work = partial(
+            apply_statuses,
+            statuses=statuses,
+            cluster=cluster,
+            batch_backoff=backoff,
+            now_ns=now_ns,
+            no_other_host=no_other_host,
+        )
         return self._db.write(work) if statuses else StatusOutcome()
 
     def mark_killing(self, job_id: JobId, limit: int, again: bool = False, cluster: str = "") -> list[KillRow]:
@@ -107,6 +117,10 @@ class HostPods:
         )
 
     # -- reading
+
+    def retries(self, failed: Sequence[PodStatus]) -> list[Retry]:
+        """Return those of these failing runs whose pods are of batch jobs and have attempts left."""
+        return self._db.read(partial(read_retries, failed=failed)) if failed else []
 
     def coming_back(self, job_id: JobId, instance_ids: Sequence[int]) -> list[ComingBack]:
         """Those of these pods whose next run is to be on the host where they are or were."""

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import POD_STATE_NUMBERS
+from peloton.api.convert import JOB_TYPE_NUMBERS, POD_STATE_NUMBERS
 from peloton.lifecycle.avoidance import RunEnd, run_end
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.pod import Applied, Orphan, apply_status, is_eviction
 from peloton.lifecycle.pod_machine import Event, next_pod
-from peloton.lifecycle.retry import after_end
-from peloton.model.ids import JobId, PodId
+from peloton.lifecycle.retry import after_end, may_retry
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobType
-from peloton.model.pod import Cause, PodRecord, PodState, PodStatus
+from peloton.model.pod import Cause, PodRecord, PodShape, PodState, PodStatus
 from services.storage.admission.snapshot import STATUS_SEQ
 from services.storage.codec import job_record, pod_record
 from services.storage.engine import key_table, key_values, lock_jobs, take_numbers
 from services.storage.jobs.configs import facts_of
 from services.storage.pods.containers import write_containers
 from services.storage.pods.writes import write_reported
-from services.storage.tables import POD, STATUS_LOG
+from services.storage.tables import JOB, POD, STATUS_LOG
 from services.storage.volumes.rows import forget_unmade, note_made
+
+Retry = tuple[PodId, PodShape, Hostname]
+"""A run that fails, the shape of its pod, and the host of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,12 @@ class StatusOutcome:
 
 
 def apply_statuses(
-    conn: sa.Connection, statuses: Sequence[PodStatus], cluster: str, batch_backoff: Backoff, now_ns: int
+    conn: sa.Connection,
+    statuses: Sequence[PodStatus],
+    cluster: str,
+    batch_backoff: Backoff,
+    now_ns: int,
+    no_other_host: Collection[PodId] = (),
 ) -> StatusOutcome:
     jobs = {row.job_id: job_record(row) for row in lock_jobs(conn, [s.pod_id.job_id for s in statuses])}
     pods = _read_pods(conn, statuses)
@@ -51,8 +59,8 @@ def apply_statuses(
     running: list[PodId] = []
     for status in statuses:
         key = (status.pod_id.job_id, status.pod_id.instance_id)
-        job, is_final = jobs.get(status.pod_id.job_id), key in final
-        after = decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final)
+        job, is_final, returns = jobs.get(status.pod_id.job_id), key in final, status.pod_id in no_other_host
+        after = decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final, not returns)
         if after is None:
             continue
         pods[key] = after
@@ -74,6 +82,22 @@ def apply_statuses(
         note_made(conn, running, now_ns)
     outcome.changed_jobs.extend(sorted({JobId(job) for job, _ in depth}))
     return outcome
+
+
+def read_retries(conn: sa.Connection, failed: Sequence[PodStatus]) -> list[Retry]:
+    pods = _read_pods(conn, failed)
+    retrying: dict[JobId, list[PodRecord]] = {}
+    for status in failed:
+        pod = pods.get((status.pod_id.job_id, status.pod_id.instance_id))
+        if pod is not None and pod.pod_id == status.pod_id and may_retry(pod, status.cause):
+            retrying.setdefault(pod.job_id, []).append(pod)
+    batch = sa.select(JOB.c.job_id).where(JOB.c.job_id.in_(retrying), JOB.c.type == JOB_TYPE_NUMBERS[JobType.BATCH])
+    found: list[Retry] = []
+    for job_id in list(conn.execute(batch).scalars()) if retrying else ():
+        mine = retrying[job_id]
+        facts = facts_of(conn, job_id, {pod.instance_id: pod.config_version for pod in mine})
+        found += [(pod.pod_id, facts[pod.instance_id].shape, Hostname(pod.host)) for pod in mine]
+    return found
 
 
 def _read_pods(conn: sa.Connection, statuses: Iterable[PodStatus]) -> dict[tuple[str, int], PodRecord]:
@@ -120,6 +144,7 @@ def decide(
     outcome: StatusOutcome,
     batch_backoff: Backoff,
     is_final: bool,
+    has_other_host: bool = True,
 ) -> PodRecord | None:
     job_type = job.type if job else JobType.BATCH
     decision = apply_status(pod if job else None, status, job_type, cluster, kill_on_preempt=is_final)
@@ -137,6 +162,7 @@ def decide(
         cause=status.cause,
         launch_lost=decision.launch_lost,
         batch_backoff=batch_backoff,
+        has_other_host=has_other_host,
     )
     if ending.is_rest:
         return decision.pod

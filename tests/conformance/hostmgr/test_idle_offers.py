@@ -147,3 +147,18 @@ def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkey
         assert () == world.core.acquire_hosts(job, [(shape, 1)]).hosts
 
     assert revived == world.link.calls.count("REVIVE")
+
+
+def test_a_host_whose_rest_mesos_hides_has_its_free_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch uses the offer that a pod's end brought, and what it leaves is hidden by an earlier decline: free is
+    what the host has and no pod holds."""
+    monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # Mesos is not told to stop
+    job = world.running(1)
+    wait(lambda: not world.core.book.room_count, "the decline of all offers")
+    world.kill(job)
+    wait(lambda: world.core.book.room_count, "the offer of the host whose pod has ended")
+    name = world.pod(world.running(1)).host
+
+    wait(lambda: not world.core.book.room_count, "the end of all offers")
+    wait(lambda: world.core.book.free().cpu_milli == 11_000, "what is free")
+    assert [3_000] == [host.free.cpu_milli for host in world.core.book.hosts([name])]

@@ -9,9 +9,10 @@ import pytest
 
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
+from peloton.lifecycle.backoff import Backoff
 from peloton.model.host import LaunchResult
 from peloton.model.job import JobState
-from peloton.model.pod import AllOf, HostLabel, PodShape, PodState
+from peloton.model.pod import AllOf, HostLabel, NextRun, PodShape, PodState
 from peloton.model.resources import Resources
 from services.emulation.hosts import HostSpec
 from tests.conformance.hostmgr.world import World, wait
@@ -41,6 +42,29 @@ def test_a_failed_pod_tells_its_exit_code(any_world: World) -> None:
     termination = any_world.pod(job).termination
     assert termination is not None
     assert 3 == termination.exit_code
+
+
+def test_a_pod_that_fails_goes_elsewhere_at_once(world: World) -> None:
+    """It waits for its next run only if no other host could take it, as when it names its host."""
+    world.storage.host_pods.batch_backoff = Backoff(10, 600)
+    here = wait(lambda: len(world.core.book.hosts()) > 1 and world.core.book.hosts()[0].hostname, "two hosts")
+
+    def retries(config: task_pb2.TaskConfig) -> None:
+        config.restartPolicy.maxFailures = 3
+
+    def names_its_host(config: task_pb2.TaskConfig) -> None:
+        config.constraint.type = task_pb2.Constraint.LABEL_CONSTRAINT
+        label = config.constraint.labelConstraint
+        label.kind, label.condition = task_pb2.LabelConstraint.HOST, task_pb2.LabelConstraint.CONDITION_EQUAL
+        label.label.key, label.label.value, label.requirement = "hostname", here, 1
+
+    free = world.start(command="exit 3", changes=[retries])
+    bound = world.start(command="exit 3", changes=[retries, names_its_host])
+    for job in (free, bound):
+        world.wait_states(job, {"FAILED": 1})
+
+    assert [NextRun.RETRY] * 2 == [world.pod(job).next_run for job in (free, bound)]
+    assert [False, True] == [world.pod(job).due_ns > 0 for job in (free, bound)]
 
 
 def test_a_killed_pod_ends(any_world: World) -> None:

@@ -36,8 +36,9 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists of hosts are of now."""
+    """Lists of hosts are of now, and a host that is away does not just restart."""
     monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 0.0)
+    monkeypatch.setattr("services.hostmgr.mesos.driver.AGENT_RESTART_S", 0.0)
 
 
 @pytest.fixture
@@ -266,6 +267,29 @@ def test_a_lost_host_loses_its_volumes_and_may_bring_them_back(make: Make) -> No
     world.cluster.agent(made.host, "start")
     back = wait_volume(world, job, VolumeState.CREATED)
     assert (made.volume_id, "") == (back.volume_id, back.note)
+
+
+def test_an_agent_that_restarts_keeps_its_volumes(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Looks at its volumes while it is away, even many, change nothing and warn of nothing."""
+    monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 0.0)
+    world = make(hosts=HOSTS, agents_period_s=0.1)
+    job = running(world)
+    made = wait_volume(world, job, VolumeState.CREATED)
+    looks: list[str] = []
+    real = world.core.book.sights
+    monkeypatch.setattr(
+        world.core.book, "sights", lambda hosts: (found := real(hosts), looks.append(found[made.host].is_registered))[0]
+    )
+    world.cluster.agent(made.host, "freeze")
+    wait(lambda: looks.count(False) > 3, "looks while it is away")
+    world.cluster.agent(made.host, "start")
+    seen = len(looks)
+    wait(lambda: True in looks[seen:], "the agent")
+
+    assert made == volume(world, job)
+    assert not [record for record in caplog.records if record.levelname == "WARNING" and "volume" in record.message]
 
 
 @pytest.mark.usefixtures("at_once")

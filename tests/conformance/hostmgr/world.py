@@ -54,12 +54,12 @@ class FailingHostPods(HostPods):
     on_launched: Callable[[JobId], None] | None = None
     on_commit: Callable[[], None] = staticmethod(lambda: None)
 
-    def apply_status(self, statuses: Any, cluster: str = "") -> StatusOutcome:
+    def apply_status(self, statuses: Any, cluster: str = "", no_other_host: Any = ()) -> StatusOutcome:
         self.on_commit()
         if self.commits_to_fail:
             self.commits_to_fail -= 1
             raise Outage("apply_status")
-        return super().apply_status(statuses, cluster)
+        return super().apply_status(statuses, cluster, no_other_host)
 
     def mark_launched(
         self, job_id: JobId, rows: Any, now_ns: int, cluster: str = "", volumes: Any = NO_VOLUMES

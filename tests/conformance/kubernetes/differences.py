@@ -39,7 +39,6 @@ EMULATED = (
     Accepted(
         "other-objects", ".*", r"body\.metadata\.(uid|resourceVersion)", "numbered after those that are not refused"
     ),
-    Accepted("other-objects", "a secret|read again", r"body\.(data|stringData|type)", "stringData stays as it came"),
     Accepted("other-objects", "an event", ".*", NULLS),
     Accepted("other-objects", "an unknown group", "body", "a Status where the real one has a text"),
     Accepted("discovery", "apps/v1", ".*", "no controllers, so none of their objects"),

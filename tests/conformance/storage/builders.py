@@ -130,12 +130,20 @@ def run(storage: Storage, job_id: JobId) -> None:
 
 
 def report(
-    storage: Storage, job_id: JobId, instances: Iterable[int], state: PodState, time_ns: int = NOW, **more: Any
+    storage: Storage,
+    job_id: JobId,
+    instances: Iterable[int],
+    state: PodState,
+    time_ns: int = NOW,
+    *,
+    no_other_host: bool = False,
+    **more: Any,
 ) -> StatusOutcome:
-    """Hosts report the current runs of these instances."""
+    """Hosts report the current runs of these instances, for whose pods there may be no other host."""
     runs = runs_of(storage, job_id)
     statuses = [PodStatus(PodId(job_id, i, runs[i]), state, time_ns, host="host", **more) for i in instances]
-    return storage.host_pods.apply_status(statuses, "cluster")
+    bound = [status.pod_id for status in statuses] if no_other_host else []
+    return storage.host_pods.apply_status(statuses, "cluster", bound)
 
 
 def pods(storage: Storage, job_id: JobId) -> list[PodRecord]:

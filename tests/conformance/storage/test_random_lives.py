@@ -9,6 +9,7 @@ from typing import Any, cast
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.gang import Step, judge
 from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId, PodId
@@ -41,6 +42,10 @@ from tests.unit.lifecycle.counting import count_pods
 COUNT = 5
 STEPS_MAX = 30
 ROUNDS_TO_END_MAX = 60
+WAITS = Backoff(3, 6)
+"""Of pods that fail on their only host, or again and again."""
+BOUND = range(2)
+"""Instances that no other host could take."""
 
 instance = st.integers(0, COUNT - 1)
 span = st.tuples(instance, st.integers(1, COUNT))
@@ -77,6 +82,8 @@ class Life:
 
     def __init__(self, storage: Storage, retries: int, sla: dict[str, Any]) -> None:
         self.mirrored = Mirrored(storage)
+        for twin in (storage, self.mirrored.memory):
+            twin.host_pods.batch_backoff = WAITS
         self.storage = cast(Storage, self.mirrored)
         self.job_id: JobId = create(self.storage, a_config(COUNT, retries=retries, **sla))
         self.storage.pods.create(self.job_id, lambda _: None)
@@ -161,8 +168,9 @@ class Life:
             for i, state, off in news
             if self.before[i].run_id + off > 0
         ]
-        outcome = self.storage.host_pods.apply_status(statuses, "cluster")
-        again = self.storage.host_pods.apply_status(statuses, "cluster")
+        bound = {status.pod_id for status in statuses if status.pod_id.instance_id in BOUND}
+        outcome = self.storage.host_pods.apply_status(statuses, "cluster", bound)
+        again = self.storage.host_pods.apply_status(statuses, "cluster", bound)
         assert [] == again.ended
         assert {status.pod_id for status in statuses} >= set(outcome.orphans) | set(outcome.ended)
 
@@ -258,7 +266,7 @@ class Life:
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-@given(retries=st.integers(0, 3), sla=slas, steps=st.lists(step, max_size=STEPS_MAX))
+@given(retries=st.integers(0, 4), sla=slas, steps=st.lists(step, max_size=STEPS_MAX))
 def test_random_lives(storage: Storage, retries: int, sla: dict[str, Any], steps: list[tuple[Any, ...]]) -> None:
     """After every step pods are legal and resmgr's memory agrees with storage; afterwards the job comes to its end."""
     life = Life(storage, retries, sla)

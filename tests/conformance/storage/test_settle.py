@@ -129,15 +129,28 @@ def test_a_batch_pod_that_failed_waits_for_its_next_run(storage: Storage) -> Non
     """The workflow is told when to look again; until then the pod has ended, and the job has not."""
     storage.host_pods.batch_backoff = Backoff(10, 600)
     job_id = a_running_job(storage, 2, retries=3)
-    report(storage, job_id, [0], F, NOW + SECOND)
+    report(storage, job_id, [0], F, NOW + SECOND, no_other_host=True, message="Command exited with status 2")
+    revision = pod(storage, job_id).revision
 
     progress = storage.jobs.settle(job_id, NOW + SECOND)
 
     assert (JobState.RUNNING, 0) == (progress.state, progress.admit_count)
     assert 9.0 <= progress.deadline_s < 14.0
-    assert (F, THROTTLED_MESSAGE) == (pod(storage, job_id).state, pod(storage, job_id).message)
+    assert (F, "Command exited with status 2") == (pod(storage, job_id).state, pod(storage, job_id).message)
+    assert revision == pod(storage, job_id).revision
     due_ns = NOW + SECOND + int(progress.deadline_s * SECOND)
     assert 1 == storage.jobs.settle(job_id, due_ns).admit_count
+    assert (I, 2) == (pod(storage, job_id).state, pod(storage, job_id).run_id)
+
+
+@everywhere
+def test_a_batch_pod_that_may_go_elsewhere_does_not_wait(storage: Storage) -> None:
+    """Its next run starts with the settle that finds it, as if there were no waits."""
+    storage.host_pods.batch_backoff = Backoff(10, 600)
+    job_id = a_running_job(storage, 2, retries=3)
+    report(storage, job_id, [0], F, NOW + SECOND)
+
+    assert 1 == storage.jobs.settle(job_id, NOW + SECOND).admit_count
     assert (I, 2) == (pod(storage, job_id).state, pod(storage, job_id).run_id)
 
 
@@ -146,7 +159,7 @@ def test_a_job_that_is_stopped_does_not_wait_for_its_retries(storage: Storage) -
     """What waits for another run rests as it ended."""
     storage.host_pods.batch_backoff = Backoff(10, 600)
     job_id = a_running_job(storage, 2, retries=3)
-    report(storage, job_id, [0], F, NOW + SECOND)
+    report(storage, job_id, [0], F, NOW + SECOND, no_other_host=True)
     storage.jobs.settle(job_id, NOW + SECOND)
 
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW + SECOND)

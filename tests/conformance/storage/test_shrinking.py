@@ -9,7 +9,7 @@ from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import NOW, K, R, counts, report, settle_all, states
+from tests.conformance.storage.builders import NOW, K, R, counts, pods, report, settle_all, states
 from tests.conformance.storage.services import a_service, roll, runs_of, service_config, turn, update
 
 
@@ -48,6 +48,34 @@ def test_a_stopped_service_grows(storage: Storage) -> None:
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
     progress = storage.jobs.settle(job_id, NOW)
     assert (JobState.KILLED, counts([K] * 4)) == (progress.state, progress.counts)
+
+
+@pytest.mark.parametrize(("running_count", "leaving_count"), [(6, 4), (3, 2)])
+def test_a_service_shrinks_by_its_batch_after_another_update(
+    storage: Storage, running_count: int, leaving_count: int
+) -> None:
+    """One instance leaves at a time, and clients see ROLLING_FORWARD until the last one has gone, though an update that
+    changes instances, or adds them, was under way."""
+    job_id = a_service(storage, running_count)
+    one_by_one = UpdateSpec(batch_size=1)
+    before = update(storage, job_id, service_config(6, "v2" if running_count == 6 else "v1"), one_by_one)
+    storage.updates.advance(job_id, NOW)
+    shrinking = update(storage, job_id, service_config(2), one_by_one)
+    assert UpdateState.ABORTED is storage.updates.get(before.update_id).state  # type: ignore[union-attr]
+
+    seen: list[tuple[UpdateState, int]] = []
+    for _ in range(20):
+        storage.updates.advance(job_id, NOW)
+        leaving = [pod for pod in pods(storage, job_id) if pod.goal is PodState.DELETED]
+        seen.append((storage.updates.get(shrinking.update_id).state, len(leaving)))  # type: ignore[union-attr]
+        if turn(storage, job_id).is_finished:
+            break
+
+    assert all(state is UpdateState.ROLLING_FORWARD for state, count in seen if count)
+    assert [1] * leaving_count == [count for _, count in seen if count]
+    assert [R] * 2 == states(storage, job_id)
+    forward, done = UpdateState.ROLLING_FORWARD, UpdateState.SUCCEEDED
+    assert [done, forward, UpdateState.INITIALIZED] == [e.state for e in storage.updates.events(shrinking.update_id)]
 
 
 @pytest.mark.parametrize("ends_first", [0, 4])

@@ -36,6 +36,24 @@ async def test_a_gang_is_launched_and_retried_as_one(client: Client) -> None:
         assert ("SUCCEEDED", {"SUCCEEDED": 6}) == await story.result(job)
 
 
+async def test_a_launch_costs_the_same_history_whatever_the_size_of_the_gang(client: Client) -> None:
+    """Members do not cross the history of the workflow that launches them."""
+    sizes_bytes = []
+    async with server_story(client, hosts=20, slots=100, run_s=3_600) as story:
+        for members in (4, 1_000):
+            job = await story.submit(members, sla=SlaSpec(minimum_running_instances=members))
+            launch = client.get_workflow_handle(gang_workflow_id(job, 1))
+            await story.pods(job, "RUNNING", members)
+            await launch.result()
+            history = await launch.fetch_history()
+            calls = [event for event in history.events if event.HasField("activity_task_completed_event_attributes")]
+            sizes_bytes.append(sum(event.ByteSize() for event in calls))
+            story.cluster.kill(job)
+            await story.result(job)
+
+    assert sizes_bytes[1] < sizes_bytes[0] + 100
+
+
 async def test_a_launch_outlives_a_job_that_continues_as_new(client: Client) -> None:
     """A job that continues as new in every turn starts its gang once, tells it that hosts have come, and finds out
     that a launch is over."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,18 +12,20 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
+from peloton.model.host import LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, RespoolId, job_workflow_id, maintenance_workflow_id, new_job_id
 from peloton.model.job import JobType
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE, TASK_QUEUES, start_job, wake_maintenance
-from services.worker.worker import build_workers
+from services.worker.worker import LONG_SLOTS, build_workers, run_workers
 from tests.workflow.cluster import Cluster
-from tests.workflow.server import RealClock, ServerStory, server_story
+from tests.workflow.fakes import FakeHostManager, FakeRecords
+from tests.workflow.server import SLOTS, RealClock, ServerStory, server_story, wait_until
 from tests.workflow.stories import ports_on
 from workflows.policies import Policies
 
 CROWD = 80
-SLOTS = 16
-"""Of a worker: as many jobs of the crowd may have been taken before it came to know of another pool."""
+BIG = 101
+"""Pods of a job whose steps are activities: one more than fit into a workflow task."""
 
 
 async def started_at(story: ServerStory, job_id: JobId) -> datetime:
@@ -81,13 +84,73 @@ async def test_workers_serve_each_queue(client: Client, queue: str) -> None:
     """A service, too, that an earlier version started on the queue of batch jobs."""
     async with server_story(client, task_queue=queue) as story:
         await story.stop_worker()
-        workers = build_workers(client, ports_on(story.cluster))
-        running = [asyncio.create_task(worker.run()) for worker in workers]
-        job = await story.submit(1)
-        assert ("SUCCEEDED", {"SUCCEEDED": 1}) == await story.result(job)
-        request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue))
-        pollers = (await client.workflow_service.describe_task_queue(request)).pollers
-        await asyncio.gather(*(worker.shutdown() for worker in workers))
-        await asyncio.gather(*running)
+        async with run_workers(build_workers(client, ports_on(story.cluster))):
+            job = await story.submit(1)
+            assert ("SUCCEEDED", {"SUCCEEDED": 1}) == await story.result(job)
+            request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue))
+            pollers = (await client.workflow_service.describe_task_queue(request)).pollers
 
     assert pollers
+
+
+class Gate:
+    """Holds up the calls for big jobs until it opens, and counts those that it has held up."""
+
+    def __init__(self) -> None:
+        self.held_count = 0
+        self._opened = threading.Event()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    def pass_through(self) -> None:
+        self.held_count += 1
+        self._opened.wait()
+
+
+class HeldRecords(FakeRecords):
+    def __init__(self, cluster: Cluster, gate: Gate) -> None:
+        super().__init__(cluster)
+        self._gate = gate
+
+    def create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
+        if self.cluster.jobs[job_id].record.instance_count >= BIG:
+            self._gate.pass_through()
+        return super().create(job_id, on_chunk)
+
+
+class HeldHosts(FakeHostManager):
+    def __init__(self, cluster: Cluster, gate: Gate) -> None:
+        super().__init__(cluster)
+        self._gate = gate
+
+    def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        if self.cluster.jobs[job_id].record.instance_count >= BIG:
+            self._gate.pass_through()
+        return super().launch(job_id, lease_id, placements)
+
+
+@pytest.mark.parametrize(("held", "held_max"), [("creation of pods", LONG_SLOTS), ("launches", SLOTS)])
+async def test_big_jobs_hold_up_no_small_one(client: Client, held: str, held_max: int) -> None:
+    """While as many calls for big jobs are held up as a worker makes, a job of one pod runs to its end."""
+    gate = Gate()
+    async with server_story(client, hosts=SLOTS, slots=2 * BIG) as story:
+        await story.stop_worker()
+        ports = ports_on(story.cluster)
+        if held == "launches":
+            ports = replace(ports, hosts=HeldHosts(story.cluster, gate))
+        else:
+            ports = replace(ports, pods=HeldRecords(story.cluster, gate))
+        await story.start_worker(ports)
+        try:
+            big = [await story.submit(BIG) for _ in range(SLOTS)]
+            await wait_until(lambda: gate.held_count >= held_max, f"{held_max} calls held up")
+            small = await story.result(await story.submit(1))
+            held_count = gate.held_count
+        finally:
+            gate.open()
+        results = [await story.result(job) for job in big]
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 1}) == small
+    assert held_max == held_count
+    assert [("SUCCEEDED", {"SUCCEEDED": BIG})] * SLOTS == results

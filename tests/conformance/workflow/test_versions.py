@@ -14,10 +14,10 @@ from peloton.model.ids import JobId, job_workflow_id
 from services import worker_versions
 from services.temporal import BATCH_QUEUE
 from services.temporal_connection import connect, connect_config
-from services.worker.worker import build_worker
+from services.worker.worker import build_workers, run_workers
 from services.worker_versions import VersionClaim, VersionKeeper, look
 from tests.conformance.workflow.conftest import dev_server
-from tests.workflow.server import PATIENCE_S, ServerStory, histories_of, server_story, wait_until
+from tests.workflow.server import PATIENCE_S, SLOTS, ServerStory, histories_of, server_story, wait_until
 from tests.workflow.stories import ports_on
 from workflows.policies import Policies
 
@@ -41,7 +41,7 @@ async def client(address: str, monkeypatch: pytest.MonkeyPatch) -> Client:
 @asynccontextmanager
 async def worker(client: Client, story: ServerStory, version: str) -> AsyncIterator[None]:
     """A worker that makes its version the current one."""
-    async with build_worker(client, ports_on(story.cluster), BATCH_QUEUE, build=version):
+    async with run_workers(build_workers(client, ports_on(story.cluster), {BATCH_QUEUE: SLOTS}, build=version)):
         claim = VersionClaim(client, version)
         try:
             yield

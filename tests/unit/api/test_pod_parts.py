@@ -8,7 +8,14 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from peloton.api import convert, pod_parts
-from peloton.api.cluster_kinds import KEEPS_VOLUMES, NOT_KUBERNETES, ON_KUBERNETES, kind_fault, kind_refusal
+from peloton.api.cluster_kinds import (
+    KEEPS_VOLUMES,
+    MOUNTS_SECRETS,
+    NOT_KUBERNETES,
+    ON_KUBERNETES,
+    kind_fault,
+    kind_refusal,
+)
 from peloton.api.compare import same_task
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -93,6 +100,7 @@ KINDS: list[tuple[dict[str, Any], HostLabel | None]] = [
     ({"initContainers": [other()]}, ON_KUBERNETES),
     ({"command": URIS}, NOT_KUBERNETES),
     ({"volume": VOLUME}, KEEPS_VOLUMES),
+    ({"secrets": [{"id": {"value": "1"}, "path": "/run/key"}]}, MOUNTS_SECRETS),
     ({"container": {"type": "DOCKER", "docker": {"image": "a", "network": "USER"}}}, NOT_KUBERNETES),
 ]
 

@@ -9,10 +9,12 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api.limits import code_of
 from peloton.api.service_names import JOB_MANAGER
 from peloton.api.v0.job import job_pb2
 from peloton.model.job import JobState
 from services.storage.storage import Storage
+from services.web.faults import refusal_of
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, refused, wire
@@ -137,13 +139,18 @@ async def test_delete(jobs: Any, config: Config, storage: Storage) -> None:
 
 
 async def test_delete_of_an_active_job(jobs: Any, config: Config, storage: Storage) -> None:
-    """A job that has not ended stays."""
+    """A job that has not ended stays. The status is the original's; the trailing metadata has the error's own code."""
     job_id = await create(jobs, config())
 
-    assert await refused(jobs.Delete(job_pb2.DeleteRequest(id=wire(job_id)))) == (
-        grpc.StatusCode.ABORTED,
-        "Job is not in a terminal state: INITIALIZED",
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await jobs.Delete(job_pb2.DeleteRequest(id=wire(job_id)))
+
+    assert (grpc.StatusCode.INTERNAL, "Job is not in a terminal state: INITIALIZED", "ABORTED") == (
+        refusal.value.code(),
+        refusal.value.details(),
+        code_of(refusal.value),
     )
+    assert (409, "aborted") == (refusal_of(refusal.value).status, refusal_of(refusal.value).code)
     assert storage.jobs.get(job_id) is not None
 
 

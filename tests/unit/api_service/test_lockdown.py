@@ -113,6 +113,16 @@ async def test_locks_are_stored(admin: Any, storage: Storage) -> None:
     assert storage.lockdowns.locked() == {"Kill", "Launch", "GoalStateEngine"}
 
 
+async def test_the_call_of_the_original_locks_kills(admin: Any, channel: grpc.aio.Channel, storage: Storage) -> None:
+    """Its request and its answer have no fields, and it is undone as any other lock."""
+    raw: Any = channel
+    answer = await raw.unary_unary("/peloton.private.hostmgr.hostsvc.InternalHostService/DisableKillTasks")(b"")
+
+    assert (b"", {"Kill"}) == (answer, storage.lockdowns.locked())
+    await admin.RemoveLockdown(unlock(svc.Component.Kill))
+    assert set() == storage.lockdowns.locked()
+
+
 async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None:
     """Also while reads are locked, and what another process has locked just now."""
     await admin.Lockdown(lock(svc.Read))

@@ -55,6 +55,7 @@ async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
         "peloton.api.v1alpha.admin.svc.AdminService",
         "peloton.api.v1alpha.respool.ResourcePoolService",
         "peloton.api.v1alpha.host.svc.HostService",
+        "peloton.private.hostmgr.hostsvc.InternalHostService",
     }
     assert "grpc.health.v1.Health" in listed
 

@@ -9,13 +9,15 @@ import grpc.aio
 import pytest
 
 from peloton.api.service_names import TASK_MANAGER
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.lifecycle.retry import THROTTLED_MESSAGE
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from services.api import answers, task_manager
 from services.storage.storage import Storage
-from tests.unit.api_service.story import ID, JOB, UNKNOWN, ranges, refused, report, run
+from tests.unit.api_service.story import ID, JOB, NOW_NS, UNKNOWN, Config, ranges, refused, report, run
 
 NOT_FOUND = f"job {UNKNOWN.value} not found, job:{UNKNOWN.value} not found"
 
@@ -46,6 +48,19 @@ async def test_get_tells_of_ended_runs(tasks: Any, job: JobId, storage: Storage)
     assert (past.instanceId, past.runtime.state, past.runtime.host) == (1, task_pb2.FAILED, "h1")
     assert (past.runtime.mesosTaskId.value, past.runtime.prevMesosTaskId.value) == (f"{JOB}-1-1", f"{JOB}-1-0")
     assert (past.runtime.agentID.value, past.runtime.message) == ("agent-1", "Command exited with status 3")
+
+
+async def test_an_ended_run_is_told_once(jobs: Any, tasks: Any, config: Config, storage: Storage) -> None:
+    """A service whose instance waits for its next run has a later event in the same state, which hides the cause."""
+    await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(1, type=job_pb2.SERVICE)))
+    storage.pods.create(JOB, lambda _: None)
+    run(storage, 0)
+    report(storage, 0, PodState.FAILED, message="Command exited with status 2")
+    storage.jobs.settle(JOB, NOW_NS)
+    response = await tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=0))
+
+    assert THROTTLED_MESSAGE == response.result.runtime.message
+    assert ["Command exited with status 2"] == [past.runtime.message for past in response.results]
 
 
 async def test_get_unknown_instance(tasks: Any, job: JobId) -> None:

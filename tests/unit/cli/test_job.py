@@ -8,6 +8,7 @@ import grpc
 import pytest
 import yaml
 
+from peloton.api.limits import OWN_CODE
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2
@@ -411,7 +412,8 @@ def test_delete_refused(run: Run, api: FakeApi) -> None:
     """Delete can refuse inside the response as well as by status."""
     response = job_pb2.DeleteResponse()
     response.error.notFound.message = "gone"
-    api.answers["jobs.Delete"] = [response, (grpc.StatusCode.ABORTED, "Job is not in a terminal state: RUNNING")]
+    active = grpc.StatusCode.INTERNAL, "Job is not in a terminal state: RUNNING", ((OWN_CODE, "ABORTED"),)
+    api.answers["jobs.Delete"] = [response, active]
     first, second = run(f"job delete {JOB}"), run(f"job delete {JOB}")
     assert (1, f"Job {JOB} not found: gone\n") == (first.exit_code, first.stderr)
     assert (1, "Job is not in a terminal state: RUNNING (ABORTED)\n") == (second.exit_code, second.stderr)

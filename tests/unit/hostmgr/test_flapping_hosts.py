@@ -81,6 +81,70 @@ def test_a_host_in_maintenance_comes_and_goes() -> None:
     assert [] == cluster.avoided()
 
 
+def test_a_host_returns_when_its_maintenance_is_over() -> None:
+    """A return counts by the maintenance that was there at the departure, which has ended by then."""
+    cluster = Cluster()
+    for _ in range(9):
+        cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
+        cluster.show(without=["h1"])
+        cluster.book.set_maintained([])
+        cluster.show()
+
+    assert [] == cluster.avoided()
+
+
+def test_a_maintenance_ends_between_two_looks_at_the_hosts() -> None:
+    """A departure that is noticed only when the maintenance has ended is still due to it."""
+    cluster = Cluster()
+    for _ in range(9):
+        cluster.book.set_maintained([maintained("h1", HostState.DRAINING)])
+        cluster.show()
+        cluster.book.set_maintained([])
+        cluster.show(without=["h1"])
+        cluster.show()
+
+    assert [] == cluster.avoided()
+
+
+def test_a_host_that_crashed_is_repaired() -> None:
+    """A maintenance that begins while the host is away accounts for its return, too."""
+    cluster = Cluster()
+    for _ in range(9):
+        cluster.show(without=["h1"])
+        cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
+        cluster.show(without=["h1"])
+        cluster.book.set_maintained([])
+        cluster.show()
+
+    assert [] == cluster.avoided()
+
+
+def test_a_host_that_flaps_after_its_maintenance_is_avoided() -> None:
+    """Only the return from the maintenance is excused."""
+    cluster = Cluster()
+    cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
+    cluster.show(without=["h1"])
+    cluster.book.set_maintained([])
+    cluster.show()
+    cluster.flap("h1", times=2)
+    assert [] == cluster.avoided()
+    cluster.flap("h1", times=1)
+
+    assert ["h1"] == cluster.avoided()
+
+
+def test_hosts_in_maintenance_do_not_hide_one_that_flaps() -> None:
+    """Hosts that return from maintenance at the same moment are not counted to those that came back."""
+    cluster = Cluster()
+    for _ in range(3):
+        cluster.book.set_maintained([maintained("h2", HostState.DOWN), maintained("h3", HostState.DOWN)])
+        cluster.show(without=["h1", "h2", "h3"])
+        cluster.book.set_maintained([])
+        cluster.show()
+
+    assert ["h1"] == cluster.avoided()
+
+
 def test_hosts_that_are_new_are_not_back() -> None:
     """A host manager that begins to lead sees all of them for the first time."""
     cluster = Cluster()

@@ -13,6 +13,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount, Domains, GangClose, Layout, Spread
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
+from peloton.model.room import PlannedPods
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import RegisteredHost, Room
 from services.hostmgr.hosts.host_book import HostBook
@@ -369,3 +370,62 @@ def test_strategies_cross_the_wire(strategy: Strategy) -> None:
     (of_old,) = wanted_from_wire([wire])
     known = Strategy.PACK_HOST if strategy in (Strategy.DEFRAGMENT, Strategy.LEAST_LOADED) else strategy
     assert known is of_old[0].strategy
+
+
+# What is free without an offer.
+
+
+def registered(name: str, held: float = 0) -> RegisteredHost:
+    capacity = Resources.of(4.0, 2048, 20_000)
+    return RegisteredHost(f"{name}-S", Hostname(name), "", capacity, Resources(), {}, held=Resources.of(held))
+
+
+def free_cpus(book: HostBook, name: str = "h1") -> tuple[float, float]:
+    """Return the free cpus of one host as it is listed, and of all hosts together."""
+    (host,) = book.hosts([name])
+    return host.free.cpu_milli / 1000, book.free().cpu_milli / 1000
+
+
+def test_a_host_whose_offer_is_rescinded_has_its_free_room() -> None:
+    """An agent was killed and came back between two looks, and the cluster offers nothing at present."""
+    book = pool_with(room("h1"))
+    book.set_hosts([registered("h1", held=1)])
+
+    book.remove_room(["h1-O1"])
+
+    assert (3.0, 3.0) == free_cpus(book)
+
+
+def test_room_that_a_launch_leaves_is_free_though_it_is_not_offered() -> None:
+    """Claimed room is not free until the cluster's word can count the launch: the second one after its end, as the
+    first may be older. From then on free is what no pod holds."""
+    book = pool_with(room("h1"))
+    book.set_hosts([registered("h1")])
+    lease = book.acquire(JOB, [(shape(1.0), 1)], 0.0)
+    seen = []
+    with book.launches.launching(["h1"]):
+        book.claim(lease.lease_id, [Hostname("h1")])
+        book.release(lease.lease_id)
+        for _ in range(3):
+            book.set_hosts([registered("h1")])
+            seen.append(free_cpus(book))
+    for held in (0, 1):
+        book.set_hosts([registered("h1", held)])
+        seen.append(free_cpus(book))
+
+    assert [(0.0, 0.0)] * 4 + [(3.0, 3.0)] == seen
+
+
+def test_a_plan_finds_room_that_a_launch_left_and_that_is_not_offered() -> None:
+    """The same books tell where pods of a plan would go."""
+    book = pool_with(room("h1"))
+    book.set_hosts([registered("h1")])
+    lease = book.acquire(JOB, [(shape(1.0), 1)], 0.0)
+    book.claim(lease.lease_id, [Hostname("h1")])
+    book.release(lease.lease_id)
+    for _ in range(2):
+        book.set_hosts([registered("h1", held=1)])
+
+    (found,) = book.room.find([PlannedPods(shape(1.0), 9)], {})
+
+    assert 3 == found.count

@@ -9,7 +9,7 @@ import pytest
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.endings import RULES, Again
 from peloton.lifecycle.goal import default_pod_goal
-from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED, REST, Ending, after_end
+from peloton.lifecycle.retry import QUICK_FAILURES, REASON_LAUNCH_REFUSED, REST, Ending, after_end, may_retry
 from peloton.model.ids import JobId
 from peloton.model.job import JobType
 from peloton.model.pod import TERMINAL, Cause, NextRun, PodRecord, PodState
@@ -127,13 +127,44 @@ def test_services_always_run_again(state: PodState) -> None:
         (50, 100, 4, 130),
     ],
 )
-def test_a_batch_pod_that_fails_soon_waits(started_s: int, ended_s: int, failures: int, due_s: int) -> None:
+def test_a_batch_pod_waits_before_it_returns_to_its_host(
+    started_s: int, ended_s: int, failures: int, due_s: int
+) -> None:
     """10 s, 20 s, 40 s ... 10 m from the start of its run, up to the next multiple of 5 s; from its end if it never
     started. What ran for longer than its wait runs again at once."""
-    times = {"started_ns": started_s * SECOND, "updated_ns": ended_s * SECOND}
-    pod = ended(PodState.FAILED, failure_count=failures, max_failures=100, **times)
+    pod = failed_run(started_s, ended_s, failures)
+
+    assert Ending(NextRun.RETRY, due_s * SECOND) == after_end(
+        pod, JobType.BATCH, batch_backoff=Backoff(10, 600), has_other_host=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("started_s", "failures", "due_s"),
+    [
+        (99, 1, 0),
+        (99, 2, 0),
+        (99, QUICK_FAILURES, 110),
+        (99, QUICK_FAILURES + 1, 120),
+        (99, 50, 700),
+        (0, QUICK_FAILURES, 110),
+        (90, QUICK_FAILURES + 1, 110),
+        (89, QUICK_FAILURES + 1, 0),
+        (10, 50, 0),
+    ],
+)
+def test_a_batch_pod_that_may_go_elsewhere_waits_from_its_third_quick_failure(
+    started_s: int, failures: int, due_s: int
+) -> None:
+    """The first two retries go at once, and so does every later one of a run that took longer than seconds."""
+    pod = failed_run(started_s, 100, failures)
 
     assert Ending(NextRun.RETRY, due_s * SECOND) == after_end(pod, JobType.BATCH, batch_backoff=Backoff(10, 600))
+
+
+def failed_run(started_s: int, ended_s: int, failures: int) -> PodRecord:
+    times = {"started_ns": started_s * SECOND, "updated_ns": ended_s * SECOND}
+    return ended(PodState.FAILED, failure_count=failures, max_failures=100, **times)
 
 
 @pytest.mark.parametrize("cause", SENT_AWAY)
@@ -144,6 +175,23 @@ def test_nobody_waits_who_did_not_fail(cause: Cause) -> None:
     assert RETRY == after_end(lost, JobType.BATCH, batch_backoff=Backoff(10, 600))
     assert RELAUNCH == after_end(lost, JobType.BATCH, launch_lost=True, batch_backoff=Backoff(10, 600))
     assert REPLACE == after_end(lost, JobType.BATCH, cause=cause, batch_backoff=Backoff(10, 600))
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause", "expected"),
+    [
+        ({}, Cause.PROGRAM, False),
+        ({"max_failures": 1}, Cause.PROGRAM, False),
+        ({"max_failures": 2}, Cause.PROGRAM, True),
+        ({"max_failures": 2, "failure_count": 1}, Cause.PROGRAM, False),
+        ({"failure_count": 2}, Cause.CONTAINER, True),
+        ({"failure_count": 3}, Cause.CONTAINER, False),
+        ({"max_failures": 2, "goal": PodState.KILLED}, Cause.PROGRAM, False),
+    ],
+)
+def test_attempts_that_are_left_to_a_run_that_fails(changes: dict[str, object], cause: Cause, expected: bool) -> None:
+    """The failure counts before the next run is decided."""
+    assert expected is may_retry(ended(PodState.RUNNING, **changes), cause)
 
 
 def test_a_pod_that_has_not_ended_is_no_question() -> None:

@@ -62,8 +62,16 @@ def test_an_ended_pod_begins_its_next_run_when_it_is_due() -> None:
     due, later = (pod(i, F, next_run=NextRun.RETRY, due_ns=NOW + wait * SECOND) for i, wait in ((0, 0), (1, 7)))
     found = plan(job(2), due, later)
 
-    assert [Event.BEGIN_NEXT_RUN, Event.THROTTLE] == events(found)
+    assert [Event.BEGIN_NEXT_RUN] == events(found)
     assert (JobState.PENDING, 7.0) == (found.job.state, found.progress.deadline_s)
+
+
+def test_a_pod_that_waits_says_so_only_in_a_service() -> None:
+    """The message of a batch pod stays that of its failure, and its run has one event of its end."""
+    waits = pod(0, F, next_run=NextRun.RETRY, due_ns=NOW + 7 * SECOND)
+
+    assert [] == events(plan(job(1), waits))
+    assert [Event.THROTTLE] == events(plan(replace(job(1), type=JobType.SERVICE), waits))
 
 
 def test_pods_that_rest_end_the_job() -> None:

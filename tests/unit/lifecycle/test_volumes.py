@@ -16,6 +16,7 @@ from peloton.lifecycle.volumes import (
     is_unmade,
     observed,
     volume_label,
+    while_it_restarts,
 )
 from peloton.model.pod import HostLabel, PodRecord, PodShape, PodState
 from peloton.model.resources import Resources
@@ -101,6 +102,16 @@ def test_what_a_cluster_lists_is_the_state(
 ) -> None:
     """A host that has not said yet, is in maintenance, or may be about to make it has lost nothing."""
     assert after == observed(replace(V, state=before), host, NOW_NS)
+
+
+@pytest.mark.parametrize(("away_s", "expected"), [(0, (CREATED, "")), (29, (CREATED, "")), (30, (LOST, GONE))])
+def test_a_host_may_be_away_for_a_restart(away_s: float, expected: tuple[VolumeState, str]) -> None:
+    """Its volumes stay as they are for so long; a lost one does not come back by that."""
+    gone = HostSight(None, is_registered=False)
+    host = while_it_restarts(gone, away_s, 30)
+    assert expected == observed(V, host, NOW_NS)
+    assert LOST is observed(replace(V, state=LOST), host, NOW_NS)[0]
+    assert HERE is while_it_restarts(HERE, away_s, 30)
 
 
 def test_what_is_not_known_of_a_volume_is_told_while_its_host_is_away() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from cli.errors import Failed
 from cli.task.exec import Session
+from peloton.api.agent_sessions import AgentSession
+from peloton.api.mesos_access import OPEN
+from peloton.errors import NotFound, Unavailable
+from services.emulation.http.cross_site import Guard
+from services.emulation.http.server import HttpServer, Response, plain
 from services.minicluster.agents.containers import ProcessRuntime
 from services.minicluster.agents.sessions import SESSIONS_MAX, STATUSES_MAX
 from services.minicluster.http.recordio import RecordError, Records
@@ -101,12 +105,13 @@ async def test_input_is_passed_on_to_its_end(
 async def test_a_terminal_is_the_controlling_one_and_has_our_size(
     start: Start, pipe: Input, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is typed is echoed; the end of input is that of a terminal."""
-    monkeypatch.setattr("cli.task.exec.window_size", lambda: {"window_size": {"rows": 33, "columns": 111}})
+    """It has no size until the input is attached, as on a real agent. What is typed is echoed; the end of input is that
+    of a terminal."""
+    monkeypatch.setattr("cli.task.exec.window_size", lambda: (33, 111))
     monkeypatch.setattr("cli.task.exec.signal.signal", lambda *_: None)  # only the main thread may
     _, _, address, container_id = await running(start)
     os.write(pipe[1], b"hello\n")
-    script = "stty size; read word < /dev/tty; echo got $word; exit 5"
+    script = "until stty size | grep -v '^0 0'; do sleep 0.02; done; read word < /dev/tty; echo got $word; exit 5"
     session = Session(*address, container_id, ["sh", "-c", script], with_input=True, with_terminal=True, source=pipe[0])
     assert 5 == await asyncio.to_thread(session.run)
     out = capsysbinary.readouterr().out
@@ -125,13 +130,9 @@ async def test_a_session_ends_with_its_task(start: Start) -> None:
 async def test_a_session_ends_with_its_connection(start: Start) -> None:
     """A client that is gone leaves no command behind."""
     cluster, _, address, container_id = await running(start)
-    session = Session(*address, container_id, ["sleep", "600"])
-    connection = session.connect()
-    await asyncio.to_thread(session.launch, connection)
+    session = await asyncio.to_thread(Session(*address, container_id, ["sleep", "600"]).open)
     await until(cluster, live=1)
-    assert connection.sock is not None
-    connection.sock.close()
-    connection.close()
+    session.close()
     await until(cluster, live=0)
 
 
@@ -140,34 +141,62 @@ async def test_sessions_that_cannot_begin(start: Start) -> None:
     _, _, address, container_id = await running(start)
 
     async def refusal(parent_id: str, *argv: str) -> str:
-        with pytest.raises(Failed) as failed:
+        with pytest.raises(Unavailable) as failed:
             await asyncio.to_thread(Session(*address, parent_id, list(argv)).run)
         return failed.value.message.partition(": ")[2]
 
-    expected = "400 Container none cannot be found (or is already terminated)"
+    expected = "HTTP 400 Container none cannot be found (or is already terminated)"
     assert expected == await refusal("none", "true")
-    assert (await refusal(container_id, "/no/such")).startswith("400 Failed to execute command: ")
-    sessions = [Session(*address, container_id, ["sleep", "600"]) for _ in range(SESSIONS_MAX)]
-    connections: list[http.client.HTTPConnection] = []
-    for session in sessions:
-        connections.append(session.connect())
-        await asyncio.to_thread(session.launch, connections[-1])
-    expected = f"400 {SESSIONS_MAX} sessions are open on this agent, the most that it takes"
+    assert (await refusal(container_id, "/no/such")).startswith("HTTP 400 Failed to execute command: ")
+    one = Session(*address, container_id, ["sleep", "600"])
+    sessions = [await asyncio.to_thread(one.open) for _ in range(SESSIONS_MAX)]
+    expected = f"HTTP 400 {SESSIONS_MAX} sessions are open on this agent, the most that it takes"
     assert expected == await refusal(container_id, "true")
-    for connection in connections:
-        connection.close()
+    for session in sessions:
+        session.close()
 
 
 async def test_the_agent_keeps_a_bounded_number_of_exit_statuses(start: Start) -> None:
     """The statuses of older sessions are forgotten."""
     cluster, _, address, container_id = await running(start)
-    first = Session(*address, container_id, ["true"])
-    await asyncio.to_thread(first.run)
+    first = await asyncio.to_thread(Session(*address, container_id, ["true"]).open)
+    assert [] == await asyncio.to_thread(list, first.outputs())
+    first.close()
+    assert 0 == await asyncio.to_thread(first.exit_code)
     sessions = runtime_of(cluster).sessions
     for number in range(STATUSES_MAX):
         sessions.keep_status(f"other {number}", 0)
-    with pytest.raises(Failed, match="does not say how the command ended"):
+    with pytest.raises(NotFound, match="does not say how the command ended: HTTP 404 404 Not Found"):
         await asyncio.to_thread(first.exit_code)
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "expected"),
+    [
+        (406, "Expecting 'Message-Accept' to be not set", "HTTP 406 Expecting 'Message-Accept' to be not set"),
+        (200, '{"wait_container": {}}', "its answer has no exit_status (KeyError('exit_status'))"),
+        (200, "[]", "its answer has no exit_status (TypeError"),
+    ],
+)
+async def test_an_agent_that_gives_no_exit_status_is_quoted(status: int, text: str, expected: str) -> None:
+    """The error has the HTTP status and the text of the answer."""
+    async with canned_answer(plain(status, text)) as port:
+        session = AgentSession(OPEN, "127.0.0.1", port, "parent", "session", ["true"])
+        with pytest.raises(Unavailable) as failed:
+            await asyncio.to_thread(session.exit_code)
+    start = f"the agent at 127.0.0.1:{port} does not say how the command ended: "
+    assert failed.value.message.startswith(start + expected)
+
+
+@asynccontextmanager
+async def canned_answer(answer: Response) -> AsyncIterator[int]:
+    """An HTTP server that gives this answer to each request."""
+    server = HttpServer(lambda request: answer, Guard("127.0.0.1"))
+    await server.start("127.0.0.1", 0)
+    try:
+        yield server.port
+    finally:
+        await server.stop()
 
 
 async def test_calls_of_the_agent_that_are_wrong(start: Start) -> None:
@@ -181,6 +210,12 @@ async def test_calls_of_the_agent_that_are_wrong(start: Start) -> None:
     assert (400, "Failed to validate agent::Call: WAIT_CONTAINER lacks 'container_id'") == (status, text)
     unknown = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": {"value": "none"}}}
     assert 404 == (await request(port, "POST", "/api/v1", unknown))[0]
+    headers = {"Message-Accept": "application/json"}
+    for accept in ({}, {"Accept": "application/json"}, {"Accept": "*/*"}):
+        expected = "Expecting 'Message-Accept' to be not set for non-streaming responses"
+        assert (406, expected) == await request(port, "POST", "/api/v1", unknown, headers | accept)
+    streaming = headers | {"Accept": "application/recordio"}
+    assert 404 == (await request(port, "POST", "/api/v1", unknown, streaming))[0]
     headers = {"Content-Type": "application/recordio"}
     for body in (b"x\n", b"9999999999\n", b"2\n{}", b"4\n[1]\n"):
         status, text = await request(port, "POST", "/api/v1", body, headers)

@@ -12,6 +12,7 @@ from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.lifecycle.backoff import Backoff
+from peloton.model.job import JobType
 from peloton.model.pod import PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
@@ -154,12 +155,13 @@ async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World)
     async with asking(world) as asked:
         for job in (again, resting):
             await asked.queue(job)
-            world.finish(job, [0], PodState.FAILED)
+            world.finish(job, [0], PodState.FAILED, no_other_host=True)
         answers = [(await asked.why(job)).text.splitlines() for job in (again, resting)]
 
     (failed,) = world.storage.pods.failed(again, 9, only_waiting=True)
     due = rfc3339_seconds(failed.due_ns)
-    told = f"instance 0 FAILED on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
+    why = "no other host could take it, and each failure doubles the wait"
+    told = f"instance 0 FAILED on h1; it runs again at {due}: {why}"
     assert [f"  {told}"] == answers[0][1:]
     assert "FAILED on" not in "".join(answers[1][1:])
 
@@ -178,16 +180,26 @@ def test_how_an_instance_failed() -> None:
     )
 
     then = "it runs again at 2023-11-14T22:13:20Z: it has ended 2 times, and each time doubles the wait"
-    assert [failure_line(replace(pod, termination=ended, reason=reason)) for ended, reason, _ in cases] == [
-        f"instance 0 FAILED on h1{told}; {then}" for _, _, told in cases
-    ]
+    assert [
+        failure_line(replace(pod, termination=ended, reason=reason), JobType.SERVICE) for ended, reason, _ in cases
+    ] == [f"instance 0 FAILED on h1{told}; {then}" for _, _, told in cases]
+
+
+def test_a_batch_pod_that_fails_quickly_says_so() -> None:
+    """Its wait is due to its failures, wherever it goes next."""
+    due_ns = 1_700_000_000 * 10**9
+    pod = service_pod(0, state=PodState.FAILED, failure_count=3, host="h1", due_ns=due_ns)
+
+    why = "it has failed 3 times, now within 10 s of its start, and each time doubles the wait"
+    told = f"instance 0 FAILED on h1; it runs again at 2023-11-14T22:13:20Z: {why}"
+    assert told == failure_line(pod, JobType.BATCH)
 
 
 def test_an_instance_that_need_not_wait() -> None:
     """Who lost its host has not failed, and runs again at once."""
     pod = service_pod(0, state=PodState.LOST, host="h1")
 
-    assert "instance 0 LOST on h1; it runs again at once" == failure_line(pod)
+    assert "instance 0 LOST on h1; it runs again at once" == failure_line(pod, JobType.SERVICE)
 
 
 async def test_a_job_that_waits_for_slack(world: World) -> None:

@@ -28,7 +28,7 @@ def test_gauges(world: World) -> None:
     world.storage.admission.mark_pending(job, ranges, 1)
     state = rebuild(world.storage)
     state.set_capacity(Resources.of(100), Resources())
-    state.remember(plan_cycle(state.snapshot(100, 0)))
+    state.remember(plan_cycle(state.snapshot(100, 0)), 0)
 
     amounts = amounts_of(state)
     queue = list(PoolGauges(lambda: state)._queue_lengths(CallbackOptions()))

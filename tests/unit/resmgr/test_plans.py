@@ -52,7 +52,7 @@ async def test_a_plan_of_a_new_pool(world: World) -> None:
     async with asking(world) as asked:
         answer = await asked.plan(pool_config("q", 40, 100))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await asked.plan(pool_config("q", 0, 1000))
+            await asked.plan(pool_config("q", 1000, 1000))
         assert len(asked.server.loop.state.pools) == 1
 
     assert answer.isNew
@@ -64,7 +64,8 @@ async def test_a_plan_of_a_new_pool(world: World) -> None:
     ]
     assert (caught.value.code(), caught.value.details()) == (
         grpc.StatusCode.INVALID_ARGUMENT,
-        "resource cpu, limit 1000 exceeds parent limit 100 (the parent is /)",
+        "Aggregated child reservation 1000 of kind `cpu` exceed parent `root` reservations 100 "
+        "(the parent is /, its other children have 0)",
     )
 
 

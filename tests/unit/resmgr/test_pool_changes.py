@@ -75,9 +75,9 @@ async def test_a_change_strands_nobody(world: World, manager: Manager, server: R
     assert await message(2, 14) == ""
 
 
-async def test_hosts_in_maintenance_count_for_limits(world: World, manager: Manager, server: ResmgrServer) -> None:
-    """A limit that all hosts together allow is accepted while some are away, with a warning that tells the numbers;
-    more than all of them is not."""
+async def test_a_limit_above_the_capacity_is_a_warning(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """A limit of the first level may be more than the hosts that are up have, and more than all hosts have: the answer
+    warns with the numbers. An autoscaler may add hosts the next minute."""
     up, all_hosts = Resources.of(8, 1000, 1000), Resources.of(12, 1000, 1000)
     world.hosts.answer = (up, Resources(), all_hosts)
     await server.loop.learn_capacity()
@@ -85,22 +85,35 @@ async def test_hosts_in_maintenance_count_for_limits(world: World, manager: Mana
     new = await manager.CreateResourcePool(pb.CreateRequest(config=pool_config("p", 10, 12)))
     again = await manager.UpdateResourcePool(pb.UpdateRequest(id=new.result, config=pool_config("p", 2, 12)))
     less = await manager.UpdateResourcePool(pb.UpdateRequest(id=new.result, config=pool_config("p", 2, 8)))
-    beyond = await update(manager, new.result.value, pool_config("p", 2, 12.5))
+    beyond = await manager.UpdateResourcePool(pb.UpdateRequest(id=new.result, config=pool_config("p", 2, 24)))
+    vast = await manager.CreateResourcePool(pb.CreateRequest(config=pool_config("q", 0, 100)))
 
     have = "more than 8, which is what the hosts that are up have"
     assert [[f"resource cpu, reservation 10 and limit 12 are {have}"], [f"resource cpu, limit 12 is {have}"], []] == [
         list(answer.warnings) for answer in (new, again, less)
     ]
-    refused = "resource cpu, limit 12.5 exceeds parent limit 12 (the parent is /)"
-    assert refused == beyond.invalidResourcePoolConfig.message
+    assert [[f"resource cpu, limit {limit} is {have}"] for limit in (24, 100)] == [
+        list(answer.warnings) for answer in (beyond, vast)
+    ]
+    assert (await get(manager, new.result.value)).poolinfo.config.resources[0].limit == 24
+
+
+async def test_a_limit_above_that_of_a_pool_is_refused(manager: Manager) -> None:
+    """The limit of a pool with a configuration is a rule, and no child exceeds it."""
+    parent = await create(manager, "eng", 10, 20)
+
+    answer = await manager.CreateResourcePool(pb.CreateRequest(config=pool_config("maps", 5, 21, parent)))
+
+    refused = "resource cpu, limit 21 exceeds parent limit 20 (the parent is /eng)"
+    assert refused == answer.error.invalidResourcePoolConfig.message
 
 
 async def test_what_a_pool_has_it_may_keep(world: World, manager: Manager, server: ResmgrServer) -> None:
-    """Hosts are lost: the same amounts are accepted again, and other changes with them, but for no more."""
+    """Hosts are lost: the same reservation is accepted again, and other changes with it, but no larger one."""
     pool = await create(manager, "p", 60, 100)
     world.hosts.answer = (Resources.of(50, 1000, 1000), Resources())
     await server.loop.learn_capacity()
 
     assert not (await update(manager, pool, pool_config("p", 60, 100, owningTeam="maps"))).ListFields()
-    assert "exceeds parent limit 50" in str(await update(manager, pool, pool_config("p", 60, 101)))
+    assert not (await update(manager, pool, pool_config("p", 60, 101))).ListFields()
     assert "exceed parent `root` reservations 50" in str(await update(manager, pool, pool_config("p", 61, 100)))

@@ -87,7 +87,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
         assert marked == sum(count for _, _, count in items)
         self.state.apply_admission(plan.admission)
-        self.state.remember(plan)
+        self.state.remember(plan, self.world.now_ns)
 
     @rule(pick=PICK, start=st.integers(0, 5), count=st.integers(1, 4))
     def kill(self, pick: int, start: int, count: int) -> None:

@@ -189,7 +189,13 @@ class World:
         rows = [(instance, run, "h1", "a1", {}) for one in gangs for instance, run in one.pods]
         self.storage.host_pods.mark_launched(job_id, rows, self.now_ns)
 
-    def finish(self, job_id: JobId, instances: Iterable[int], state: PodState = PodState.SUCCEEDED) -> None:
+    def finish(
+        self,
+        job_id: JobId,
+        instances: Iterable[int],
+        state: PodState = PodState.SUCCEEDED,
+        no_other_host: bool = False,
+    ) -> None:
         """READY pods run somewhere and end; the gang is launched whole, whichever members end."""
         self.launch(job_id, 0)
         pods = {pod.instance_id: pod for pod in self.storage.pods.page(job_id, 0, 10_000)}
@@ -197,7 +203,8 @@ class World:
         rows = [(pod.instance_id, pod.desired_run_id, "h1", "a1", {}) for pod in chosen]
         self.storage.host_pods.mark_launched(job_id, rows, self.now_ns)
         ended = [PodId(job_id, pod.instance_id, pod.desired_run_id) for pod in chosen]
-        self.storage.host_pods.apply_status([PodStatus(pod, state, self.now_ns, "h1", "a1") for pod in ended])
+        statuses = [PodStatus(pod, state, self.now_ns, "h1", "a1") for pod in ended]
+        self.storage.host_pods.apply_status(statuses, no_other_host=ended if no_other_host else ())
 
     def want_killed(self, job_id: JobId, start: int, count: int) -> None:
         self.storage.pods.set_goals(job_id, [(start, count)], PodState.KILLED, self.now_ns, "stop")

@@ -9,11 +9,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton.lifecycle.reason_text import queue_text
+from peloton.lifecycle.reason_text import backfill_text, queue_text
 from peloton.model.ids import JobId
 from peloton.model.reason import Rule
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import Admission, Ledger, admit, first_refusal
+from peloton.scheduling.admission import Admission, Ledger, admit, first_refusal, take
+from peloton.scheduling.backfill import DEFAULT_BACKFILL, PASSED_MAX, Backfill
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.gangs import GangRun, QueueKind, Usage
@@ -70,8 +71,9 @@ class Cluster:
         load = Load(self.demand, self.slack_demand, self.usage.non_slack, self.usage.slack)
         return entitle(self.tree, load, self.capacity, self.slack_cpu)
 
-    def admit(self, pod_limit: int = 1000, begin_at: int = 0) -> Admission:
-        return admit(self.tree, self.entitlement(), self.usage, self.waiting, pod_limit, begin_at)
+    def admit(self, pod_limit: int = 1000, begin_at: int = 0, backfill: Backfill = DEFAULT_BACKFILL) -> Admission:
+        now = (self.tree, self.entitlement(), self.usage, self.waiting, pod_limit, begin_at)
+        return admit(*now, backfill=backfill)
 
 
 def names(admission: Admission) -> list[tuple[str, int]]:
@@ -84,7 +86,8 @@ def heads(admission: Admission) -> dict[str, Rule]:
 
 def texts(admission: Admission) -> list[str]:
     reasons = [reason for _, reason in admission.heads.values()]
-    return [queue_text(reason) for reason in [*reasons, *admission.passed_over.values()]]
+    reasons += admission.passed_over.values()
+    return [queue_text(reason) for reason in [*reasons, *admission.passed.values()]]
 
 
 def test_higher_priority_goes_first() -> None:
@@ -305,14 +308,99 @@ def test_waits_only_for_a_reason(runs: list[GangRun]) -> None:
 
     for kind, queue in cluster.waiting[1].items():
         admitted = [c.run for c in admission.admitted if c.run.queue is kind and c.gang_count == c.run.gang_count]
-        left = [
-            one
-            for one in queue
-            if not any(one is a for a in admitted) and (one.job_id, one.start) not in admission.passed_over
-        ]
+        noted = admission.passed_over | admission.passed
+        left = [one for one in queue if not any(one is a for a in admitted) and (one.job_id, one.start) not in noted]
         assert bool(left) == ((1, kind, 0) in admission.heads)
         if left:
             assert left[0] is admission.heads[1, kind, 0][0]
+
+
+# -- backfill ----------------------------------------------------------------------------------------------------------
+
+
+def two_services(cluster: Cluster) -> Cluster:
+    """A large service that has to wait for the reservation, and a small one behind it that fits."""
+    cluster.holds("/p", "8", "non_slack", "non_preemptible")
+    large, small = (run(name, need, seq=at, preemptible=False) for at, (name, need) in enumerate(LARGE_AND_SMALL))
+    return cluster.queue("/p", large, small)
+
+
+LARGE_AND_SMALL = (("large", "4"), ("small", "2"))
+
+
+def test_a_non_preemptible_gang_that_fits_passes_one_that_has_to_wait() -> None:
+    """The larger one says what it waits for, and for how long it may still be passed."""
+    admission = two_services(Cluster(pool("/p", "10", "100"))).admit()
+
+    assert names(admission) == [("small", 1)]
+    assert texts(admission) == ["cpu 4 wanted, 2 left of the reservation for non-preemptible pods of /p: 10"]
+    assert [backfill_text(reason) for reason in admission.passed.values()] == [
+        "gangs behind it that fit may go first for 300 s more"
+    ]
+
+
+def test_a_gang_that_has_been_passed_for_long_enough_blocks_its_queue() -> None:
+    """Room that becomes free is kept for it from then on."""
+    admission = two_services(Cluster(pool("/p", "10", "100"))).admit(backfill=Backfill(300, {(JobId("large"), 0): 0}))
+
+    assert names(admission) == []
+    assert [backfill_text(reason) for _, reason in admission.heads.values()] == [
+        "gangs behind it have gone first for long enough, and wait for it now"
+    ]
+
+
+def test_without_backfill_a_head_blocks_at_once() -> None:
+    """A bound of 0 seconds is strict first come first served."""
+    assert names(two_services(Cluster(pool("/p", "10", "100"))).admit(backfill=Backfill(0))) == []
+
+
+def test_so_many_waiting_runs_are_passed_in_one_pass() -> None:
+    """The run after them blocks the queue, and what is behind it waits although it fits."""
+    cluster = Cluster(pool("/p", "10", "100")).holds("/p", "8", "non_slack", "non_preemptible")
+    large = [run(f"large-{at}", "4", seq=at, preemptible=False) for at in range(PASSED_MAX + 1)]
+    cluster.queue("/p", *large, run("small", "2", seq=len(large), preemptible=False))
+
+    admission = cluster.admit()
+
+    assert names(admission) == []
+    assert heads(admission) == {f"large-{PASSED_MAX}": Rule.RESERVATION}
+    assert len(admission.passed) == PASSED_MAX
+
+
+def test_room_that_is_promised_is_for_the_gang_that_is_passed() -> None:
+    """Two alike gangs that wait for room of evicted pods have a promise each; a smaller one takes neither."""
+    cluster = Cluster(pool("/a", "4", "4"), capacity="4").holds("/a", "3")
+    first, second = (run(name, "2", seq=at, preemptible=False) for at, name in enumerate(("first", "second")))
+    cluster.queue("/a", first, second, run("small", "1", seq=2, preemptible=False))
+
+    assert names(cluster.admit()) == [("small", 1)]
+    assert admitted_while(cluster, leaving(cluster, "/a", "3")) == []
+
+
+@given(st.lists(RUNS, max_size=10), st.lists(st.sampled_from("0123456789")), st.integers(0, 8))
+@settings(max_examples=200, deadline=None)
+def test_equals_trying_one_gang_after_the_other(runs: list[GangRun], overdue: list[str], held: int) -> None:
+    """The obvious way: each gang takes its room if it fits; if not, it blocks its queue unless it may be passed."""
+    runs = [replace(one, start=100 * i) for i, one in enumerate(runs)]
+    cluster = Cluster(pool("/a", "6/6", "12/12", controller_limit="50"), capacity="20/25", slack_cpu=7)
+    cluster.queue("/a", *runs).holds("/a", f"{held}/0", "non_slack", "non_preemptible")
+    backfill = Backfill(9, {(one.job_id, one.start): 0 for one in runs if one.job_id in overdue})
+
+    expected: list[tuple[str, int]] = []
+    ledger = Ledger(cluster.tree, cluster.entitlement(), cluster.usage)
+    for kind in QueueKind:
+        for one in cluster.waiting.get(1, {}).get(kind, ()):
+            bounds, fitting = ledger.bounds(1, one), 0
+            if first_refusal(one, bounds, is_final=True) is not None:
+                continue
+            while fitting < one.gang_count and first_refusal(one, bounds, is_final=False) is None:
+                take(one, bounds, 1)
+                fitting += 1
+            expected += [(one.job_id, fitting)] if fitting else []
+            if fitting < one.gang_count and (kind is QueueKind.ORDINARY or one.job_id in overdue):
+                break
+
+    assert expected == names(cluster.admit(backfill=backfill))
 
 
 # -- while evicted pods are on their way out ---------------------------------------------------------------------------

@@ -164,13 +164,15 @@ SCENARIOS: dict[str, tuple[Callable[[], str], str]] = {
         reserved,
         """\
         instance 0 in the non-preemptible queue of /p, 0 gangs ahead: cpu 1 wanted, 0 left of the reservation for non-preemptible pods of /p: 2
-          held by job a: cpu 2""",  # noqa: E501
+          held by job a: cpu 2
+          gangs behind it that fit may go first for 300 s more""",  # noqa: E501
     ),
     "the controller limit": (
         controllers,
         """\
         instance 0 in the controller queue of /p, 0 gangs ahead: cpu 1 wanted, 0 left of the controller limit of /p: 2
-          held by job a: cpu 2""",
+          held by job a: cpu 2
+          gangs behind it that fit may go first for 300 s more""",
     ),
     "behind instances of the same job": (
         own_job,
@@ -188,7 +190,8 @@ SCENARIOS: dict[str, tuple[Callable[[], str], str]] = {
         slack,
         """\
         instance 0 in the revocable queue of /p, 0 gangs ahead: cpu 2 wanted, 1 left of the slack entitlement of /p: 3
-          held by job a: cpu 2""",
+          held by job a: cpu 2
+          gangs behind it that fit may go first for 300 s more""",
     ),
     "a kind that the cluster does not have": (
         no_gpu,

@@ -229,6 +229,10 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         config(sla=job_pb2.SlaConfig(minimumRunningInstances=5)),
         "Job specified MinimumRunningInstances > MaximumRunningInstances",
     ),
+    "a gang of more members than one call launches": (
+        config(30_000, sla=job_pb2.SlaConfig(minimumRunningInstances=20_001)),
+        "Job specified MinimumRunningInstances 20001 > 20000, the most members of a gang",
+    ),
     "override beyond the last instance": (
         override(4, name="four"),
         "instanceConfig is given for instance 4, instanceCount is 4",

@@ -191,6 +191,7 @@ class Reason(_message.Message):
     HOLDERS_FIELD_NUMBER: _builtins.int
     REFUSINGHOSTS_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    BACKFILLS_FIELD_NUMBER: _builtins.int
     rule: Global___Rule.ValueType
     poolPath: _builtins.str
     """The pool whose rule it is."""
@@ -209,6 +210,10 @@ class Reason(_message.Message):
     isFinal: _builtins.bool
     """No waiting helps: more than the pool may ever have."""
     text: _builtins.str
+    backfillS: _builtins.int
+    """Seconds for which gangs behind this one in its queue that fit may still be admitted before it; 0: no longer. Absent
+    where they never may.
+    """
     @_builtins.property
     def blockingJobId(self) -> _peloton_pb2.JobID:
         """For RULE_HEAD_OF_LINE and RULE_PRIORITY: who is in front, and what that waits for."""
@@ -241,12 +246,15 @@ class Reason(_message.Message):
         holders: _abc.Iterable[Global___Holder] | None = ...,
         refusingHosts: _abc.Iterable[Global___RefusingHosts] | None = ...,
         text: _builtins.str = ...,
+        backfillS: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["blockingJobId", b"blockingJobId", "blockingReason", b"blockingReason"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_backfillS", b"_backfillS", "backfillS", b"backfillS", "blockingJobId", b"blockingJobId", "blockingReason", b"blockingReason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "blockingJobId", b"blockingJobId", "blockingReason", b"blockingReason", "bound", b"bound", "gangSize", b"gangSize", "holders", b"holders", "isFinal", b"isFinal", "kind", b"kind", "poolPath", b"poolPath", "refusingHosts", b"refusingHosts", "rule", b"rule", "text", b"text", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backfillS", b"_backfillS", "available", b"available", "backfillS", b"backfillS", "blockingJobId", b"blockingJobId", "blockingReason", b"blockingReason", "bound", b"bound", "gangSize", b"gangSize", "holders", b"holders", "isFinal", b"isFinal", "kind", b"kind", "poolPath", b"poolPath", "refusingHosts", b"refusingHosts", "rule", b"rule", "text", b"text", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__backfillS: _TypeAlias = _typing.Literal["backfillS"]  # noqa: Y015
+    _WhichOneofArgType__backfillS: _TypeAlias = _typing.Literal["_backfillS", b"_backfillS"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__backfillS) -> _WhichOneofReturnType__backfillS | None: ...
 
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 

@@ -19,6 +19,7 @@ from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.mesos.agents import AgentReader
 from services.hostmgr.mesos.codec import TaskTemplate, acknowledge_call, report_of
+from services.hostmgr.mesos.isolators import Isolators
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 NAME = f"{JOB}-3"
@@ -368,3 +369,23 @@ def test_a_task_that_takes_less_than_its_pod_asks_for_has_limits() -> None:
 
     assert {"cpus": {"value": 1.5}, "mem": {"value": 100.0}} == less["limits"]
     assert "limits" not in same
+
+
+@pytest.mark.parametrize(
+    ("isolation", "kind", "expected"),
+    [
+        ("cgroups/cpu,cgroups/mem", "MESOS", ["cpus", "mem"]),
+        ("cgroups/mem", "MESOS", ["mem"]),
+        ("posix/cpu,posix/mem", "MESOS", []),
+        ("posix/cpu,posix/mem", "DOCKER", ["cpus", "mem"]),
+    ],
+)
+def test_limits_are_sent_where_the_agent_keeps_them(isolation: str, kind: str, expected: list[str]) -> None:
+    """An agent refuses a limit of which it lacks the isolator; Docker needs none."""
+    container = {"type": kind, "docker": {"image": "app"}} if kind == "DOCKER" else {"type": kind}
+    made = template({"resource": {"cpuLimit": 1.5, "memLimitMb": 100}, "container": container})
+    pod = PodLaunch(PodId(JOB, 3, 2), made, (), factors=Factors(160))
+
+    sent = TaskTemplate(made, "west").task_info(pod, "a", RESOURCES, Isolators.read(isolation))
+
+    assert expected == sorted(sent.get("limits", ()))

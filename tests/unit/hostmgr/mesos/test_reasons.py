@@ -73,11 +73,13 @@ def test_every_reason_that_was_recorded_of_a_real_mesos_is_known() -> None:
     ("reason", "message", "cause"),
     [
         ("REASON_AGENT_DRAINING", "Command terminated with signal Terminated", Cause.HOST_DRAINED),
-        ("REASON_COMMAND_EXECUTOR_FAILED", "Container terminated with signal Broken pipe", Cause.EXECUTOR),
+        ("REASON_COMMAND_EXECUTOR_FAILED", "Container terminated with signal Broken pipe", Cause.PIPE),
         ("REASON_COMMAND_EXECUTOR_FAILED", "exited", Cause.PROGRAM),
         ("REASON_AGENT_REMOVED", "health check timed out", Cause.HOST_LOST),
         ("REASON_AGENT_REMOVED", "Agent a removed: Operator initiated 'Machine DOWN'", Cause.HOST_GONE),
         ("REASON_AGENT_REMOVED", "Agent a removed: the agent unregistered", Cause.HOST_GONE),
+        ("REASON_GC_ERROR", "Could not garbage collect", Cause.AGENT),
+        ("REASON_GC_ERROR", "CPU limits can only be set on tasks launched in Mesos containers when", Cause.NOT_STARTED),
         ("REASON_OF_A_LATER_MESOS", "", Cause.PROGRAM),
         ("", "Command exited with status 1", Cause.PROGRAM),
     ],
@@ -87,7 +89,21 @@ def test_the_message_decides_where_the_reason_leaves_it_open(reason: str, messag
     assert cause is cause_of({"reason": reason, "message": message})
 
 
-@pytest.mark.parametrize("reason", ["REASON_CONTAINER_LAUNCH_FAILED", "REASON_INVALID_OFFERS"])
-def test_the_known_system_failures_have_four_attempts(reason: str) -> None:
-    """Clients rely on it."""
-    assert Again.BY_PLATFORM is RULES[cause_of({"reason": reason})].again
+BROKEN_PIPE = "Container terminated with signal Broken pipe"
+PAID_FOR = {
+    ("REASON_CONTAINER_LAUNCH_FAILED", ""),
+    ("REASON_INVALID_OFFERS", ""),
+    ("REASON_COMMAND_EXECUTOR_FAILED", BROKEN_PIPE),
+}
+"""Reasons and messages of FAILED for which the original tries a task without retries four times."""
+NEVER_BEGUN = {"REASON_MASTER_DISCONNECTED", "REASON_RESOURCES_UNKNOWN"}
+"""Reasons of launches that are LOST on their way, which are repeated without counting."""
+
+
+@pytest.mark.parametrize("message", ["", BROKEN_PIPE])
+@pytest.mark.parametrize("reason", sorted(NUMBERS.keys() - NEVER_BEGUN))
+def test_the_platform_pays_for_what_the_original_pays_for(reason: str, message: str) -> None:
+    """A pod without retries that fails for anything else stays FAILED; an executor that was killed is the job's."""
+    is_paid_for = (reason, message) in PAID_FOR or (reason, "") in PAID_FOR
+
+    assert is_paid_for is (RULES[cause_of({"reason": reason, "message": message})].again is Again.BY_PLATFORM)

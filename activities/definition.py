@@ -1,0 +1,60 @@
+"""How activities are defined: errors, the time that their calls have, and their end when they are cancelled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError
+from peloton.ports import CALL_DEADLINE_S
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_FINAL = (InvalidArgument, NotFound, AlreadyExists)
+ANSWER_S = 0.5
+"""Time that an activity keeps for its answer. A call of it that is still under way when Temporal makes the next attempt
+would do its work at the same time as that one."""
+
+
+def define_activity(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Define the activity ``name``.
+
+    It raises ``ApplicationError`` with the error's code as its type instead of a PelotonError, and its calls to ports
+    end before its time is over. No exception is thrown into its thread, where it might hit a transaction: a long
+    activity ends at its next ``report_progress``."""
+
+    def define(method: Callable[P, R]) -> Callable[P, R]:
+        @wraps(method)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            token = CALL_DEADLINE_S.set(_deadline_s())
+            try:
+                return method(*args, **kwargs)
+            except PelotonError as error:
+                final = isinstance(error, _FINAL)
+                raise ApplicationError(error.message, type=error.code, non_retryable=final) from error
+            finally:
+                CALL_DEADLINE_S.reset(token)
+
+        return activity.defn(name=name, no_thread_cancel_exception=True)(wrapper)
+
+    return define
+
+
+def _deadline_s() -> float | None:
+    """Return None outside a worker, as in tests that call the method itself, and where Temporal sets no limit."""
+    limit = activity.info().start_to_close_timeout if activity.in_activity() else None
+    return None if limit is None else time.monotonic() + limit.total_seconds() - ANSWER_S
+
+
+def report_progress(*details: int) -> None:
+    """Send a heartbeat. Raises ApplicationError, after which Temporal makes another attempt, when this one is cancelled
+    or its worker is shut down."""
+    activity.heartbeat(*details)
+    if activity.is_cancelled() or activity.is_worker_shutdown():
+        raise ApplicationError("interrupted between two transactions", type="INTERRUPTED")

@@ -1,0 +1,41 @@
+"""Gangs that others have passed in their queue, and since when: the clock of backfill.
+
+No row stores it: a new leader of the resource manager starts the clock again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peloton.model.ids import JobId
+from peloton.model.times import NS_PER_S
+from peloton.scheduling.admission import Admission
+from peloton.scheduling.backfill import BACKFILL_MAX_S, Backfill
+from services.resmgr.ledger import PENDING, JobLedger
+
+
+class PassedGangs:
+    """Runs that wait, by (job, start): a cycle adds at most ``PASSED_MAX`` of a queue, and drops those that wait no
+    more."""
+
+    def __init__(self, max_s: int = BACKFILL_MAX_S) -> None:
+        self.max_s = max_s
+        self._since_ns: dict[tuple[JobId, int], int] = {}
+
+    def note(self, admission: Admission, jobs: Mapping[JobId, JobLedger], now_ns: int) -> None:
+        """Take in the runs that a cycle lets others pass, and drop those that wait no more."""
+        for key in [key for key in self._since_ns if not _waits(jobs, *key)]:
+            del self._since_ns[key]
+        for key in admission.passed:
+            self._since_ns.setdefault(key, now_ns)
+
+    def backfill(self, now_ns: int) -> Backfill:
+        """Return for how long each of them may still be passed, in whole seconds."""
+        most_ns = self.max_s * NS_PER_S
+        left_ns = {key: since_ns + most_ns - now_ns for key, since_ns in self._since_ns.items()}
+        return Backfill(self.max_s, {key: max(-(-left // NS_PER_S), 0) for key, left in left_ns.items()})
+
+
+def _waits(jobs: Mapping[JobId, JobLedger], job_id: JobId, start: int) -> bool:
+    ledger = jobs.get(job_id)
+    return ledger is not None and start < len(ledger.states) and bool(ledger.states[start] == PENDING)

@@ -1,0 +1,41 @@
+"""How many workflows a worker keeps in memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+CACHED_MIN = 1_000
+"""Workflows of each task queue that are kept even where memory is scarce: a wake-up of one that is not kept replays its
+history."""
+WORKFLOW_BYTES = 256 << 10
+"""Memory of one kept workflow of at most ``Policies.history_events_max`` events."""
+CACHED_QUEUES = 2
+"""Task queues that may fill their cache: those of batch jobs and of services."""
+LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""The limit of the process's control group, version 2 and 1."""
+
+
+def cached_max(setting: int, allowance_bytes: int | None = None) -> int:
+    """Return the number of workflows of each task queue to keep: the setting, or by default as many as half of the
+    memory holds that the process may use."""
+    if setting > 0:
+        return setting
+    allowed = memory_allowance_bytes() if allowance_bytes is None else allowance_bytes
+    return max(CACHED_MIN, allowed // 2 // CACHED_QUEUES // WORKFLOW_BYTES)
+
+
+def memory_allowance_bytes() -> int:
+    """Return the memory of this machine, or less where the process's control group has a limit."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = (_limit_bytes(Path(name)) for name in LIMIT_FILES)
+    return min([machine, *(limit for limit in limits if limit)])
+
+
+def _limit_bytes(file: Path) -> int:
+    """Return 0 where the file does not exist or says that there is no limit."""
+    try:
+        text = file.read_text().strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdigit() else 0

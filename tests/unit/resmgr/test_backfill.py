@@ -1,0 +1,103 @@
+"""Backfill over cycles: since when gangs have been passed, and what `job why` says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.errors import InvalidArgument
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.pod import PodState
+from peloton.model.times import NS_PER_S
+from peloton.scheduling.backfill import BACKFILL_MAX_S
+from services.resmgr.recovery import rebuild
+from services.resmgr.settings import LoopSettings
+from services.resmgr.state import ResmgrState
+from tests.unit.resmgr.asked import asking
+from tests.unit.resmgr.test_loop import running
+from tests.unit.resmgr.world import World, fast
+
+HOUR = fast(entitlement_period_s=3_600.0)  # cycles run only when the test says so, or something changes
+
+
+class Passing:
+    """A large service waits in a pool of 10 cpus, of which another one holds 8; small ones come after it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.pool: RespoolId = world.pool("p", 10, 10)
+
+    def job(self, cpu: float) -> JobId:
+        return self.world.job(self.pool, 1, cpu=cpu, preemptible=False)
+
+    def is_admitted(self, job_id: JobId) -> bool:
+        return PodState.READY in self.world.states(job_id)
+
+
+async def test_gangs_pass_one_that_waits_until_its_time_is_up(world: World) -> None:
+    """Small ones are admitted before a large one for 300 s after it was refused; then room is kept for the large one,
+    which goes first when there is enough."""
+    passing = Passing(world)
+    holder, large, early, late = (passing.job(cpu) for cpu in (8, 4, 1, 1))
+    async with running(world, HOUR) as loop:
+        loop.clock_ns = lambda: world.now_ns
+
+        async def queue(job_id: JobId) -> None:
+            await loop.enqueue(job_id, 10)
+            await loop.run_cycle()
+
+        await queue(holder)
+        await queue(large)
+        world.now_ns += (BACKFILL_MAX_S - 1) * NS_PER_S
+        await queue(early)
+        world.now_ns += NS_PER_S
+        await queue(late)
+        await loop.run_cycle()
+        before = [passing.is_admitted(job_id) for job_id in (large, early, late)]
+        world.finish(holder, [0])
+        await loop.run_cycle()
+        await loop.run_cycle()
+
+    assert [False, True, False] == before
+    assert [True, True] == [passing.is_admitted(job_id) for job_id in (large, late)]
+
+
+async def test_a_rebuild_goes_on_with_the_clock(world: World) -> None:
+    """Memory that is read again knows since when gangs have been passed, and a gang that was admitted starts again."""
+    passing = Passing(world)
+    holder, large = passing.job(8), passing.job(4)
+    async with running(world, HOUR) as loop:
+        loop.clock_ns = lambda: world.now_ns
+        for job_id in (holder, large):
+            await loop.enqueue(job_id, 10)
+            await loop.run_cycle()
+        fresh = rebuild(world.storage)
+        fresh.take_over(loop.state)
+        left_s = fresh.passed.backfill(world.now_ns + 100 * NS_PER_S).left_s
+        world.finish(holder, [0])
+        await loop.run_cycle()
+        after = loop.state.passed.backfill(world.now_ns).left_s
+
+    assert {(large, 0): BACKFILL_MAX_S - 100} == left_s
+    assert {} == after
+    assert {} == ResmgrState().passed.backfill(0).left_s
+
+
+async def test_job_why_says_for_how_long_a_gang_may_be_passed(world: World) -> None:
+    """The reason of the gang that waits has the seconds, and the text says them in words."""
+    passing = Passing(world)
+    holder, large = passing.job(8), passing.job(4)
+    async with asking(world) as asked:
+        await asked.queue(holder, large)
+        why = await asked.why(large)
+
+    (waiting,) = why.waiting
+    assert (pb.RULE_POOL_LIMIT, True) == (waiting.reason.rule, waiting.reason.HasField("backfillS"))
+    assert BACKFILL_MAX_S - 30 < waiting.reason.backfillS <= BACKFILL_MAX_S
+    assert f"gangs behind it that fit may go first for {waiting.reason.backfillS} s more" in why.text
+
+
+def test_a_backfill_that_cannot_be_meant() -> None:
+    """The setting is named with its number."""
+    with pytest.raises(InvalidArgument, match="PELOTON_BACKFILL_S=-1: want at least 0"):
+        LoopSettings(backfill_s=-1)
