@@ -10,6 +10,7 @@ from cli.command import Group
 from cli.errors import Failed
 from cli.output import Table, print_for_programs, print_list
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v1
 
 COMPONENTS = click.Choice(["GoalStateEngine", "Read", "Write", "Kill", "Launch"], case_sensitive=False)
@@ -76,7 +77,7 @@ def print_result(
 ) -> None:
     if not print_for_programs(settings, response):
         for component in response.successes:
-            click.echo(f"{act} on {v1.admin_svc.Component.Name(component)} succeeded")
+            echo(f"{act} on {v1.admin_svc.Component.Name(component)} succeeded")
     failures = [
         f"{act} on {v1.admin_svc.Component.Name(failure.component)} failed due to: {failure.FailureMessage}"
         for failure in response.failures

@@ -13,6 +13,7 @@ from cli.errors import failure
 from cli.names import resolve_names
 from cli.params import DURATION
 from cli.settings import DEFAULT_ADDRESS, FORMATS, Settings
+from cli.terminal import echo
 
 HELP_OPTIONS = ["-h", "--help"]
 
@@ -153,7 +154,7 @@ class Root(LazyGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # Click itself would call it a failure: 1
-            click.echo(err=True)
+            echo(err=True)
             ctx.exit(INTERRUPTED)
         except Exception as error:
             settings = ctx.find_object(Settings)

@@ -6,6 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from cli.command import Command
+from cli.terminal import echo
 
 
 @click.command(cls=Command)
@@ -22,4 +23,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     found = get_completion_class(shell)
     assert found is not None, shell
-    click.echo(found(ctx.find_root().command, {}, "peloton", "_PELOTON_COMPLETE").source())
+    echo(found(ctx.find_root().command, {}, "peloton", "_PELOTON_COMPLETE").source())

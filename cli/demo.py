@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import Command
+from cli.terminal import echo
 from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ async def _demo(keep: bool) -> int:
     return 0 if succeeded else 1
 
 
-def say(text: str) -> None:
-    click.echo(text)
+def say(text: str, bold: bool = False) -> None:
+    echo(text, bold=bold)
 
 
 async def _run_job(cluster: LocalCluster) -> bool:
@@ -79,7 +80,7 @@ async def _run_job(cluster: LocalCluster) -> bool:
 async def _cli(cluster: LocalCluster, arguments: list[str]) -> bool:
     """One command as a process of its own, as a user would start it; returns whether it succeeded."""
     shown = " ".join(argument.replace(f"{EXAMPLES.parent.parent}/", "") for argument in arguments)
-    say(click.style(f"$ peloton {shown}", bold=True))
+    say(f"$ peloton {shown}", bold=True)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "cli.main", "--address", cluster.address, *arguments
     )

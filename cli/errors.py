@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard
 import click
 
 from cli.settings import Settings
+from cli.terminal import echo
 from peloton.api.limits import code_of, is_connection_failure
 from peloton.errors import PelotonError
 
@@ -22,7 +23,7 @@ class Failed(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         lines = filter(None, (" ".join(line.split()) for line in self.message.splitlines()))
-        click.echo("; ".join(lines), file=file or sys.stderr)
+        echo("; ".join(lines), file=file or sys.stderr)
 
 
 def failure(error: Exception, settings: Settings | None) -> Exception:

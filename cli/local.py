@@ -8,6 +8,7 @@ import click
 
 from cli.command import Command, Group
 from cli.settings import Settings
+from cli.terminal import echo
 
 
 @click.group(cls=Group)
@@ -35,7 +36,7 @@ def _call(settings: Settings, action: str, name: str = "", now: bool = False) ->
     if not port.isdigit():
         raise click.UsageError(f"--address {settings.address}: want HOST:PORT")
     lines = control.call(int(port), action, name, now)
-    click.echo(json.dumps({"lines": lines}, indent=2) if settings.json else "\n".join(lines))
+    echo(json.dumps({"lines": lines}, indent=2) if settings.json else "\n".join(lines))
 
 
 @local.command(cls=Command)

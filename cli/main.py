@@ -11,6 +11,7 @@ import click
 from cli.command import Entry, Root, global_options
 from cli.output import substitute_unprintable
 from cli.settings import Settings
+from cli.terminal import echo
 
 ENTRIES = {
     "up": Entry("cli.up", "up", "Start a whole Peloton on this machine."),
@@ -41,7 +42,7 @@ def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
         return
     from cli.version import installed_version
 
-    click.echo(f"peloton {installed_version()}")
+    echo(f"peloton {installed_version()}")
     ctx.exit()
 
 

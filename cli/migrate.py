@@ -13,6 +13,7 @@ from cli.names import JobType, job_id_of
 from cli.output import Table, print_for_programs, print_list, rows_wanted, say_more
 from cli.params import COUNT_FROM_1, limit_option
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 
 LIMIT_MAX = 1_000
@@ -93,9 +94,9 @@ def migrate(
     answer = settings.client.migrations.Start(request)
     if print_for_programs(settings, answer, [answer.migration.id] if answer.HasField("migration") else ()):
         return
-    click.echo(answer.plan.text)
+    echo(answer.plan.text)
     if answer.HasField("migration"):
-        click.echo(f"Migration {answer.migration.id} is under way: peloton migration status {which.text}")
+        echo(f"Migration {answer.migration.id} is under way: peloton migration status {which.text}")
 
 
 @click.group(cls=Group)
@@ -198,7 +199,7 @@ def release(settings: Settings, which: Which) -> None:
     request = v0.migration.ReleaseRequest(**which.fields)
     answer = settings.client.migrations.Release(request)
     if not print_for_programs(settings, answer):
-        click.echo(f"{which.text} was bound to {answer.cluster or 'no cluster'}")
+        echo(f"{which.text} was bound to {answer.cluster or 'no cluster'}")
 
 
 def say(
@@ -207,7 +208,7 @@ def say(
 ) -> None:
     one = answer.migration
     if not print_for_programs(settings, answer, [one.id]):
-        click.echo(f"The migration of {one.name} to {one.target} is {one.state}")
+        echo(f"The migration of {one.name} to {one.target} is {one.state}")
 
 
 def id_of(settings: Settings, which: Which) -> str:

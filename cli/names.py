@@ -13,10 +13,12 @@ from click.shell_completion import CompletionItem
 from cli.errors import Failed
 from cli.params import COMPLETION_TIMEOUT_S, ask_to_complete
 from cli.settings import Settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.ids import JobId, PodName
 from peloton.model.job import JOB_TERMINAL, JobState
+from peloton.model.text import shorten
 
 if TYPE_CHECKING:
     from peloton.api.client import Client
@@ -26,6 +28,8 @@ SHOWN_MAX = 10
 """Jobs listed for an ambiguous word."""
 COMPLETIONS_MAX = 50
 INSTANCE_MAX = 2**32 - 1
+SEPARATOR = "--"
+"""Stands between an instance and a command of any words; the command is what follows it."""
 WANTED = "its id, the first 4 characters of that or more, its name, or its pool and name (/pool/name)"
 
 
@@ -33,7 +37,7 @@ class Ambiguous(Failed):
     """Lists the jobs to choose from, each on its own line."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(self.message, file=file or sys.stderr)
+        echo(self.message, file=file or sys.stderr)
 
 
 def job_id_of(settings: Settings, text: str) -> str:
@@ -49,16 +53,16 @@ def only_match(text: str, response: v0.lookup.FindJobsResponse) -> v0.lookup.Fou
     """The only job, or of those with the name the only one that has not ended. Raises Failed."""
     jobs = response.jobs
     if not jobs:
-        raise Failed(f"no job is called '{text}': want {WANTED}")
+        raise Failed(f"no job is called '{shorten(text)}': want {WANTED}")
     living = [job for job in jobs if state_of(job) not in JOB_TERMINAL]
     if len(jobs) == 1:
         return jobs[0]
     if len(living) == 1 and is_called(living[0], text):
         others = "others" if len(jobs) > 2 or response.hasMore else "the other one"
-        click.echo(f"'{text}' is job {living[0].id.value}; {others} of that name ended before", err=True)
+        echo(f"'{shorten(text)}' is job {living[0].id.value}; {others} of that name ended before", err=True)
         return living[0]
     more = ["  and more"] if response.hasMore else []
-    lines = [f"'{text}' may be one of several jobs: name it by its id", *map(line_of, jobs), *more]
+    lines = [f"'{shorten(text)}' may be one of several jobs: name it by its id", *map(line_of, jobs), *more]
     raise Ambiguous("\n".join(lines))
 
 
@@ -135,14 +139,17 @@ job_argument = click.argument("job_id", metavar="JOB", type=JOB)
 
 def instance_argument(rest: str = "", required: bool = False, many: bool = False) -> Callable[[Any], Any]:
     """``JOB INSTANCE`` or ``JOB-INSTANCE``: the parameter ``pod``, a PodName. ``rest``: another word that may follow,
-    or must if ``required``; with ``many`` any words. Then the parameter is the name and that word, or a tuple."""
+    or must if ``required``; with ``many`` any words, which a first ``--`` may separate. Then the parameter is the name
+    and that word, or a tuple."""
 
     def convert(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> InstanceWords | Sequence[str]:
         if ctx.resilient_parsing:
             return words
         own, others = split_words(words)
+        if many and others and others[0] == SEPARATOR:
+            others = others[1:]
         if own is None or (len(others) > bool(rest) and not many) or (required and not others):
-            raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{' '.join(words)}'", ctx)
+            raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{shorten(' '.join(words))}'", ctx)
         return InstanceWords(*own, tuple(others) if many else "".join(others) if rest else None)
 
     shown = f" {rest}" if required else f" [{rest}]{'...' if many else ''}" if rest else ""
@@ -170,5 +177,5 @@ def pod_name(settings: Settings, text: str, job_id: str = "") -> str:
         return f"{job_id}-{text}"
     own, _ = split_words([text])
     if own is None:
-        raise Failed(f"invalid pod name '{text}': want JOB-INSTANCE")
+        raise Failed(f"invalid pod name '{shorten(text)}': want JOB-INSTANCE")
     return str(PodName(JobId(job_id_of(settings, own[0])), own[1]))

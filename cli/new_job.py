@@ -18,6 +18,7 @@ import click
 from cli.errors import Failed, is_rpc_error
 from cli.params import together
 from cli.settings import Settings
+from cli.terminal import echo
 from cli.watching import AWAY_CODES
 from cli.wire import v0, v1
 from peloton.api.limits import IS_STORED, LOCKED_DOWN, was_never_sent
@@ -106,7 +107,7 @@ def report_unknown_outcome(job_id: str, group: str) -> Iterator[None]:
         if is_rpc_error(error) and IS_STORED in (error.details() or ""):
             raise Failed(f"{error.details()}: see `{group} get {job_id}`") from error
         if isinstance(error, KeyboardInterrupt) or may_have_happened(error):
-            click.echo(
+            echo(
                 f"Whether job {job_id} was created is not known: see `{group} get {job_id}`, "
                 f"or create it again with --jobID {job_id}",
                 err=True,
@@ -135,4 +136,4 @@ def warn_if_unplaceable(settings: Settings, job_id: str) -> None:
     for reason in why.reasons:
         is_nowhere = reason.rule == v0.explain.RULE_HOSTS_DO_NOT_MATCH and not reason.available
         if reason.rule == v0.explain.RULE_FITS_NO_HOST or is_nowhere:
-            click.echo(f"Warning: {reason.text}", err=True)
+            echo(f"Warning: {reason.text}", err=True)

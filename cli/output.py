@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
 from cli.settings import Settings
+from cli.terminal import console, echo
+from peloton.model.text import escape
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -75,19 +75,19 @@ def as_yaml(message: Message) -> str:
 def print_for_programs(settings: Settings, message: Message, names: Iterable[str] = (), lines: bool = False) -> bool:
     """Prints JSON, YAML, or one name a line, if that was asked for; returns whether it was. ``lines``: more follows."""
     if settings.output == "json":
-        click.echo(as_json_line(message) if lines else as_json(message))
+        echo(as_json_line(message) if lines else as_json(message))
     elif settings.output == "yaml":
-        click.echo(f"---\n{as_yaml(message)}" if lines else as_yaml(message))
+        echo(f"---\n{as_yaml(message)}" if lines else as_yaml(message))
     elif settings.output == "name":
         for name in names:
-            click.echo(name)
+            echo(name)
     return settings.is_for_programs
 
 
 def print_message(settings: Settings, message: Message, names: Iterable[str] = ()) -> None:
     """The message as YAML, or as asked for."""
     if not print_for_programs(settings, message, names):
-        click.echo(as_yaml(message))
+        echo(as_yaml(message))
 
 
 def print_outcome(
@@ -95,7 +95,7 @@ def print_outcome(
 ) -> None:
     """The line that says what the message means, or as asked for."""
     if not print_for_programs(settings, message, names, lines):
-        click.echo(text)
+        echo(text)
 
 
 def rows_wanted(settings: Settings, limit: int | None) -> int | None:
@@ -108,7 +108,7 @@ def rows_wanted(settings: Settings, limit: int | None) -> int | None:
 def say_more(shown: int, total: int | None, how: str = "--limit 0 shows all") -> None:
     """Says on stderr that a list is not complete; ``total``: None if it is not known."""
     of = f"{shown} of {total}" if total is not None else f"the first {shown}"
-    click.echo(f"These are {of}: {how}", err=True)
+    echo(f"These are {of}: {how}", err=True)
 
 
 class Table(NamedTuple):
@@ -138,23 +138,22 @@ def print_table(table: Table, rows: Iterable[Sequence[object]], is_wide: bool = 
     elsewhere, and for many rows, one line each, because another program or a pager reads them."""
     texts = [[one_line(cell) for cell in row] for row in rows]
     if not texts:
-        click.echo(table.nothing)
+        echo(table.nothing)
         return
     if sys.stdout.isatty() and len(texts) <= TERMINAL_ROWS_MAX and not is_wide:
         print_terminal_table(table, texts)
         return
     widths = [max(map(len, column)) for column in zip(table.header, *texts, strict=True)]
     for row in [table.header, *texts]:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def print_terminal_table(table: Table, texts: Sequence[Sequence[str]], console: Console | None = None) -> None:
+def print_terminal_table(table: Table, texts: Sequence[Sequence[str]], drawn_on: Console | None = None) -> None:
     from rich import table as rich_table
-    from rich.console import Console
     from rich.text import Text
 
-    console = console or Console(highlight=False)
-    shown = fitting_columns(table, texts, console.width)
+    drawn_on = drawn_on or console()
+    shown = fitting_columns(table, texts, drawn_on.width)
     drawn = rich_table.Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for index in shown:
         title = table.header[index]
@@ -162,7 +161,7 @@ def print_terminal_table(table: Table, texts: Sequence[Sequence[str]], console: 
         drawn.add_column(title, overflow="fold", no_wrap=title in table.whole, min_width=width)
     for row in texts:
         drawn.add_row(*(Text(row[index], style=STATE_STYLES.get(row[index], "")) for index in shown))
-    console.print(drawn)
+    drawn_on.print(drawn)
 
 
 def fitting_columns(table: Table, texts: Sequence[Sequence[str]], width: int) -> list[int]:
@@ -183,7 +182,7 @@ def fitting_columns(table: Table, texts: Sequence[Sequence[str]], width: int) ->
 
 
 def one_line(cell: object) -> str:
-    return " ".join(str(cell).split())
+    return escape(" ".join(str(cell).split()))
 
 
 def silent_clusters_text(silent_clusters: Iterable[str]) -> str:

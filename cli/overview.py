@@ -10,6 +10,7 @@ from cli import overview_history
 from cli.command import VerbsAndCommand
 from cli.output import Table, print_for_programs, print_table
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.problem import Severity
@@ -50,14 +51,14 @@ def overview(context: click.Context, settings: Settings) -> None:
     if answer.problems:
         print_table(PROBLEMS, [problem_row(problem) for problem in answer.problems], is_wide)
     else:
-        click.echo("Nothing is wrong")
+        echo("Nothing is wrong")
     if answer.problems_left_out:
-        click.echo(f"and {answer.problems_left_out} more")
-    click.echo()
+        echo(f"and {answer.problems_left_out} more")
+    echo()
     print_table(AMOUNTS, amount_rows(answer), is_wide)
-    click.echo()
+    echo()
     for line in lines_of(answer):
-        click.echo(line)
+        echo(line)
 
 
 overview.add_command(overview_history.history)

@@ -11,6 +11,7 @@ from cli.command import Command
 from cli.output import Table, print_for_programs, print_table
 from cli.series import HEADS, SPARE, WHOLE, history_options, intervals_text, rows, span_of
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 
 TABLE = Table(("Cluster", *HEADS), whole=("Cluster", *WHOLE), spare=SPARE)
@@ -45,13 +46,13 @@ def history(
     recorded = [one for one in answer.clusters if any(one.covered_s)]
     if recorded:
         print_table(TABLE, rows_of(recorded), settings.output == "wide")
-        click.echo(intervals_text(answer))
+        echo(intervals_text(answer))
     for one in answer.clusters:
         if one not in recorded:
-            click.echo(f"Nothing of cluster {one.cluster} was recorded in that time: the leading resource manager asks "
+            echo(f"Nothing of cluster {one.cluster} was recorded in that time: the leading resource manager asks "
                        "its host manager once a minute")  # fmt: skip
     if not answer.clusters:
-        click.echo("There are no clusters")
+        echo("There are no clusters")
 
 
 def rows_of(clusters: list[v0.history.ClusterHistory]) -> Iterator[tuple[str, ...]]:

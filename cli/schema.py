@@ -7,6 +7,7 @@ import json
 import click
 
 from cli.command import Command
+from cli.terminal import echo
 
 FILES = ("job", "service", "pool")
 """As in ``peloton.api.config_schema``, which is loaded when it is used."""
@@ -29,4 +30,4 @@ def schema(file: str) -> None:
     """
     from peloton.api.config_schema import schema_of
 
-    click.echo(json.dumps(schema_of(file), indent=2))
+    echo(json.dumps(schema_of(file), indent=2))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.terminal import echo
+
 if TYPE_CHECKING:
     from peloton.api.client import Client, Patience
 
@@ -72,9 +74,7 @@ class Settings:
     def _say_busy(self, refusal: str) -> None:
         """Once, however often it is refused."""
         if not self.has_waited:
-            click.echo(
-                f"Peloton is busy: {refusal}. Waiting for at most {self.patience:g} s (--patience) ...", err=True
-            )
+            echo(f"Peloton is busy: {refusal}. Waiting for at most {self.patience:g} s (--patience) ...", err=True)
         self.has_waited = True
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from cli.command import Command
+from cli.terminal import echo
 from peloton.model.ids import hostmgr_role
 
 FIRST_CLUSTER = "local"
@@ -155,7 +156,8 @@ def _check(options: dict[str, Any]) -> None:
 
 def report(part: str, line: str) -> None:
     with contextlib.suppress(OSError):  # the terminal is gone, or a pipe's reader: what is done is done to its end
-        click.echo(f"{time.strftime('%H:%M:%S')} {click.style(f'{part:<11}', fg='cyan')} {_without_time(line)}")
+        prefix = f"{time.strftime('%H:%M:%S')} {click.style(f'{part:<11}', fg='cyan')} "
+        echo(_without_time(line), prefix=prefix)
 
 
 def _without_time(line: str) -> str:
@@ -190,7 +192,7 @@ async def _run(settings: object) -> None:
             temporal = f"Temporal Web UI {cluster.ui_url}" if cluster.ui_url else f"Temporal {cluster.temporal}"
             report("up", f"ready: API {cluster.addresses}, {temporal}")
             if cluster.web_url:
-                report("up", f"pages: {cluster.web_url}/")
+                report("up", f"pages: {cluster.web_url}/{cluster.web_port_note}")
             if cluster.kubernetes is not None:
                 config = shlex.quote(str(cluster.kubernetes.kubeconfig))
                 report("up", f"Kubernetes: kubectl --kubeconfig {config} get pods --all-namespaces --watch")

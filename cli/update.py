@@ -18,6 +18,7 @@ from cli.params import CONFIG_FILE, COUNT, POOL_PATH, together
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import batch_size_argument, done_word, opaque_option
+from cli.terminal import echo
 from cli.wire import v0
 from peloton.model.update import UPDATE_TERMINAL
 
@@ -137,7 +138,7 @@ def refuse_update_under_way(settings: Settings, job_id: str, override: bool) -> 
                 f"cannot create a new update as another update is already running: {info.updateId.value} "
                 f"(--override takes its place)"
             )
-        click.echo(f"going to override existing update: {info.updateId.value}", err=True)
+        echo(f"going to override existing update: {info.updateId.value}", err=True)
 
 
 @update.command()

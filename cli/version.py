@@ -8,6 +8,7 @@ import click
 
 from cli.command import Command
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 
 
 def installed_version() -> str:
@@ -24,4 +25,4 @@ def installed_version() -> str:
 def version(settings: Settings) -> None:
     """Print the version of this command, as --version does."""
     text = installed_version()
-    click.echo(json.dumps({"version": text}, indent=2) if settings.json else f"peloton {text}")
+    echo(json.dumps({"version": text}, indent=2) if settings.json else f"peloton {text}")

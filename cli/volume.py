@@ -8,6 +8,7 @@ from cli.command import Group
 from cli.names import JOB
 from cli.output import Table, print_for_programs, print_list, print_message
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 
@@ -106,7 +107,7 @@ def delete(settings: Settings, volume_ids: tuple[str, ...], give_up: bool, yes: 
         request = v0.volume_svc.DeleteVolumeRequest(id=v0.peloton.VolumeID(value=volume_id), giveUp=give_up)
         answer = settings.client.volumes.DeleteVolume(request)
         if not print_for_programs(settings, answer, [volume_id]):
-            click.echo(f"Volume {volume_id} is deleted; its host destroys it")
+            echo(f"Volume {volume_id} is deleted; its host destroys it")
 
 
 def state_of(one: v0.volume.PersistentVolumeInfo) -> str:

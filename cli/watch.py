@@ -16,6 +16,7 @@ from cli.output import as_json_line, print_outcome
 from cli.params import LABEL, Label
 from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import job_state_name, known_counts, of_update
+from cli.terminal import echo
 from cli.watching import AWAY_CODES, WatchPace
 from cli.wire import v1
 
@@ -94,10 +95,10 @@ def print_changes(settings: Settings, request: v1.watch_svc.WatchRequest, pace: 
     try:
         for message in stream.messages():
             for line in [as_json_line(message)] if settings.json else change_lines(message):
-                click.echo(line)
+                echo(line)
     except KeyboardInterrupt:
         stream.cancel()
-        click.echo(err=True)
+        echo(err=True)
         sys.exit(INTERRUPTED)
 
 
@@ -108,7 +109,7 @@ class Changes:
     settings: Settings
     request: v1.watch_svc.WatchRequest
     pace: WatchPace
-    say: Callable[[str], None] = lambda text: click.echo(text, err=True)
+    say: Callable[[str], None] = lambda text: echo(text, err=True)
     watch_id: str = ""
 
     def messages(self) -> Iterator[v1.watch_svc.WatchResponse]:

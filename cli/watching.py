@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import click
-
 from cli.errors import Failed
+from cli.terminal import Visible, console, echo
+from peloton.model.text import PROSE, escape
 
 if TYPE_CHECKING:
     import grpc
@@ -79,9 +79,7 @@ class Patience:
 
 def progress_console(is_for_programs: bool) -> Console:
     """Standard output, or standard error when standard output belongs to programs."""
-    from rich.console import Console
-
-    return Console(stderr=is_for_programs, highlight=False)
+    return console(err=is_for_programs)
 
 
 @dataclass
@@ -96,7 +94,7 @@ class Display(Generic[T]):
 
 
 def print_line(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(escape(text, PROSE), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -119,7 +117,7 @@ def display_on(
                     print_one(line)
 
     if is_json:
-        yield Display(console, lambda state: print_changed({"": [json_of(state)]}, click.echo))
+        yield Display(console, lambda state: print_changed({"": [json_of(state)]}, echo))
     elif not console.is_terminal:
         yield Display(console, lambda state: print_changed(lines_of(state), lambda line: print_line(console, line)))
     else:
@@ -133,4 +131,4 @@ def redrawn(console: Console, picture: Callable[[T], RenderableType]) -> Iterato
     from rich.live import Live
 
     with Live(console=console, auto_refresh=False) as live:
-        yield lambda state: live.update(picture(state), refresh=True)
+        yield lambda state: live.update(Visible(picture(state)), refresh=True)

@@ -12,15 +12,24 @@ from typing import Any, TypeVar
 import grpc
 
 from peloton.errors import ERRORS, Internal, PelotonError, Unavailable
+from peloton.model.text import cut
 from peloton.ports import CALL_DEADLINE_S
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 
+DETAILS_CHARS_MAX = 6_000
+"""Characters of the text of a status. It travels in a header, and clients refuse more than 16 KiB of these."""
+
 
 def status_of(error: PelotonError) -> grpc.StatusCode:
     """The code of an error is the name of its status."""
     return grpc.StatusCode[error.code]
+
+
+def details_of(error: PelotonError) -> str:
+    """Return the text of the status: errors quote little of what they refuse, and none outgrows a header."""
+    return cut(error.message, DETAILS_CHARS_MAX)
 
 
 def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
@@ -31,7 +40,7 @@ def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
         try:
             return method(self, request, context)
         except PelotonError as error:
-            context.abort(status_of(error), error.message)
+            context.abort(status_of(error), details_of(error))
         except Exception:
             log.exception("%s failed", method.__name__)
             context.abort(grpc.StatusCode.INTERNAL, f"{method.__name__} failed; the server's log says why")

@@ -20,7 +20,7 @@ import grpc.aio
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, PelotonError, ResourceExhausted
-from services.grpc_errors import status_of
+from services.grpc_errors import details_of, status_of
 from services.grpc_handlers import AroundCalls, within
 
 UNPACKED_BYTES_MAX = 8 * 2**20
@@ -167,7 +167,7 @@ class RequestsOfThreads(grpc.ServerInterceptor):
                 with self._room.for_unpacked(raw):
                     return handler.unary_unary(_as_wanted(read, raw), context)
             except PelotonError as error:
-                context.abort(status_of(error), error.message)
+                context.abort(status_of(error), details_of(error))
 
         make: Any = grpc.unary_unary_rpc_method_handler
         return make(answer, None, handler.response_serializer)  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ import grpc.aio
 
 from peloton.api.limits import OWN_CODE, RETRY_AFTER
 from peloton.errors import Aborted, PelotonError, ResourceExhausted
-from services.grpc_errors import status_of
+from services.grpc_errors import details_of, status_of
 from services.grpc_handlers import AroundCalls, within
 
 log = logging.getLogger(__name__)
@@ -47,11 +47,11 @@ class ErrorsToStatus(AroundCalls):
         match error:
             case ResourceExhausted(retry_after_s=float(seconds)):
                 trailing = tuple((key, str(round(seconds * 1000))) for key in RETRY_KEYS)
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message, trailing)
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, details_of(error), trailing)
             case Aborted(status=str(status)) if status != error.code:
-                await context.abort(grpc.StatusCode[status], error.message, ((OWN_CODE, error.code),))
+                await context.abort(grpc.StatusCode[status], details_of(error), ((OWN_CODE, error.code),))
             case PelotonError():
-                await context.abort(status_of(error), error.message)
+                await context.abort(status_of(error), details_of(error))
             case _:
                 log.error("%s failed", method, exc_info=error)
                 text = f"internal error in {method}: {type(error).__name__}; see the log of the {self._role}"

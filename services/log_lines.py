@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from peloton.model.text import escape
+
 LINE_CHARS_MAX = 8_192
-_CONTROL = [*range(0x20), *range(0x7F, 0xA0)]
-_ESCAPED = {code: f"\\x{code:02x}" for code in _CONTROL if chr(code) != "\t"}
 
 
 def printable(line: str, most: int = LINE_CHARS_MAX) -> str:
-    """One line without control characters, those of terminals among them; what is longer is cut, and says so."""
-    cut = line[:most]
-    shown = cut.translate(_ESCAPED)
+    """Return one line in which nothing can steer a terminal; what is longer is cut, and says so."""
+    shown = escape(line[:most], "\t")
     return shown if len(line) <= most else f"{shown} ... ({len(line)} characters)"

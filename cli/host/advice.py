@@ -10,6 +10,7 @@ from cli.command import Command
 from cli.output import Table, print_list, rows_wanted, say_more, silent_clusters_text
 from cli.params import limit_option
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.advice import Mark
@@ -54,7 +55,7 @@ def advice(settings: Settings, marks: Sequence[str], limit: int | None) -> None:
     if len(shown) < len(found):
         say_more(len(shown), len(found))
     if answer.silent_clusters:
-        click.echo(silent_clusters_text(answer.silent_clusters), err=True)
+        echo(silent_clusters_text(answer.silent_clusters), err=True)
 
 
 def _row(what: str, name: str, one: v0.advice.HostMark | v0.advice.ServiceMark) -> tuple[int, str, str, str, str, str]:

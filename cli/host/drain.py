@@ -11,6 +11,7 @@ from cli.host.maintenance import HOSTS, StartOptions, begin, start_options
 from cli.host.unknown_hosts import explained
 from cli.output import Table, print_list
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 
 TABLE = Table(
@@ -65,7 +66,7 @@ def show(settings: Settings, answer: v0.maintenance.PlanResponse, is_plan: bool)
     print_list(settings, answer, TABLE, rows, (host.hostname for host in answer.hosts))
     if not settings.is_for_programs:
         for line in notes(answer):
-            click.echo(line)
+            echo(line)
 
 
 def way(job: v0.maintenance.JobDeparture) -> str:

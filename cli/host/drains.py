@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 from cli.output import STATE_STYLES, Table, as_json_line, print_table, silent_clusters_text
+from cli.terminal import echo
 from cli.watching import Patience, WatchPace, display_on, redrawn
 from cli.wire import v0
 
@@ -84,16 +83,16 @@ def print_drains(answer: v0.maintenance.QueryResponse, hosts: Sequence[str] = ()
     found = {host.hostname for host in answer.hosts}
     others = [name for name in hosts if name not in found]
     if others or not found:
-        click.echo(not_in_maintenance(others, answer.silent_clusters))
+        echo(not_in_maintenance(others, answer.silent_clusters))
     if answer.silent_clusters:
-        click.echo(silent_clusters_text(answer.silent_clusters), err=True)
+        echo(silent_clusters_text(answer.silent_clusters), err=True)
     if not found:
         return
     print_table(TABLE, [row(host) for host in answer.hosts], is_wide)
     for host in answer.hosts:
         for line in blocker_lines(host):
-            click.echo(line)
-    click.echo(summary(answer))
+            echo(line)
+    echo(summary(answer))
 
 
 def watch_drains(

@@ -13,6 +13,7 @@ from cli.command import Command
 from cli.output import Table, print_for_programs, print_list, say_more
 from cli.params import HOSTNAME, CountType
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.watching import Patience, WatchPace
 from cli.wire import v0
@@ -70,7 +71,7 @@ def events(settings: Settings, host: str, kinds: tuple[str, ...], limit: int, fo
         for more in news(settings, request, max((event.number for event in whole.events), default=0)):
             print_on(settings, more)
     except KeyboardInterrupt:
-        click.echo("Stopped watching.", err=True)
+        echo("Stopped watching.", err=True)
         sys.exit(130)
 
 
@@ -101,7 +102,7 @@ def news(
     while True:
         PACE.sleep(PACE.interval_s)
         since.after = after
-        found = patience.ask(partial(click.echo, err=True), lambda: read(settings, since, 0))
+        found = patience.ask(partial(echo, err=True), lambda: read(settings, since, 0))
         if found.events:
             after = found.events[0].number
             yield found
@@ -112,7 +113,7 @@ def print_on(settings: Settings, found: overview_pb2.ListHostEventsResponse) -> 
     for event in reversed(found.events):
         if not print_for_programs(settings, event, [event.hostname], lines=True):
             time, host, kind, text, until = row(event)
-            click.echo(f"{time}  {host}  {kind}  {text}{f' (until {until})' if until else ''}")
+            echo(f"{time}  {host}  {kind}  {text}{f' (until {until})' if until else ''}")
 
 
 def row(event: overview_pb2.HostEvent) -> tuple[str, str, str, str, str]:

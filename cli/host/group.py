@@ -11,14 +11,15 @@ from cli.host.events import events
 from cli.host.maintenance import maintenance
 from cli.host.pool import pool
 from cli.host.rebalance import rebalance
+from cli.host.state import HOST_STATE_PREFIX, UNSCHEDULABLE, is_unschedulable, state_words
 from cli.host.why import why
 from cli.output import Table, print_list, rows_wanted, say_more, silent_clusters_text
 from cli.params import StatesType, limit_option
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 from peloton.model.host import CLUSTER_KIND_LABEL, HostState
 
-HOST_STATE_PREFIX = "HOST_STATE_"
 TABLE = Table(
     ("Hostname", "IP", "State", "HostPool", "CPUs free", "MiB free", "GPUs free", "Slack CPUs", "CPUs used",
      "MiB used", "Cluster", "Kind"),
@@ -66,7 +67,7 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
         (
             info.hostname,
             info.ip,
-            v0.host.HostState.Name(info.state).removeprefix(HOST_STATE_PREFIX),
+            state_words(info),
             info.current_pool,
             *amounts(info),
             info.cluster,
@@ -77,21 +78,21 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
     print_list(settings, response, TABLE, rows, (info.hostname for info in shown))
     for info in shown:
         if info.avoided and not settings.is_for_programs:
-            click.echo(f"{info.hostname} is avoided: {info.avoided}")
+            echo(f"{info.hostname} is {UNSCHEDULABLE if is_unschedulable(info) else 'avoided'}: {info.avoided}")
         if info.reserved and not settings.is_for_programs:
-            click.echo(f"{info.hostname} is reserved {info.reserved}")
+            echo(f"{info.hostname} is reserved {info.reserved}")
         if info.marked and not settings.is_for_programs:
-            click.echo(f"{info.hostname} is marked {info.marked}")
+            echo(f"{info.hostname} is marked {info.marked}")
     if len(shown) < len(hosts):
         say_more(len(shown), len(hosts))
     if response.silent_clusters:
-        click.echo(silent_clusters_text(response.silent_clusters), err=True)
+        echo(silent_clusters_text(response.silent_clusters), err=True)
 
 
 def amounts(info: v0.host.HostInfo) -> tuple[str, ...]:
-    """Empty where nothing is known, as of a host that is DOWN."""
+    """Empty where nothing is known, as of a host that is DOWN; dashes where nothing is offered."""
     if not info.HasField("capacity"):
-        return ("",) * 6
+        return ("-" if is_unschedulable(info) else "",) * 6
     free, total, used = info.free, info.capacity, info.used
     measured = (f"{used.cpu:.2f}", f"{used.memory_mib:.0f}") if info.HasField("used") else ("", "")
     return (

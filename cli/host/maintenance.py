@@ -16,6 +16,7 @@ from cli.host.unknown_hosts import explained
 from cli.output import print_for_programs
 from cli.params import COUNT_FROM_1, DURATION, HOSTNAME
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.watching import progress_console
 from cli.wire import v0
 
@@ -80,7 +81,7 @@ def begin(settings: Settings, hosts: Sequence[str], options: StartOptions, watch
         answer = settings.client.maintenance.Start(request)
     say(settings, hosts, answer, "Host successfully submitted for maintenance: {}", lines=watch)
     for line in () if settings.is_for_programs else turn_lines(answer):
-        click.echo(line)
+        echo(line)
     if watch:
         show_drains(settings, hosts, answer.hosts)
 
@@ -158,7 +159,7 @@ def say(settings: Settings, hosts: Sequence[str], answer: Message, text: str, li
     if print_for_programs(settings, answer, dict.fromkeys(hosts), lines):
         return
     for host in dict.fromkeys(hosts):
-        click.echo(text.format(host))
+        echo(text.format(host))
 
 
 def show_drains(settings: Settings, hosts: Sequence[str], begun: Iterable[v0.maintenance.HostMaintenance] = ()) -> None:

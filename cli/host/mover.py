@@ -9,6 +9,7 @@ import click
 from cli.command import Group
 from cli.output import Table, print_list, print_outcome
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 
@@ -89,7 +90,7 @@ def plan(settings: Settings) -> None:
     rows = [(shift.source, shift.destination, str(shift.host_count), shift.reason) for shift in answer.planned]
     print_list(settings, answer, SHIFTS, rows, (f"{one.source} {one.destination}" for one in answer.planned))
     if not settings.is_for_programs and not answer.on:
-        click.echo("The mover is off")
+        echo("The mover is off")
 
 
 @mover.command()
@@ -120,11 +121,11 @@ def show(settings: Settings) -> None:
         for one in answer.pools
     ]
     if not settings.is_for_programs:
-        click.echo(f"The mover is {'on' if answer.on else 'off'}")
+        echo(f"The mover is {'on' if answer.on else 'off'}")
     print_list(settings, answer, POOLS, rows, (one.name for one in answer.pools))
     if not settings.is_for_programs:
         for line in _made_lines(answer):
-            click.echo(line)
+            echo(line)
 
 
 def _lacks(pool: v0.mover.Pool) -> int:

@@ -13,6 +13,7 @@ from cli.host.mover import mover
 from cli.output import Table, print_for_programs, print_list, print_outcome
 from cli.params import COUNT, COUNT_FROM_1, HOSTNAME
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.host_pool import Workload
@@ -104,11 +105,11 @@ def show(settings: Settings, pool: str) -> None:
     ]
     if not settings.is_for_programs:
         cpu, memory, disk = _factors(found)
-        click.echo(f"Host pool {pool} serves {', '.join(found.serves) or 'nothing'}")
-        click.echo(f"It announces the room of its hosts with factors: cpu {cpu}, memory {memory}, disk {disk}")
+        echo(f"Host pool {pool} serves {', '.join(found.serves) or 'nothing'}")
+        echo(f"It announces the room of its hosts with factors: cpu {cpu}, memory {memory}, disk {disk}")
         free, whole = ([sum(amounts) for amounts in zip(*each, strict=True)] for each in _amounts(mine))
         if mine:
-            click.echo(f"Free and announced: {free[0]:g} of {whole[0]:g} cpus, {free[1]:.0f} of {whole[1]:.0f} MiB")
+            echo(f"Free and announced: {free[0]:g} of {whole[0]:g} cpus, {free[1]:.0f} of {whole[1]:.0f} MiB")
     print_list(settings, response, HOSTS, rows, (info.hostname for info in mine))
 
 
@@ -261,13 +262,13 @@ def _move_drained(settings: Settings, request: maintenance_pb2.MoveRequest, sour
         for host in hosts:
             waits = moving[host].waiting_for if host in moving else ""
             text = f'Host "{host}" moves to host pool "{request.host_pool}"'
-            click.echo(f"{text} and waits for {waits}" if waits else text + ".")
+            echo(f"{text} and waits for {waits}" if waits else text + ".")
     if not watch:
         return
     show_drains(settings, hosts, answer.hosts)
     if not settings.is_for_programs:
         for host, pool in _host_pools_of(settings, hosts).items():
-            click.echo(f'Host "{host}" is in host pool "{pool}".')
+            echo(f'Host "{host}" is in host pool "{pool}".')
 
 
 def _host_pools_of(settings: Settings, hosts: Iterable[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import click
 from cli.command import VerbsAndCommand
 from cli.output import Table, print_for_programs, print_list, silent_clusters_text
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 from peloton.model.rebalance import Goal
 
@@ -94,9 +95,9 @@ def show_plan(settings: Settings, goals: Sequence[str], moves_max: int | None) -
     print_list(settings, answer, TABLE, rows, (f"{move.job_id}-{move.instance_id}" for move in answer.moves))
     if not settings.is_for_programs:
         for line in notes(answer.stuck_job_ids, answer.staying):
-            click.echo(line)
+            echo(line)
     if answer.silent_clusters:
-        click.echo(silent_clusters_text(answer.silent_clusters), err=True)
+        echo(silent_clusters_text(answer.silent_clusters), err=True)
 
 
 def numbers(goals: Sequence[str]) -> list[v0.rebalance.Goal.ValueType]:
@@ -192,7 +193,7 @@ def status(settings: Settings, cluster: str, moves_max: int | None) -> None:
     if not settings.is_for_programs:
         for one in answer.rebalances:
             for line in state_lines(one):
-                click.echo(line)
+                echo(line)
     rows = [
         (
             move.job_id,
@@ -211,7 +212,7 @@ def status(settings: Settings, cluster: str, moves_max: int | None) -> None:
         print_list(settings, answer, PAST, rows, (one.cluster for one in answer.rebalances))
     elif not print_for_programs(settings, answer):
         which = f"cluster {cluster} has never" if cluster else "no cluster has ever"
-        click.echo(f"Rebalancing is off: {which} been rebalanced")
+        echo(f"Rebalancing is off: {which} been rebalanced")
 
 
 def state_lines(one: v0.rebalance.Rebalance) -> Iterator[str]:
@@ -228,4 +229,4 @@ def state_lines(one: v0.rebalance.Rebalance) -> Iterator[str]:
 def say(settings: Settings, answer: Any) -> None:
     if not print_for_programs(settings, answer, (one.cluster for one in answer.rebalances)):
         for one in answer.rebalances:
-            click.echo(f"The rebalancing of cluster {one.cluster} is {one.state}")
+            echo(f"The rebalancing of cluster {one.cluster} is {one.state}")

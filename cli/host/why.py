@@ -9,9 +9,11 @@ import click
 from cli.command import Command
 from cli.errors import Failed
 from cli.host.drains import blocker_lines, state_name, waiting_text
+from cli.host.state import is_unschedulable, state_of, state_words
 from cli.output import print_for_programs, silent_clusters_text
 from cli.params import HOSTNAME
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 
 
@@ -36,20 +38,23 @@ def why(settings: Settings, host: str) -> None:
         return
     drains = settings.client.maintenance.Query(v0.maintenance.QueryRequest(hostnames=[host])).hosts
     for line in reasons(info, list(drains)):
-        click.echo(line)
+        echo(line)
 
 
 def reasons(info: v0.host.HostInfo, drains: list[v0.maintenance.HostMaintenance]) -> Iterator[str]:
     """The state first."""
-    name, state = info.hostname, v0.host.HostState.Name(info.state).removeprefix("HOST_STATE_")
+    name, state = info.hostname, state_of(info)
     where = f", in host pool {info.current_pool}" if info.current_pool else ""
-    takes = "takes pods" if state == "UP" else "takes no pods"
-    yield f"{name} is {state}{where}: it {takes}"
+    is_closed = is_unschedulable(info)
+    takes = "takes no pods" if is_closed or state != "UP" else "takes pods"
+    yield f"{name} is {state_words(info)}{where}: it {takes}"
     if info.HasField("capacity"):
         free, total = info.free, info.capacity
         amounts = f"cpu {free.cpu:g} of {total.cpu:g}, memory {free.memory_mib:g} of {total.memory_mib:g} MiB"
         yield f"Free: {amounts}, disk {free.disk_mib:g} of {total.disk_mib:g} MiB, gpu {free.gpu:g} of {total.gpu:g}"
-    if info.avoided:
+    if is_closed:
+        yield f"Pods cannot go there: {info.avoided}"
+    elif info.avoided:
         yield f"Pods go elsewhere while others could take them: it is avoided {info.avoided}"
     if info.reserved:
         yield f"It is reserved {info.reserved}. Others get what is free beyond that"

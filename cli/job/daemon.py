@@ -32,6 +32,7 @@ from cli.pools import pool_id_at
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import batch_size_argument
+from cli.terminal import echo
 from cli.update import create_update, failure_options
 from cli.wire import v0
 
@@ -164,9 +165,9 @@ def stop(settings: Settings, job_id: str, progress: bool) -> None:
     if problem := stop_one(settings, job_id):
         raise Failed(f"Error stopping daemon {job_id}: {problem}")
     if not settings.is_for_programs:
-        click.echo(f"Stopping daemon {job_id}")
+        echo(f"Stopping daemon {job_id}")
     if settings.json:
-        click.echo(json.dumps({"jobIds": [job_id]}))
+        echo(json.dumps({"jobIds": [job_id]}))
     if progress:
         wait_until_stopped(settings, job_id)
 

@@ -25,14 +25,16 @@ from cli.new_job import (
     secrets_of,
     warn_if_unplaceable,
 )
-from cli.output import print_message, print_outcome
+from cli.output import print_for_programs, print_message, print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import pool_id_at
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.stateless.group import stateless
+from cli.terminal import echo
 from cli.watching import progress_console
 from cli.wire import v0
+from peloton.api.convert_time import rfc3339
 from peloton.model.job import JobState
 
 
@@ -114,7 +116,7 @@ def exit_after_watching(settings: Settings, job_id: str) -> None:
         console = progress_console(settings.is_for_programs)
         state = watch_job(settings.client, job_id, console, is_json=settings.json)
     except KeyboardInterrupt:
-        click.echo(f"Stopped watching; job {job_id} goes on.", err=True)
+        echo(f"Stopped watching; job {job_id} goes on.", err=True)
         sys.exit(130)
     sys.exit(0 if state is JobState.SUCCEEDED else 1)
 
@@ -139,10 +141,23 @@ def get(settings: Settings, job_id: str) -> None:
 @job_argument
 @pass_settings
 def status(settings: Settings, job_id: str) -> None:
-    """Print a job's state, its goal and the number of tasks in each state."""
+    """Print a job's state, its goal and the number of tasks in each state. `-o yaml` prints what is on the wire."""
     response = get_job_or_summary(settings.client, job_id)
     refuse_unknown_job(settings, response, "Unable to get job status", job_id)
-    print_message(settings, response.jobInfo.runtime, [job_id])
+    runtime = response.jobInfo.runtime
+    if not print_for_programs(settings, runtime, [job_id]):
+        echo(status_text(runtime))
+
+
+def status_text(runtime: v0.job.RuntimeInfo) -> str:
+    """Return the state as YAML in which the times of the revision are times, and not counts of nanoseconds."""
+    from peloton.api.yaml_config import dump_plain, plain
+
+    shown = plain(runtime)
+    for name in ("createdAt", "updatedAt"):
+        if time_ns := getattr(runtime.revision, name):
+            shown["revision"][name] = rfc3339(time_ns)
+    return dump_plain(shown).rstrip("\n")
 
 
 @job.command()

@@ -18,7 +18,8 @@ from cli.params import COUNT, RANGE, SINCE, InstanceRange
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.task.control import range_message
-from cli.task.logs import CHUNK_BYTES, FOLLOW_INTERVAL_S, Sandbox, find_path
+from cli.task.logs import CHUNK_BYTES, FOLLOW_INTERVAL_S, Sandbox, find_path, raw_option
+from cli.terminal import echo, echo_output
 from cli.wire import v0
 from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import TERMINAL
@@ -43,7 +44,8 @@ COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
 @click.option("--since", type=SINCE, help="Only files written since: a duration such as 10m, or a time.")
 @click.option("--stream", type=click.Choice([*STREAMS, "both"]), default="both", show_default=True,
               help="Which output.")  # fmt: skip
-@click.option("--no-prefix", is_flag=True, help="Print lines as they are, without their instance.")
+@click.option("--no-prefix", is_flag=True, help="Print lines without their instance.")
+@raw_option
 @pass_settings
 def logs(
     settings: Settings,
@@ -54,6 +56,7 @@ def logs(
     since: datetime | None,
     stream: str,
     no_prefix: bool,
+    raw: bool,
 ) -> None:
     """Print the output of all instances of a job: stdout and stderr, each line marked with its instance.
 
@@ -69,17 +72,17 @@ def logs(
     names = tuple(STREAMS) if stream == "both" else (stream,)
     width = len(str(min(instances[1], instances[0] + INSTANCES_MAX) - 1))
     mark = None if no_prefix else partial(marked, names=names, width=width)
-    output = JobOutput(settings, job_id, instances, names, Start(tail, since), mark)
+    output = JobOutput(settings, job_id, instances, names, Start(tail, since), mark, raw)
     unread = output.follow() if follow else output.print_once()
     if unread:
         raise Failed(f"the output of {unread} of the instances could not be read")
 
 
-def marked(line: bytes, instance: int, name: str, names: Sequence[str], width: int) -> bytes:
+def marked(instance: int, name: str, names: Sequence[str], width: int) -> str:
     label = f"{instance:>{width}} {STREAMS[name]} | " if len(names) > 1 else f"{instance:>{width}} | "
     if sys.stdout.isatty():
         label = click.style(label, fg=COLOURS[instance % len(COLOURS)])
-    return label.encode() + line
+    return label
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,8 @@ class JobOutput:
     instances: InstanceRange
     names: Sequence[str]
     start: Start
-    mark: Callable[[bytes, int, str], bytes] | None
+    mark: Callable[[int, str], str] | None
+    raw: bool = False
     sleep: Callable[[float], None] = time.sleep
     runs: dict[int, Run] = field(default_factory=dict)
     unread: set[int] = field(default_factory=set)
@@ -177,7 +181,7 @@ class JobOutput:
     def print_once(self) -> int:
         waiting, tasks = 0, self.tasks()
         if not tasks:
-            click.echo("the instances are being created", err=True)
+            echo("the instances are being created", err=True)
         for instance, info in tasks:
             run = self.run_of(instance, info)
             if not info.runtime.host:
@@ -185,7 +189,7 @@ class JobOutput:
                 continue
             self.print_run(instance, run, self.start, is_last=True)
         if waiting:
-            click.echo(f"{waiting} {'instance has' if waiting == 1 else 'instances have'} not started", err=True)
+            echo(f"{waiting} {'instance has' if waiting == 1 else 'instances have'} not started", err=True)
         return len(self.unread)
 
     def follow(self) -> int:
@@ -241,12 +245,13 @@ class JobOutput:
                 self.unread.add(instance)
             if (is_last or run.failures == FAILURES_NAMED) and instance not in self.named:
                 self.named.add(instance)
-                click.echo(f"instance {instance}: {failed.message}", err=True)
+                echo(f"instance {instance}: {failed.message}", err=True)
         return sum(file.offset for file in run.files) - before
 
     def print_lines(self, instance: int, name: str, lines: Iterator[bytes]) -> None:
         for line in lines:
-            click.echo(line if self.mark is None else self.mark(line, instance, name))
+            label = "" if self.mark is None else self.mark(instance, name)
+            echo_output([line + b"\n"], self.raw, prefix=label)
 
     def tasks(self) -> list[tuple[int, v0.task.TaskInfo]]:
         """The chosen instances in their order, at most INSTANCES_MAX."""
@@ -264,7 +269,7 @@ class JobOutput:
             text = (
                 f"Only instances {begin} to {last - 1} are printed; --range {last}:{last + INSTANCES_MAX} has the next"
             )
-            click.echo(text, err=True)
+            echo(text, err=True)
         return found[:INSTANCES_MAX]
 
     def has_no_pods_yet(self, begin: int) -> bool:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
 from cli.config_file import STANDARD_INPUT
 from cli.errors import Failed
 from cli.new_job import report_unknown_outcome
 from cli.settings import Settings
+from cli.terminal import echo
 from cli.wire import v0
 from peloton.api.limits import MESSAGE_BYTES_MAX
 
@@ -27,7 +26,7 @@ def create_from_heavy_file(settings: Settings, path: Path, respool_id: str, job_
     """Of a file that is too large for memory."""
     from peloton.api.yaml_pieces import JobPieces
 
-    click.echo(f"Reading {path}, which takes a few minutes for each gigabyte", err=True)
+    echo(f"Reading {path}, which takes a few minutes for each gigabyte", err=True)
     with JobPieces(path) as pieces:
         pieces.config.respoolID.value = respool_id
         return create_in_pieces(settings, pieces.config, pieces.instances, job_id)

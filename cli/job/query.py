@@ -14,6 +14,7 @@ from cli.pools import pool_id_at
 from cli.queries import SECONDS_PER_DAY, JobConditions, job_conditions, say_if_more, set_v0_page
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.job import JobState
@@ -65,17 +66,20 @@ def query(settings: Settings, wanted: JobConditions) -> None:
 @click.command("list", cls=Command)
 @click.option("--states", "-s", type=JOB_STATES, default="", help="Any of these states.")
 @click.option("--respool", "-r", type=POOL_PATH, help="Jobs of this pool.")
+@click.option("--name", default="", metavar="TEXT", help="Jobs with this in their name.")
 @limit_option
 @pass_settings
-def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, limit: int | None) -> None:
+def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, name: str, limit: int | None) -> None:
     """List all jobs, newest first; also `job ls`. The API lists the newest 10,000 that match.
 
     \b
     Examples:
       peloton job list
       peloton job list -s RUNNING -r /dev
+      peloton job list --name etl
     """
     request = v0.job.QueryRequest(summaryOnly=True)
+    request.spec.name = name
     if respool:
         request.respoolID.value = pool_id_at(settings.client, respool)
     request.spec.jobStates.extend(v0.job.JobState.Value(state) for state in states)
@@ -125,7 +129,7 @@ def active_list(settings: Settings, limit: int | None) -> None:
     names = [job_id.value for job_id in response.ids]
     if not print_for_programs(settings, response, names):
         for name in names:
-            click.echo(name)
+            echo(name)
     if len(names) < total:
         say_more(len(names), total)
 

@@ -14,6 +14,7 @@ from cli.output import as_json
 from cli.params import COUNT, InstanceRange, ranges_option
 from cli.settings import Settings, pass_settings
 from cli.task.control import range_message
+from cli.terminal import echo
 from cli.wire import v0
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def rolling_command(name: str, verb: str, group: str = "job", noun: str = "servi
     def command(
         settings: Settings, job_id: str, batch_size: int, resource_version: int, ranges: Sequence[InstanceRange]
     ) -> None:
-        click.echo(as_json(call(settings, verb, job_id, batch_size, resource_version, ranges)))
+        echo(as_json(call(settings, verb, job_id, batch_size, resource_version, ranges)))
 
     return command
 

@@ -18,6 +18,7 @@ from cli.params import COUNT_FROM_1, LABELS, Label
 from cli.queries import set_v0_page
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.pod import TERMINAL
@@ -63,9 +64,9 @@ def stop(
             raise Failed("nothing stopped")
     else:
         raise click.UsageError("Either jobID or owner needs to be provided.")
-    click.echo(f"Stopping jobs: {id_list(job_ids)}", err=settings.is_for_programs)
+    echo(f"Stopping jobs: {id_list(job_ids)}", err=settings.is_for_programs)
     if settings.json:
-        click.echo(json.dumps({"jobIds": list(job_ids)}))
+        echo(json.dumps({"jobIds": list(job_ids)}))
     problems = {one: problem for one in job_ids if (problem := stop_one(settings, one))}
     if progress:
         for one in job_ids:
@@ -127,10 +128,10 @@ def wait_until_stopped(settings: Settings, job_id: str) -> None:
         total_count, terminal_count, state = task_counts(settings, job_id)
         text = f"total_tasks:{total_count} terminated_tasks:{terminal_count}"
         if JobState(state) in JOB_TERMINAL:
-            click.echo(f"Job {job_id} stopped, {text}", err=settings.is_for_programs)
+            echo(f"Job {job_id} stopped, {text}", err=settings.is_for_programs)
             return
         if (line := f"Job {job_id} {state}, {text}") != shown:
-            click.echo(line, err=True)
+            echo(line, err=True)
             shown = line
         time.sleep(PROGRESS_INTERVAL_S)
     raise Failed(f"Job {job_id} has not stopped within {PROGRESS_S_MAX:g} s, {text}")

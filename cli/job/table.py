@@ -12,6 +12,7 @@ from cli.job.query import JOB_STATES
 from cli.output import Table, print_list, say_more
 from cli.params import COUNT_FROM_1, LABELS, POOL_PATH, SINCE, Label, StatesType
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.job import JobType
@@ -90,7 +91,7 @@ def table(
             break
     print_list(settings, response, TABLE, map(job_row, response.jobs), (job.id.value for job in response.jobs))
     if count:
-        click.echo(f"{'At least ' if response.count.more else ''}{response.count.count:,} match.", err=True)
+        echo(f"{'At least ' if response.count.more else ''}{response.count.count:,} match.", err=True)
     if response.nextPageToken:
         say_more(len(response.jobs), None, f"--token {response.nextPageToken} goes on")
 

@@ -15,7 +15,7 @@ from cli.settings import Settings, pass_settings
 from cli.stateless.read import list_pods
 from cli.task.exec import CONTEXT, run_session, session_options
 from cli.task.group import EVENT_RUNS_DEFAULT, SORT_FIELDS, health_words, print_events
-from cli.task.logs import LogsCommand, container_file, container_option, print_logs
+from cli.task.logs import LogsCommand, container_file, container_option, print_logs, raw_option
 from cli.times import seconds_text
 from cli.wire import v1
 from peloton.model.ids import PodName
@@ -110,8 +110,9 @@ def cache(settings: Settings, pod: PodName) -> None:
               help="The file in the sandbox. Also -f FILE.")  # fmt: skip
 @click.option("--podID", "-p", "pod_id", default="", metavar="POD-ID", help="An earlier run; the current if absent.")
 @container_option
+@raw_option
 @pass_settings
-def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: str, container: str) -> None:
+def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: str, container: str, raw: bool) -> None:
     """Print the output of a pod, or another file of its sandbox.
 
     `-f` alone follows; `-f FILE` names the file, as it always did.
@@ -122,7 +123,7 @@ def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: 
       peloton pod logs JOB 0 -F --filename stderr
       peloton pod logs JOB 0 --container proxy
     """
-    print_logs(settings, pod, pod_id, container_file(settings, pod, container, filename), follow)
+    print_logs(settings, pod, pod_id, container_file(settings, pod, container, filename), follow, raw)
 
 
 @pod.command("exec", context_settings=CONTEXT)
@@ -134,6 +135,7 @@ def exec_pod(settings: Settings, pod: tuple[PodName, tuple[str, ...]], container
     \b
     Examples:
       peloton pod exec JOB-0 ls -l
+      peloton pod exec JOB-0 -- sh -c 'echo $PWD'
       peloton pod exec -it JOB-0
     """
     run_session(settings, *pod, container, stdin, tty)

@@ -18,7 +18,9 @@ from cli.pools import ROOT_ID, UNITS, pool_id_at
 from cli.refusals import raise_if_refused
 from cli.respool import history, tree
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
+from peloton.model.text import shorten
 
 TABLE = Table(
     ("Path", "Kind", "Reservation", "Limit", "Share", "Allocation", "Slack"),
@@ -43,7 +45,7 @@ def read_config(settings: Settings, path: str, config: Path) -> v0.respool.Resou
     pool_config = load_config(config, v0.respool.ResourcePoolConfig)
     parent_path, _, name = path.rpartition("/")
     if name != pool_config.name:
-        raise Failed(f"resource pool name in path:{name} and config:{pool_config.name} don't match")
+        raise Failed(f"resource pool name in path:{shorten(name)} and config:{shorten(pool_config.name)} don't match")
     if pool_config.HasField("parent"):
         raise Failed("parent should not be supplied in the config")
     pool_config.parent.value = pool_id_at(settings.client, parent_path or "/", what="parent")
@@ -106,7 +108,7 @@ def update(settings: Settings, path: str, config: Path, force: bool, yes: bool) 
 def warn(settings: Settings, warnings: Iterable[str]) -> None:
     """With ``--json`` they are a part of the response."""
     for text in () if settings.is_for_programs else warnings:
-        click.echo(f"Warning: {text}", err=True)
+        echo(f"Warning: {text}", err=True)
 
 
 @respool.command()
@@ -152,11 +154,11 @@ def dump(settings: Settings, form: str) -> None:
     """
     pools = pools_by_path(settings)
     if settings.output == "name":
-        click.echo("\n".join(pool.path.value or "/" for pool in pools))
+        echo("\n".join(pool.path.value or "/" for pool in pools))
     elif settings.json or (form == "json" and not settings.output):
-        click.echo(json.dumps([json.loads(as_json(pool)) for pool in pools], indent=2))
+        echo(json.dumps([json.loads(as_json(pool)) for pool in pools], indent=2))
     else:
-        click.echo("\n".join("- " + as_yaml(pool).replace("\n", "\n  ") for pool in pools) or "[]")
+        echo("\n".join("- " + as_yaml(pool).replace("\n", "\n  ") for pool in pools) or "[]")
 
 
 @respool.command("list")

@@ -12,6 +12,7 @@ from cli.output import Table, print_for_programs, print_table
 from cli.params import POOL_PATH
 from cli.series import HEADS, SPARE, WHOLE, clock, history_options, intervals_text, rows, span_of
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 
 TABLE = Table(HEADS, whole=WHOLE, spare=SPARE)
@@ -46,12 +47,12 @@ def history(
         return
     (pool,) = answer.pools
     if not any(pool.covered_s):
-        click.echo(f"Nothing of {path} was recorded in that time: the leading resource manager does it once a minute")
+        echo(f"Nothing of {path} was recorded in that time: the leading resource manager does it once a minute")
         return
     print_table(TABLE, rows(pool.columns, pool.covered_s, "instances"), settings.output == "wide")
-    click.echo(intervals_text(answer))
+    echo(intervals_text(answer))
     for line in mark_lines(answer, pool):
-        click.echo(line)
+        echo(line)
 
 
 def mark_lines(answer: v0.history.GetPoolHistoryResponse, pool: v0.history.PoolHistory) -> Iterator[str]:

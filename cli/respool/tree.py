@@ -19,6 +19,7 @@ from cli.output import as_json_line, print_for_programs, print_table
 from cli.params import DURATION
 from cli.pools import UNITS
 from cli.settings import Settings, pass_settings
+from cli.terminal import Visible, console, echo
 from cli.watching import Patience, WatchPace
 from cli.wire import v0
 
@@ -68,7 +69,7 @@ def tree(settings: Settings, watch: bool, every: float) -> None:
         else:
             watch_lines(settings, every)
     except KeyboardInterrupt:
-        click.echo("Stopped watching.", err=True)
+        echo("Stopped watching.", err=True)
         sys.exit(130)
 
 
@@ -80,26 +81,23 @@ def show(settings: Settings, answer: v0.explain.PoolTreeResponse) -> None:
     if print_for_programs(settings, answer, (pool.path for pool in answer.pools)):
         return
     if sys.stdout.isatty() and not settings.output:
-        from rich.console import Console
-
-        console = Console(highlight=False)
-        console.print(bars(answer, console.width))
-        console.print(LEGEND)
+        drawn_on = console()
+        drawn_on.print(Visible(bars(answer, drawn_on.width)))
+        drawn_on.print(LEGEND)
     else:
         print_table(TABLE, (row for pool in answer.pools for row in rows(pool)), settings.output == "wide")
 
 
 def watch_bars(settings: Settings, every_s: float) -> None:
     """Redraws in place; an API that is away for a moment is waited for, with the last picture left as it is."""
-    from rich.console import Console
     from rich.live import Live
 
-    terminal, console = sys.stdout, Console(highlight=False)
+    terminal, drawn_on = sys.stdout, console()
     answer, note = ask(settings), f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"
     try:
-        with Live(console=console, auto_refresh=False, screen=True) as live:
+        with Live(console=drawn_on, auto_refresh=False, screen=True) as live:
             while True:
-                live.update(screen(answer, note, console.width, console.height), refresh=True)
+                live.update(Visible(screen(answer, note, drawn_on.width, drawn_on.height)), refresh=True)
                 time.sleep(every_s)
                 try:
                     answer, note = ask(settings), f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"
@@ -108,7 +106,8 @@ def watch_bars(settings: Settings, every_s: float) -> None:
                         raise
                     note = f"{note.partition(' ')[0]}  no answer since; trying again"
     finally:  # rich forgets it when it is interrupted while it draws
-        click.echo(SCREEN_BACK, file=terminal, nl=False, color=True)
+        terminal.write(SCREEN_BACK)
+        terminal.flush()
 
 
 def screen(answer: v0.explain.PoolTreeResponse, note: str, width: int, height: int) -> Group:
@@ -132,12 +131,12 @@ def watch_lines(settings: Settings, every_s: float) -> None:
     answer = ask(settings)
     while True:
         if settings.json:
-            click.echo(as_json_line(answer))
+            echo(as_json_line(answer))
         else:
             show(settings, answer)
-            click.echo()
+            echo()
         pace.sleep(every_s)
-        answer = patience.ask(partial(click.echo, err=True), lambda: ask(settings))
+        answer = patience.ask(partial(echo, err=True), lambda: ask(settings))
 
 
 def rows(pool: v0.explain.PoolNode) -> Iterator[tuple[str, ...]]:

@@ -14,6 +14,7 @@ from cli.params import DURATION
 from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import update_state
 from cli.stateless.service import Service
+from cli.terminal import echo
 from cli.watching import Patience, WatchPace
 from cli.wire import v1
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
@@ -43,7 +44,7 @@ def pulse(settings: Settings, job_id: str, update_key: str, every: float | None)
     try:
         state = pulse_until_the_end(settings, request, every)
     except KeyboardInterrupt:
-        click.echo("No more pulses: the update begins nothing more when the last one has run out.", err=True)
+        echo("No more pulses: the update begins nothing more when the last one has run out.", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(0 if state is UpdateState.SUCCEEDED else 1)
 
@@ -55,9 +56,7 @@ def pulse_until_the_end(settings: Settings, request: v1.job_svc.PulseJobWorkflow
     patience = Patience(settings.client, pace, f"update of job {job_id}", f"peloton job stateless watch {job_id}")
     shown = ""
     while True:
-        response = patience.ask(
-            partial(click.echo, err=True), lambda: settings.client.services.PulseJobWorkflow(request)
-        )
+        response = patience.ask(partial(echo, err=True), lambda: settings.client.services.PulseJobWorkflow(request))
         text, state = text_of(response.status), update_state(response.status)
         if text != shown:
             print_outcome(settings, response, text, lines=True)

@@ -38,6 +38,7 @@ from cli.stateless.options import (
 from cli.stateless.rollout_watch import exit_after_update
 from cli.stateless.service import Service, config_version, opaque_data
 from cli.stateless.spec_diff import print_difference
+from cli.terminal import echo
 from cli.wire import v1
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
 
@@ -218,7 +219,7 @@ def says_update_under_way(service: Service) -> bool:
         return False
     done = status.num_instances_completed
     total = done + status.num_instances_remaining + status.num_instances_failed
-    click.echo(f"An update is under way ({state}, {done}/{total} done); this one would take its place.", err=True)
+    echo(f"An update is under way ({state}, {done}/{total} done); this one would take its place.", err=True)
     return True
 
 

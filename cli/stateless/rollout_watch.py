@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import click
-
 from cli.command import INTERRUPTED
 from cli.errors import is_rpc_error
 from cli.output import STATE_STYLES
 from cli.settings import Settings
 from cli.stateless.rollout import Rollout, UpdateFollower, bar_parts, of_goal
+from cli.terminal import echo
 from cli.times import clock_text
 from cli.watching import Patience, WatchPace, display_on, print_line, progress_console, redrawn
 from cli.wire import v0, v1
@@ -46,7 +45,7 @@ def exit_after_rollout(settings: Settings, job_id: str, view: View, what: str) -
         console = progress_console(settings.is_for_programs)
         rollout = watch_rollout(settings.client, job_id, view, console, is_json=settings.json)
     except KeyboardInterrupt:
-        click.echo(f"Stopped watching; the {what} goes on.", err=True)
+        echo(f"Stopped watching; the {what} goes on.", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(rollout.exit_code)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 
-import click
-
 from cli.output import as_yaml
+from cli.terminal import echo
 from cli.wire import v1
 
 # What a container runs can be written in two ways. The API answers with both; a file has one of them.
@@ -25,9 +24,9 @@ def print_difference(
     err: bool = False,
 ) -> None:
     for line in instance_lines(answer):
-        click.echo(line, err=err)
+        echo(line, err=err)
     for line in spec_lines(old, new, names):
-        click.secho(line, fg=STYLES.get(line[:1]), bold=line.startswith(("+++", "---")) or None, err=err)
+        echo(line, fg=STYLES.get(line[:1]), bold=line.startswith(("+++", "---")) or None, err=err)
 
 
 def instance_lines(answer: v1.job_svc.GetReplaceJobDiffResponse) -> Iterator[str]:

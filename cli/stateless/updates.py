@@ -12,6 +12,7 @@ from cli.settings import Settings, pass_settings
 from cli.stateless.options import done_word, opaque_option, version_argument
 from cli.stateless.rollout_watch import exit_after_update
 from cli.stateless.service import Service, opaque_data
+from cli.terminal import echo
 from cli.wire import v1
 from peloton.model.ids import PodName
 from peloton.model.update import UPDATE_TERMINAL
@@ -89,10 +90,10 @@ def list_updates(settings: Settings, job_id: str, limit: int) -> None:
     if print_for_programs(settings, response):
         return
     if not response.workflow_infos:
-        click.echo("No update for job")
+        echo("No update for job")
     else:
         for index, info in enumerate(response.workflow_infos):
-            click.echo(f"Index {index}:\n{as_yaml(info)}")
+            echo(f"Index {index}:\n{as_yaml(info)}")
 
 
 @click.group(cls=Group)

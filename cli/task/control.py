@@ -10,9 +10,10 @@ from cli.command import Command
 from cli.errors import Failed
 from cli.names import job_argument
 from cli.output import id_list, print_for_programs, print_outcome
-from cli.params import InstanceRange, ranges_option
+from cli.params import INSTANCE_MAX, InstanceRange, ranges_option
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo
 from cli.wire import v0
 
 NOT_FOUND = "Job {id} was not found: {message}"
@@ -63,11 +64,11 @@ def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> No
     texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "updateError": "Tasks could not be stopped: {message}"}
     raise_if_refused(settings, response, texts, id=job_id)
     if not print_for_programs(settings, response):
-        click.echo(f"Successfully signalled {len(response.stoppedInstanceIds)} tasks for stopping")
+        echo(f"Successfully signalled {len(response.stoppedInstanceIds)} tasks for stopping")
         asked = [range(*each) for each in ranges]
         unasked = [i for i in response.stoppedInstanceIds if asked and not any(i in each for each in asked)]
         if unasked:
-            click.echo(f"Among them the rest of a gang, which ends whole: {id_list(unasked)}")
+            echo(f"Among them the rest of a gang, which ends whole: {id_list(unasked)}")
     if response.invalidInstanceIds:
         raise Failed(f"Some tasks failed to stop, failed_instance_ids:{id_list(response.invalidInstanceIds)}")
 
@@ -86,4 +87,10 @@ def restart(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) ->
     request = v0.task.RestartRequest(jobId=v0.peloton.JobID(value=job_id), ranges=map(range_message, ranges))
     response = settings.client.tasks.Restart(request)
     raise_if_refused(settings, response, {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE}, id=job_id)
-    print_outcome(settings, response, "Job restarted")
+    which = " ".join(map(range_text, ranges)) or "all"
+    print_outcome(settings, response, f"Tasks of job {job_id} restarted: {which}")
+
+
+def range_text(instances: InstanceRange) -> str:
+    begin, end = instances
+    return f"{begin}:{end if end < INSTANCE_MAX else ''}"

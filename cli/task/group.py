@@ -16,7 +16,8 @@ from cli.queries import page_options, set_v0_page
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.task import control, exec, logs
-from cli.times import clock_text, parse_time
+from cli.terminal import echo
+from cli.times import clock_text, parse_time, seconds_text
 from cli.wire import v0
 from peloton.model.ids import PodName
 from peloton.model.pod import PodState
@@ -36,14 +37,17 @@ TABLE = Table(
     spare=("Healthy", "Name", "Reason", "Start Time", "Run Time", "Termination Status", "Message"),
     nothing="No tasks found",
 )  # fmt: skip
-EVENT_TABLE = Table(
-    ("Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Goal State", "Config Version",
+WIDE_EVENT_TABLE = Table(
+    ("Task Id", "Desired Task Id", "Actual State", "Goal State", "Config Version",
      "Desired Config Version", "Healthy", "Host", "Message", "Reason", "Update Time"),
-    whole=("Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Host", "Update Time"),
-    spare=("Desired Mesos Task Id", "Desired Config Version", "Config Version", "Healthy", "Reason", "Goal State",
-           "Host", "Update Time"),
     nothing="No events found",
 )  # fmt: skip
+EVENT_TABLE = Table(
+    ("Run", "State", "Goal", "Version", "Healthy", "Host", "Message", "Reason", "Update Time"),
+    whole=("Run", "State", "Host", "Update Time"),
+    spare=("Version", "Healthy", "Reason", "Goal", "Host", "Update Time"),
+    nothing="No events found",
+)
 CONTAINER_TABLE = Table(
     ("Container", "Kind", "State", "Start Time", "Completion Time", "Exit Code", "Reason", "Message"),
     whole=("Container", "Kind", "State", "Exit Code"),
@@ -74,7 +78,7 @@ def get(settings: Settings, pod: PodName) -> None:
     raise_if_refused(settings, response, TEXTS, id=pod.job_id)
     print_tasks(settings, response, [response.result] if response.HasField("result") else [])
     if (containers := response.result.runtime.containers) and not settings.is_for_programs:
-        click.echo()
+        echo()
         print_table(CONTAINER_TABLE, map(container_row, containers))
 
 
@@ -148,11 +152,13 @@ def query(
               help="Runs to go back.")  # fmt: skip
 @pass_settings
 def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
-    """Show what happened to a task: every change of state over its runs, newest first.
+    """Show what happened to a task: every change of state over its runs, newest first. `-o wide` has the ids of runs,
+    and what was desired of each.
 
     \b
-    Example:
+    Examples:
       peloton task events JOB 0
+      peloton task events JOB 0 -o wide
     """
     print_events(settings, pod, run, limit)
 
@@ -164,7 +170,10 @@ def print_events(settings: Settings, pod: PodName, run: str, limit: int) -> None
     response = settings.client.tasks.GetPodEvents(request)
     raise_if_refused(settings, response, {})
     names = dict.fromkeys(event.taskId.value for event in response.result)
-    print_list(settings, response, EVENT_TABLE, map(event_row, response.result), names)
+    if settings.output == "wide":
+        print_list(settings, response, WIDE_EVENT_TABLE, map(wide_event_row, response.result), names)
+    else:
+        print_list(settings, response, EVENT_TABLE, map(event_row, response.result), names)
 
 
 @task.command()
@@ -246,6 +255,20 @@ def termination_words(reason: str, exit_code: int, signal: str) -> str:
 
 
 def event_row(event: v0.task.PodEvent) -> Sequence[object]:
+    return (
+        event.taskId.value.rpartition("-")[2],
+        event.actualState,
+        event.goalState,
+        event.configVersion,
+        health_words(event.healthy),
+        event.hostname,
+        event.message,
+        event.reason,
+        seconds_text(event.timestamp),
+    )
+
+
+def wide_event_row(event: v0.task.PodEvent) -> Sequence[object]:
     return (
         event.taskId.value,
         event.desriedTaskId.value,  # the spelling of the wire

@@ -19,6 +19,7 @@ from cli.errors import Failed
 from cli.names import instance_argument
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
+from cli.terminal import echo, echo_output
 from cli.wire import v0, v1
 from peloton.model.ids import PodName
 from peloton.model.pod import TERMINAL
@@ -38,6 +39,11 @@ GET_TEXTS = {
 }
 container_option = click.option(
     "--container", "-c", default="", metavar="NAME", help="A container of the pod, if it has several."
+)
+
+
+raw_option = click.option(
+    "--raw", is_flag=True, help="Print control characters as they are on a terminal, too; they may steer it."
 )
 
 
@@ -81,8 +87,9 @@ def has_job(words: Sequence[str]) -> bool:
 @click.option("--filename", metavar="FILE", default="stdout", show_default=True,
               help="The file in the sandbox. Also -f FILE.")  # fmt: skip
 @container_option
+@raw_option
 @pass_settings
-def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: str, container: str) -> None:
+def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: str, container: str, raw: bool) -> None:
     """Print the output of a task, or another file of its sandbox.
 
     TASK-ID is an earlier run, as JOB-INSTANCE-RUN; the current run if absent. `-f` alone, or before a job's id,
@@ -97,7 +104,7 @@ def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: s
       peloton task logs JOB 0 --container proxy
     """
     name, task_id = pod
-    print_logs(settings, name, task_id, container_file(settings, name, container, filename), follow)
+    print_logs(settings, name, task_id, container_file(settings, name, container, filename), follow, raw)
 
 
 def container_file(settings: Settings, pod: PodName, container: str, filename: str) -> str:
@@ -116,11 +123,9 @@ def container_file(settings: Settings, pod: PodName, container: str, filename: s
     return filename if container == main else f"{container}/{filename}"
 
 
-def print_logs(settings: Settings, pod: PodName, task_id: str, filename: str, follow: bool) -> None:
+def print_logs(settings: Settings, pod: PodName, task_id: str, filename: str, follow: bool, raw: bool) -> None:
     source = Sandbox(settings, pod.job_id, pod.instance_id, task_id)
-    chunks = source.follow(filename) if follow else source.download(filename)
-    for chunk in chunks:
-        click.echo(chunk, nl=False)
+    echo_output(source.follow(filename) if follow else source.download(filename), raw)
 
 
 @dataclass
@@ -184,7 +189,7 @@ class Sandbox:
                 listing = self.browse() if path is None else listing
                 return listing, path or self.path_in(listing, filename)
             if not has_said:
-                click.echo(f"Waiting for task {self.name} to write {filename} ...", err=True)
+                echo(f"Waiting for task {self.name} to write {filename} ...", err=True)
                 has_said = True
             self.sleep(FOLLOW_INTERVAL_S)
 

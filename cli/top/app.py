@@ -16,6 +16,7 @@ from textual.containers import Container
 from textual.widgets import DataTable, Input, Static
 
 from cli.errors import failure
+from cli.top.grid import visible
 from cli.top.help import HelpScreen
 from cli.top.hosts import HostsPage
 from cli.top.jobs import JobsPage
@@ -173,7 +174,7 @@ class TopApp(App[None]):
             line.append(f"[{index + 1} {page.title}]" if is_here else f" {index + 1} {page.title} ",
                         "bold reverse" if is_here else "")  # fmt: skip
         line.append("".join(f" > {page.title}" for page in self.trail))
-        self._tabs_line.update(line)
+        self._tabs_line.update(visible(line))
         if self._notice:
             status = Text(self._notice, "bold")
         elif self._problem:
@@ -182,7 +183,7 @@ class TopApp(App[None]):
         else:
             shown = f"{HINTS} | {self.reader.address} {self._answered_at} every {self.period_s:g}s"
             status = Text(shown, no_wrap=True, overflow="ellipsis")
-        self._status.update(status)
+        self._status.update(visible(status))
 
     def _tell(self, text: str) -> None:
         """Until the next key."""

@@ -67,7 +67,9 @@ def _queues(part: Part[v0.explain.PoolTreeResponse]) -> Iterator[Fault]:
         if pool.isLeaf and pool.queuedInstances:
             wanted = [f"{each.kind} {amount(each.kind, each.demand)}" for each in pool.amounts if each.demand]
             many = f"{pool.queuedInstances} instance{'s wait' if pool.queuedInstances > 1 else ' waits'}"
-            yield Fault(Weight.NOTE, f"Pool {pool.path}: {many} for {', '.join(wanted)}", f"pool:{pool.path}")
+            # Gangs that are held back are in the queue, and count for no demand.
+            what = f" for {', '.join(wanted)}" if wanted else ", held back because no host was found"
+            yield Fault(Weight.NOTE, f"Pool {pool.path}: {many}{what}", f"pool:{pool.path}")
 
 
 def _failures(part: Part[v0.table.ListJobsResponse], now: datetime) -> Iterator[Fault]:

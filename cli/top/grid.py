@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from cli.output import one_line
+from peloton.model.text import escape, is_printable
+
 GAP = 1
 """Blanks on either side of a column."""
 
@@ -41,7 +44,15 @@ class Grid:
 
 def text(content: object, style: str = "") -> Text:
     """One line."""
-    return Text(" ".join(str(content).split()), style=style, no_wrap=True, end="")
+    return Text(one_line(content), style=style, no_wrap=True, end="")
+
+
+def visible(shown: Text) -> Text:
+    """Return a text of several lines or styles in which nothing can steer the terminal."""
+    if not is_printable(shown.plain, "\n"):
+        shown = shown.copy()
+        shown.plain = escape(shown.plain, "\n")
+    return shown
 
 
 def fitted(grid: Grid, width: int) -> list[tuple[int, int]]:

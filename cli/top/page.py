@@ -13,7 +13,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import DataTable, Static
 
 from cli.top.asked import PAGE_ROWS
-from cli.top.grid import GAP, Grid, cut, fitted
+from cli.top.grid import GAP, Grid, cut, fitted, visible
 from cli.top.reading import Reader
 
 SCROLLBAR = 2
@@ -153,9 +153,9 @@ class Page(Vertical):
 
     def show(self, picture: Picture) -> None:
         self.has_more = picture.has_more
-        self._head.update(Text("\n").join(picture.head[:HEAD_LINES_MAX]))
+        self._head.update(visible(Text("\n").join(picture.head[:HEAD_LINES_MAX])))
         self._above.display = bool(picture.head)
-        self._note.update(Text(self._note_of(picture), no_wrap=True, overflow="ellipsis"))
+        self._note.update(visible(Text(self._note_of(picture), no_wrap=True, overflow="ellipsis")))
         self.table.draw(picture.grid, self.width)
 
     def scroll_above(self, pages: int) -> None:

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from cli.host.state import UNSCHEDULABLE, is_unschedulable, state_of
 from cli.output import STATE_STYLES
 from cli.respool.tree import bar_of, number
 from cli.times import parse_time, seconds_text
 from cli.top.asked import matches
-from cli.top.grid import Column, Grid, Row, text
+from cli.top.grid import Column, Grid, Row, text, visible
 from cli.wire import v0
 
 ROWS_MAX = 1_000
@@ -134,7 +135,7 @@ def _amounts(amounts: Iterable[v0.explain.PoolAmounts], kind: str) -> v0.explain
 
 def _pool_cells(name: str, queued: int, each: v0.explain.PoolAmounts, capacity: float, width: int) -> tuple[Text, ...]:
     is_above = each.allocation > each.entitlement
-    shown = Text(name, no_wrap=True, end=""), text(queued or "", "yellow")
+    shown = visible(Text(name, no_wrap=True, end="")), text(queued or "", "yellow")
     if not each.kind:
         return (*shown, *[text("")] * (len(POOL_COLUMNS) - len(shown)))
     return (
@@ -305,10 +306,6 @@ HOST_STATE_RANKS = {"DOWN": 0, "DRAINED": 1, "DRAINING": 2}
 MARK_RANKS = {"RED": 0, "ORANGE": 1}
 
 
-def host_state(info: v0.host.HostInfo) -> str:
-    return v0.host.HostState.Name(info.state).removeprefix("HOST_STATE_")
-
-
 def mark_of(info: v0.host.HostInfo) -> str:
     """RED, ORANGE, or empty."""
     return info.marked.split(maxsplit=1)[0].strip(",:;") if info.marked else ""
@@ -332,7 +329,7 @@ def host_grid(response: v0.host_svc.QueryHostsResponse, order: HostOrder, wanted
 
 
 def _searched(info: v0.host.HostInfo) -> Iterator[str]:
-    yield from (info.hostname, host_state(info), info.current_pool, info.cluster, info.marked)
+    yield from (info.hostname, state_of(info), info.current_pool, info.cluster, info.marked)
     yield from (f"{label.key}={label.value}" for label in info.labels)
 
 
@@ -342,8 +339,12 @@ def _host_rank(info: v0.host.HostInfo, order: HostOrder) -> tuple[float, ...]:
         return (-(held / whole) if whole else 1.0,)
     if order.title == "name":
         return ()
-    rank = HOST_STATE_RANKS.get(host_state(info), 9), MARK_RANKS.get(mark_of(info), 9), not info.avoided
+    rank = HOST_STATE_RANKS.get(state_of(info), 9), MARK_RANKS.get(mark_of(info), 9), not info.avoided
     return tuple(map(float, rank))
+
+
+def load_word(info: v0.host.HostInfo) -> str:
+    return UNSCHEDULABLE if is_unschedulable(info) else "avoided" if info.avoided else ""
 
 
 def _host_cells(info: v0.host.HostInfo) -> tuple[Text, ...]:
@@ -351,8 +352,8 @@ def _host_cells(info: v0.host.HostInfo) -> tuple[Text, ...]:
     amounts = [text(_share(info, kind) if is_known else "") for kind in KINDS]
     return (
         text(info.hostname),
-        state_text(host_state(info)),
-        text(mark or ("avoided" if info.avoided else ""), MARK_STYLES.get(mark, "yellow")),
+        state_text(state_of(info)),
+        text(mark or load_word(info), MARK_STYLES.get(mark, "yellow")),
         *amounts,
         text(f"{info.used.cpu:.1f}" if info.HasField("used") else ""),
         text(info.current_pool),

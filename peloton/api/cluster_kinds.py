@@ -10,6 +10,7 @@ from peloton.api.pod_parts import Part, all_parts
 from peloton.api.v0.task import task_pb2
 from peloton.model.host import CLUSTER_KIND_LABEL, KEPT, NOT_MOUNTED, SECRETS_LABEL, VOLUMES_LABEL
 from peloton.model.pod import HostLabel
+from peloton.model.text import shorten
 
 _Docker = mesos_pb2.ContainerInfo.DockerInfo
 _Source = mesos_pb2.Volume.Source
@@ -97,7 +98,7 @@ _OF_CONTAINERS: dict[str, Callable[[Part], bool]] = {
 
 def _volumes(container: mesos_pb2.ContainerInfo) -> Iterator[str]:
     for volume in container.volumes:
-        where = f"a volume at {volume.container_path}"
+        where = f"a volume at {shorten(volume.container_path)}"
         if not volume.container_path.startswith("/"):
             yield f"{where}, in the sandbox"
         elif volume.HasField("image"):

@@ -35,6 +35,7 @@ from peloton.model.pod import (
     TerminationReason,
     port_label,
 )
+from peloton.model.text import quote
 from peloton.model.volume import VolumeSpec
 
 _TERMINATION_PREFIX = "TERMINATION_STATUS_REASON_"
@@ -202,14 +203,14 @@ def _label_constraint(wire: task_pb2.LabelConstraint) -> Constraint:
     condition = _CONDITIONS.get(wire.condition)
     label = wire.label
     if condition is None:
-        raise InvalidArgument(f"label constraint on {label.key!r} has no condition")
+        raise InvalidArgument(f"label constraint on {quote(label.key)} has no condition")
     match wire.kind:
         case task_pb2.LabelConstraint.HOST:
             return HostLabel(label.key, label.value, condition, wire.requirement)
         case task_pb2.LabelConstraint.TASK:
             return PodLabel(label.key, label.value, condition, wire.requirement)
         case _:
-            raise InvalidArgument(f"label constraint on {label.key!r} has no kind")
+            raise InvalidArgument(f"label constraint on {quote(label.key)} has no kind")
 
 
 # -- records outward -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.secret import SECRETS_BYTES_MAX, SECRETS_MAX, Secret
+from peloton.model.text import shorten
 
 
 def secrets_of(task: task_pb2.TaskConfig) -> list[Secret]:
@@ -37,12 +38,14 @@ def joined(
     written: list[Secret] = []
     for one in kept:
         if one.secret_id not in stored:
-            raise InvalidArgument(f"secret {one.secret_id} at {one.path} is not one of this job: send its data")
+            raise InvalidArgument(
+                f"secret {one.secret_id} at {shorten(one.path)} is not one of this job: send its data"
+            )
     for one in sent:
         there = found.get(one.path)
         if there is None:
             if not one.data:
-                raise InvalidArgument(f"secret at {one.path} has no data, and the job has none there")
+                raise InvalidArgument(f"secret at {shorten(one.path)} has no data, and the job has none there")
         elif not one.data or one.data == stored[there.secret_id].data:
             continue
         elif in_place:
@@ -73,4 +76,4 @@ def check_mounts(config: job_pb2.JobConfig, secrets: Sequence[Secret]) -> None:
             taken = {volume.container_path for volume in part.container.volumes}
             taken |= {folder.containerPath for folder in part.emptyDirs}
             if both := sorted(paths & taken):
-                raise InvalidArgument(f"secret at {both[0]}: a volume is mounted there")
+                raise InvalidArgument(f"secret at {shorten(both[0])}: a volume is mounted there")

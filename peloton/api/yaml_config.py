@@ -20,6 +20,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.api.respell import squash
+from peloton.model.text import PROSE, escape, is_printable, quote
 
 MessageT = TypeVar("MessageT", bound=Message)
 # Two unrelated classes implement descriptors, and messages are typed as having either.
@@ -88,6 +89,13 @@ def read_bounded(file: BinaryIO, name: str) -> bytes:
     return content
 
 
+def top_keys(text: bytes | str, name: str) -> set[str]:
+    """Return the keys of the outermost mapping as ``squash`` spells them. Raises ConfigError."""
+    root = compose(text, name)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    return {squash(key.value) for key, _ in pairs if isinstance(key, yaml.ScalarNode)}
+
+
 def compose(text: bytes | str, name: str) -> yaml.Node:
     try:
         if isinstance(text, bytes):
@@ -154,7 +162,7 @@ class MessageReader:
             field = fields.get(squash(key))
             if field is None:
                 known = fields if key == squash(key) else {field.name: field for field in fields.values()}
-                raise self.fail(key_node, where, f"unknown key {key!r}{suggestion(key, known)}")
+                raise self.fail(key_node, where, f"unknown key {quote(key)}{suggestion(key, known)}")
             self.refuse_duplicate(field.name, seen, key_node, key, where)
             if not is_null(value):
                 self.read_field(value, message, field, f"{where}.{key}" if where else key, depth)
@@ -192,7 +200,7 @@ class MessageReader:
 
     def refuse_duplicate(self, name: object, seen: set[Any], node: yaml.Node, key: str, where: str) -> None:
         if name in seen:
-            raise self.fail(node, where, f"duplicate key {key!r}")
+            raise self.fail(node, where, f"duplicate key {quote(key)}")
         seen.add(name)
 
     def read_field(self, node: yaml.Node, message: Message, field: Field, where: str, depth: int) -> None:
@@ -270,7 +278,7 @@ class MessageReader:
         if number is None and squash(node.value) in by_name:
             return int(by_name[squash(node.value)])
         hint = suggestion(node.value, enum.values_by_name) or f", expected {enum_choices(enum)}"
-        raise self.fail(node, where, f"unknown {enum.name} {node.value!r}{hint}")
+        raise self.fail(node, where, f"unknown {enum.name} {quote(node.value)}{hint}")
 
     def read_bytes(self, node: yaml.Node, field: Field, where: str) -> bytes:
         """Text, base64 behind ``!!binary``, or a list of numbers."""
@@ -334,7 +342,7 @@ def describe(node: yaml.Node) -> str:
         number = number_in(node)
         if number is not None and not math.isfinite(number):
             kind = "infinity or NaN"
-        return kind if is_null(node) else f"{kind} ({node.value!r})"
+        return kind if is_null(node) else f"{kind} ({quote(node.value)})"
     return "a mapping" if isinstance(node, yaml.MappingNode) else "a list"
 
 
@@ -357,9 +365,29 @@ def enum_choices(enum: Any) -> str:
     return ", ".join(f"{value.name} ({value.number})" for value in enum.values)
 
 
+class VisibleDumper(yaml.SafeDumper):
+    """Writes texts with steering characters in double quotes, where their escapes mean them."""
+
+
+def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = None if is_printable(text, PROSE) else '"'
+    return dumper.represent_scalar(f"{TAG}str", text, style=style)
+
+
+VisibleDumper.add_representer(str, represent_text)
+
+
 def dump_message(message: Message) -> str:
     """YAML of what is set: names as in the .proto file, enums by name, default values left out."""
-    return str(yaml.safe_dump(plain(message), sort_keys=False, allow_unicode=True, default_flow_style=False, width=120))
+    return dump_plain(plain(message))
+
+
+def dump_plain(shown: dict[str, Any]) -> str:
+    """Return the YAML of what ``plain`` has made; nothing in it steers a terminal."""
+    text = yaml.dump(
+        shown, Dumper=VisibleDumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=120
+    )
+    return escape(str(text), PROSE)
 
 
 def plain(message: Message) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from peloton.api.respell import squash
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.yaml_config import DEPTH_MAX, LOADER, TAG, ConfigError, MessageReader, error_at, is_null
+from peloton.model.text import quote
 
 HEAVY_FILE_BYTES = 64 * 2**20
 """Smaller files are read at once. Composed YAML takes some twenty times as much memory as the file."""
@@ -99,13 +100,13 @@ class JobPieces:
         number = field.message_type.fields_by_name["key"]
         reader = MessageReader(name)
         if self._places:
-            raise reader.fail(where, "", f"duplicate key {where.value!r}")
+            raise reader.fail(where, "", f"duplicate key {quote(where.value)}")
         events.get_event()
         while not events.check_event(yaml.MappingEndEvent):
             key = events.next_node()
             instance = reader.read_scalar(key, number, str(where.value))
             if instance in self._places:
-                raise reader.fail(key, str(where.value), f"duplicate key {str(instance)!r}")
+                raise reader.fail(key, str(where.value), f"duplicate key {quote(str(instance))}")
             value, config = events.next_node(), task_pb2.TaskConfig()
             reader.node_count = 0  # bounds what aliases make of one
             if not is_null(value):

@@ -14,6 +14,7 @@ from peloton.model.external import Sighting, Slot
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import TERMINAL, PodState
+from peloton.model.text import quote
 
 WAITING_MAX = 20_000
 """External pods of one cluster that have an instance and no host; further ones wait outside."""
@@ -84,8 +85,8 @@ def pool_of(text: str, leaves: Mapping[str, RespoolId]) -> tuple[RespoolId, str]
     if len(found) == 1:
         return leaves[found[0]], ""
     if found:
-        return RespoolId(""), f"pool {text!r} may be {' or '.join(found)}: name one by an annotation with its path"
-    return RespoolId(""), f"there is no pool {text!r} without pools below it"
+        return RespoolId(""), f"pool {quote(text)} may be {' or '.join(found)}: name one by an annotation with its path"
+    return RespoolId(""), f"there is no pool {quote(text)} without pools below it"
 
 
 def owner_refusal(job: JobRecord) -> str:

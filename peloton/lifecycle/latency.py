@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from peloton.model.advice import LatencyBounds
+from peloton.model.text import quote
 
 BOUND_MAX_MS = 3_600_000
 LABELS = {f"peloton/{one.name.replace('_', '-')}": one.name for one in fields(LatencyBounds)}
@@ -27,4 +28,4 @@ def _refusal(text: str) -> str:
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(BOUND_MAX_MS))
     if is_number and int(text) <= BOUND_MAX_MS:
         return ""
-    return f"{text!r} is no number of milliseconds, want 0 to {BOUND_MAX_MS}"
+    return f"{quote(text)} is no number of milliseconds, want 0 to {BOUND_MAX_MS}"

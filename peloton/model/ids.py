@@ -11,6 +11,8 @@ import uuid
 from dataclasses import dataclass
 from typing import NewType
 
+from peloton.model.text import quote
+
 JobId = NewType("JobId", str)
 """RFC 4122 UUID in its 36 character form."""
 RespoolId = NewType("RespoolId", str)
@@ -45,7 +47,7 @@ class PodName:
     def parse(cls, text: str) -> PodName:
         job, _, instance = text.rpartition("-")
         if len(job) != _UUID_LENGTH:
-            raise ValueError(f"invalid pod name {text!r}: want <job>-<instance>")
+            raise ValueError(f"invalid pod name {quote(text)}: want <job>-<instance>")
         return cls(JobId(job), _number(instance, text))
 
 
@@ -64,13 +66,13 @@ class PodId:
     def parse(cls, text: str) -> PodId:
         pieces = text.split("-")
         if len(pieces) != 7:
-            raise ValueError(f"invalid pod id {text!r}: want <job>-<instance>-<run>")
+            raise ValueError(f"invalid pod id {quote(text)}: want <job>-<instance>-<run>")
         return cls(JobId("-".join(pieces[:5])), _number(pieces[5], text), int(pieces[6]))
 
 
 def _number(text: str, whole: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > _UINT32_MAX:
-        raise ValueError(f"unable to parse instance id of {whole!r}")
+        raise ValueError(f"unable to parse instance id of {quote(whole)}")
     return int(text)
 
 
@@ -90,7 +92,7 @@ class EntityVersion:
         """Raises ValueError."""
         pieces = text.split("-")
         if len(pieces) != 3 or not all(piece.isascii() and piece.isdigit() for piece in pieces):
-            raise ValueError(f"entityVersion has wrong format: {text!r}, want <config>-<state>-<workflow>")
+            raise ValueError(f"entityVersion has wrong format: {quote(text)}, want <config>-<state>-<workflow>")
         return cls(*map(int, pieces))
 
 

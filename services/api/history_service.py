@@ -15,6 +15,7 @@ from peloton.model.history import Column, Quantity, Series, cluster_series, pool
 from peloton.model.ids import RespoolId
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.model.respool import pool_paths
+from peloton.model.text import quote, shorten
 from peloton.model.times import NS_PER_S
 from services.api.calls import Calls
 from services.api.channels import ClusterLookup
@@ -101,7 +102,7 @@ class HistoryService:
         chosen = sorted(set(request.clusters)) or known
         for name in chosen:
             if name not in known:
-                raise NotFound(f"there is no cluster {name}, but {', '.join(known) or 'none at all'}")
+                raise NotFound(f"there is no cluster {shorten(name)}, but {', '.join(known) or 'none at all'}")
         grid = self._grid(request, len(chosen), len(wanted))
         found = self._read([cluster_series(name) for name in chosen], grid, wanted)
         clusters = []
@@ -129,7 +130,7 @@ def seconds(name: str, text: str) -> int:
     try:
         return unix_seconds(text)
     except (ValueError, OverflowError):
-        raise InvalidArgument(f"{name} is {text[:40]!r}: want a time such as 2026-01-31T08:00:00Z") from None
+        raise InvalidArgument(f"{name} is {quote(text)}: want a time such as 2026-01-31T08:00:00Z") from None
 
 
 def columns_of(kinds: Iterable[str], quantities: Sequence[Quantity], counts: Sequence[Quantity]) -> list[Column]:
@@ -137,7 +138,7 @@ def columns_of(kinds: Iterable[str], quantities: Sequence[Quantity], counts: Seq
     wanted = list(dict.fromkeys(kinds)) or list(RESOURCE_KINDS)
     for kind in wanted:
         if kind not in RESOURCE_KINDS:
-            raise InvalidArgument(f"{kind[:40]!r} is no kind of resource: want {', '.join(RESOURCE_KINDS)}")
+            raise InvalidArgument(f"{quote(kind)} is no kind of resource: want {', '.join(RESOURCE_KINDS)}")
     return [Column(quantity, kind) for kind in wanted for quantity in quantities] + [Column(each) for each in counts]
 
 
@@ -149,7 +150,7 @@ def chosen_pools(paths: dict[RespoolId, str], wanted: Sequence[str], levels: int
     known = set(paths.values())
     tops = {each.rstrip("/") or "/" for each in wanted}
     if unknown := sorted(tops - known):
-        raise NotFound(f"resource pool {unknown[0]} not found")
+        raise NotFound(f"resource pool {shorten(unknown[0])} not found")
     found = [
         (_parts(path), pool_id) for pool_id, path in paths.items() if any(_is_within(path, top, levels) for top in tops)
     ]

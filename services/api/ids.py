@@ -9,6 +9,7 @@ from peloton.api.v1alpha import peloton_pb2 as v1_peloton_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, PodId, parse_job_id
 from peloton.model.job import JobRecord
+from peloton.model.text import ID_CHARS_MAX, shorten
 
 RUN_ID_MAX = 2**63 - 1
 
@@ -18,7 +19,10 @@ def wire_id(job_id: str) -> peloton_pb2.JobID:
 
 
 def known_id(wire: peloton_pb2.JobID | v1_peloton_pb2.JobID) -> JobId | None:
-    """The id in its canonical form; None for what is no UUID and so the id of no job."""
+    """The id in its canonical form; None for what is no UUID and so the id of no job. Raises InvalidArgument for a text
+    that is too long to be repeated in an answer."""
+    if len(wire.value) > ID_CHARS_MAX:
+        raise InvalidArgument(f"job id has {len(wire.value):,} characters, at most {ID_CHARS_MAX:,}: want a UUID")
     try:
         return parse_job_id(wire.value)
     except ValueError:
@@ -32,9 +36,9 @@ def run_id_of(text: str, job_id: JobId, instance_id: int) -> int:
     except ValueError as error:
         raise InvalidArgument(str(error)) from error
     if (known_id(wire_id(pod_id.job_id)), pod_id.instance_id) != (job_id, instance_id):
-        raise InvalidArgument(f"run {text} is not a run of instance {instance_id} of job {job_id}")
+        raise InvalidArgument(f"run {shorten(text)} is not a run of instance {instance_id} of job {job_id}")
     if pod_id.run_id > RUN_ID_MAX:
-        raise InvalidArgument(f"run {text} does not exist: the last run that can be is {RUN_ID_MAX}")
+        raise InvalidArgument(f"run {shorten(text)} does not exist: the last run that can be is {RUN_ID_MAX}")
     return pod_id.run_id
 
 

@@ -13,7 +13,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.wire_faults import message_of
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument
-from peloton.model.ids import new_job_id, parse_job_id
+from peloton.model.ids import new_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.secret import Secret
 from services.api.calls import check_wanted
@@ -39,9 +39,8 @@ class JobManager(RollingJobs):
     @write
     async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
         response = job_pb2.CreateResponse()
-        try:
-            job_id = parse_job_id(request.id.value) if request.id.value else new_job_id()
-        except ValueError:
+        job_id = known_id(request.id) if request.id.value else new_job_id()
+        if job_id is None:
             response.error.invalidJobId.id.CopyFrom(request.id)
             response.error.invalidJobId.message = "JobID must be valid UUID"
             return response

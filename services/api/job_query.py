@@ -11,6 +11,7 @@ from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.job import JOB_TERMINAL, JobState
+from peloton.model.text import quote
 from peloton.model.times import NS_PER_S
 from services.storage.jobs.search import LIMIT_DEFAULT, MAX_LIMIT_DEFAULT, JobQuery, Order, PodQuery
 
@@ -64,7 +65,7 @@ def pod_query(spec: task_pb2.QuerySpec) -> PodQuery:
 def check_no_nul(*texts: str) -> None:
     for text in texts:
         if "\0" in text:
-            raise InvalidArgument(f"{text!r} contains NUL, which no stored text does")
+            raise InvalidArgument(f"{quote(text)} contains NUL, which no stored text does")
 
 
 def job_state(number: int) -> JobState:

@@ -22,6 +22,7 @@ from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId, parse_job_id
 from peloton.model.job import JobRecord
 from peloton.model.respool import PoolSpec, pool_paths
+from peloton.model.text import quote, shorten
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord
 from services.api.calls import Calls
@@ -133,7 +134,7 @@ def _asked_id(wire: peloton_pb2.JobID) -> JobId:
     """Raises NotFound."""
     job_id = known_id(wire)
     if job_id is None:
-        raise NotFound(f"job {wire.value} not found")
+        raise NotFound(f"job {shorten(wire.value)} not found")
     return job_id
 
 
@@ -169,7 +170,7 @@ def _subtree(asked: str, pools: tuple[PoolSpec, ...], paths: _Paths) -> frozense
     """The pools whose jobs may be meant, those that have no pools below them; None for all."""
     path = asked if asked in paths.values() else paths.get(RespoolId(asked))
     if path is None:
-        raise NotFound(f"resource pool {asked} not found")
+        raise NotFound(f"resource pool {shorten(asked)} not found")
     if path == paths[ROOT_POOL_ID]:
         return None
     parents = {pool.parent_id for pool in pools}
@@ -222,9 +223,9 @@ def position_of(token: str, oldest_first: bool) -> Position:
         order, created_ns, job_id, back, is_included = fields
         position = Position(int(created_ns), parse_job_id(job_id), bool(back), bool(is_included))
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise InvalidArgument(f"pageToken {token[:80]!r} is none that this service gave") from error
+        raise InvalidArgument(f"pageToken {quote(token)} is none that this service gave") from error
     if order != int(oldest_first):
         raise InvalidArgument("pageToken is of the other order: begin anew without one")
     if not 0 <= position.created_ns <= _CREATED_MAX:
-        raise InvalidArgument(f"pageToken {token[:80]!r} is none that this service gave")
+        raise InvalidArgument(f"pageToken {quote(token)} is none that this service gave")
     return position

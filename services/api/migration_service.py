@@ -21,6 +21,7 @@ from peloton.model.migration import (
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec, pool_paths
+from peloton.model.text import quote, shorten
 from services.api.calls import Calls, check_wanted
 from services.api.servicer import check_ours, write
 from services.storage.storage import Storage
@@ -28,7 +29,6 @@ from services.storage.storage import Storage
 LIMIT_DEFAULT, LIMIT_MAX = 20, 1_000
 AT_ONCE_DEFAULT, AT_ONCE_MAX = 2, 100
 BATCH_MAX = 100_000
-NAME_MAX = 8_000
 Pool = tuple[RespoolId, str]
 """A pool and its path."""
 
@@ -115,7 +115,7 @@ class MigrationService:
         try:
             job = self._records.jobs.get(parse_job_id(job_id))
         except ValueError:
-            raise InvalidArgument(f"job_id must be a UUID, not {job_id!r}") from None
+            raise InvalidArgument(f"job_id must be a UUID, not {quote(job_id)}") from None
         if job is None:
             raise NotFound(f"job {job_id} not found")
         check_ours(job)
@@ -126,7 +126,7 @@ def _pool(pools: Sequence[PoolSpec], path: str) -> Pool:
     paths = pool_paths(pools)
     pool_id = next((pool_id for pool_id, own in paths.items() if own == path), None)
     if pool_id is None:
-        raise NotFound(f"resource pool {path[:NAME_MAX]} not found")
+        raise NotFound(f"resource pool {shorten(path)} not found")
     return pool_id, path
 
 
@@ -145,7 +145,7 @@ def _id(text: str) -> str:
     try:
         return str(parse_job_id(text))
     except ValueError:
-        raise InvalidArgument(f"id must be the UUID of a migration, not {text!r}") from None
+        raise InvalidArgument(f"id must be the UUID of a migration, not {quote(text)}") from None
 
 
 def _name(job: JobRecord | None, pool: Pool | None) -> str:

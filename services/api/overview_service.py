@@ -25,6 +25,7 @@ from peloton.lifecycle import problems
 from peloton.model.ids import HOSTMGR_ROLE
 from peloton.model.problem import Problem
 from peloton.model.respool import pool_paths
+from peloton.model.text import shorten
 from peloton.model.times import NS_PER_S
 from services.api.calls import Calls
 from services.api.channels import LeaderChannels
@@ -200,7 +201,7 @@ class OverviewService:
             self._host_pods.popitem(last=False)
         found = await self._calls.run(rested.get)
         if not found and not await self._calls.run(self._storage.hosts.clusters_of, [hostname]):
-            raise NotFound(f"host {hostname[:200]} not found")
+            raise NotFound(f"host {shorten(hostname)} not found")
         paths = pool_paths(await self._calls.run(self._storage.pools.specs)) if found else {}
         pods = sorted(found[:HOST_PODS_MAX], key=lambda pod: (paths.get(pod.respool_id, ""), -pod.priority, pod.pod_id))
         return pb.GetHostPodsResponse(

@@ -12,6 +12,7 @@ from peloton.api.v0.rebalance import rebalance_pb2 as pb
 from peloton.errors import InvalidArgument, NotFound
 from peloton.lifecycle.rebalance import PER_HOUR_DEFAULT, PER_HOUR_MAX, goals_refusal
 from peloton.model.rebalance import Goal, MoveRecord, Rebalance, RebalanceAct, RebalanceSpec
+from peloton.model.text import shorten
 from services.api.calls import Calls, check_wanted
 from services.api.servicer import write
 from services.storage.moves.rebalances import Rebalances
@@ -47,7 +48,7 @@ class RebalanceService:
             raise NotFound("no cluster is known")
         if request.cluster and request.cluster not in known:
             named = request.cluster[:NAME_MAX]
-            raise NotFound(f"cluster {named} not found, but {', '.join(sorted(known))}")
+            raise NotFound(f"cluster {shorten(named)} not found, but {', '.join(sorted(known))}")
         check_wanted(context)
         found = await self._calls.run(self._records.start, [request.cluster] if request.cluster else list(known), spec)
         return pb.StartRebalanceResponse(rebalances=self._told(found))

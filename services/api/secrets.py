@@ -12,6 +12,7 @@ from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v1alpha import peloton_pb2 as v1
 from peloton.errors import InvalidArgument
 from peloton.model.secret import SECRETS_MAX, Secret
+from peloton.model.text import quote, shorten
 
 PATH_MAX = 1_000
 
@@ -22,7 +23,7 @@ def sent_secrets(wire: Iterable[v0.Secret | v1.Secret]) -> list[Secret]:
     found = [Secret(str(uuid.uuid4()), _path(one.path), _data(one)) for one in wire]
     paths = [one.path for one in found]
     if twice := sorted({path for path in paths if paths.count(path) > 1} if len(paths) <= SECRETS_MAX else ()):
-        raise InvalidArgument(f"two secrets at {twice[0]}")
+        raise InvalidArgument(f"two secrets at {shorten(twice[0])}")
     if len(paths) > SECRETS_MAX:
         raise InvalidArgument(f"{len(paths)} secrets in the request, at most {SECRETS_MAX} are allowed")
     return found
@@ -34,7 +35,7 @@ def _path(path: str) -> str:
     if len(path) > PATH_MAX:
         raise InvalidArgument(f"the path of a secret has {len(path)} characters, at most {PATH_MAX} are allowed")
     if not path.startswith("/") or path != posixpath.normpath(path) or path in ("/", "//") or set(path) & {"\0", ":"}:
-        raise InvalidArgument(f"secret at {path!r}: want the absolute path of a file, without '..' and ':'")
+        raise InvalidArgument(f"secret at {quote(path)}: want the absolute path of a file, without '..' and ':'")
     return path
 
 
@@ -42,7 +43,7 @@ def _data(one: v0.Secret | v1.Secret) -> bytes:
     try:
         return b64decode(one.value.data, validate=True)
     except binascii.Error as error:
-        raise InvalidArgument(f"secret at {one.path}: failed to decode secret with error: {error}") from None
+        raise InvalidArgument(f"secret at {shorten(one.path)}: failed to decode secret with error: {error}") from None
 
 
 def v0_secrets(secrets: Iterable[Secret]) -> list[v0.Secret]:

@@ -6,7 +6,7 @@ A rule sees one config, default or override, that carries the field, and yields 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from peloton.api import convert
 from peloton.api.cluster_kinds import kind_fault
@@ -21,10 +21,12 @@ from peloton.api.config_bounds import (
 )
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts, has_several, main_name, ports
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.lifecycle.constraints import pod_labels_named
+from peloton.model.text import PROSE, is_printable, quote, shorten, steering_fault
 
 NEVER_PREEMPTED = "a pod with a volume is never preempted: it can be neither preemptible nor revocable"
 CONSTRAINT_DEPTH_MAX = 20
@@ -66,6 +68,24 @@ def _resource(pod: Part) -> Iterator[str]:
             yield f"{name} {number(value)} is greater than {number(most)}, the most that a pod can ask"
 
 
+def label_faults(labels: Iterable[peloton_pb2.Label]) -> Iterator[str]:
+    """Yield a text for each label whose key or value would steer a terminal that shows it."""
+    for label in labels:
+        if not is_printable(label.key):
+            yield steering_fault("label", label.key)
+        if not is_printable(label.value, PROSE):
+            yield steering_fault(f"label {quote(label.key)}: value", label.value, PROSE)
+
+
+def _name(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    if fault := steering_fault("name", pod.name):
+        yield fault
+
+
+def _labels(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    yield from label_faults(pod.labels)
+
+
 def _ports(pod: task_pb2.TaskConfig) -> Iterator[str]:
     if not pod.otherContainers:  # else they are judged together
         yield from _ports_of(pod.ports)
@@ -76,14 +96,18 @@ def _ports_of(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
     names: set[str] = set()
     env_names: dict[str, str] = {}
     for port in ports:
+        for field, text in (("port name", port.name), ("envName", port.envName)):
+            if fault := steering_fault(field, text):
+                yield fault
         if port.value > PORT_MAX:
-            yield f"port {port.name!r} has value {port.value}, the greatest port is {PORT_MAX}"
+            yield f"port {quote(port.name)} has value {port.value}, the greatest port is {PORT_MAX}"
         elif port.value and port.value in users:
-            yield f"static port {port.value} is asked by both {users[port.value]!r} and {port.name!r}"
+            yield f"static port {port.value} is asked by both {quote(users[port.value])} and {quote(port.name)}"
         if port.name and port.name in names:
-            yield f"port name {port.name!r} is used twice"
+            yield f"port name {quote(port.name)} is used twice"
         if port.envName and port.envName in env_names:
-            yield f"envName {port.envName!r} is used by both {env_names[port.envName]!r} and {port.name!r}"
+            both = f"{quote(env_names[port.envName])} and {quote(port.name)}"
+            yield f"envName {quote(port.envName)} is used by both {both}"
         users.setdefault(port.value, port.name)
         names.add(port.name)
         env_names.setdefault(port.envName, port.name)
@@ -99,7 +123,7 @@ def _command(pod: Part) -> Iterator[str]:
         if not variable.name:
             yield f"environment variable {index} of the command has no name"
         elif "=" in variable.name or "\0" in variable.name:
-            yield f"environment variable {index} of the command has a name with '=' or NUL: {variable.name!r}"
+            yield f"environment variable {index} of the command has a name with '=' or NUL: {quote(variable.name)}"
 
 
 def _nesting(constraint: task_pb2.Constraint) -> int:
@@ -130,16 +154,16 @@ def _containers(pod: task_pb2.TaskConfig) -> Iterator[str]:
     names = [main_name(pod), *(part.name for part in (*pod.otherContainers, *pod.initContainers))]
     for name in dict.fromkeys(names):
         if not CONTAINER_NAME.fullmatch(name):
-            yield f"container name {name!r}: want 1 to 63 of a-z, 0-9 and -, no - at the ends"
+            yield f"container name {quote(name)}: want 1 to 63 of a-z, 0-9 and -, no - at the ends"
         elif names.count(name) > 1:
-            yield f"container name {name!r} is used {names.count(name)} times"
+            yield f"container name {quote(name)} is used {names.count(name)} times"
     yield from _ports_of(list(ports(pod)))
     for part in (*pod.otherContainers, *pod.initContainers):
         for text in _container(part):
-            yield f"container {part.name}: {text}"
+            yield f"container {shorten(part.name)}: {text}"
     for first in pod.initContainers:
         if first.ports or first.HasField("healthCheck") or first.HasField("readinessCheck"):
-            yield f"init container {first.name} has ports or checks, which none may have"
+            yield f"init container {shorten(first.name)} has ports or checks, which none may have"
 
 
 def _container(part: task_pb2.ContainerConfig) -> Iterator[str]:
@@ -158,7 +182,7 @@ def _volume(pod: task_pb2.TaskConfig) -> Iterator[str]:
     parts = path.split("/")
     if not path or path.startswith("/") or "\0" in path or len(path) > VOLUME_PATH_MAX or {"", ".", ".."} & {*parts}:
         yield (
-            f"volume has containerPath {path[:VOLUME_PATH_MAX]!r}: want a path in the sandbox like 'data', with at "
+            f"volume has containerPath {quote(path)}: want a path in the sandbox like 'data', with at "
             f"most {VOLUME_PATH_MAX} characters, that does not begin with / and has no empty part, no . and no .."
         )
     if not 0 < size_mb <= VOLUME_MB_MAX:
@@ -242,6 +266,8 @@ Rule = Callable[[task_pb2.TaskConfig], Iterator[str]]
 
 # (does an override carry the field itself, the rule over it), in the order in which faults of one instance are listed.
 _OF_EVERY_TYPE: tuple[tuple[Carries, Rule], ...] = (
+    (lambda pod: bool(pod.name), _name),
+    (lambda pod: len(pod.labels) > 0, _labels),
     (lambda pod: pod.HasField("resource"), _resource),
     (lambda pod: len(pod.ports) > 0, _ports),
     (lambda pod: pod.HasField("command"), _command),

@@ -21,6 +21,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.wire_faults import missing
 from peloton.lifecycle.latency import bounds_refusal
 from peloton.model.job import GANG_MEMBERS_MAX
+from peloton.model.text import PROSE, quote, steering_fault
 from services.api.faults import Faults
 from services.api.pool_rules import PoolBounds, PoolJudge
 from services.api.task_rules import (
@@ -29,6 +30,7 @@ from services.api.task_rules import (
     Carries,
     dynamic_port_fault,
     has_secret_volume,
+    label_faults,
     port_name_fault,
 )
 
@@ -110,20 +112,32 @@ def _form_fault(config: job_pb2.JobConfig) -> str:
         return (
             f"Requested tasks: {config.instanceCount} for job is greater than supported: {TASKS_PER_JOB_MAX} tasks/job"
         )
+    if text := _text_fault(config):
+        return text
+    if not config.IsInitialized():
+        return f"job config lacks required fields: {missing(config)}"
+    return bounds_refusal({label.key: label.value for label in config.labels})
+
+
+def _text_fault(config: job_pb2.JobConfig) -> str:
+    """Return why a name, the description or a label of the job is refused, or ""."""
     for field in ("name", "owningTeam", "owner", "description"):
         text = getattr(config, field)
         if len(text) > TEXT_MAX:
             return f"{field} has {len(text)} characters, at most {TEXT_MAX} are allowed"
         if "\0" in text:
-            return f"{field} {text!r} contains NUL"
+            return f"{field} {quote(text)} contains NUL"
+        if fault := steering_fault(field, text, PROSE if field == "description" else ""):
+            return fault
+    for group in config.ldapGroups:
+        if fault := steering_fault("ldapGroups", group):
+            return fault
     if len(config.labels) > LABELS_MAX:
         return f"job has {len(config.labels)} labels, at most {LABELS_MAX} are allowed"
     for label in config.labels:
         if (length := len(label.key) + len(label.value)) > TEXT_MAX:
-            return f"label {label.key[:40]!r} has {length} characters, at most {TEXT_MAX} are allowed"
-    if not config.IsInitialized():
-        return f"job config lacks required fields: {missing(config)}"
-    return bounds_refusal({label.key: label.value for label in config.labels})
+            return f"label {quote(label.key)} has {length} characters, at most {TEXT_MAX} are allowed"
+    return next(label_faults(config.labels), "")
 
 
 def daemon_count_fault(config: job_pb2.JobConfig) -> str:

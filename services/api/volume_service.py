@@ -11,6 +11,7 @@ from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as v1_svc
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import parse_job_id
 from peloton.model.pod import PodRecord
+from peloton.model.text import quote
 from peloton.model.volume import VolumeRecord
 from services.api.calls import check_wanted
 from services.api.servicer import Servicer, write
@@ -85,4 +86,4 @@ def _uuid(what: str, text: str) -> str:
     try:
         return parse_job_id(text)  # a UUID like that of a job
     except ValueError:
-        raise InvalidArgument(f"{what} must be a UUID, not {text!r}") from None
+        raise InvalidArgument(f"{what} must be a UUID, not {quote(text)}") from None

@@ -36,6 +36,7 @@ from peloton.model.reason import ClusterReason, ClusterRule, Infeasibility, Infe
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.model.room import PlannedPods, RoomAnswer, no_room
+from peloton.model.text import shorten
 from peloton.ports import ClusterOfHosts, HeldResources
 from peloton.scheduling.clusters import ClusterView, Known, counts_as_known, order_clusters, total_of
 from services.hostmgr.client import HostManagerClient
@@ -336,7 +337,9 @@ class HostManagers:
         cluster that is not known, Unavailable."""
         clusters = self._clusters()
         if cluster not in clusters:
-            raise InvalidArgument(f"there is no cluster {cluster}, but {', '.join(sorted(clusters)) or 'none at all'}")
+            raise InvalidArgument(
+                f"there is no cluster {shorten(cluster)}, but {', '.join(sorted(clusters)) or 'none at all'}"
+            )
         if not clusters[cluster]:
             raise Unavailable(f"cluster {cluster} has no host manager at present")
         client = self._client(cluster)

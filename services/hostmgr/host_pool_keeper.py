@@ -21,6 +21,7 @@ from peloton.model.host_pool import (
     Workload,
 )
 from peloton.model.ids import Hostname
+from peloton.model.text import quote, shorten
 from peloton.scheduling.host_pools import Sizes, count_to_move, leaving_order
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
@@ -154,12 +155,14 @@ def _check_name(name: str) -> None:
     if len(name) > HOST_POOL_NAME_MAX:
         raise InvalidArgument(f"name of a host pool has {len(name)} characters, the limit is {HOST_POOL_NAME_MAX}")
     if bad := sorted(set(name) - _NAME_CHARACTERS):
-        raise InvalidArgument(f"name {name!r} of a host pool has {''.join(bad)!r}: want letters, digits, any of -_.")
+        raise InvalidArgument(
+            f"name {quote(name)} of a host pool has {quote(''.join(bad))}: want letters, digits, any of -_."
+        )
 
 
 def _check_minimum(name: str, minimum: int) -> None:
     if minimum > MINIMUM_MAX:
-        raise InvalidArgument(f"host pool {name}: a minimum of {minimum} hosts, the limit is {MINIMUM_MAX}")
+        raise InvalidArgument(f"host pool {shorten(name)}: a minimum of {minimum} hosts, the limit is {MINIMUM_MAX}")
 
 
 def _check_factors(name: str, factors: Mapping[str, int]) -> None:
@@ -167,5 +170,6 @@ def _check_factors(name: str, factors: Mapping[str, int]) -> None:
         if not 100 <= percent <= FACTOR_PERCENT_MAX:
             kind = field.removesuffix("_percent")
             raise InvalidArgument(
-                f"host pool {name}: the factor for {kind} is {percent / 100:g}, want 1 to {FACTOR_PERCENT_MAX / 100:g}"
+                f"host pool {shorten(name)}: the factor for {kind} is {percent / 100:g}, "
+                f"want 1 to {FACTOR_PERCENT_MAX / 100:g}"
             )

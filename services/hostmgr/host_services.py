@@ -23,6 +23,7 @@ from peloton.model.host_pool import HostPool, Workload
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance, MaintenanceAct, MaintenanceRequest
 from peloton.model.resources import Resources
+from peloton.model.text import quote, shorten
 from peloton.scheduling.departures import departures
 from peloton.scheduling.qos import Use
 from services.grpc_errors import abort_on_error
@@ -114,7 +115,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         self, request: host_svc_pb2.UpdateHostPoolRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.UpdateHostPoolResponse:
         if request.serves and not request.sets_serves:
-            raise InvalidArgument(f"host pool {request.name}: serves is given, and sets_serves is not set")
+            raise InvalidArgument(f"host pool {shorten(request.name)}: serves is given, and sets_serves is not set")
         serves = _workloads(request.serves) if request.sets_serves else None
         minimum = request.minimum if request.HasField("minimum") else None
         changed = self._host_pools().update(request.name, serves, _percents(request.factors), minimum)
@@ -160,7 +161,7 @@ def _pool_info(pool: HostPool, hosts: Sequence[Hostname] = ()) -> host_pb2.HostP
 def _workloads(texts: Sequence[str]) -> frozenset[Workload]:
     known = [work.value for work in Workload if work]
     if unknown := sorted(set(texts) - set(known)):
-        raise InvalidArgument(f"unknown workload {unknown[0]!r}: want {', '.join(known)}")
+        raise InvalidArgument(f"unknown workload {quote(unknown[0])}: want {', '.join(known)}")
     return frozenset(map(Workload, texts))
 
 

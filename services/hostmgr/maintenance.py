@@ -28,6 +28,7 @@ from peloton.model.maintenance import (
     Resident,
 )
 from peloton.model.pod import TerminationReason
+from peloton.model.text import shorten
 from peloton.ports import HostLifecycles, Lifecycles
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
@@ -111,7 +112,7 @@ class HostMaintainer:
             if host is None and request.hostname not in known:
                 if not self.host_count():
                     raise Unavailable(HOSTS_UNKNOWN)
-                raise Aborted(f"{NOT_A_HOST}: {request.hostname}")
+                raise Aborted(f"{NOT_A_HOST}: {shorten(request.hostname)}")
             if host is not None:
                 request = replace(request, ip=host.ip, capacity=host.capacity)
             placed[request.hostname] = request
@@ -172,7 +173,7 @@ class HostMaintainer:
             raise Unavailable(HOSTS_UNKNOWN)
         known = {host.hostname for host in self._maintenance.all(self.cluster)}
         if unknown := [name for name in hostnames if name not in known and self._book.host(name) is None]:
-            raise Aborted(f"{NOT_A_HOST}: {unknown[0]}")
+            raise Aborted(f"{NOT_A_HOST}: {shorten(unknown[0])}")
         return self._residents.now_of(hostnames)
 
     # Steps of the workflow. Each does nothing unless the row says that it is the next one.

@@ -14,6 +14,7 @@ from peloton.api.v0.maintenance import maintenance_pb2_grpc
 from peloton.errors import InvalidArgument, Unavailable, Unimplemented
 from peloton.model.host import PREFETCH_MAX
 from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.text import shorten
 from peloton.ports import ImagePrefetcher
 from services.grpc_errors import abort_on_error
 from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
@@ -147,7 +148,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         try:
             found = self._core.driver.sandbox(pod)
         except OSError as error:
-            raise Unavailable(f"get slave log failed on host:{request.hostname} due to: {error}") from error
+            raise Unavailable(f"get slave log failed on host:{shorten(request.hostname)} due to: {error}") from error
         ip, _, port = found.address.rpartition(":")
         control_plane_ip, _, control_plane_port = found.control_plane.rpartition(":")
         return pb.BrowseSandboxResponse(
@@ -165,7 +166,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         try:
             piece = self._core.driver.read_file(pod, request.path, request.offset, request.follow)
         except OSError as error:
-            raise Unavailable(f"file {request.path} of pod {pod.pod_id} cannot be read: {error}") from error
+            raise Unavailable(f"file {shorten(request.path)} of pod {pod.pod_id} cannot be read: {error}") from error
         return pb.ReadFileResponse(data=piece.data, is_end=piece.is_end)
 
     @abort_on_error

@@ -158,6 +158,13 @@ class LocalCluster:
         return f"http://127.0.0.1:{self.web_port}" if self.settings.web else ""
 
     @property
+    def web_port_note(self) -> str:
+        """Return why the pages are not at their usual port, in brackets, or "": they are, or none was fixed."""
+        if not self.settings.port or self.web_port == WEB_PORT:
+            return ""
+        return f" (port {WEB_PORT} is in use: another process listens there, or another local cluster has taken it)"
+
+    @property
     def database(self) -> str:
         return self.settings.database or f"sqlite:///{self.data_dir / 'peloton.db'}"
 

@@ -16,6 +16,7 @@ from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.reason import Reason
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec
+from peloton.model.text import PROSE, quote, shorten, steering_fault
 from peloton.scheduling.admission import Ledger, first_refusal
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.gangs import GangRun, Usage
@@ -69,7 +70,7 @@ def check_config(
     if parent_id == pool_id:
         raise InvalidArgument(f"resource pool ID: {pool_id} and parent ID: {parent_id} cannot be same")
     if parent_id not in state.tree.row:
-        raise InvalidArgument(f"resource pool parent ID: {parent_id} not found")
+        raise InvalidArgument(f"resource pool parent ID: {shorten(parent_id)} not found")
     if pool_id in configs and configs[pool_id].parent_id != parent_id:
         actual = configs[pool_id].parent_id
         paths = f"{state.path_of(actual)} is the parent, not {state.path_of(parent_id)}"
@@ -78,7 +79,7 @@ def check_config(
     _check_limits(state, spec)
     siblings = [p for p in configs.values() if p.parent_id == parent_id and p.respool_id != pool_id]
     if any(sibling.name == spec.name for sibling in siblings):
-        raise PoolNameTaken(f"resource pool:{spec.name} already exists")
+        raise PoolNameTaken(f"resource pool:{shorten(spec.name)} already exists")
     _check_reservations(state, spec, siblings)
     if config.controllerLimit.maxPercent > CONTROLLER_PERCENT_MAX:
         raise InvalidArgument(f"controller limit, max percent cannot be more than {CONTROLLER_PERCENT_MAX}")
@@ -91,12 +92,13 @@ def check_config(
 
 def check_values(config: pb.ResourcePoolConfig) -> None:
     """Refuses values that are invalid whatever the other pools are. Raises InvalidArgument."""
+    _check_texts(config)
     seen: set[str] = set()
     for resource in config.resources:
         kind = resource.kind
         if kind not in POOL_KINDS:
             raise InvalidArgument(
-                f"resource pool config has unknown resource type {kind} (there are {', '.join(POOL_KINDS)})"
+                f"resource pool config has unknown resource type {shorten(kind)} (there are {', '.join(POOL_KINDS)})"
             )
         if kind in seen:
             raise InvalidArgument(f"resource pool config has multiple configurations for resource type {kind}")
@@ -129,7 +131,16 @@ def _check_name(name: str) -> None:
     if len(name) > POOL_NAME_MAX:
         raise InvalidArgument(f"resource pool name has {len(name)} characters, at most {POOL_NAME_MAX} are allowed")
     if not name or "/" in name:
-        raise InvalidArgument(f"resource pool name {name!r} must not be empty or contain '/'")
+        raise InvalidArgument(f"resource pool name {quote(name)} must not be empty or contain '/'")
+
+
+def _check_texts(config: pb.ResourcePoolConfig) -> None:
+    """Refuses texts that would steer a terminal that shows them. Raises InvalidArgument."""
+    texts = [("resource pool name", config.name, ""), ("owningTeam", config.owningTeam, "")]
+    texts += [("ldapGroups", group, "") for group in config.ldapGroups]
+    for field, text, kept in (*texts, ("description", config.description, PROSE)):
+        if fault := steering_fault(field, text, kept):
+            raise InvalidArgument(fault)
 
 
 def _check_amounts(config: pb.ResourcePoolConfig) -> None:

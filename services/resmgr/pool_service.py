@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from typing import TypeVar
 
 import grpc
 import grpc.aio
@@ -16,6 +17,7 @@ from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, Unavailable
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS
+from peloton.model.text import ID_CHARS_MAX, shorten
 from services.resmgr import pool_rules
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import JobRecords, PoolRecords
@@ -27,6 +29,8 @@ Context = grpc.aio.ServicerContext[object, object]
 Change = tuple[Callable[[], object], Callable[[], None]]
 """What to store, and how to change memory after that."""
 
+
+Asked = TypeVar("Asked", ResourcePoolID, pb.ResourcePoolPath)
 
 ACTIVE_JOBS_MAX = 100
 """Jobs that are counted to say why a pool is busy."""
@@ -89,7 +93,7 @@ class PoolService:
         elif pool_id == ROOT_POOL_ID:
             fault = "cannot override root"
         elif pool_id not in self._state.pools:
-            missing = pb.ResourcePoolNotFound(id=request.id, message=pool_rules.NOT_FOUND)
+            missing = pb.ResourcePoolNotFound(id=_cut(request.id), message=pool_rules.NOT_FOUND)
             return pb.UpdateResponse(error=error(notFound=missing))
         if not fault:
             await self._want_capacity(context)
@@ -97,12 +101,12 @@ class PoolService:
             try:
                 await self._loop.change_pools(lambda: self._put(pool_id, config, check=not request.Force))
             except NotFound as refusal:
-                missing = pb.ResourcePoolNotFound(id=request.id, message=refusal.message)
+                missing = pb.ResourcePoolNotFound(id=_cut(request.id), message=refusal.message)
                 return pb.UpdateResponse(error=error(notFound=missing))
             except (AlreadyExists, InvalidArgument) as refusal:
                 fault = refusal.message
         if fault:
-            invalid = pb.InvalidResourcePoolConfig(id=request.id, message=fault)
+            invalid = pb.InvalidResourcePoolConfig(id=_cut(request.id), message=fault)
             return pb.UpdateResponse(error=error(invalidResourcePoolConfig=invalid))
         return pb.UpdateResponse(warnings=pool_rules.beyond_hosts(self._state, pool_spec(pool_id, config)))
 
@@ -146,7 +150,7 @@ class PoolService:
         try:
             pool_id = pool_rules.find(state, pool_rules.check_path(path.value if request.HasField("path") else None))
         except (NotFound, InvalidArgument) as refusal:
-            missing = pb.ResourcePoolPathNotFound(path=path, message=pool_rules.NOT_FOUND)
+            missing = pb.ResourcePoolPathNotFound(path=_cut(path), message=pool_rules.NOT_FOUND)
             raise _Refused(error(notFound=missing)) from refusal
         row, wire_id = state.tree.row[pool_id], ResourcePoolID(value=pool_id)
         if not state.tree.is_leaf[row]:
@@ -192,7 +196,7 @@ class PoolService:
     async def GetResourcePool(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
         pool_id = RespoolId(request.id.value or ROOT_POOL_ID)
         if pool_id not in self._state.tree.row:
-            missing = pb.ResourcePoolNotFound(id=request.id, message=pool_rules.NOT_FOUND)
+            missing = pb.ResourcePoolNotFound(id=_cut(request.id), message=pool_rules.NOT_FOUND)
             return pb.GetResponse(error=pb.GetResponse.Error(notFound=missing))
         if pool_id == ROOT_POOL_ID:
             await self._want_capacity(context)
@@ -206,16 +210,21 @@ class PoolService:
             path = pool_rules.check_path(request.path.value if request.HasField("path") else None)
             return pb.LookupResponse(id=ResourcePoolID(value=pool_rules.find(self._state, path)))
         except InvalidArgument as refusal:
-            invalid = pb.InvalidResourcePoolPath(path=request.path, message=refusal.message)
+            invalid = pb.InvalidResourcePoolPath(path=_cut(request.path), message=refusal.message)
             return pb.LookupResponse(error=error(invalidPath=invalid))
         except NotFound as refusal:
-            missing = pb.ResourcePoolPathNotFound(path=request.path, message=refusal.message)
+            missing = pb.ResourcePoolPathNotFound(path=_cut(request.path), message=refusal.message)
             return pb.LookupResponse(error=error(notFound=missing))
 
     async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
         """All pools; the root has no resources while the capacity of the cluster is not known."""
         view = _View(self._state, self._configs)
         return pb.QueryResponse(resourcePools=[view.info(pool_id) for pool_id in self._state.tree.ids])
+
+
+def _cut(asked: Asked) -> Asked:
+    """Return an id or a path as errors repeat it: whole, unless it is longer than any."""
+    return type(asked)(value=shorten(asked.value, ID_CHARS_MAX))
 
 
 class _View:

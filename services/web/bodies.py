@@ -8,6 +8,7 @@ from contextlib import aclosing, contextmanager
 
 from starlette.requests import Request
 
+from peloton.model.text import quote
 from services.web.faults import Refusal, too_busy
 
 BODY_BYTES_MAX = 4 * 2**20
@@ -110,15 +111,15 @@ def check_headers(request: Request, media_type: str) -> None:
     kind, _, rest = given.partition(";")
     charset = rest.strip().lower().removeprefix("charset=").strip('"')
     if kind.strip().lower() != media_type or charset not in ("", "utf-8"):
-        text = f"the content type is {given[:200]!r}, want {media_type}"
+        text = f"the content type is {quote(given)}, want {media_type}"
         raise Refusal("invalid_argument", text, status=415, headers={"Accept-Post": media_type})
     encoding = headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
-        text = f"the body has the encoding {encoding[:200]!r}: send it as it is"
+        text = f"the body has the encoding {quote(encoding)}: send it as it is"
         raise Refusal("invalid_argument", text, status=415, headers={"Accept-Encoding": "identity"})
     version = headers.get("connect-protocol-version", "1")
     if version != "1":
-        raise Refusal("invalid_argument", f"Connect-Protocol-Version is {version[:200]!r}, want '1'")
+        raise Refusal("invalid_argument", f"Connect-Protocol-Version is {quote(version)}, want '1'")
 
 
 def timeout_of(request: Request, default_s: float | None) -> float | None:
@@ -129,5 +130,5 @@ def timeout_of(request: Request, default_s: float | None) -> float | None:
     is_number = text.isascii() and text.isdigit() and len(text) <= 10
     if not is_number or not 0 < int(text) <= TIMEOUT_S_MAX * 1000:
         wanted = f"want milliseconds from 1 to {TIMEOUT_S_MAX * 1000:.0f}"
-        raise Refusal("invalid_argument", f"Connect-Timeout-Ms is {text[:200]!r}, {wanted}")
+        raise Refusal("invalid_argument", f"Connect-Timeout-Ms is {quote(text)}, {wanted}")
     return int(text) / 1000

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from peloton.model.text import shorten
 from services.web.faults import refusal
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -52,9 +53,9 @@ class Guard:
 
     def _fault(self, host: str, origin: str | None) -> str:
         if not self._is_ours(host):
-            return f"this is not {host}: role web answers to localhost, to addresses, and to PELOTON_WEB_HOSTS"
+            return f"this is not {shorten(host)}: role web answers to localhost, to addresses, and to PELOTON_WEB_HOSTS"
         if origin is not None and urlsplit(origin).netloc != host:
-            return f"a page of {origin} may not ask Peloton for anything"
+            return f"a page of {shorten(origin)} may not ask Peloton for anything"
         return ""
 
     def _is_ours(self, host: str) -> bool:

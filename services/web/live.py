@@ -15,6 +15,7 @@ import grpc
 import orjson
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
+from peloton.model.text import quote
 from services.web.api import Api
 from services.web.faults import refusal_of
 
@@ -89,9 +90,9 @@ class Hub:
             kind, colon, argument = name.partition(":")
             topic = self._topics.get(kind)
             if topic is None:
-                raise InvalidArgument(f"no topic {kind!r}: there are {', '.join(sorted(self._topics))}")
+                raise InvalidArgument(f"no topic {quote(kind)}: there are {', '.join(sorted(self._topics))}")
             if bool(colon and argument) != topic.takes_argument:
-                raise InvalidArgument(f"topic {name!r}: want {kind}{':...' if topic.takes_argument else ''}")
+                raise InvalidArgument(f"topic {quote(name)}: want {kind}{':...' if topic.takes_argument else ''}")
         if len(self._viewers) >= VIEWERS_MAX:
             raise Unavailable(f"{VIEWERS_MAX} pages are open, as many as there may be: close one, or try again later")
         if len(self._running.keys() | set(names)) > TOPICS_MAX:

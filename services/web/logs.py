@@ -14,7 +14,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote as quote_url
 
 import grpc.aio
 import orjson
@@ -29,6 +29,7 @@ from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
 from peloton.model.ids import parse_job_id
 from peloton.model.pod import TERMINAL
+from peloton.model.text import quote
 from services.web.api import TIMEOUT_S, Api
 from services.web.faults import refusal_of, refused
 
@@ -186,7 +187,7 @@ class Logs:
         host, port = file.agent
         connection = self._agents.connection(host, port, TIMEOUT_S)
         try:
-            path = quote(file.path, safe="")
+            path = quote_url(file.path, safe="")
             url = f"/files/read?path={path}&offset={offset}&length={CHUNK_BYTES}"
             connection.request("GET", url, headers=self._agents.headers)
             response = connection.getresponse()
@@ -206,9 +207,9 @@ def _asked(request: Request) -> _File:
     try:
         job_id = parse_job_id(job_id)
     except ValueError:
-        raise InvalidArgument(f"job id {job_id!r} is no UUID") from None
+        raise InvalidArgument(f"job id {quote(job_id)} is no UUID") from None
     if not _FILE.fullmatch(name):
-        raise InvalidArgument(f"file {name!r}: want stdout, stderr, or one of them behind the name of a container")
+        raise InvalidArgument(f"file {quote(name)}: want stdout, stderr, or one of them behind the name of a container")
     return _File(job_id, request.path_params["instance"], request.query_params.get("run", ""), name)
 
 

@@ -13,11 +13,14 @@ from google.protobuf.message import Message
 
 from peloton.api.wire_faults import missing
 from peloton.errors import InvalidArgument
+from peloton.model.text import shorten
 
 M = TypeVar("M", bound=Message)
 
 DEPTH_MAX = 100
 """Of messages in messages."""
+FAULT_CHARS_MAX = 300
+"""Characters of what protobuf says is wrong with a body: it quotes what it could not read."""
 
 
 def read_message(kind: type[M], text: bytes) -> M:
@@ -29,7 +32,7 @@ def read_message(kind: type[M], text: bytes) -> M:
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"the body is not UTF-8: byte {error.start} of {len(text)}") from error
     except (json_format.Error, ValueError, TypeError, RecursionError) as error:
-        raise InvalidArgument(f"the body is no {name}: {error}") from error
+        raise InvalidArgument(f"the body is no {name}: {shorten(str(error), FAULT_CHARS_MAX)}") from error
     if not message.IsInitialized():
         raise InvalidArgument(f"{name} lacks required fields: {missing(message)}")
     return message

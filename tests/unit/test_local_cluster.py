@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from services.local.cluster import LocalCluster, LocalSettings
 from services.minicluster.command import settings_of
+from tests.ports import free_ports
 
 
 @pytest.mark.parametrize("wanted", [False, True])
@@ -37,6 +39,25 @@ def test_hosts_are_called_as_the_tutorial_calls_them(simulate: int, names: str, 
     assert names.split() == [each.hosts[0].name for each in found]
     if simulate:
         assert {"PELOTON_SIMULATE"} == {each.task_variables for each in found}
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_pages_that_move_to_another_port_say_why(
+    is_taken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Their usual port is in use where the api has a fixed one."""
+    api_port, usual_port = free_ports(2)
+    monkeypatch.setattr("services.local.cluster.WEB_PORT", usual_port)
+    with socket.create_server(("127.0.0.1", usual_port if is_taken else 0)):
+        cluster = LocalCluster(LocalSettings(data_dir=tmp_path, port=api_port, web=True), lambda part, line: None)
+
+    note = f" (port {usual_port} is in use: another process listens there, or another local cluster has taken it)"
+    assert (is_taken, note if is_taken else "") == (cluster.web_port != usual_port, cluster.web_port_note)
+
+
+def test_pages_of_a_cluster_on_free_ports_say_nothing(tmp_path: Path) -> None:
+    """No port was expected."""
+    assert "" == LocalCluster(LocalSettings(data_dir=tmp_path, port=0, web=True), lambda part, line: None).web_port_note
 
 
 def test_no_two_clusters_have_a_port_in_common(tmp_path: Path) -> None:

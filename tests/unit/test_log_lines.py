@@ -13,8 +13,8 @@ from services.telemetry import RECORD_LINES_MAX, BoundedLines
 
 
 def test_control_characters_are_escaped() -> None:
-    """NUL bytes, and what makes a terminal do something; tabs and letters of all languages stay."""
-    assert r"a\x00b\x1b[2Jc\x9bd" + "\té" == printable("a\0b\x1b[2Jc\x9bd\té")
+    """NUL bytes, and what steers a terminal or the direction of text; tabs and letters of all languages stay."""
+    assert r"a\x00b\x1b[2Jc\x9bd\u202e" + "\té" == printable("a\0b\x1b[2Jc\x9bd\u202e\té")
 
 
 def test_a_long_line_is_cut_and_says_how_long_it_was() -> None:

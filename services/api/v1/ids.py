@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from peloton.api.v1alpha import peloton_pb2
 from peloton.errors import Aborted, InvalidArgument, PelotonError
 from peloton.model.ids import EntityVersion, JobId, PodId, PodName, parse_job_id
+from peloton.model.text import quote, shorten
 from services.api.ids import RUN_ID_MAX, known_id
 
 UNEXPECTED_VERSION = "unexpected entity version"
@@ -54,11 +55,11 @@ def pod_name_of(wire: peloton_pb2.PodName) -> PodName:
     job, _, instance = text.rpartition("-")
     job_id = known_id(peloton_pb2.JobID(value=job)) if len(job) == _UUID_LENGTH else None
     if job_id is None:
-        raise InvalidArgument(f"invalid pelotonTaskID {text}")
+        raise InvalidArgument(f"invalid pelotonTaskID {shorten(text)}")
     try:
         return PodName.parse(f"{job_id}-{instance}")
     except ValueError:
-        raise InvalidArgument(f"unable to parse instanceID {instance} of {text}") from None
+        raise InvalidArgument(f"unable to parse instanceID {shorten(instance)} of {shorten(text)}") from None
 
 
 def run_of(wire: peloton_pb2.PodID, name: PodName) -> int:
@@ -69,9 +70,9 @@ def run_of(wire: peloton_pb2.PodID, name: PodName) -> int:
     except ValueError as error:
         raise InvalidArgument(str(error)) from error
     if (job_id, pod_id.instance_id) != (name.job_id, name.instance_id):
-        raise InvalidArgument(f"invalid pod id {wire.value!r}: it is not a run of pod {name}")
+        raise InvalidArgument(f"invalid pod id {quote(wire.value)}: it is not a run of pod {name}")
     if pod_id.run_id > RUN_ID_MAX:
-        raise InvalidArgument(f"invalid pod id {wire.value!r}: the last run that can be is {RUN_ID_MAX}")
+        raise InvalidArgument(f"invalid pod id {quote(wire.value)}: the last run that can be is {RUN_ID_MAX}")
     return pod_id.run_id
 
 

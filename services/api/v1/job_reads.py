@@ -18,6 +18,7 @@ from peloton.errors import InvalidArgument, NotFound, ResourceExhausted
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from peloton.model.respool import pool_paths
+from peloton.model.text import shorten
 from peloton.model.update import UpdateRecord
 from services.api.answers import within_limit
 from services.api.channels import ANSWER_BYTES_MAX
@@ -86,7 +87,7 @@ class JobReads(Servicer):
         can_be = "\0" not in request.job_name
         ids = await self._calls.run(self._records.search.services_named, request.job_name) if can_be else []
         if not ids:
-            raise NotFound(f'job id for job name not found: "{request.job_name}"')
+            raise NotFound(f'job id for job name not found: "{shorten(request.job_name)}"')
         return svc.GetJobIDFromJobNameResponse(job_id=[peloton_pb2.JobID(value=job_id) for job_id in ids])
 
     async def GetJobCache(self, request: svc.GetJobCacheRequest, context: Any) -> svc.GetJobCacheResponse:
@@ -228,7 +229,7 @@ class JobReads(Servicer):
     def _found(self, text: str, job_id: JobId | None) -> JobRecord:
         job = self._records.jobs.get(job_id) if job_id else None
         if job is None:
-            raise NotFound(f"job:{text} not found")
+            raise NotFound(f"job:{shorten(text)} not found")
         return job
 
     def _latest_update(self, job: JobRecord) -> UpdateRecord | None:

@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.errors import InvalidArgument
+from peloton.model.text import quote
 from peloton.model.update import UpdateKey
 from services.api.v1.ids import bounded_text
 
@@ -23,7 +24,7 @@ def key_of(request: KeyedRequest) -> UpdateKey:
         return UpdateKey()
     if isinstance(request, svc.CreateJobRequest) and not request.job_id.value:
         raise InvalidArgument(
-            f"a creation with the update key {text!r} needs a job_id: repeated, it would make another job"
+            f"a creation with the update key {quote(text)} needs a job_id: repeated, it would make another job"
         )
     asked = deepcopy(request)
     asked.ClearField("opaque_data")

@@ -17,6 +17,7 @@ from peloton.api.v1alpha.respool import respool_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as svc
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError, Unavailable
 from peloton.model.ids import ROOT_POOL_ID
+from peloton.model.text import quote
 from services.api.channels import LeaderChannels
 from services.api.forward import RESMGR
 from services.grpc_errors import translate_rpc_errors
@@ -46,7 +47,9 @@ class ResourcePoolService:
         self, request: svc.CreateResourcePoolRequest, context: Any
     ) -> svc.CreateResourcePoolResponse:
         if request.respool_id.value:
-            raise InvalidArgument(f"respool_id {request.respool_id.value!r} is given: Peloton chooses the id itself")
+            raise InvalidArgument(
+                f"respool_id {quote(request.respool_id.value)} is given: Peloton chooses the id itself"
+            )
         config = _as(v0.ResourcePoolConfig, request.spec)
         answer = await self._call("CreateResourcePool", v0.CreateRequest(config=config), context)
         respool_id = _as(peloton_pb2.ResourcePoolID, answer.result)

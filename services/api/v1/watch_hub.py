@@ -16,6 +16,7 @@ from contextlib import aclosing, suppress
 
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchResponse
 from peloton.errors import Aborted, Cancelled, NotFound, OutOfRange, PelotonError, ResourceExhausted, Unavailable
+from peloton.model.text import shorten
 from services.api.calls import RETRY_AFTER_S, Calls
 from services.api.v1.watch_changes import Batch, Change, ChangeReader, Filter, Key, Wants
 
@@ -139,7 +140,7 @@ class WatchHub:
         if kind not in ("task", "job"):
             raise NotFound("invalid watch id")
         if not self._end(watch_id) and not (_is_uuid(number) and await self._cancel_elsewhere(watch_id)):
-            raise NotFound(f"watch_id {watch_id} not exist for {kind} watch client")
+            raise NotFound(f"watch_id {shorten(watch_id)} not exist for {kind} watch client")
 
     def _end(self, watch_id: str) -> bool:
         watcher = self._watchers.get(watch_id)

@@ -28,6 +28,7 @@ from peloton.model.ids import JobId, RespoolId, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodState, ShapeRange
 from peloton.model.reason import Rule
+from peloton.model.text import quote, shorten
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Unqueued, Wait, holders, loans, unqueued, waits
 from peloton.scheduling.gangs import QueueKind
@@ -84,7 +85,7 @@ class ExplainService:
         try:
             job_id = parse_job_id(request.jobId.value)
         except ValueError:
-            raise InvalidArgument(f"JobID must be valid UUID, not {request.jobId.value!r}") from None
+            raise InvalidArgument(f"JobID must be valid UUID, not {quote(request.jobId.value)}") from None
         job = await asyncio.to_thread(self._records.jobs.get, job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
@@ -185,7 +186,7 @@ class ExplainService:
         try:
             row = state.tree.row[pool_rules.find(state, path)]
         except NotFound:
-            raise NotFound(f"resource pool {path} not found") from None
+            raise NotFound(f"resource pool {shorten(path)} not found") from None
         now, plan = self._look(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, plan, row)

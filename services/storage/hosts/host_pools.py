@@ -15,6 +15,7 @@ from peloton.errors import AlreadyExists, InvalidArgument, NotFound
 from peloton.lifecycle import host_events
 from peloton.model.host_pool import DEFAULT_HOST_POOL, IN_DEFAULT, Factors, HostInPool, HostPool, HostPools, Workload
 from peloton.model.ids import Hostname
+from peloton.model.text import shorten
 from services.storage.engine import Database, take_numbers
 from services.storage.hosts.host_events import record
 from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_IN_POOL, HOST_POOL
@@ -131,7 +132,8 @@ class HostPoolRecords:
             now = read_places(conn, [hostname]).get(Hostname(hostname), IN_DEFAULT)
             if now.current != source:
                 raise InvalidArgument(
-                    f"source pool mismatch: host {hostname} is in host pool {now.current}, not in {source or 'none'}"
+                    f"source pool mismatch: host {hostname} is in host pool {now.current}, "
+                    f"not in {shorten(source) or 'none'}"
                 )
             if source == destination and not now.is_moving:
                 return False
@@ -225,13 +227,13 @@ def mover_is_on(conn: sa.Connection) -> bool:
 def _existing(conn: sa.Connection, name: str) -> HostPool:
     pool = read_host_pools(conn).get(name)
     if pool is None:
-        raise NotFound(f"host pool {name} not found")
+        raise NotFound(f"host pool {shorten(name)} not found")
     return pool
 
 
 def _check_destination(conn: sa.Connection, name: str) -> None:
     if name not in read_host_pools(conn):
-        raise InvalidArgument(f"invalid dest pool: there is no host pool {name or 'without a name'}")
+        raise InvalidArgument(f"invalid dest pool: there is no host pool {shorten(name) or 'without a name'}")
 
 
 def _check_hosts(conn: sa.Connection, hostnames: Sequence[str]) -> None:
@@ -241,7 +243,7 @@ def _check_hosts(conn: sa.Connection, hostnames: Sequence[str]) -> None:
         for table in (CLUSTER_HOST, HOST):
             known |= set(conn.execute(sa.select(table.c.hostname).where(table.c.hostname.in_(names))).scalars())
     if unknown := sorted(set(hostnames) - known):
-        raise NotFound(f"host not found: {', '.join(unknown[:10])}")
+        raise NotFound(f"host not found: {', '.join(map(shorten, unknown[:10]))}")
 
 
 def put_place(

@@ -29,6 +29,7 @@ from peloton.model.maintenance import (
     MaintenanceRequest,
 )
 from peloton.model.resources import Resources
+from peloton.model.text import shorten
 from services.storage.codec import stored_text
 from services.storage.engine import Database, take_numbers
 from services.storage.hosts.host_events import record
@@ -198,7 +199,7 @@ def _steer(conn: sa.Connection, cluster: str, hostname: str, act: MaintenanceAct
     host = _read_one(conn, cluster, hostname)
     if host is None:
         is_completed = act is MaintenanceAct.COMPLETE
-        raise NotFound(NOT_DOWN if is_completed else f"host {hostname} is not in maintenance")
+        raise NotFound(NOT_DOWN if is_completed else f"host {shorten(hostname)} is not in maintenance")
     if refusal := refusal_of(act, host, now_ns):
         raise NotFound(refusal) if act is MaintenanceAct.COMPLETE else Aborted(refusal)
     if act is MaintenanceAct.FORCE:

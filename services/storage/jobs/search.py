@@ -17,6 +17,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodRecord, PodState
+from peloton.model.text import quote
 from peloton.model.times import NS_PER_S
 from services.storage.codec import facts_from_text, job_record, pod_record
 from services.storage.engine import Database
@@ -234,7 +235,7 @@ def _tokens(text: str) -> list[str]:
 def _ordered(statement: sa.Select[Any], order: Sequence[Order]) -> sa.Select[Any]:
     for name, _ in order:
         if name not in JOB_ORDER:
-            raise InvalidArgument(f"jobs cannot be sorted by {name!r}: only by {', '.join(JOB_ORDER)}")
+            raise InvalidArgument(f"jobs cannot be sorted by {quote(name)}: only by {', '.join(JOB_ORDER)}")
     for name, falls in order or [("creation_time", True)]:
         statement = statement.order_by(JOB_ORDER[name].desc() if falls else JOB_ORDER[name])
     return statement.order_by(JOB.c.job_id)

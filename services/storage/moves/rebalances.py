@@ -44,6 +44,7 @@ from peloton.model.rebalance import (
     Stays,
     WaitingPods,
 )
+from peloton.model.text import shorten
 from services.storage.codec import InstanceFacts
 from services.storage.engine import Database, take_numbers
 from services.storage.jobs.configs import facts_of
@@ -138,7 +139,7 @@ class Rebalances:
             for cluster in sorted(clusters):
                 one = read_rebalance(conn, cluster)
                 if one is None:
-                    raise NotFound(f"cluster {cluster} has never been rebalanced")
+                    raise NotFound(f"cluster {shorten(cluster)} has never been rebalanced")
                 if refusal := act_refusal(act, cluster, one.state):
                     raise Aborted(refusal)
                 state = after_act(one.state, act)

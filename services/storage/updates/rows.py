@@ -14,6 +14,7 @@ from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.lifecycle.external import owner_refusal
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JobRecord, JobState
+from peloton.model.text import quote
 from peloton.model.update import (
     NONE,
     ROLLING,
@@ -74,7 +75,7 @@ def knows_request(conn: sa.Connection, job_id: str, key: UpdateKey) -> bool:
     row = conn.execute(sa.select(UPDATE.c.request_digest, UPDATE.c.config_version).where(*mine)).one_or_none()
     if row is not None and row.request_digest != key.digest:
         raise AlreadyExists(
-            f"update key {key.text!r} of job {job_id} belongs to another request, which led to version "
+            f"update key {quote(key.text)} of job {job_id} belongs to another request, which led to version "
             f"{row.config_version}"
         )
     return row is not None

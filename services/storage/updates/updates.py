@@ -17,6 +17,7 @@ from peloton.lifecycle import rollout
 from peloton.model.ids import EntityVersion, Hostname, JobId
 from peloton.model.job import JobRecord, JobState
 from peloton.model.secret import Secret
+from peloton.model.text import quote
 from peloton.model.update import (
     Instances,
     UpdateAct,
@@ -181,7 +182,7 @@ class Updates:
                 raise NotFound("no workflow found")
             if key_text and update.key.text != key_text:
                 raise Aborted(
-                    f"the update of job {job_id} is not {key_text!r} but {update.key.text!r}, "
+                    f"the update of job {job_id} is not {quote(key_text)} but {quote(update.key.text)}, "
                     f"to version {update.config_version}"
                 )
             if not update.spec.pulse_s:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from peloton.api.convert_time import rfc3339
 from peloton.errors import InvalidArgument
+from peloton.model.text import quote
 from peloton.model.times import NS_PER_S
 
 HOUR_S = 3_600
@@ -21,7 +22,7 @@ def start_of(hours: str) -> str:
     """So many hours ago, RFC 3339. Raises InvalidArgument for hours that are no time range: each range is a topic that
     is looked at."""
     if hours not in map(str, HOURS):
-        raise InvalidArgument(f"{hours[:20]!r} hours: want {', '.join(map(str, HOURS))}")
+        raise InvalidArgument(f"{quote(hours)} hours: want {', '.join(map(str, HOURS))}")
     return rfc3339(time.time_ns() - int(hours) * HOUR_S * NS_PER_S)
 
 

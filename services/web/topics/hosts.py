@@ -12,6 +12,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.overview import overview_pb2
 from peloton.errors import NotFound
+from peloton.model.text import shorten
 from services.web.api import TIMEOUT_S, Api
 
 EVENTS_SHOWN = 50
@@ -56,7 +57,7 @@ async def look_at_host(api: Api, hostname: str) -> Any:
         api.maintenance.Query(maintenance_pb2.QueryRequest(hostnames=[hostname]), timeout=TIMEOUT_S),
     )
     if not hosts.host_infos:
-        raise NotFound(f"host {hostname} is not known to the clusters that answer")
+        raise NotFound(f"host {shorten(hostname)} is not known to the clusters that answer")
     return {
         "host": MessageToDict(hosts.host_infos[0]),
         "pods": MessageToDict(pods),

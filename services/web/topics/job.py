@@ -17,6 +17,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, NotFound
+from peloton.model.text import quote
 from services.web.api import TIMEOUT_S, Api
 
 DIGITS_MAX = 9
@@ -72,5 +73,5 @@ async def look_at_instance(api: Api, argument: str) -> Any:
 def _number(instance: str) -> int:
     """Raises InvalidArgument."""
     if not (instance.isascii() and instance.isdigit() and len(instance) <= DIGITS_MAX):
-        raise InvalidArgument(f"instance {instance[:80]!r} is no number")
+        raise InvalidArgument(f"instance {quote(instance)} is no number")
     return int(instance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,9 @@ def test_numbers_and_names_that_cannot_be_are_refused(managers: tuple[Manager, M
 
     for call, request, text in (
         (create, CREATE(name="a b"), "name 'a b' of a host pool has ' ': want letters, digits, any of -_."),
+        (create, CREATE(name="a\x1b\u202e"),
+         r"name 'a\x1b\u202e' of a host pool has '\x1b\u202e': want letters, digits, any of -_."),
+        (create, CREATE(name="a" * 50_000_000), "name of a host pool has 50000000 characters, the limit is 63"),
         (create, CREATE(name="a" * 64), "name of a host pool has 64 characters, the limit is 63"),
         (create, CREATE(name="a", serves=["web"]),
          "unknown workload 'web': want batch, shared, stateless, stateful, gpu"),
@@ -232,6 +236,26 @@ def test_numbers_and_names_that_cannot_be_are_refused(managers: tuple[Manager, M
     ):  # fmt: skip
         assert ("INVALID_ARGUMENT", text) == east.refusal(call, request)
     assert ["default"] == list(east.pools())
+
+
+def test_errors_quote_little_of_huge_names(managers: tuple[Manager, Manager]) -> None:
+    """The beginning and the length."""
+    east, _ = managers
+    huge, cut = "a" * 50_000_000, f"{'a' * 80}... (50,000,000 characters)"
+    change = partial(CHANGE, hostname="e1")
+
+    for call, request, text in (
+        (east.stub.DeleteHostPool, pb.DeleteHostPoolRequest(name=huge), f"host pool {cut} not found"),
+        (east.stub.ChangeHostPool, change(sourcePool="default", destinationPool=huge),
+         f"invalid dest pool: there is no host pool {cut}"),
+        (east.stub.ChangeHostPool, change(sourcePool=huge, destinationPool="default"),
+         f"source pool mismatch: host e1 is in host pool default, not in {cut}"),
+        (east.stub.ChangeHostPool, CHANGE(hostname=huge, sourcePool="default", destinationPool="default"),
+         f"host not found: {cut}"),
+        (east.stub.CreateHostPool, CREATE(name="a", serves=[huge]),
+         f"unknown workload '{'a' * 80}'... (50,000,000 characters): want batch, shared, stateless, stateful, gpu"),
+    ):  # fmt: skip
+        assert text == east.refusal(call, request)[1]
 
 
 def test_nothing_is_served_while_host_pools_are_not_enabled(url: str) -> None:

@@ -214,7 +214,7 @@ REFUSALS: dict[str, Refused] = {
         "GetJobIDFromJobName",
         svc.GetJobIDFromJobNameRequest(job_name="\0"),
         Status.NOT_FOUND,
-        'job id for job name not found: "\0"',
+        r'job id for job name not found: "\x00"',
     ),
     "events, no UUID": Refused(
         "GetWorkflowEvents",

@@ -32,6 +32,20 @@ def test_a_host_that_takes_pods(run: Run, api: FakeApi) -> None:
     assert [host_svc_pb2.QueryHostsRequest(hostnames=["h1"])] == api.requests("hosts.QueryHosts")
 
 
+def test_a_host_that_the_cluster_keeps_pods_away_from(run: Run, api: FakeApi) -> None:
+    """It is UP and takes no pods, by a cordon or a taint; the list says so instead of leaving its amounts blank."""
+    for reason in ("an operator of the cluster has cordoned it", "it has the taint dedicated=db:NoSchedule"):
+        answer(api, avoided=reason, capacity=None, free=None)
+        assert ["h1 is UP (unschedulable): it takes no pods", f"Pods cannot go there: {reason}"] == run(
+            "host why h1"
+        ).stdout.splitlines()
+
+        answer(api, avoided=reason, capacity=None, free=None)
+        _, row, note = run("host query").stdout.splitlines()
+        assert ["h1", "UP", "(unschedulable)", *["-"] * 6] == row.split()
+        assert f"h1 is unschedulable: {reason}" == note
+
+
 def test_a_host_that_is_reserved_for_a_pod(run: Run, api: FakeApi) -> None:
     """Also in the list of hosts."""
     reserved = "for pod j-3 since 2026-11-22 10:00:00, until 10:30:00 UTC: there is room soon"

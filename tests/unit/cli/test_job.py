@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import yaml
 
 from peloton.api.limits import OWN_CODE
 from peloton.api.v0 import peloton_pb2
@@ -138,6 +139,20 @@ def test_status_prints_the_runtime_only(run: Run, api: FakeApi) -> None:
     assert expected == run(f"job status {JOB}").stdout
 
 
+def test_status_has_times_for_people(run: Run, api: FakeApi) -> None:
+    """The revision's times are times; YAML that is asked for has what is on the wire."""
+    answer = job_answer()
+    revision = answer.jobInfo.runtime.revision
+    revision.version, revision.createdAt, revision.updatedAt = 2, 1_795_687_200_000_000_000, 1_795_687_201_500_000_000
+    api.answers["jobs.Get"] = [answer]
+
+    people, programs = (yaml.safe_load(run(f"job status {JOB} {flags}").stdout) for flags in ("", "-o yaml"))
+
+    times = {"createdAt": "2026-11-26T10:00:00Z", "updatedAt": "2026-11-26T10:00:01.5Z"}
+    assert {"version": 2, **times} == people["revision"]
+    assert 1_795_687_200_000_000_000 == programs["revision"]["createdAt"]
+
+
 UNKNOWN_JOB = {
     "get": ("get", "Unable to get job {job}: gone"),
     "status": ("status", "Unable to get job status {job}: gone"),
@@ -221,6 +236,60 @@ def test_list_reads_all_pages(run: Run, api: FakeApi) -> None:
     api.answers["jobs.Query"] = [page(JOB, OTHER), page(OTHER)]
     assert [JOB, OTHER] == [line.split()[0] for line in run("job list").stdout.splitlines()[1:]]
     assert [0, 2] == [request.spec.pagination.offset for request in api.requests("jobs.Query")]
+
+
+def test_list_takes_a_name(run: Run, api: FakeApi) -> None:
+    """The name is sent in the query."""
+    api.answers["jobs.Query"] = [job_pb2.QueryResponse(results=[summary(JOB, "RUNNING", "2026-11-20T10:00:00Z")])]
+
+    assert JOB in run("job ls --name etl").stdout
+    assert ["etl"] == [request.spec.name for request in api.requests("jobs.Query")]
+
+
+POOL_FILE = "name: maps\nresources:\n  - {kind: cpu, reservation: 1, limit: 4, share: 1}\n"
+JOB_FILE = "name: etl\ninstanceCount: 2\ndefaultConfig:\n  command: {value: 'true'}\n"
+SERVICE_FILE = "name: web\ninstance_count: 2\ndefault_spec:\n  containers: []\n"
+OF_A_POOL = (
+    "{file} is the file of a resource pool: it has the key resources; create it by `peloton respool create`, or give "
+)
+OF_A_JOB = "{file} is the file of a job: it has the key defaultconfig; create it by `peloton job create`, or give "
+OF_A_SERVICE = (
+    "{file} is the file of a service in the words of v1alpha: it has the key defaultspec; create it by "
+    "`peloton job stateless create`, or give "
+)
+OTHER_KINDS = {
+    "pool as job": ("job create /dev", POOL_FILE, OF_A_POOL + "the file of a job"),
+    "service as job": ("job create /dev", SERVICE_FILE, OF_A_SERVICE + "the file of a job"),
+    "job as pool": ("respool create /etl", JOB_FILE, OF_A_JOB + "the file of a resource pool"),
+    "service as pool": ("respool create /web", SERVICE_FILE, None),
+    "pool as service": (
+        "job stateless create /dev", POOL_FILE, OF_A_POOL + "the file of a service in the words of v1alpha",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "content", "text"), OTHER_KINDS.values(), ids=OTHER_KINDS.keys())
+@pytest.mark.parametrize("is_input", [False, True])
+def test_files_of_other_kinds(
+    run: Run, tmp_path: Path, command: str, content: str, text: str | None, is_input: bool
+) -> None:
+    """The refusal says what the file is, and which command takes it."""
+    file = tmp_path / "file.yaml"
+    file.write_text(content)
+    name = "standard input" if is_input else str(file)
+    expected = (text or OF_A_SERVICE + "the file of a resource pool").format(file=name)
+
+    result = run(*command.split(), "-" if is_input else file, text=content)
+
+    assert (1, f"{expected}\n") == (result.exit_code, result.stderr)
+
+
+def test_a_file_of_no_kind(run: Run, tmp_path: Path) -> None:
+    """The refusal names the first key that is unknown."""
+    file = tmp_path / "file.yaml"
+    file.write_text(f"{POOL_FILE}commands: 1\n")
+
+    assert f"{file}:2:1: unknown key 'resources'\n" == run("job", "create", "/dev", file).stderr
 
 
 @pytest.mark.parametrize(("line", "text"), EMPTY_TEXTS.items())

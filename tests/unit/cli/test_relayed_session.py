@@ -49,6 +49,27 @@ def test_a_command_and_its_outputs(run: Run, api: FakeApi) -> None:
     assert not any(request.HasField("start") or request.ends_input for request in others)
 
 
+@pytest.mark.parametrize(
+    ("words", "argv"),
+    [
+        (["task", "exec", JOB, "0", "--", "sh", "-c", "ls; pwd"], ["sh", "-c", "ls; pwd"]),
+        (["task", "exec", "--", JOB, "0", "--", "ls", "--all"], ["ls", "--all"]),
+        (["task", "exec", f"{JOB}-0", "--", "--", "-l"], ["--", "-l"]),
+        (["task", "exec", JOB, "0", "git", "log", "--", "file"], ["git", "log", "--", "file"]),
+        (["task", "exec", JOB, "0", "--"], ["/bin/sh"]),
+        (["pod", "exec", f"{JOB}-0", "--", "ls", "-l"], ["ls", "-l"]),
+        (["pod", "exec", JOB, "0", "--", "ls", "-l"], ["ls", "-l"]),
+    ],
+)
+def test_a_first_double_dash_separates_the_command(run: Run, api: FakeApi, words: list[str], argv: list[str]) -> None:
+    """The command is what follows it, further double dashes included."""
+    api.answers[EXCHANGE] = [Answer(exit_code=0)]
+
+    result = run(*words)
+
+    assert (0, [argv]) == (result.exit_code, [list(each.start.argv) for each in exchanges(api)])
+
+
 def test_input_is_passed_on(api: FakeApi) -> None:
     """All of it, only while the command wants some, and then its end."""
     ours, theirs = os.pipe()

@@ -74,15 +74,31 @@ def test_query_sends_its_flags(run: Run, api: FakeApi) -> None:
 
 
 def test_events_print_a_table(run: Run, api: FakeApi) -> None:
-    """Each change of state is a row with the original's columns."""
+    """Each change of state is a row: the run by its number, and with -o wide by its id, with what was desired."""
     event = task_pb2.PodEvent(actualState="RUNNING", goalState="SUCCEEDED", configVersion=1, desiredConfigVersion=1)
     event.taskId.value = event.desriedTaskId.value = f"{JOB}-0-1"
     event.timestamp = "2026-11-20T10:00:00Z"
     api.answers["tasks.GetPodEvents"] = [task_pb2.GetPodEventsResponse(result=[event])]
     header, row = run(f"task events {JOB} 0 -l 3").stdout.splitlines()
-    assert ("Mesos Task Id", "Update Time", [f"{JOB}-0-1", f"{JOB}-0-1", "RUNNING", "SUCCEEDED"]) == (
-        header[:13], header[-11:], row.split()[:4],
+    assert [
+        "Run",
+        "State",
+        "Goal",
+        "Version",
+        "Healthy",
+        "Host",
+        "Message",
+        "Reason",
+        "Update",
+        "Time",
+    ] == header.split()
+    assert ["1", "RUNNING", "SUCCEEDED", "1", "2026-11-20T10:00:00Z"] == row.split()
+    assert max(len(header), len(row)) <= 90
+    header, row = run(f"task events {JOB} 0 -l 3 -o wide").stdout.splitlines()
+    assert ("Task Id ", "Update Time", [f"{JOB}-0-1", f"{JOB}-0-1", "RUNNING", "SUCCEEDED"]) == (
+        header[:8], header[-11:], row.split()[:4],
     )  # fmt: skip
+    assert "Mesos" not in header
     assert 3 == api.requests("tasks.GetPodEvents")[0].limit
 
 
@@ -195,7 +211,11 @@ def test_stop_names_the_rest_of_a_gang(run: Run, api: FakeApi) -> None:
 
 
 SIMPLE = {
-    "restart": (f"restart {JOB} -r 0:1", "Restart", task_pb2.RestartResponse(), "Job restarted\n"),
+    "restart": (f"restart {JOB} -r 0:1", "Restart", task_pb2.RestartResponse(),
+                f"Tasks of job {JOB} restarted: 0:1\n"),
+    "restart all": (f"restart {JOB}", "Restart", task_pb2.RestartResponse(), f"Tasks of job {JOB} restarted: all\n"),
+    "restart the last": (f"restart {JOB} -r 7: -r 2:3", "Restart", task_pb2.RestartResponse(),
+                         f"Tasks of job {JOB} restarted: 7: 2:3\n"),
     "refresh": (f"refresh {JOB}", "Refresh", task_pb2.RefreshResponse(), f"Tasks of job {JOB} refreshed\n"),
     "cache": (f"cache {JOB} 0", "GetCache", task_pb2.GetCacheResponse(runtime=task_pb2.RuntimeInfo(host="h")),
               "runtime:\n  host: h\n"),

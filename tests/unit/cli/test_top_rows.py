@@ -285,6 +285,17 @@ def test_the_worst_comes_first() -> None:
     ] == [(fault.weight, fault.what, fault.key, fault.age) for fault in found]
 
 
+def test_a_queue_without_demand_says_why_it_waits() -> None:
+    """Gangs that are held back wait, and are no demand."""
+    answer = tree()
+    for pool in answer.pools:
+        for each in pool.amounts:
+            each.demand = 0
+    found = faults(seen(tree=Part(answer)), NOW)
+
+    assert "Pool /eng: 3 instances wait, held back because no host was found" in [fault.what for fault in found]
+
+
 def test_jobs_that_failed_long_ago_are_not_wrong_now() -> None:
     """After an hour nobody has to hurry."""
     failed = Part(jobs(FAILED))

@@ -327,6 +327,15 @@ async def test_a_pool(world: World) -> None:
     assert caught.value.details() == "resource pool /none not found"
 
 
+async def test_an_unknown_pool_is_quoted_within_a_bound(world: World) -> None:
+    """The refusal has the beginning of a path of 50 MB, and its length."""
+    async with asking(world) as asked:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asked.why_pool("/" + "n" * 50_000_000)
+
+    assert f"resource pool /{'n' * 79}... (50,000,001 characters) not found" == caught.value.details()
+
+
 @pytest.mark.parametrize(
     ("preempts", "how"),
     [

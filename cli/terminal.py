@@ -1,0 +1,66 @@
+"""Printing for all commands. Text that users wrote (names, messages, output of pods) cannot steer the terminal:
+controls and characters that change the direction of text are escaped on their way out."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from collections.abc import Iterable
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from peloton.model.text import PROSE, escape
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+def echo(
+    text: str = "",
+    err: bool = False,
+    nl: bool = True,
+    file: IO[Any] | None = None,
+    prefix: str = "",
+    fg: str | None = None,
+    bold: bool | None = None,
+) -> None:
+    """Print a text, which may have lines and tabs. ``prefix`` is our own, and printed as it is; so is the style."""
+    shown = escape(text, PROSE)
+    click.echo(prefix + (click.style(shown, fg=fg, bold=bold) if fg or bold else shown), err=err, nl=nl, file=file)
+
+
+def echo_output(chunks: Iterable[bytes], raw: bool, prefix: str = "") -> None:
+    """Print bytes that a pod wrote. They are escaped on a terminal, unless ``raw``; files and pipes get them as they
+    are. ``prefix`` is our own and comes first."""
+    if raw or not sys.stdout.isatty():
+        for chunk in chunks:
+            click.echo(prefix.encode() + chunk, nl=False)
+            prefix = ""
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    for chunk in chunks:  # one may end within a character
+        echo(decoder.decode(chunk), nl=False, prefix=prefix)
+        prefix = ""
+    if rest := decoder.decode(b"", final=True):
+        echo(rest, nl=False)
+
+
+def console(err: bool = False) -> Console:
+    """Return a console for pictures that are ``Visible``."""
+    from rich.console import Console
+
+    return Console(stderr=err, highlight=False)
+
+
+class Visible:
+    """A picture, as Rich draws it, in which foreign text is escaped."""
+
+    def __init__(self, picture: RenderableType) -> None:
+        self._picture = picture
+
+    def __rich_console__(self, drawn_on: Console, options: Any) -> Iterable[Any]:
+        from rich.segment import Segment
+
+        for segment in drawn_on.render(self._picture, options):
+            yield segment if segment.control else Segment(escape(segment.text, "\n"), segment.style)

@@ -1,0 +1,72 @@
+"""Foreign text is escaped and cut before it is quoted or printed."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import pytest
+
+from peloton.model.text import PROSE, QUOTED_MAX, escape, is_printable, quote, shorten, steering_fault
+
+LONG = "n" * 50_000_000
+DIRECTION = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+MARKS = {"LEFT-TO-RIGHT MARK", "RIGHT-TO-LEFT MARK", "ARABIC LETTER MARK"}
+
+
+def is_steering(character: str) -> bool:
+    """Judges by the database of Unicode."""
+    if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
+        return True
+    return unicodedata.bidirectional(character) in DIRECTION or unicodedata.name(character, "") in MARKS
+
+
+def test_steering_characters_are_those_of_unicode() -> None:
+    """All characters are compared: no more and no less than what steers is escaped."""
+    wrong = [hex(code) for code in range(sys.maxunicode + 1) if is_steering(chr(code)) == is_printable(chr(code))]
+
+    assert [] == wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "expected"),
+    [
+        ("x\x1b[31m", "", r"x\x1b[31m"),
+        ("a\x1b]0;title\x07b", "", r"a\x1b]0;title\x07b"),
+        ("gnp\u202egpj", "", r"gnp\u202egpj"),
+        ("one\ntwo\tthree\r", PROSE, "one\ntwo\tthree\\x0d"),
+        ("\x9b31m\u2028", "", r"\x9b31m\u2028"),
+        ("Zürich 東京 👩\u200d🚀", "", "Zürich 東京 👩\u200d🚀"),
+    ],
+)
+def test_escape(text: str, kept: str, expected: str) -> None:
+    """Letters of any script and joiners stay as they are."""
+    assert expected == escape(text, kept)
+
+
+def test_quotes_are_cut() -> None:
+    """The count says how much there is."""
+    end = "... (50,000,000 characters)"
+
+    assert ("n" * QUOTED_MAX + end, f"'{'n' * QUOTED_MAX}'{end}") == (shorten(LONG), quote(LONG))
+
+
+def test_short_quotes_are_whole() -> None:
+    """Nothing is added to them."""
+    assert (r"eng\x1b", r"'eng\x1b'") == (shorten("eng\x1b"), quote("eng\x1b"))
+
+
+def test_the_fault_names_field_and_character() -> None:
+    """The fault tells the place of the character, because the quote may end before it."""
+    expected = (
+        r"name 'a\u202eb' contains \u202e (U+202E) at 1: control characters and characters that change the direction "
+        "of text are not allowed"
+    )
+
+    assert expected == steering_fault("name", "a\u202eb")
+    assert r"contains \x07 (U+0007) at 50000000" in steering_fault("name", f"{LONG}\a")
+
+
+def test_prose_may_have_lines() -> None:
+    """A description keeps line ends and tabs, and a name does not."""
+    assert ("", True) == (steering_fault("description", "a\n\tb", PROSE), bool(steering_fault("name", "a\nb")))
