@@ -79,6 +79,8 @@ def _fill_check(check: task_pb2.HealthCheckConfig, spec: pod_pb2.HealthCheckSpec
     respell(spec, check)
     if spec.HasField("http_get") and not spec.HasField("http_check"):
         respell(spec.http_get, check.httpCheck)
+        if asked := spec.http_get.port_spec.name:
+            check.httpCheck.portName = asked
     if spec.HasField("command") and not spec.HasField("command_check"):
         check.commandCheck.command = shlex.join([spec.command.value, *spec.command.arguments])
 

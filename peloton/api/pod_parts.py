@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from peloton.api.v0.task import task_pb2
@@ -61,6 +61,12 @@ def check_times(check: task_pb2.HealthCheckConfig) -> CheckTimes:
         check.timeoutSecs or 20,
         check.maxConsecutiveFailures or 3,
     )
+
+
+def http_port(check: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) -> int:
+    """Return the port that an HTTP check asks. ``ports``: those of its container, by name."""
+    http = check.httpCheck
+    return ports.get(http.portName, http.port)
 
 
 def ports(task: task_pb2.TaskConfig) -> Iterator[task_pb2.PortConfig]:

@@ -33,6 +33,11 @@ CONSTRAINT_DEPTH_MAX = 20
 """Protobuf reads messages to a depth of 100, and answers nest a constraint deeper than the request did."""
 
 
+PORTS_NAMED_MAX = 10
+TEXT_NAMED_MAX = 100
+"""Of what an error quotes."""
+
+
 def port_name_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
     if any(not port.name for port in ports):
         yield "Port name is missing"
@@ -175,6 +180,7 @@ def _container(part: task_pb2.ContainerConfig) -> Iterator[str]:
     yield from _command(part)
     for check, name in ((part.healthCheck, "health check"), (part.readinessCheck, "readiness check")):
         yield from _check(check, name)
+    yield from checked_port_faults(part)
 
 
 def _volume(pod: task_pb2.TaskConfig) -> Iterator[str]:
@@ -237,6 +243,25 @@ def _service_executor(pod: task_pb2.TaskConfig) -> Iterator[str]:
         yield "Data field not set in executor config"
 
 
+def carries_checked_port(pod: task_pb2.TaskConfig) -> bool:
+    return len(pod.ports) > 0 or pod.HasField("healthCheck") or pod.HasField("readinessCheck")
+
+
+def checked_port_faults(pod: Part, default: Part | None = None) -> Iterator[str]:
+    """Find HTTP checks that name a port which their container does not have. ``default``: has the fields that ``pod``,
+    an override, leaves out."""
+    rest = pod if default is None else default
+    health = pod.healthCheck if pod.HasField("healthCheck") else rest.healthCheck
+    readiness = pod.readinessCheck if pod.HasField("readinessCheck") else rest.readinessCheck
+    names = [port.name for port in pod.ports or rest.ports]
+    known = f"known ports of its container: {', '.join(names[:PORTS_NAMED_MAX])}" if names else "it has no ports"
+    for check, name in ((health, "health check"), (readiness, "readiness check")):
+        asked = check.httpCheck.portName
+        is_http = check.enabled and check.type == task_pb2.HealthCheckConfig.HTTP
+        if is_http and asked and asked not in names:
+            yield f"{name} of type HTTP has portName {asked[:TEXT_NAMED_MAX]!r}; {known}"
+
+
 def _service_health_check(pod: task_pb2.TaskConfig) -> Iterator[str]:
     yield from _check(pod.healthCheck, "health check")
 
@@ -253,8 +278,11 @@ def _check(check: task_pb2.HealthCheckConfig, name: str) -> Iterator[str]:
         if not check.commandCheck.command:
             yield f"{name} of type COMMAND has no command"
     elif check.type == task_pb2.HealthCheckConfig.HTTP:
-        if not 0 < check.httpCheck.port <= PORT_MAX:
-            yield f"{name} of type HTTP has port {check.httpCheck.port}, want 1 to {PORT_MAX}"
+        http, asked = check.httpCheck, check.httpCheck.portName
+        if asked and http.port:
+            yield f"{name} of type HTTP has port {http.port} and portName {asked[:TEXT_NAMED_MAX]!r}, want one of them"
+        elif not asked and not 0 < http.port <= PORT_MAX:
+            yield f"{name} of type HTTP has port {http.port}, want 1 to {PORT_MAX}, or a portName"
     else:
         known = check.type in task_pb2.HealthCheckConfig.Type.values()
         kind = task_pb2.HealthCheckConfig.Type.Name(check.type) if known else str(check.type)

@@ -28,6 +28,8 @@ from services.api.task_rules import (
     NEVER_PREEMPTED,
     RULES,
     Carries,
+    carries_checked_port,
+    checked_port_faults,
     dynamic_port_fault,
     has_secret_volume,
     label_faults,
@@ -163,7 +165,14 @@ class JobJudge:
         self._rules = RULES.get(config.type, ())
         self._job_gang = range(config.sla.minimumRunningInstances)
         self._reach = Reach(
-            self._instances, (_carries_command, _carries_resource, _carries_preemption, *(c for c, _ in self._rules))
+            self._instances,
+            (
+                _carries_command,
+                _carries_resource,
+                _carries_preemption,
+                carries_checked_port,
+                *(c for c, _ in self._rules),
+            ),
         )
         self._of_default = Faults()  # listed before those of instances
         self._of_instances = Faults()
@@ -231,6 +240,10 @@ class JobJudge:
             reached = reach.first(carries) if texts else None
             if reached is not None:
                 _tell_pod_faults(faults, reached, texts)
+        texts = list(checked_port_faults(default))
+        reached = reach.first(carries_checked_port) if texts else None
+        if reached is not None:
+            _tell_pod_faults(faults, reached, texts)
         if reach.plain is not None and (text := kind_refusal(default, self._kinds)):
             _tell_pod_faults(faults, reach.plain, [text])
         if default.controller and reach.plain_but_0 is not None:
@@ -255,6 +268,8 @@ class JobJudge:
         for carries, rule in self._rules:
             if carries(override):
                 _tell_pod_faults(faults, instance, rule(override))
+        if carries_checked_port(override):
+            _tell_pod_faults(faults, instance, checked_port_faults(override, self._default))
         if text := kind_refusal(override, self._kinds):
             _tell_pod_faults(faults, instance, [text])
         if override.controller and instance > 0:

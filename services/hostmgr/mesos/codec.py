@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict
 
 from peloton.api import convert
 from peloton.api.cluster_kinds import kubernetes_only
-from peloton.api.pod_parts import check_times
+from peloton.api.pod_parts import check_times, http_port
 from peloton.api.v0.task import task_pb2
 from peloton.model.host_pool import AT_PAR
 from peloton.model.ids import PodId, parse_job_id
@@ -123,8 +123,10 @@ class TaskTemplate:
             self._rest["executor"] = _dict(config.executor)
             self._command = own_user | self._rest["executor"].pop("command", {})
             self._command_env += self._command.pop("environment", {}).get("variables", [])
+        self._named_check = config.healthCheck if config.healthCheck.httpCheck.portName else None
+        """A check that asks another port for each pod."""
         if config.HasField("healthCheck"):
-            self._rest["health_check"] = _health_check(config.healthCheck)
+            self._rest["health_check"] = _health_check(config.healthCheck, {})
 
     def refusal_of(self, isolators: Isolators, hostname: str) -> str:
         """Say why Mesos, or this agent of it, cannot run the task, or ""."""
@@ -140,6 +142,7 @@ class TaskTemplate:
             {"name": "PELOTON_TASK_ID", "value": name},
         ]
         named_ports = [(n, e, number) for (n, e), number in zip(self._dynamic_ports, pod.ports, strict=True)]
+        all_ports = {name: number for name, _, number in named_ports + self._static_ports}
         for _, env_name, number in named_ports + self._static_ports:
             if env_name:
                 environment.append({"name": env_name, "value": str(number)})
@@ -156,6 +159,8 @@ class TaskTemplate:
                 ]
             },
         }
+        if self._named_check is not None:
+            info["health_check"] = _health_check(self._named_check, all_ports)
         if pod.factors != AT_PAR:
             # Docker limits its containers itself, whatever isolators the agent has.
             is_docker = info.get("container", {}).get("type") == "DOCKER"
@@ -167,12 +172,11 @@ class TaskTemplate:
             info["executor"] = {**info["executor"], "command": command}
         else:
             info["command"] = command
-        all_ports = [(n, number) for n, _, number in named_ports + self._static_ports]
         if all_ports:
             info["discovery"] = {
                 "visibility": "EXTERNAL",
                 "name": self._job_id,
-                "ports": {"ports": [{"name": n, "number": number} for n, number in all_ports]},
+                "ports": {"ports": [{"name": n, "number": number} for n, number in all_ports.items()]},
             }
         return info
 
@@ -197,7 +201,7 @@ def _secret_volume(secret: Secret) -> Json:
     return {"mode": "RO", "container_path": secret.path, "source": {"type": "SECRET", "secret": value}}
 
 
-def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
+def _health_check(config: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) -> Json:
     times = check_times(config)
     check: Json = {
         "delay_seconds": times.delay_s,
@@ -207,7 +211,8 @@ def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
     }
     if config.type == task_pb2.HealthCheckConfig.HTTP:
         http = config.httpCheck
-        check |= {"type": "HTTP", "http": {"scheme": http.scheme, "port": http.port, "path": http.path}}
+        scheme = http.scheme or "http"  # Mesos refuses an empty one
+        check |= {"type": "HTTP", "http": {"scheme": scheme, "port": http_port(config, ports), "path": http.path}}
     else:
         check |= {"type": "COMMAND", "command": {"shell": True, "value": config.commandCheck.command}}
     return check

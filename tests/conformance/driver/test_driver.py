@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from peloton.lifecycle.constraints import HOSTNAME_LABEL
@@ -9,6 +11,7 @@ from peloton.model.ids import Hostname
 from peloton.model.pod import Cause, PodState
 from peloton.model.resources import Resources
 from services.hostmgr.driver import HostLaunch, PodOnHost
+from services.local.ports import is_free
 from tests.conformance.driver.lab import ENDS, Lab
 
 KILLED, LOST, RUNNING = PodState.KILLED, PodState.LOST, PodState.RUNNING
@@ -397,3 +400,28 @@ def test_what_a_pod_wrote_is_read(lab: Lab) -> None:
     assert b"oops\n" == lab.driver.output_tail(pod, 1_000)
     files = {path.rpartition("/")[2] for path in lab.driver.sandbox(pod).paths}
     assert files & {"stderr", "stdout"}, "some clusters keep both in one"
+
+
+def test_a_health_check_asks_a_dynamic_port_by_its_name(lab: Lab) -> None:
+    """A server that listens on the port which its pod was dealt is healthy."""
+    if not lab.cluster.runs_processes:
+        pytest.skip("pods of this cluster listen to nothing")
+    check = {"type": "HTTP", "httpCheck": {"portName": "web", "path": "/"}, "initialIntervalSecs": 1, "intervalSecs": 1}
+    template = lab.template(
+        f'exec {sys.executable} -m http.server --bind 0.0.0.0 "$WEB"',
+        ports=[{"name": "web", "envName": "WEB"}],
+        healthCheck={**check, "enabled": True},
+    )
+
+    hostname = lab.room_of(cpu=0.5)
+    offered = [port for room in lab.rooms(hostname) for first, last in room.ports for port in range(first, last + 1)]
+    pod = lab.pod(template, (next(port for port in offered if is_free(port)),))
+    claim = lab.claim_of(hostname, cpu=0.5)
+    assert not lab.driver.launch([HostLaunch(claim, [pod])])
+    here = PodOnHost(pod.pod_id, claim.hostname, claim.host_id)
+
+    def is_healthy() -> bool:
+        assert not ENDS & {*lab.states(here)}
+        return any(report.status is not None and report.status.healthy for report in lab.reports_of(here))
+
+    lab.wait(is_healthy, "a healthy pod")

@@ -300,6 +300,19 @@ def test_a_health_check_of_v1alpha() -> None:
     assert not convert.task_config(a_pod(readiness_check=check)).HasField("healthCheck")
 
 
+@pytest.mark.parametrize("form", ["http_check", "http_get"])
+def test_a_health_check_of_a_named_port(form: str) -> None:
+    """Both forms of v1alpha may name it; the newer one does by the port's spec."""
+    check = pod_pb2.HealthCheckSpec(enabled=True, type=pod_pb2.HealthCheckSpec.HEALTH_CHECK_TYPE_HTTP)
+    if form == "http_check":
+        check.http_check.port_name = "web"
+    else:
+        check.http_get.port_spec.name, check.http_get.path = "web", "/up"
+    task = convert.task_config(a_pod(liveness_check=check))
+
+    assert ("web", 0) == (task.healthCheck.httpCheck.portName, task.healthCheck.httpCheck.port)
+
+
 @pytest.mark.parametrize("name", ["executor_spec", "network_spec"])
 def test_types_that_mesos_does_not_have(name: str) -> None:
     """v1alpha takes any number: it is refused with its field."""

@@ -39,6 +39,12 @@ FAULTS: dict[str, dict[str, Any]] = {
     "container proxy: command contains NUL": {"otherContainers": [{"name": "proxy", "command": {"value": "a\0"}}]},
     "container proxy: health check of type HTTP has port 0": {"otherContainers": [other(healthCheck=CHECK)]},
     "readiness check of type HTTP has port 0, want 1 to 65535": {"readinessCheck": CHECK},
+    "container proxy: readiness check of type HTTP has portName 'a'; known ports of its container: b": {
+        "ports": [{"name": "a", "value": 1}],
+        "otherContainers": [
+            other(ports=[{"name": "b", "envName": "B"}], readinessCheck={**CHECK, "httpCheck": {"portName": "a"}})
+        ],
+    },
     "port name 'a' is used twice": {
         "ports": [{"name": "a", "value": 1}],
         "otherContainers": [other(ports=[{"name": "a", "value": 2}])],

@@ -34,6 +34,15 @@ def override(**fields: object) -> job_pb2.JobConfig:
     return job
 
 
+def both(job: job_pb2.JobConfig, **fields: object) -> job_pb2.JobConfig:
+    job.instanceConfig[2].CopyFrom(task_pb2.TaskConfig(**fields))  # type: ignore[arg-type]
+    return job
+
+
+def http_check(port_name: str, port: int = 0) -> Check:
+    return Check(enabled=True, type=Check.HTTP, httpCheck=Check.HTTPCheck(portName=port_name, port=port))
+
+
 def executor(**fields: object) -> mesos_pb2.ExecutorInfo:
     return mesos_pb2.ExecutorInfo(executor_id=mesos_pb2.ExecutorID(value="e"), **fields)  # type: ignore[arg-type]
 
@@ -43,6 +52,9 @@ def invalid(instance: int, text: str) -> str:
 
 
 SLA = job_pb2.SlaConfig
+WEB = task_pb2.PortConfig(name="web", envName="WEB")
+ADMIN = task_pb2.PortConfig(name="admin", value=8080)
+NO_PORTS = "health check of type HTTP has portName 'web'; it has no ports"
 COMMAND = Check.CommandCheck(command="true")
 KILLS = Policy(type=Policy.TYPE_PREEMPTIBLE, killOnPreempt=True)
 NO_KILL = "Task preemption policy should be false for stateless job"
@@ -85,7 +97,25 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
     ),
     "http check without a port": (
         override(healthCheck=Check(enabled=True, type=Check.HTTP)),
-        invalid(2, "health check of type HTTP has port 0, want 1 to 65535"),
+        invalid(2, "health check of type HTTP has port 0, want 1 to 65535, or a portName"),
+    ),
+    "http check of a dynamic port": (service(healthCheck=http_check("web"), ports=[WEB]), ""),
+    "http check of a port of the default": (override(healthCheck=http_check("web")), invalid(2, NO_PORTS)),
+    "http check of the default and ports without it": (
+        both(service(healthCheck=http_check("web"), ports=[WEB]), ports=[ADMIN]),
+        invalid(2, "health check of type HTTP has portName 'web'; known ports of its container: admin"),
+    ),
+    "http check of another port of the override": (
+        both(service(healthCheck=http_check("web"), ports=[WEB]), ports=[ADMIN], healthCheck=http_check("admin")),
+        "",
+    ),
+    "http check of an unknown port": (
+        service(healthCheck=http_check("wbe"), ports=[WEB, ADMIN]),
+        invalid(0, "health check of type HTTP has portName 'wbe'; known ports of its container: web, admin"),
+    ),
+    "http check of two ports": (
+        service(healthCheck=http_check("web", port=80), ports=[WEB]),
+        invalid(0, "health check of type HTTP has port 80 and portName 'web', want one of them"),
     ),
     "grpc check": (
         service(healthCheck=Check(enabled=True, type=Check.GRPC)),

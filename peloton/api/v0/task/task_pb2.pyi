@@ -177,19 +177,23 @@ class HealthCheckConfig(_message.Message):
         SCHEME_FIELD_NUMBER: _builtins.int
         PORT_FIELD_NUMBER: _builtins.int
         PATH_FIELD_NUMBER: _builtins.int
+        PORTNAME_FIELD_NUMBER: _builtins.int
         scheme: _builtins.str
         port: _builtins.int
         path: _builtins.str
+        portName: _builtins.str
+        """Ours: the name of a port of the container, fixed or dynamic, in place of a number."""
         def __init__(
             self,
             *,
             scheme: _builtins.str = ...,
             port: _builtins.int = ...,
             path: _builtins.str = ...,
+            portName: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "port", b"port", "scheme", b"scheme"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "port", b"port", "portName", b"portName", "scheme", b"scheme"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

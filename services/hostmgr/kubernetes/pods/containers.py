@@ -6,14 +6,14 @@ The kubelet replaces ``$(NAME)`` in commands and in values of variables; Mesos d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import orjson
 
 from peloton.api import convert
 from peloton.api.mesos.v1 import mesos_pb2
-from peloton.api.pod_parts import Part, check_times, resources
+from peloton.api.pod_parts import Part, check_times, http_port, resources
 from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.host_pools import taken
 from peloton.model.host_pool import AT_PAR, Factors
@@ -54,14 +54,13 @@ class ContainerManifest:
             rest["imagePullPolicy"] = "Always"
         if mounts := volumes.mounts_of(part):
             rest["volumeMounts"] = mounts
-        if part.HasField("healthCheck"):
-            rest["livenessProbe"] = _probe(part.healthCheck)
-        if part.HasField("readinessCheck") or part.HasField("healthCheck"):
-            rest["readinessProbe"] = _probe(
-                part.readinessCheck if part.HasField("readinessCheck") else part.healthCheck
-            )
         if part.container.HasField("tty_info"):
             rest["tty"] = True
+        checks = _checks(part)
+        for probe, check in checks.items():
+            rest[probe] = _probe(check, {})
+        self._named_checks = {probe: check for probe, check in checks.items() if check.httpCheck.portName}
+        """Those that ask another port for each pod."""
         self._rest = {key: orjson.Fragment(orjson.dumps(value)) for key, value in rest.items()}
 
     def body(self, variables: dict[str, str], dealt: Iterator[int]) -> Json:
@@ -70,7 +69,9 @@ class ContainerManifest:
         ports = [(name, env_name, value or next(dealt)) for name, env_name, value in self._ports]
         own = {env_name: str(number) for _, env_name, number in ports if env_name}
         env = [*self._variables, *({"name": name, "value": value} for name, value in (variables | own).items())]
-        body = {**self._rest, "env": env}
+        body: Json = {**self._rest, "env": env}
+        numbers = {name: number for name, _, number in ports}
+        body |= {name: _probe(check, numbers) for name, check in self._named_checks.items()}
         if ports:
             body["ports"] = [
                 {"containerPort": number, "hostPort": number, **_port_name(name)} for name, _, number in ports
@@ -154,7 +155,18 @@ def _security(part: Part) -> Json:
     return {"securityContext": context} if context else {}
 
 
-def _probe(check: task_pb2.HealthCheckConfig) -> Json:
+def _checks(part: Part) -> dict[str, task_pb2.HealthCheckConfig]:
+    """Return the checks by the names of their probes. The health check decides readiness, too, unless there is another
+    check for that."""
+    checks = {}
+    if part.HasField("healthCheck"):
+        checks = {"livenessProbe": part.healthCheck, "readinessProbe": part.healthCheck}
+    if part.HasField("readinessCheck"):
+        checks["readinessProbe"] = part.readinessCheck
+    return checks
+
+
+def _probe(check: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) -> Json:
     times = check_times(check)
     probe: Json = {
         "initialDelaySeconds": times.delay_s,
@@ -164,7 +176,8 @@ def _probe(check: task_pb2.HealthCheckConfig) -> Json:
     }
     if check.type == task_pb2.HealthCheckConfig.HTTP:
         http = check.httpCheck
-        probe["httpGet"] = {"port": http.port, "path": http.path or "/", "scheme": (http.scheme or "http").upper()}
+        scheme = (http.scheme or "http").upper()
+        probe["httpGet"] = {"port": http_port(check, ports), "path": http.path or "/", "scheme": scheme}
     else:
         probe["exec"] = {"command": [*SHELL, _literal(check.commandCheck.command)]}
     return probe

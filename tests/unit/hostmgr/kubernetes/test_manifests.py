@@ -260,6 +260,23 @@ def test_a_health_check_decides_life_and_readiness() -> None:
     }
 
 
+def test_an_http_check_of_a_named_port_asks_the_port_that_the_pod_has() -> None:
+    """A container of several asks its own one, also where that is dealt after those of others."""
+    web, admin = {"name": "web", "envName": "W"}, {"name": "admin", "envName": "A"}
+
+    def check(name: str) -> Json:
+        return {"type": "HTTP", "httpCheck": {"portName": name, "path": "/up"}}
+
+    proxy = {"name": "proxy", "command": {"value": "a"}, "ports": [admin], "readinessCheck": check("admin")}
+    made = manifest({"ports": [web], "healthCheck": check("web"), "otherContainers": [proxy]}, (31_001, 31_002))
+
+    main, other = made["spec"]["containers"]
+    probes = [main["livenessProbe"], main["readinessProbe"], other["readinessProbe"]]
+    assert [31_001, 31_001, 31_002] == [probe["httpGet"]["port"] for probe in probes]
+    assert ("/up", 15) == (probes[2]["httpGet"]["path"], probes[2]["initialDelaySeconds"])
+    assert "livenessProbe" not in other
+
+
 SEVERAL: Json = {
     "containerName": "web",
     "resource": {"cpuLimit": 1, "memLimitMb": 100},

@@ -223,6 +223,20 @@ def test_health_checks(check: dict[str, Any], expected: dict[str, Any]) -> None:
     assert expected == info({"healthCheck": check})["health_check"]
 
 
+@pytest.mark.parametrize(("name", "number"), [("web", 31_007), ("admin", 8080)])
+def test_an_http_check_of_a_named_port_asks_the_port_that_the_pod_has(name: str, number: int) -> None:
+    """The port may be a dynamic one, which each pod has another of, or a fixed one."""
+    ports = [{"name": "debug", "envName": "D"}, {"name": "admin", "value": 8080}, {"name": "web", "envName": "W"}]
+    check = {"type": "HTTP", "httpCheck": {"portName": name, "path": "/health"}}
+
+    shared = TaskTemplate(template({"ports": ports, "healthCheck": check}), "west")
+    made = [shared.task_info(launch(n, 1, (1, 31_000 + n)), "agent-1", RESOURCES)["health_check"] for n in (6, 7)]
+
+    assert {"scheme": "http", "port": number, "path": "/health"} == made[1]["http"]
+    assert (number if name == "admin" else 31_006) == made[0]["http"]["port"]
+    assert "HTTP" == made[1]["type"]
+
+
 def test_a_container_is_passed_on_as_it_is() -> None:
     """What the user wrote is what Mesos gets."""
     container = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": "busybox"}}}}
