@@ -14,7 +14,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -27,7 +27,10 @@ from services.web.files import Files
 from services.web.gateway import Gateway
 from services.web.guard import Guard
 from services.web.live import Hub
+from services.web.log_files import LogFiles
+from services.web.log_parts import LogParts
 from services.web.logs import Logs
+from services.web.terminal import Terminals
 from services.web.topics.all import TOPICS
 from services.web.viewer import viewer_of
 
@@ -59,6 +62,7 @@ def create_app(settings: WebSettings) -> Starlette:
     api = Api(settings.api)
     hub = Hub(api, TOPICS)
     gateway = Gateway(api)
+    files = LogFiles(api, settings.agents)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -68,7 +72,9 @@ def create_app(settings: WebSettings) -> Starlette:
 
     routes: list[BaseRoute] = [
         Route("/live", _live(hub)),
-        Route("/logs/{job_id}/{instance:int}", Logs(api, settings.agents).answer),
+        Route("/logs/{job_id}/{instance:int}", Logs(files).answer),
+        *LogParts(files).routes(),
+        WebSocketRoute("/terminal/{job_id}/{instance:int}", Terminals(api, settings.agents).serve),
         Route("/settings.json", _settings(settings)),
         *gateway.routes(),
         *schemas.routes(),

@@ -1,4 +1,4 @@
-"""Requests that a page of another site made a browser send are refused.
+"""Requests and WebSockets that a page of another site made a browser open are refused.
 
 Peloton listens without a login on one machine, where any site that its user visits could send requests to it. A browser
 tells where a request comes from: ``Origin``, and ``Host``, which names a site that resolves to this machine.
@@ -36,7 +36,7 @@ class Guard:
         self._hosts = frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)

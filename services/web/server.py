@@ -14,6 +14,7 @@ from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from peloton.errors import Unavailable
 from services.settings import Settings
 from services.web.app import WebSettings, create_app
+from services.web.terminal import MESSAGE_BYTES_MAX
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         log.info("pages at http://%s:%d/", host, listening.getsockname()[1])
         config = uvicorn.Config(
             app, access_log=False, log_config=None, log_level="warning", timeout_graceful_shutdown=GRACE_S,
-            server_header=False,
+            server_header=False, ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX,
         )  # fmt: skip
         server = _Server(config)
         running = asyncio.create_task(server.serve([listening]), name="web")

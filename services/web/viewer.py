@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,6 @@ class Viewer:
 EVERYBODY = Viewer("everybody", may_change=True)
 
 
-def viewer_of(request: Request) -> Viewer:
+def viewer_of(request: HTTPConnection) -> Viewer:
     """The one place that learns who asks, when there are users."""
     return EVERYBODY

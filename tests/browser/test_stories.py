@@ -351,7 +351,13 @@ def test_what_there_is_not_is_said_in_words_with_a_way_back(visit: Visit, path: 
 def test_pages_say_that_the_api_is_away_and_come_back(stage: Stage, browser: Browser) -> None:
     """Those that are open, and those that are opened meanwhile; also when role web itself goes and comes."""
     job = stage.running("stays")
-    given = {"hosts/:name": stage.hosts()[0], "jobs/:id": job, "services/:id": job, "pools/:path*": "batch"}
+    given = {
+        "hosts/:name": stage.hosts()[0],
+        "jobs/:id": job,
+        "jobs/:id/:instance": "0",
+        "services/:id": job,
+        "pools/:path*": "batch",
+    }
     with opened(browser, f"{stage.url}/jobs/{job}") as page:
         view = page.view
         away = view.get_by_role("alert").filter(has_text="the api does not answer").first

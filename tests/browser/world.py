@@ -86,7 +86,13 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
     service.wait_running()
     use = table_pb2.GetInstanceUseRequest(id={"value": JOBS["train"]})
     cluster.wait(lambda: all(i.measured for i in cluster.client.job_table.GetInstanceUse(use).instances), "their use")
-    return {"services/:id": SHOP, "jobs/:id": JOBS["train"], "hosts/:name": "sim-00000", "pools/:path*": "ml/training"}
+    return {
+        "services/:id": SHOP,
+        "jobs/:id": JOBS["train"],
+        "jobs/:id/:instance": "0",
+        "hosts/:name": "sim-00000",
+        "pools/:path*": "ml/training",
+    }
 
 
 def _live_a_day(cluster: Cluster, pools: Mapping[str, str]) -> None:

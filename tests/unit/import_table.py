@@ -99,7 +99,7 @@ MAY: dict[str, May] = {
     ),
     "services.web": May(
         ("peloton.api", "peloton.errors", "peloton.model", "services.settings"),
-        ("google", "grpc", "orjson", "starlette", "uvicorn"),
+        ("google", "grpc", "orjson", "starlette", "uvicorn"),  # which serves WebSockets by the package of that name
     ),
     "services.worker": May(
         ("peloton.ports", "workflows", "activities", "services.temporal", "services.worker_versions"), ("temporalio",)

@@ -35,5 +35,5 @@ function files(path: string): string[] {
 export default defineConfig({
   build: { outDir: ASSETS, emptyOutDir: true, target: "es2022", modulePreload: { polyfill: false } },
   plugins: [stamp()],
-  server: { proxy: { "/api": API, "/files": API, "/live": API, "/logs": API, "/schemas": API, "/settings.json": API } },
+  server: { proxy: { "/api": API, "/files": API, "/live": API, "/logs": API, "/schemas": API, "/settings.json": API, "/terminal": { target: API, ws: true } } },
 });

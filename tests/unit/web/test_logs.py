@@ -16,6 +16,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from services.web import logs
 from services.web.api import Api
+from services.web.log_files import LogFiles
 from services.web.logs import Logs
 
 JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
@@ -67,7 +68,7 @@ def pods(monkeypatch: pytest.MonkeyPatch) -> Pods:
 
 @pytest.fixture
 def client(pods: Pods) -> Iterator[TestClient]:
-    route = Route("/logs/{job_id}/{instance:int}", Logs(cast(Api, pods), OPEN).answer)
+    route = Route("/logs/{job_id}/{instance:int}", Logs(LogFiles(cast(Api, pods), OPEN)).answer)
     with TestClient(Starlette(routes=[route])) as found:
         yield found
 

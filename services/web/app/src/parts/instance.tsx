@@ -6,24 +6,17 @@ import { ENDED, TASK_MANAGER, type TaskRuntime } from "../jobs";
 import { useLive } from "../live";
 import { count, duration } from "../format";
 import { Confirm } from "./confirm";
-import { Log } from "./log";
+import { type Choice, Logs, type PodEvent, runNumber, terminalHref } from "./logs";
 import { Stale } from "./problem";
 import { State } from "./state";
 import { Time } from "./time";
 import { Use } from "./use";
-
-interface PodEvent {
-  taskId?: { value: string };
-  actualState?: string;
-  timestamp?: string;
-  hostname?: string;
-  message?: string;
-  reason?: string;
-}
+import { settings } from "../settings";
 
 // ``state``: what is known of the instance before the rest is.
 export function Instance({ job, instance, state, hasEnded }: { job: string; instance: number; state: string; hasEnded: boolean }) {
   const id = { value: job };
+  const [choice, choose] = useState<Choice>({ run: "", file: "" });
   const { value, error } = useLive<{ runtime: TaskRuntime; events: PodEvent[] }>(`instance:${job}/${instance}`);
   const runtime: TaskRuntime = value?.runtime ?? {};
   const isStopped = runtime.goalState === "KILLED";
@@ -52,44 +45,16 @@ export function Instance({ job, instance, state, hasEnded }: { job: string; inst
               <p>Its pod is stopped, and does not run again by itself; if it is of a gang, the whole gang.</p>
             </Confirm>
           )}
+          {runtime.state === "RUNNING" && settings.value.mayChange && <a class="button" href={terminalHref(job, instance)}>Terminal</a>}
         </p>
       )}
       {runtime.state === "RUNNING" && <Use job={job} instance={instance} />}
       <h3>Events</h3>
       {value ? <Events events={value.events} /> : <p class="quiet">Loading</p>}
       <h3>Log</h3>
-      {value ? <Logs job={job} instance={instance} runtime={runtime} events={value.events} /> : <p class="quiet">Loading</p>}
+      {value ? <Logs job={job} instance={instance} runtime={runtime} events={value.events} choice={choice} choose={choose} /> : <p class="quiet">Loading</p>}
     </section>
   );
-}
-
-// Of the latest run that is or was on a host, or of an earlier one: what waits for a host prints nothing.
-function Logs({ job, instance, runtime, events }: { job: string; instance: number; runtime: TaskRuntime; events: PodEvent[] }) {
-  const [chosen, setChosen] = useState("");
-  const hosted = events.filter((event) => event.hostname).map((event) => event.taskId?.value);
-  const runs = [...new Set([runtime.host ? runtime.mesosTaskId?.value : undefined, ...hosted])].filter((run): run is string => Boolean(run));
-  if (!runs.length) return <p class="quiet">No run has been on a host yet.</p>;
-  const run = runs.includes(chosen) ? chosen : runs[0]!;
-  const hasFailed = events.find((event) => event.taskId?.value === run)?.actualState === "FAILED";
-  return (
-    <>
-      {runs.length > 1 && (
-        <p>
-          <label>
-            Run{" "}
-            <select value={run} onChange={(event) => setChosen(event.currentTarget.value)}>
-              {runs.map((one) => <option key={one} value={one}>{runNumber(one)}</option>)}
-            </select>
-          </label>
-        </p>
-      )}
-      <Log key={run} job={job} instance={instance} run={run} first={hasFailed ? "stderr" : "stdout"} />
-    </>
-  );
-}
-
-function runNumber(run: string | undefined): string {
-  return run?.split("-").pop() ?? "";
 }
 
 // The times of events are those of whole seconds.

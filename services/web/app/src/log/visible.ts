@@ -1,0 +1,44 @@
+// Foreign programs write logs. Escape sequences, colours among them, are taken out, and characters that cannot be seen, or
+// that turn text around, are shown by their numbers.
+
+const ESCAPES = new RegExp(
+  [
+    "\\x1b\\[[0-?]*[ -/]*[@-~]", // CSI: colours, movements of the cursor
+    "\\x9b[0-?]*[ -/]*[@-~]",
+    "\\x1b[\\]PX^_][^\\x07\\x1b\\n]*(?:\\x07|\\x1b\\\\)", // OSC and the like: titles, links, clipboards
+    "\\x1b[ -/]*[0-Z\\\\^-~]", // others of two letters
+    "\\r(?=\\n)",
+  ].join("|"),
+  "g",
+);
+const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]/g;
+
+export function visible(text: string): string {
+  return text.replace(ESCAPES, "").replace(UNSEEN, numbered);
+}
+
+function numbered(letter: string): string {
+  const code = letter.charCodeAt(0);
+  return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+}
+
+export interface Piece {
+  text: string;
+  place: number; // the number of the found place from 0; -1: none is here
+}
+
+// A text cut at the places where another one is found, without regard to case.
+export function pieces(text: string, wanted: string): Piece[] {
+  if (!wanted) return [{ text, place: -1 }];
+  const found: Piece[] = [];
+  let behind = 0;
+  let count = 0;
+  for (const match of text.matchAll(new RegExp(wanted.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi"))) {
+    if (match.index > behind) found.push({ text: text.slice(behind, match.index), place: -1 });
+    found.push({ text: match[0], place: count });
+    count += 1;
+    behind = match.index + match[0].length;
+  }
+  if (behind < text.length || !found.length) found.push({ text: text.slice(behind), place: -1 });
+  return found;
+}

@@ -1,0 +1,220 @@
+"""Commands with a terminal in the container of a running pod: by a session with its agent of Mesos, elsewhere by
+numbered exchanges with the API, which passes input and output on."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import grpc
+import grpc.aio
+
+from peloton.api.agent_sessions import AgentSession, Size
+from peloton.api.mesos_access import MesosAccess
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha import peloton_pb2 as peloton_v1_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
+from peloton.errors import Aborted, InvalidArgument, NotFound, Unavailable
+from services.web.api import TIMEOUT_S, Api
+from services.web.log_files import fault_of
+
+T = TypeVar("T")
+
+SHELL = ("/bin/sh", "-c", "export TERM=xterm-256color; exec /bin/sh")
+"""Run where no command is given: programs in it know what the page can draw."""
+COMMAND_MAX = 4_000
+"""Characters of a command."""
+EXCHANGE_TIMEOUT_S = 60.0
+PAUSE_MIN_S, PAUSE_MAX_S, PAUSE_GROWTH = 0.02, 0.25, 1.5
+"""Between two exchanges without news; input ends a pause at once."""
+TRIES_MAX, RETRY_PAUSE_S = 5, 0.5
+"""For one exchange while Peloton cannot be reached."""
+
+
+class Command(Protocol):
+    """All methods raise PelotonError or AioRpcError where the command cannot be reached any more. Input and output are
+    in different tasks."""
+
+    async def open(self) -> None: ...
+    def outputs(self) -> AsyncGenerator[bytes, None]:
+        """Yield what the command writes until it has ended. The next piece is read when the one before is taken."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Return once the command can take more."""
+        ...
+
+    async def resize(self, size: Size) -> None: ...
+    async def exit_code(self) -> int:
+        """Return the exit code of the command, whose output has ended."""
+        ...
+
+    async def close(self) -> None:
+        """End the command if it still runs."""
+        ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``container``: of a pod with several, empty for the first. ``line``: the command, empty for a shell."""
+
+    job_id: str
+    instance: int
+    container: str
+    line: str
+    size: Size
+
+
+async def find_command(api: Api, agents: MesosAccess, asked: Asked) -> Command:
+    """Return the command for the pod as it runs now, not yet started. Raises PelotonError, AioRpcError."""
+    argv = argv_of(asked.line)
+    request = task_pb2.BrowseSandboxRequest(jobId=peloton_pb2.JobID(value=asked.job_id), instanceId=asked.instance)
+    listing = await api.tasks.BrowseSandbox(request, timeout=TIMEOUT_S)
+    name = f"{asked.job_id}-{asked.instance}"
+    if fault := fault_of(listing):
+        kind = NotFound if listing.error.HasField("notFound") or listing.error.HasField("outOfRange") else Aborted
+        raise kind(f"no terminal in pod {name}: {fault}")
+    if not listing.hostname:
+        return RelayedCommand(api, name, asked.container, argv, asked.size)
+    if asked.container:
+        raise InvalidArgument(f"pod {name} is on Mesos, where a pod has one container: name none")
+    if not listing.containerId:
+        raise Aborted(f"pod {name} does not run: it has no container for a terminal")
+    address = listing.hostname, int(listing.port)
+    session = AgentSession(agents, *address, listing.containerId, str(uuid.uuid4()), argv, asked.size)
+    return AgentCommand(session)
+
+
+def argv_of(line: str) -> Sequence[str]:
+    """Split a command as a shell would. Raises InvalidArgument."""
+    if len(line) > COMMAND_MAX:
+        raise InvalidArgument(f"the command has {len(line)} characters, at most {COMMAND_MAX} are allowed")
+    try:
+        return shlex.split(line) or SHELL
+    except ValueError as error:
+        raise InvalidArgument(f"the command cannot be split into words: {error}") from None
+
+
+class AgentCommand:
+    """A session with an agent, whose calls block: each command has two threads, one for each direction."""
+
+    def __init__(self, session: AgentSession) -> None:
+        self._session = session
+        self._threads = ThreadPoolExecutor(2, "terminal")
+
+    async def open(self) -> None:
+        await self._run(self._session.open)
+
+    async def outputs(self) -> AsyncGenerator[bytes, None]:
+        pieces = self._session.outputs()
+        while (piece := await self._run(lambda: next(pieces, None))) is not None:
+            yield piece[1]
+
+    async def send(self, data: bytes) -> None:
+        await self._write(lambda: self._session.send(data))
+
+    async def resize(self, size: Size) -> None:
+        await self._write(lambda: self._session.resize(size))
+
+    async def exit_code(self) -> int:
+        return await self._run(self._session.exit_code)
+
+    async def close(self) -> None:
+        self._session.close()  # wakes both threads, for which it does not wait
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _write(self, write: Callable[[], None]) -> None:
+        with suppress(OSError):  # the command has ended: what it wrote last says how
+            await self._run(write)
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
+class RelayedCommand:
+    """Exchanges with the API, one after the other."""
+
+    def __init__(self, api: Api, pod: str, container: str, argv: Sequence[str], size: Size) -> None:
+        self._api, self._pod = api, pod
+        self._start = pod_svc_pb2.CommandStart(container=container, argv=argv, has_input=True, has_terminal=True)
+        self._id = str(uuid.uuid4())
+        self._number = -1  # of the last exchange
+        self._size: Size | None = size  # if the command does not have it yet
+        self._typed: asyncio.Queue[bytes] = asyncio.Queue(1)
+        self._wake = asyncio.Event()
+        self._answer = pod_svc_pb2.ExchangeWithCommandResponse()
+        self._exit_code: int | None = None
+
+    async def open(self) -> None:
+        self._answer = await self._exchange(pod_svc_pb2.ExchangeWithCommandRequest(start=self._start))
+
+    async def outputs(self) -> AsyncGenerator[bytes, None]:
+        pause_s = 0.0
+        while True:
+            answer = self._answer
+            if data := answer.stdout + answer.stderr:
+                yield data
+            if answer.HasField("exit_code"):
+                self._exit_code = answer.exit_code
+                return
+            pause_s = 0.0 if data else min(max(pause_s * PAUSE_GROWTH, PAUSE_MIN_S), PAUSE_MAX_S)
+            typed = await self._next_input(pause_s, answer.wants_input)
+            pause_s = 0.0 if typed else pause_s
+            self._answer = await self._exchange(pod_svc_pb2.ExchangeWithCommandRequest(data=typed))
+
+    async def _next_input(self, pause_s: float, wants_input: bool) -> bytes:
+        """Return what was typed, or nothing after the pause. A new size ends the pause, too."""
+        self._wake.clear()
+        if self._size is None and not (wants_input and self._typed.qsize()):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+        return self._typed.get_nowait() if wants_input and self._typed.qsize() else b""
+
+    async def send(self, data: bytes) -> None:
+        await self._typed.put(data)
+        self._wake.set()
+
+    async def resize(self, size: Size) -> None:
+        self._size = size
+        self._wake.set()
+
+    async def exit_code(self) -> int:
+        assert self._exit_code is not None, "the command has not ended"
+        return self._exit_code
+
+    async def close(self) -> None:
+        if self._exit_code is None and self._number >= 0:
+            with suppress(grpc.aio.AioRpcError):
+                await self._send(pod_svc_pb2.ExchangeWithCommandRequest(is_last=True))
+
+    async def _exchange(
+        self, request: pod_svc_pb2.ExchangeWithCommandRequest
+    ) -> pod_svc_pb2.ExchangeWithCommandResponse:
+        """Make the next exchange. It is repeated while Peloton cannot be reached, except the first: another host
+        manager would run the command once more."""
+        self._number += 1
+        size, self._size = self._size, None
+        if size is not None:
+            request.rows, request.columns = size
+        for tries in range(1, TRIES_MAX + 1):
+            try:
+                return await self._send(request)
+            except grpc.aio.AioRpcError as error:
+                is_away = error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+                if not self._number or not is_away or tries == TRIES_MAX:
+                    raise
+            await asyncio.sleep(RETRY_PAUSE_S)
+        raise Unavailable("Peloton cannot be reached")
+
+    async def _send(self, request: pod_svc_pb2.ExchangeWithCommandRequest) -> pod_svc_pb2.ExchangeWithCommandResponse:
+        request.pod_name.CopyFrom(peloton_v1_pb2.PodName(value=self._pod))
+        request.session, request.number = self._id, self._number
+        return await self._api.pods.ExchangeWithCommand(request, timeout=EXCHANGE_TIMEOUT_S)

@@ -1,0 +1,203 @@
+"""A terminal in a pod: ``/terminal/JOB/INSTANCE?container=&command=&rows=&columns=`` as a WebSocket.
+
+Binary messages are what is typed and what the command writes. Text messages are JSON: ``{"rows", "columns"}`` from the
+page is its size; ``{"taken"}`` from either side says how many bytes it has taken, which makes room for as many in the
+other's window; ``{"open"}``, and at the end ``{"exitCode"}`` or ``{"problem": {"code", "message"}}`` are for the page.
+Neither side sends more than its window, so that nothing piles up where the other one is slow. A session ends with its
+connection and is never taken up again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+
+import grpc.aio
+import orjson
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from peloton.api.agent_sessions import Size
+from peloton.api.mesos_access import MesosAccess
+from peloton.errors import InvalidArgument, PelotonError, ResourceExhausted
+from peloton.model.ids import parse_job_id
+from services.web.api import Api
+from services.web.commands import Asked, Command, find_command
+from services.web.faults import Refusal, refusal_of
+from services.web.viewer import viewer_of
+
+SESSIONS_MAX = 20
+"""Terminals that are open at a time; more are refused."""
+IDLE_S = 30 * 60.0
+"""A terminal in which nothing is typed for so long is ended."""
+INPUT_WINDOW_BYTES = 64 * 1024
+"""Typed and not yet taken by the command."""
+OUTPUT_WINDOW_BYTES = 256 * 1024
+"""Written by the command and not yet drawn by the page."""
+MESSAGE_BYTES_MAX = INPUT_WINDOW_BYTES
+"""Of one message of a page; the server refuses larger ones before they are here."""
+SIDE_MAX = 2_000
+"""Rows and columns of a terminal."""
+SIZE = (24, 80)
+
+
+class Terminals:
+    def __init__(self, api: Api, agents: MesosAccess) -> None:
+        self._api, self._agents = api, agents
+        self._count = 0
+
+    async def serve(self, socket: WebSocket) -> None:
+        await socket.accept()
+        with suppress(WebSocketDisconnect):
+            try:
+                await self._run(socket)
+            except (grpc.aio.AioRpcError, PelotonError, Refusal) as error:
+                await tell(socket, problem=refusal_of(error).content())
+            await socket.close()
+
+    async def _run(self, socket: WebSocket) -> None:
+        if not viewer_of(socket).may_change:
+            raise Refusal("permission_denied", "a terminal changes its pod, which this viewer may not")
+        asked = _asked(socket)
+        if self._count >= SESSIONS_MAX:
+            raise ResourceExhausted(
+                f"{SESSIONS_MAX} terminals are open, as many as may be: close one, or try again later"
+            )
+        self._count += 1
+        try:
+            command = await find_command(self._api, self._agents, asked)
+            try:
+                await command.open()
+                await tell(socket, open=True)
+                await Bridge(socket, command).run()
+            finally:
+                await command.close()
+        finally:
+            self._count -= 1
+
+
+class Bridge:
+    """One page and one command."""
+
+    def __init__(self, socket: WebSocket, command: Command) -> None:
+        self._socket, self._command = socket, command
+        self._typed: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the window; empty: there is a new size
+        self._size: Size | None = None
+        self._untaken_bytes = 0
+        self._room_bytes = OUTPUT_WINDOW_BYTES
+        self._room = asyncio.Event()
+        self._is_busy = asyncio.Event()
+
+    async def run(self) -> None:
+        """Return when the command has ended or the page is gone. Raises PelotonError, AioRpcError, Refusal."""
+        work = (self._write_output(), self._read_page(), self._write_input(), self._wait_until_idle())
+        tasks = [asyncio.create_task(one) for one in work]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in tasks:
+            if task in done:
+                task.result()
+
+    async def _write_output(self) -> None:
+        async with aclosing(self._command.outputs()) as outputs:
+            async for data in outputs:
+                while data:
+                    while not self._room_bytes:
+                        self._room.clear()
+                        await self._room.wait()
+                    part, data = data[: self._room_bytes], data[self._room_bytes :]
+                    self._room_bytes -= len(part)
+                    await self._socket.send_bytes(part)
+        await tell(self._socket, exitCode=await self._command.exit_code())
+
+    async def _read_page(self) -> None:
+        with suppress(WebSocketDisconnect):
+            while True:
+                message = await self._socket.receive()
+                if message["type"] == "websocket.disconnect":
+                    return
+                if data := message.get("bytes"):
+                    self._take_typed(data)
+                elif text := message.get("text"):
+                    self._take_control(text)
+
+    def _take_typed(self, data: bytes) -> None:
+        self._untaken_bytes += len(data)
+        if self._untaken_bytes > INPUT_WINDOW_BYTES:
+            raise InvalidArgument(
+                f"{self._untaken_bytes} bytes were typed ahead, at most {INPUT_WINDOW_BYTES} are allowed"
+            )
+        self._is_busy.set()
+        self._typed.put_nowait(data)
+
+    def _take_control(self, text: str) -> None:
+        try:
+            told = orjson.loads(text)
+        except ValueError:
+            raise InvalidArgument("a message is no JSON") from None
+        taken = told.get("taken") if isinstance(told, dict) else None
+        if isinstance(taken, int) and 0 < taken <= OUTPUT_WINDOW_BYTES - self._room_bytes:
+            self._room_bytes += taken
+            self._room.set()
+        elif (size := size_of(told)) is None:
+            raise InvalidArgument(f"a message is neither a size nor what was taken: {text[:80]!r}")
+        else:
+            if self._size is None:
+                self._typed.put_nowait(b"")
+            self._size = size
+
+    async def _write_input(self) -> None:
+        while True:
+            typed = await self._typed.get()
+            if typed:
+                await self._command.send(typed)
+                self._untaken_bytes -= len(typed)
+                await tell(self._socket, taken=len(typed))
+            elif (size := self._size) is not None:
+                self._size = None
+                await self._command.resize(size)
+
+    async def _wait_until_idle(self) -> None:
+        while True:
+            self._is_busy.clear()
+            try:
+                async with asyncio.timeout(IDLE_S):
+                    await self._is_busy.wait()
+            except TimeoutError:
+                raise Refusal(
+                    "deadline_exceeded", f"nothing was typed for {IDLE_S / 60:g} minutes, and the session was ended"
+                ) from None
+
+
+async def tell(socket: WebSocket, **value: object) -> None:
+    await socket.send_text(orjson.dumps(value).decode())
+
+
+def size_of(told: object) -> Size | None:
+    """Return rows and columns of a message, None where it has none that a terminal may have."""
+    if not isinstance(told, dict):
+        return None
+    rows, columns = told.get("rows"), told.get("columns")
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    return (rows, columns) if 0 < rows <= SIDE_MAX and 0 < columns <= SIDE_MAX else None
+
+
+def _asked(socket: WebSocket) -> Asked:
+    """Raises InvalidArgument."""
+    job_id, query = socket.path_params["job_id"], socket.query_params
+    try:
+        job_id = parse_job_id(job_id)
+    except ValueError:
+        raise InvalidArgument(f"job id {job_id[:80]!r} is no UUID") from None
+    try:
+        told = {name: int(query.get(name, SIZE[index])) for index, name in enumerate(("rows", "columns"))}
+    except ValueError:
+        told = {}
+    size = size_of(told)
+    if size is None:
+        raise InvalidArgument(f"rows and columns: want two numbers from 1 to {SIDE_MAX}")
+    return Asked(job_id, socket.path_params["instance"], query.get("container", ""), query.get("command", ""), size)

@@ -1,0 +1,211 @@
+"""Parts of logs: windows of whole lines, a search of the whole file, and the file itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+import orjson
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from peloton.api.mesos_access import OPEN
+from peloton.api.v0.task import task_pb2
+from services.web import log_files, log_parts
+from services.web.api import Api
+from services.web.log_files import LogFiles, log_names
+from services.web.log_parts import LogParts, search
+from tests.unit.web.test_logs import JOB, RUN, Pods
+
+FOLDER = "/var/lib/mesos/runs/latest"
+
+
+class Agent(Pods):
+    """An agent of Mesos that serves the same bytes, with one sandbox."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+        agent = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                agent.urls.append(self.path)
+                query = parse_qs(urlsplit(self.path).query)
+                offset = int(query.get("offset", ["0"])[0])
+                if self.path.startswith("/files/download"):
+                    body = agent.whole
+                elif offset < 0:
+                    body = orjson.dumps({"data": "", "offset": len(agent.whole)})
+                else:
+                    data = agent.whole[offset : offset + int(query["length"][0])]
+                    body = orjson.dumps({"data": data.decode(), "offset": offset})
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: Any) -> None:
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+    async def BrowseSandbox(self, request: Any, timeout: float) -> task_pb2.BrowseSandboxResponse:
+        host, port = self.server.server_address[:2]
+        paths = [f"{FOLDER}/{name}" for name in ("stderr", "stdout", "app.log", "core.bin")]
+        return task_pb2.BrowseSandboxResponse(hostname=str(host), port=str(port), paths=paths)
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture(params=["agent", "api"])
+def pods(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pods]:
+    monkeypatch.setattr(log_files, "CHUNK_BYTES", 16)
+    monkeypatch.setattr(log_parts, "CHUNK_BYTES", 16)
+    monkeypatch.setattr(log_parts, "BEFORE_BYTES", 6)
+    found = Agent() if request.param == "agent" else Pods()
+    found.paths, found.states = [["proxy/stdout", "stdout"]], ["RUNNING"]
+    yield found
+    if isinstance(found, Agent):
+        found.close()
+
+
+@pytest.fixture
+def client(pods: Pods) -> Iterator[TestClient]:
+    with TestClient(Starlette(routes=LogParts(LogFiles(cast(Api, pods), OPEN)).routes())) as found:
+        yield found
+
+
+def part(client: TestClient, **query: Any) -> dict[str, Any]:
+    answer = client.get(f"/logs/{JOB}/0/part", params=query)
+    assert 200 == answer.status_code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_parts_forward_and_back_are_whole_lines_that_join(client: TestClient, pods: Pods) -> None:
+    """Both ways the same file comes out, of which the page holds a part at a time."""
+    pods.whole = "".join(f"line {number} é\n" for number in range(12)).encode()
+    there, back, offset = list[dict[str, Any]](), list[dict[str, Any]](), 0
+    while not there or not there[-1]["is_end"]:
+        there.append(part(client, offset=offset))
+        offset = there[-1]["end"]
+    while offset:
+        back.insert(0, part(client, offset=offset, way="back"))
+        offset = back[0]["offset"]
+
+    for parts in (there, back):
+        assert pods.whole.decode() == "".join(each["text"] for each in parts)
+        assert all(each["text"].endswith("\n") for each in parts if each["text"])
+        assert all(len(each["text"].encode()) <= 16 for each in parts)
+
+
+def test_a_part_around_a_byte_begins_with_its_line(client: TestClient, pods: Pods) -> None:
+    """Lines before it are there, too."""
+    pods.whole = b"one\ntwo\nthree\nfour\nfive\n"
+
+    assert ("two\nthree\nfour\n", 4) == ((found := part(client, offset=9, way="around"))["text"], found["offset"])
+
+
+def test_a_line_that_is_longer_than_a_part_is_cut(client: TestClient, pods: Pods) -> None:
+    """A part is never empty where there are bytes, so that all of the file can be reached."""
+    pods.whole = b"x" * 40 + b"\nend\n"
+
+    assert 16 == len(part(client, offset=0)["text"])
+    assert ("xxx", 16) == ((found := part(client, offset=32, way="back"))["text"][:3], found["offset"])
+    assert "x" in part(client, offset=20, way="around")["text"]
+
+
+def test_behind_the_end_there_is_nothing(client: TestClient, pods: Pods) -> None:
+    """A file that was cut meanwhile is shorter than a page believes."""
+    pods.whole = b"short\n"
+
+    assert {"offset": 99, "end": 99, "text": "", "is_end": True} == part(client, offset=99)
+
+
+def test_the_whole_file_is_searched(client: TestClient, pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place across two pieces is found, whatever the case of its letters; the answer counts all and names some."""
+    pods.whole = b"an Error here\nand an error\nERROR ERROR\n"
+    monkeypatch.setattr(log_files, "STREAM_BYTES", 5)
+
+    found = client.get(f"/logs/{JOB}/0/search", params={"text": "error"}).json()
+    assert {"count": 4, "places": [3, 21, 27, 33], "searched": len(pods.whole), "is_whole": True} == found
+
+    monkeypatch.setattr(log_parts, "PLACES_MAX", 2)
+    found = client.get(f"/logs/{JOB}/0/search", params={"text": "error"}).json()
+    assert (4, [3, 21]) == (found["count"], found["places"])
+
+
+def test_a_search_stops_at_its_bound_and_says_so(
+    client: TestClient, pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may be of any size."""
+    pods.whole = b"abcabcabcabc"
+    monkeypatch.setattr(log_parts, "SEARCH_BYTES_MAX", 7)
+
+    found = client.get(f"/logs/{JOB}/0/search", params={"text": "abc"}).json()
+    assert {"count": 2, "places": [0, 3], "searched": 7, "is_whole": False} == found
+
+
+async def pieces_of(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+async def test_a_place_is_counted_once() -> None:
+    """A place that ends where a piece does is no part of the next one."""
+    found = await search(pieces_of(b"aaa", b"a", b"aaaa", b"b"), b"aa")
+
+    assert (4, [0, 2, 4, 6]) == (found.count, found.places)
+
+
+def test_a_file_is_downloaded_as_it_is(client: TestClient, pods: Pods) -> None:
+    """Byte by byte, under the name of its run."""
+    pods.whole = bytes(range(256)) * 3
+    answer = client.get(f"/logs/{JOB}/0/download")
+
+    assert pods.whole == answer.content
+    assert f'attachment; filename="{RUN}-stdout.txt"' == answer.headers["content-disposition"]
+
+
+def test_no_more_files_are_read_at_a_time_than_may_be(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search or download that has ended does not count."""
+    client.get(f"/logs/{JOB}/0/download")
+    client.get(f"/logs/{JOB}/0/search?text=x")
+    monkeypatch.setattr(log_parts, "READERS_MAX", 1)
+    assert 200 == client.get(f"/logs/{JOB}/0/search?text=x").status_code
+    monkeypatch.setattr(log_parts, "READERS_MAX", 0)
+    for path in ("search?text=x", "download"):
+        answer = client.get(f"/logs/{JOB}/0/{path}")
+        assert (429, True) == (answer.status_code, "0 logs are searched" in answer.json()["message"])
+
+
+def test_logs_of_a_run_have_names(client: TestClient, pods: Pods) -> None:
+    """A sandbox has its logs, a pod of Kubernetes a file for each container."""
+    expected = ["stdout", "stderr", "app.log"] if isinstance(pods, Agent) else ["stdout", "proxy/stdout"]
+
+    assert {"run": RUN, "files": expected, "message": ""} == client.get(f"/logs/{JOB}/0/files").json()
+    assert log_files.LOGS_MAX == len(log_names([f"{number}.log" for number in range(99)], is_sandbox=True))
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("part?offset=-1", 400),
+        ("part?way=up", 400),
+        ("part?file=none.log", 404),
+        ("search?text=", 400),
+        (f"search?text={'x' * 201}", 400),
+        ("download?file=../passwd", 400),
+    ],
+)
+def test_what_is_refused(path: str, status: int, client: TestClient) -> None:
+    """Numbers and names that are none, and files that are not there."""
+    assert status == client.get(f"/logs/{JOB}/0/{path}").status_code
