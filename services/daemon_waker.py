@@ -11,7 +11,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import JobId, RespoolId, daemon_workflow_id
 from peloton.model.job import JobRecord, JobType
-from services.temporal import RPC_TIMEOUT, START_OR_TELL, Waker, queue_of
+from services.temporal import RPC_TIMEOUT, START_OR_TELL, queue_of
+from services.waker import Waker
 from services.workflow_labels import JobLabels
 from workflows.daemon import DaemonInput, DaemonWorkflow
 from workflows.policies import Policies

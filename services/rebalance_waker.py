@@ -10,7 +10,9 @@ from temporalio.common import Priority
 
 from peloton.model.ids import rebalance_workflow_id
 from peloton.model.rebalance import Rebalance
-from services.temporal import MAINTENANCE_QUEUE, START_OR_TELL, Waker
+from services.temporal import MAINTENANCE_QUEUE, START_OR_TELL
+from services.wake_line import Rank
+from services.waker import Waker
 from services.workflow_labels import RebalanceLabels
 from workflows.policies import REBALANCE_PRIORITY, Policies
 from workflows.rebalance import RebalanceInput, RebalanceWorkflow
@@ -40,7 +42,7 @@ class RebalanceWaker(Waker):
     def __init__(
         self, client: Client, find: Callable[[str], Rebalance | None], policies: Policies, interval_s: float = 0.25
     ) -> None:
-        super().__init__(client, policies, interval_s)
+        super().__init__(client, policies, interval_s, Rank.PEOPLE)
         self._find = find
 
     def rebalances_changed(self, clusters: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio.client import Client
 
 from peloton.model.ids import Hostname, JobId
+from services.missing_workflows import MissingWorkflows
 from services.temporal import RPC_TIMEOUT, JobWaker, wake_maintenance
 from workflows.policies import Policies
 
@@ -28,6 +29,7 @@ REVIVED_MAX = 100_000
 
 
 TERMINATED = "a workflow of the job was terminated"
+MISSING = "Temporal had no workflow of the job"
 
 
 class Revival:
@@ -40,11 +42,13 @@ class Revival:
         wake_migrations: Callable[[Iterable[str]], None] = lambda _: None,
         wake_rebalances: Callable[[Iterable[str]], None] = lambda _: None,
         wake_daemons: Callable[[Iterable[JobId]], None] = lambda _: None,
+        missing: MissingWorkflows | None = None,
     ) -> None:
-        """Runs until it is closed. What was terminated before is for the leader's first wake-ups to find."""
+        """Runs until it is closed. What was terminated before it began is ``missing``."""
         self._client, self._waker, self._policies, self._period_s = client, waker, policies, period_s
         self._wake_migrations, self._wake_rebalances = wake_migrations, wake_rebalances
         self._wake_daemons = wake_daemons
+        self._missing = missing
         self._since = datetime.now(UTC)
         self._task = asyncio.create_task(self._run(), name="revival of terminated workflows")
 
@@ -59,6 +63,8 @@ class Revival:
             try:
                 await self._revive()
                 self._since = began
+                if self._missing is not None:
+                    self._waker.jobs_swept(await self._missing.find(), MISSING)
             except Exception as error:  # of Temporal or of storage: the next look makes up for it
                 log.warning("terminated workflows are not looked for: %s", error)
 

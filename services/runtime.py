@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ from temporalio.envconfig import ClientConnectConfig
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.lifecycle.backoff import Backoff
-from peloton.model.ids import JobId, hostmgr_role
+from peloton.model.ids import hostmgr_role
 from services import telemetry, temporal, temporal_connection
 from services.daemon_waker import DaemonWaker
 from services.leader import LeaderChannels, LeaderElection
@@ -30,6 +30,8 @@ from services.settings import Settings, load
 from services.storage import schema_version
 from services.storage.jobs.jobs import Jobs
 from services.storage.storage import Storage
+from services.sweep import Sweep
+from services.wake_line import Rank
 from services.workflow_labels import PoolPaths
 from workflows.policies import Policies
 
@@ -102,6 +104,7 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
             pod_placement_s=settings.pod_placement_timeout_s,
             gang_placement_s=settings.gang_placement_timeout_s,
             gang_launch_s=settings.gang_launch_timeout_s,
+            is_swept=True,
         )
         shared = Shared(settings, storage, client, config, identity, channels, policies)
         async with asyncio.TaskGroup() as group:
@@ -122,7 +125,11 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
 
     settings = shared.settings
     bounds = Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
-    async with _waker(shared) as waker, _migration_waker(shared) as migrations, _rebalance_waker(shared) as rebalances:
+    async with (
+        _waker(shared, Rank.PEOPLE) as waker,
+        _migration_waker(shared) as migrations,
+        _rebalance_waker(shared) as rebalances,
+    ):
         address = f"{settings.host}:{settings.port}"
         channels, changed = shared.channels, migrations.migrations_changed
         api = await server.start(
@@ -131,7 +138,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             rebalances_changed=rebalances.rebalances_changed, temporal=shared.temporal_config,
         )  # fmt: skip
         log.info("API at %s", address)
-        await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
+        await _sweep(shared, waker).once()  # jobs stored just before a crash have no workflow yet
         changed(one.migration_id for one in await asyncio.to_thread(shared.storage.migrations.active))
         rebalances.rebalances_changed(one.cluster for one in await asyncio.to_thread(shared.storage.rebalances.all))
         deleting = asyncio.create_task(_end_deletions(shared.storage.jobs), name="deletions that were broken off")
@@ -161,6 +168,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
 
 
 async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
+    from services.missing_workflows import MissingWorkflows
     from services.resmgr import server
     from services.resmgr.settings import LoopSettings, RecorderSettings, mover_settings
     from services.revival import PERIOD_S, Revival
@@ -188,13 +196,17 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
             running = await server.serve(
                 shared.storage, waker, capacity, address, loop_settings, capacity, moving, capacity.sums, recording
             )
-            # Wake-ups of admitted pods may have died with a predecessor.
-            await _wake_active(shared, waker, running.loop.state.wholly_queued())
+            sweep = _sweep(shared, waker)
+            await sweep.once()  # wake-ups of admitted pods may have died with a predecessor
+            sweep.start()
             wake = migrations.migrations_changed, rebalances.rebalances_changed, daemons.jobs_changed
-            revival = Revival(shared.temporal, waker, shared.policies, PERIOD_S, *wake)
+            stored = shared.storage
+            missing = MissingWorkflows(shared.temporal, stored.wakes.settled_count, stored.jobs.active_ids)
+            revival = Revival(shared.temporal, waker, shared.policies, PERIOD_S, *wake, missing)
             versions = VersionKeeper(shared.temporal)
 
             async def end() -> None:
+                await sweep.close()
                 await revival.close()
                 await versions.close()
                 await running.stop()
@@ -242,6 +254,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             maintainer = HostMaintainer(core, *records, jobs, hosts, watch, cluster=settings.cluster, share=share)
             await asyncio.to_thread(core.start)
             await asyncio.to_thread(maintainer.start)
+            await _sweep(shared, jobs).once()  # wake-ups of reports may have died with a predecessor
             qos = QosController(qos_settings, core, storage.host_pods, evictor, jobs)
             advisor, samples, latencies = host_judges.advising(settings, advisor_settings, storage.jobs, core, qos)
             address = f"{settings.host}:{settings.hostmgr_port}"
@@ -329,9 +342,10 @@ async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[
 
 
 @asynccontextmanager
-async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
+async def _waker(shared: Shared, rank: Rank = Rank.CHANGE) -> AsyncIterator[temporal.JobWaker]:
     storage, paths = shared.storage, PoolPaths(shared.storage.pools.specs)
-    waker = temporal.JobWaker(shared.temporal, storage.jobs.get, shared.policies, storage.jobs.roll_up, pool_path=paths)
+    jobs, policies = storage.jobs, shared.policies
+    waker = temporal.JobWaker(shared.temporal, jobs.get, policies, jobs.roll_up, pool_path=paths, rank=rank)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker
@@ -371,9 +385,8 @@ async def _rebalance_waker(shared: Shared) -> AsyncIterator[RebalanceWaker]:
         yield waker
 
 
-async def _wake_active(shared: Shared, waker: temporal.JobWaker, but: Set[JobId] = frozenset()) -> None:
-    active = await asyncio.to_thread(shared.storage.jobs.active_ids)
-    waker.jobs_changed((job_id for job_id in active if job_id not in but), "a role came up")
+def _sweep(shared: Shared, waker: temporal.JobWaker) -> Sweep:
+    return Sweep(shared.storage.wakes, waker.jobs_swept, lambda: waker.backlog)
 
 
 async def _end_deletions(jobs: Jobs) -> None:

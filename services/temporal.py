@@ -1,18 +1,15 @@
-"""Starts the workflows of jobs and of maintenance, and wakes them.
+"""Starts the workflows of jobs, maintenance and migrations, and wakes them; ``services/waker.py`` says how.
 
-Wake-ups are coalesced: a workflow is told at most once per ``interval_s`` however much changes, and a wake-up is tried
-again until Temporal takes it. They carry nothing, so losing the memory of this process loses only time: whoever
-starts again wakes all active jobs, and the host manager all maintenances, once.
+A wake-up that dies with its process is found by ``services/sweep.py``, if it is of a job; a host manager that starts
+wakes the maintenances of its cluster, an api migrations.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -41,7 +38,8 @@ from peloton.model.ids import (
 from peloton.model.job import JobRecord, JobType, RolledUp
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.migration import Migration
-from services.temporal_connection import CAUSE
+from services.wake_line import Due, Rank
+from services.waker import Waker
 from services.workflow_labels import HostLabels, JobLabels, MigrationLabels
 from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.job import JobCarryOver, JobInput, JobWorkflow
@@ -58,7 +56,6 @@ every kind on each of them."""
 TASK_QUEUES = (BATCH_QUEUE, SERVICE_QUEUE, MAINTENANCE_QUEUE)
 WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
 """A worker that dies inside a workflow task is replaced after this."""
-SIGNALS_IN_FLIGHT_MAX = 50
 RPC_TIMEOUT = timedelta(seconds=10)
 START_OR_TELL: dict[str, Any] = {
     "start_signal": "changed",
@@ -68,8 +65,8 @@ START_OR_TELL: dict[str, Any] = {
     "rpc_timeout": RPC_TIMEOUT,
 }
 """Start a workflow, and tell it to look; a running one is only told."""
-RETRY_S = 1.0
-"""Between attempts to wake a workflow."""
+COUNTED_JOBS_MAX = 2_000
+"""Jobs whose pods are counted in one go."""
 
 
 async def register_search_attributes(client: Client) -> None:
@@ -183,67 +180,6 @@ async def wake_migration(
     )
 
 
-class Waker(ABC):
-    """Wakes workflows by the keys that were noted; keys may be noted from any thread."""
-
-    def __init__(self, client: Client, policies: Policies, interval_s: float) -> None:
-        self._client = client
-        self._policies = policies
-        self._interval_s = interval_s
-        self._noted: dict[str, set[str]] = {}  # key -> causes, of which there are few
-        self._lock = threading.Lock()
-        self._loop = asyncio.get_running_loop()
-        self._wanted = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name=type(self).__name__)
-
-    async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _worth_telling(self, keys: set[str]) -> set[str]:
-        return keys
-
-    def _note_again(self, key: str, cause: str) -> None:
-        self._note([key], cause)
-
-    @abstractmethod
-    async def _tell(self, key: str) -> None:
-        """Raises when it has to be tried again."""
-
-    def _note(self, keys: Iterable[str], cause: str) -> None:
-        with self._lock:
-            before = len(self._noted)
-            for key in keys:
-                self._noted.setdefault(key, set()).add(cause)
-            if before or not self._noted:
-                return
-        with suppress(RuntimeError):  # the loop has closed: whoever starts next wakes everybody
-            self._loop.call_soon_threadsafe(self._wanted.set)
-
-    async def _run(self) -> None:
-        slots = asyncio.Semaphore(SIGNALS_IN_FLIGHT_MAX)
-        while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            with self._lock:
-                noted, self._noted = self._noted, {}
-            keys = await self._worth_telling(set(noted))
-            await asyncio.gather(
-                *(self._wake(key, "; ".join(sorted(noted[key] - {""})), slots) for key in sorted(keys))
-            )
-            await asyncio.sleep(self._interval_s)
-
-    async def _wake(self, key: str, cause: str, slots: asyncio.Semaphore) -> None:
-        """In a task, and so in a context, of its own."""
-        CAUSE.set(cause)
-        async with slots:
-            try:
-                await self._tell(key)
-            except Exception as error:  # of Temporal or of storage: neither may end the waker
-                log.warning("%s not woken yet: %s", key, error)
-                self._loop.call_later(RETRY_S, self._note_again, key, cause)
-
-
 class JobWaker(Waker):
     """Implements ``ports.PodLifecycles``. ``roll_up`` finds jobs of which there is nothing to do but to count pods:
     they are told after ``show_s``, if nothing else has told them before."""
@@ -257,45 +193,71 @@ class JobWaker(Waker):
         interval_s: float = 0.25,
         show_s: float = 5.0,
         pool_path: Callable[[RespoolId], str] = str,
+        rank: Rank = Rank.CHANGE,
     ) -> None:
-        super().__init__(client, policies, interval_s)
+        super().__init__(client, policies, interval_s, rank)
         self._find_job, self._pool_path = find_job, pool_path
         self._roll_up = roll_up
         self._show_s = show_s
-        self._to_tell: set[str] = set()  # of those noted; of the others there may be nothing to do
+        self._to_count: dict[str, set[str]] = {}  # jobs whose pods changed, with the causes
+        self._is_count_due = asyncio.Event()
         self._shown_later: dict[str, asyncio.TimerHandle] = {}  # at most one for each job that runs
+        self._counting = self._loop.create_task(self._count(), name="counting of changed pods")
+
+    async def close(self) -> None:
+        self._counting.cancel()
+        await asyncio.gather(self._counting, return_exceptions=True)
+        await super().close()
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
-        changed = set(job_ids)
-        with self._lock:
-            self._to_tell |= changed
-        self._note(changed, cause)
-
-    def pods_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         self._note(job_ids, cause)
 
-    def _note_again(self, key: str, cause: str) -> None:
-        self.jobs_changed([JobId(key)], cause)
+    def jobs_swept(self, job_ids: Iterable[JobId], cause: str = "a change was found by the sweep") -> None:
+        """Behind everything else that waits."""
+        self._note(job_ids, cause, Rank.SWEEP)
 
-    async def _worth_telling(self, keys: set[str]) -> set[str]:
+    def pods_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         with self._lock:
-            quiet = keys - self._to_tell
-            self._to_tell -= keys
-        if quiet:
-            try:
-                rolled = await asyncio.to_thread(self._roll_up, [JobId(key) for key in sorted(quiet)], time.time_ns())
-            except Exception as error:  # of storage: the workflows look again, and try again
-                log.warning("%d jobs not counted: %s", len(quiet), error)
-            else:
-                keys = keys - quiet | set(rolled.needs_work)
-                for job_id in rolled.display_only:
-                    if job_id not in self._shown_later:
-                        self._shown_later[job_id] = self._loop.call_later(
-                            self._show_s, self.jobs_changed, [job_id], "pods were counted"
-                        )
-        for key in keys & self._shown_later.keys():
-            self._shown_later.pop(key).cancel()
-        return keys
+            before = len(self._to_count)
+            for job_id in job_ids:
+                self._to_count.setdefault(job_id, set()).add(cause)
+            if before or not self._to_count:
+                return
+        with suppress(RuntimeError):  # the loop has closed
+            self._loop.call_soon_threadsafe(self._is_count_due.set)
+
+    async def _count(self) -> None:
+        while True:
+            await self._is_count_due.wait()
+            with self._lock:
+                chosen = {key: self._to_count.pop(key) for key in list(self._to_count)[:COUNTED_JOBS_MAX]}
+                quiet = {JobId(key): causes for key, causes in chosen.items() if key not in self._line}
+                if not self._to_count:
+                    self._is_count_due.clear()
+            if quiet:
+                await self._count_jobs(quiet)
+            await asyncio.sleep(self._interval_s)
+
+    async def _count_jobs(self, quiet: Mapping[JobId, Iterable[str]]) -> None:
+        """Jobs that wait in the line are counted by their workflows."""
+        try:
+            rolled = await asyncio.to_thread(self._roll_up, sorted(quiet), time.time_ns())
+        except Exception as error:  # of storage: the workflows look again, and try again
+            log.warning("%d jobs not counted: %s", len(quiet), error)
+            rolled = RolledUp(list(quiet), [])
+        for job_id in rolled.needs_work:
+            for cause in quiet[job_id]:
+                self._note([job_id], cause)
+        for job_id in rolled.display_only:
+            if job_id not in self._shown_later:
+                self._shown_later[job_id] = self._loop.call_later(
+                    self._show_s, self.jobs_changed, [job_id], "pods were counted"
+                )
+
+    async def _wake(self, due: Due) -> None:
+        if timer := self._shown_later.pop(due.key, None):
+            timer.cancel()
+        await super()._wake(due)
 
     async def start_job(self, job_id: JobId) -> None:
         """Make sure that a stored job that has not ended has its workflow; raises RPCError."""
@@ -366,8 +328,9 @@ class MigrationWaker(Waker):
         find: Callable[[str], Migration | None],
         policies: Policies,
         interval_s: float = 0.25,
+        rank: Rank = Rank.PEOPLE,
     ) -> None:
-        super().__init__(client, policies, interval_s)
+        super().__init__(client, policies, interval_s, rank)
         self._find = find
 
     def migrations_changed(self, migration_ids: Iterable[str]) -> None:

@@ -22,10 +22,11 @@ class Policies:
     retry_s: float = 2.0  # first wait after a step that moved nothing, as when no host fits; doubles
     retry_max_s: float = 30.0
     count_s: float = 2.0  # until pods that are left waiting in their queue are counted as such
-    look_again_s: float = 300.0  # a lost signal costs at most this
+    look_again_s: float = 300.0  # a lost signal costs at most this, where no sweep finds it
     pod_placement_s: float = 600.0  # until a host is found for an admitted pod that stands alone
     gang_placement_s: float = 600.0  # until hosts are found for all of an admitted gang
     gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs
+    is_swept: bool = False  # a sweep of rows wakes what is idle, which sets no timer; runs of earlier releases set one
 
     def is_long(self, info: workflow.Info) -> bool:
         """Time to continue as new."""

@@ -92,9 +92,10 @@ class HostMaintainer:
         self._refresh()  # before anything is leased
 
     def start(self) -> None:
-        """Call after the core has started. Wakes every maintenance: wake-ups may have died with a predecessor."""
+        """Call after the core has started. Wakes every maintenance with a step to take: wake-ups may have died with a
+        predecessor. Hosts that stay DOWN wait for an operator, whose call wakes them."""
         self._thread.start()
-        self._wake(self._maintenance.all(self.cluster))
+        self._wake(host for host in self._maintenance.all(self.cluster) if next_step(host) is not Step.STAY)
 
     def stop(self) -> None:
         self._stopping = True

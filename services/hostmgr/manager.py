@@ -81,7 +81,7 @@ class HostManagerCore:
         self._settings = settings
         self._give_up = give_up
         self.driver = driver
-        self._jobs, self._pods, self._lockdowns = storage.jobs, storage.host_pods, storage.lockdowns
+        self._pods, self._lockdowns = storage.host_pods, storage.lockdowns
         self._disruptions, self._host_pools = storage.disruptions, storage.host_pools
         self._homes, self._turns = storage.pods.homes, SpreadTurns(settings.lease_s, time.monotonic)
         self._budgets_at_s = float("-inf")
@@ -361,12 +361,10 @@ class HostManagerCore:
             self.driver.set_disruption_budgets(self._disruptions.budgets(self._settings.cluster))
 
     def _reconcile(self, look: Look) -> None:
-        """Ask the cluster about pods that are on hosts by storage, and repeat the kills. A look at everything also
-        wakes all active jobs: their wake-ups may have died with our predecessor."""
+        """Ask the cluster about pods that are on hosts by storage, and repeat the kills. The answers wake the jobs that
+        they change; what a predecessor committed without a wake-up is found by a sweep."""
         ending = self._reconciler.ask(look, self.driver.reconcile)
         self._kill([PodOnHost(*row[:3]) for row in ending])
-        if look is Look.ALL:
-            self._lifecycles.jobs_changed(self._jobs.active_ids(), "a host manager has reconciled all pods")
 
 
 def lease_hosts(

@@ -338,10 +338,6 @@ class ResmgrState:
         """Some pod waits or holds resources."""
         return bool(self.jobs)
 
-    def wholly_queued(self) -> frozenset[JobId]:
-        """Jobs of which all pods wait in a queue: nothing was admitted, and nothing is left to be queued."""
-        return frozenset(job.job_id for job in self.jobs.values() if job.pending_count == len(job.states))
-
     def snapshot(self, pod_limit: int, now_ns: int) -> Snapshot:
         """Valid until the next event: its arrays are the live ones. Held-back gangs count neither as waiting nor as
         demand."""

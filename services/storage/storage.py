@@ -26,6 +26,7 @@ from services.storage.jobs.job_table import JobTable
 from services.storage.jobs.jobs import Jobs
 from services.storage.jobs.search import Search
 from services.storage.jobs.secrets import Secrets
+from services.storage.jobs.wakes import JobWakes
 from services.storage.leases import Leases
 from services.storage.lockdowns import Lockdowns
 from services.storage.moves.migrations import Migrations
@@ -59,6 +60,7 @@ class Storage:
         self.search = Search(db)
         self.job_table = JobTable(db)
         self.secrets = Secrets(db)
+        self.wakes = JobWakes(db)
         self.pods = Pods(db)
         self.host_pods = HostPods(db, batch_backoff)
         self.admission = Admission(db)

@@ -292,6 +292,7 @@ METADATA = SQLModel.metadata
 JOB = METADATA.tables["job"]
 JOB_CONFIG = METADATA.tables["job_config"]
 JOB_SECRET = METADATA.tables["job_secret"]
+JOB_WAKE = METADATA.tables["job_wake"]
 OVERRIDE = METADATA.tables["job_config_override"]
 JOB_STREAM = METADATA.tables["job_stream"]
 POD = METADATA.tables["pod"]

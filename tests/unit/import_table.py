@@ -28,7 +28,17 @@ _CHOOSES_HOSTS = (
 _HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
 _GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
-_WAKES = May(("peloton.model", "services.temporal", "services.workflow_labels", "workflows"), ("temporalio",))
+_WAKES = May(
+    (
+        "peloton.model",
+        "services.temporal",
+        "services.wake_line",
+        "services.waker",
+        "services.workflow_labels",
+        "workflows",
+    ),
+    ("temporalio",),
+)
 _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
 
@@ -61,12 +71,21 @@ MAY: dict[str, May] = {
     "services.rested": May(),
     "services.payloads": May((), ("temporalio",)),
     "services.temporal": May(
-        ("peloton.model", "services.temporal_connection", "services.workflow_labels", "workflows"), ("temporalio",)
+        ("peloton.model", "services.wake_line", "services.waker", "services.workflow_labels", "workflows"),
+        ("temporalio",),
+    ),
+    "services.wake_line": May(),
+    "services.waker": May(
+        ("services.temporal_connection", "services.wake_line", "workflows.policies"), ("opentelemetry", "temporalio")
     ),
     "services.daemon_waker": _WAKES,
     "services.rebalance_waker": _WAKES,
     "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
-    "services.revival": May(("peloton.model", "services.temporal", "workflows.policies"), ("temporalio",)),
+    "services.revival": May(
+        ("peloton.model", "services.missing_workflows", "services.temporal", "workflows.policies"), ("temporalio",)
+    ),
+    "services.sweep": May(("peloton.model",)),
+    "services.missing_workflows": May(("peloton.model",), ("temporalio",)),
     "services.worker_versions": May(
         ("peloton.lifecycle", "services.temporal", "services.temporal_connection"), ("google", "temporalio")
     ),

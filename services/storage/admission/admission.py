@@ -24,6 +24,7 @@ from services.storage.admission.requeues import hold_back, requeue_pods
 from services.storage.admission.snapshot import read_held, read_snapshot, runs_of
 from services.storage.engine import Database, lock_jobs
 from services.storage.jobs.configs import shape_runs
+from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.scope import INITIALIZED, PENDING, Span, within
 from services.storage.pods.writes import fire
 from services.storage.ranges import chunks, pod_spans
@@ -83,6 +84,7 @@ class Admission:
         def work(conn: sa.Connection) -> int:
             lock_jobs(conn, [job_id for job_id, _, _ in items])
             now_ns = self._db.clock_ns()
+            note_wakes(conn, [job_id for job_id, _, _ in items], now_ns)
             return sum(fire(conn, Span(*item), Event.ADMIT, now_ns) for item in joined(items))
 
         return self._db.write(work) if items else 0

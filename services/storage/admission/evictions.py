@@ -19,6 +19,7 @@ from peloton.model.pod import Termination, TerminationReason
 from peloton.model.reason import EvictionReason, QosReason
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import hold_job
+from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.scope import READY, Chosen, Span, within
 from services.storage.pods.sql import where
 from services.storage.pods.writes import fire
@@ -97,6 +98,7 @@ def requeue_ready(
     """Pods that no host knows yet: ``(instance, queue_seq)``."""
     scope = Chosen(order.job_id, [instance for instance, _ in waiting])
     fire(conn, scope, Event.SEND_BACK, now_ns, gathers=is_to_gather, **words)
+    note_wakes(conn, [order.job_id], now_ns)
     if is_to_gather:
         result.unqueued += as_ranges(instance for instance, _ in waiting)
         return
@@ -122,6 +124,7 @@ def preempt_running(
     if is_gang and ending[True]:
         ending = {True: [instance for instance, _ in on_hosts], False: []}
     given = {**words, "why": Termination(why)}
+    note_wakes(conn, [job.job_id], now_ns)
     if ending[False]:
         fire(conn, Chosen(job.job_id, ending[False]), Event.EVICT, now_ns, **given)
     if ending[True]:

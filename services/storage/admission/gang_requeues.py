@@ -15,6 +15,7 @@ from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import Termination, TerminationReason
 from peloton.model.reason import RequeueReason
 from services.storage.jobs.rows import hold_job
+from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.gangs import read_members
 from services.storage.pods.scope import Span
 from services.storage.pods.writes import fire, forget_earlier_tries
@@ -42,6 +43,7 @@ def requeue_gang(
     words = {"message": f"queued again: {requeue_text(reason)}", "reason": REQUEUE_REASON}
     members = Span(job_id, 0, job.gang_size)
     fire(conn, members, Event.REQUEUE_GANG, now_ns, gathers=not is_whole, why=FOR_RESTART, **words)
+    note_wakes(conn, [job_id], now_ns)
     ranges = as_ranges(pod.instance_id for pod in ready)
     if is_whole:
         if result.requeue_count > 1:

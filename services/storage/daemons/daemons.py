@@ -129,7 +129,7 @@ class Daemons:
 
         def work(conn: sa.Connection) -> None:
             if hold_job(conn, job_id) is not None:
-                touch_job(conn, job_id)
+                touch_job(conn, job_id, now_ns)
                 fire(conn, Chosen(job_id, instance_ids), Event.SKIP_QUEUE, now_ns, message=PASSED)
 
         self._db.write(work)
@@ -201,4 +201,4 @@ def _add(conn: sa.Connection, job: JobRecord, cluster: str, hosts: Sequence[Host
     insert_service_pods(conn, job, job.config_version, first, len(hosts), now_ns)
     count = first + len(hosts)
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(instance_count=count, updated_ns=now_ns))
-    touch_job(conn, job_id)
+    touch_job(conn, job_id, now_ns)

@@ -31,8 +31,9 @@ from services.storage.engine import Database, lock_job
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
 from services.storage.jobs.rows import grown_config, hold_job, insert_alone, store_growth
 from services.storage.jobs.secrets import Sent, carry_secrets
-from services.storage.jobs.settling import apply, read_pending, roll_up_part
+from services.storage.jobs.settling import apply, read_pending, roll_up_part, take_back
 from services.storage.jobs.steering import START_MESSAGE, steer_job, steer_pods, write_steering
+from services.storage.jobs.wakes import mark_seen
 from services.storage.ranges import CHUNK_PODS, pod_spans
 from services.storage.tables import (
     CLUSTER_BINDING,
@@ -42,6 +43,7 @@ from services.storage.tables import (
     JOB,
     JOB_CONFIG,
     JOB_SECRET,
+    JOB_WAKE,
     OVERRIDE,
     POD,
     POD_CONTAINERS,
@@ -221,10 +223,14 @@ class Jobs:
         longest running time, or of a service's wait before its next run. An ended job is not touched.
         """
         for attempt in range(1, SETTLE_ATTEMPTS_MAX + 1):
-            found = self._db.read(partial(read_pending, job_id=job_id, now_ns=now_ns))
+            found, wake = self._db.read(partial(read_pending, job_id=job_id, now_ns=now_ns))
             if isinstance(found, JobProgress):
+                if wake is not None:
+                    self._db.write(partial(mark_seen, job_id=job_id, wake=wake, due_ns=0))
                 return found
             if not found.must_write:
+                if found.new_due_ns(now_ns) is not None:
+                    self._db.write(partial(take_back, found=found, now_ns=now_ns))
                 return replace(found.plan.progress, settle_again=found.work.more)
             settled = self._db.write(partial(apply, found=found, now_ns=now_ns))
             if settled is not None:
@@ -277,7 +283,7 @@ class Jobs:
                 return
             updates = sa.select(UPDATE.c.update_id).where(UPDATE.c.job_id == job_id)
             conn.execute(sa.delete(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id.in_(updates)))
-            for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB_SECRET, JOB):
+            for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB_SECRET, JOB_WAKE, JOB):
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id))
             conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == job_id))
             conn.execute(sa.delete(VOLUME).where(VOLUME.c.job_id == job_id, VOLUME.c.host == ""))  # on no disk

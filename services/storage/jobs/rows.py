@@ -15,6 +15,7 @@ from peloton.model.job import JobRecord, JobType
 from services.storage.codec import job_record, job_values
 from services.storage.engine import lock_job
 from services.storage.jobs.configs import OverrideRows, insert_config, search_text, without_instances
+from services.storage.jobs.wakes import note_wakes
 from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE
 from services.storage.volumes.rows import reclaim_volumes
 
@@ -33,6 +34,7 @@ def hold_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
 def insert_job(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
     """Raises InvalidArgument for a service that cannot have the volumes which one of its id has left."""
     conn.execute(JOB.insert().values(**job_values(job), search=search_text(config)))
+    note_wakes(conn, [job.job_id], job.created_ns)
     if job.type is JobType.SERVICE:
         reclaim_volumes(conn, job, config)
 
@@ -81,3 +83,4 @@ def store_growth(
             **asdict(convert.sla_spec(bare)),
         )
     )
+    note_wakes(conn, [job.job_id], now_ns)

@@ -26,6 +26,7 @@ from peloton.lifecycle.settle import (
     find_work,
     plan_settle,
 )
+from peloton.lifecycle.wake import Wake, next_due_ns
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobType
 from peloton.model.pod import PodState
 from services.storage.pods.gangs import find_shared_fate
@@ -44,19 +45,24 @@ class PendingSettle:
     view: SettleView
     plan: SettlePlan
     work: SettleWork
+    wake: Wake | None  # the note that was there
 
     @property
     def must_write(self) -> bool:
         return bool(self.work.changes) or self.plan.job != self.view.job
 
+    def new_due_ns(self, now_ns: int) -> int | None:
+        """Of the note; None: it stays as it is."""
+        return None if self.work.more else next_due_ns(self.wake, self.plan.progress.deadline_s, now_ns)
 
-def plan_for(conn: sa.Connection, job: JobRecord, now_ns: int) -> PendingSettle | JobProgress:
+
+def plan_for(conn: sa.Connection, job: JobRecord, now_ns: int, wake: Wake | None) -> PendingSettle | JobProgress:
     if job.state in JOB_TERMINAL and not _has_rest(conn, job):
         return ended_progress(job, read_update_view(conn, job, now_ns))
     view = read_view(conn, job, now_ns)
     plan = plan_settle(view, now_ns)
     work = find_work(plan, partial(_find, conn, job.job_id, now_ns), partial(find_shared_fate, conn, job))
-    return PendingSettle(view, plan, work)
+    return PendingSettle(view, plan, work, wake)
 
 
 def _has_rest(conn: sa.Connection, job: JobRecord) -> bool:

@@ -14,12 +14,14 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
 from peloton.errors import NotFound
 from peloton.lifecycle.settle import plan_settle
+from peloton.lifecycle.wake import Wake
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, RolledUp
 from services.storage.codec import counts_to_text, job_record
 from services.storage.engine import Database, lock_job
 from services.storage.jobs.rows import read_job
 from services.storage.jobs.settle_view import PendingSettle, plan_for, read_view
+from services.storage.jobs.wakes import mark_seen, read_wake, read_wakes
 from services.storage.pods.scope import Chosen
 from services.storage.pods.writes import fire
 from services.storage.tables import JOB
@@ -30,11 +32,12 @@ SMALL_PODS = 100
 _COUNTED = [number for kind, number in JOB_TYPE_NUMBERS.items() if kind.runs_to_end]
 
 
-def read_pending(conn: sa.Connection, job_id: str, now_ns: int) -> PendingSettle | JobProgress:
+def read_pending(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[PendingSettle | JobProgress, Wake | None]:
     job = read_job(conn, job_id)
     if job is None:
         raise NotFound(f"job {job_id} not found")
-    return plan_for(conn, job, now_ns)
+    wake = read_wake(conn, job_id)
+    return plan_for(conn, job, now_ns, wake), wake
 
 
 def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp:
@@ -42,13 +45,22 @@ def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp
 
     def read(conn: sa.Connection) -> list[PendingSettle]:
         jobs = [job_record(row) for row in conn.execute(sa.select(JOB).where(small).order_by(JOB.c.job_id))]
-        return [one for job in jobs if isinstance(one := plan_for(conn, job, now_ns), PendingSettle)]
+        wakes = read_wakes(conn, [job.job_id for job in jobs])
+        pending = (plan_for(conn, job, now_ns, wakes.get(job.job_id)) for job in jobs)
+        return [one for one in pending if isinstance(one, PendingSettle)]
 
     found = [one for one in db.read(read) if _is_quiet(one)]
     changes = [one for one in found if one.must_write]
+    seen = [one for one in found if not one.must_write and one.new_due_ns(now_ns) is not None]
     lost: set[JobId] = set()
-    if changes:
-        written = db.write(lambda conn: [apply(conn, one, now_ns) for one in changes])
+    if changes or seen:
+
+        def write(conn: sa.Connection) -> list[JobProgress | None]:
+            for one in seen:
+                take_back(conn, one, now_ns)
+            return [apply(conn, one, now_ns) for one in changes]
+
+        written = db.write(write)
         lost = {one.view.job.job_id for one, done in zip(changes, written, strict=True) if done is None}
     quiet = {one.view.job.job_id for one in found} - lost
     return RolledUp(
@@ -78,7 +90,15 @@ def apply(conn: sa.Connection, found: PendingSettle, now_ns: int) -> JobProgress
     if found.must_write:
         # The revision rises also when only pods changed: it refuses the write of a settle that read before this one.
         _write_job(conn, replace(plan.job, revision=view.job.revision + 1, updated_ns=now_ns))
+    take_back(conn, replace(found, plan=plan), now_ns)
     return replace(plan.progress, settle_again=found.work.more)
+
+
+def take_back(conn: sa.Connection, found: PendingSettle, now_ns: int) -> None:
+    """The note of what this settle has counted, unless another settle follows at once."""
+    due_ns = found.new_due_ns(now_ns)
+    if found.wake is not None and due_ns is not None:
+        mark_seen(conn, found.view.job.job_id, found.wake, due_ns)
 
 
 def _write_job(conn: sa.Connection, job: JobRecord) -> None:

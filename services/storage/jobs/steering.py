@@ -12,6 +12,7 @@ from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodState
 from services.storage.codec import job_record
 from services.storage.engine import lock_job
+from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.scope import Span
 from services.storage.pods.writes import fire, instances_of
 from services.storage.tables import JOB
@@ -50,11 +51,13 @@ def write_steering(conn: sa.Connection, job: JobRecord) -> None:
             revision=job.revision,
         )
     )
+    note_wakes(conn, [job.job_id], job.updated_ns)
 
 
-def touch_job(conn: sa.Connection, job_id: str) -> None:
-    """A settle that has read the job before this is refused, and begins again."""
+def touch_job(conn: sa.Connection, job_id: str, now_ns: int) -> None:
+    """A settle that has read the job before this is refused, and begins again; its workflow is to look."""
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(revision=JOB.c.revision + 1))
+    note_wakes(conn, [job_id], now_ns)
 
 
 def steer_pods(
@@ -68,7 +71,7 @@ def steer_pods(
     changed = instances_of(conn, scope, STAYS if goal is PodState.KILLED else REVIVABLE)
     if not changed:
         return []
-    touch_job(conn, job.job_id)
+    touch_job(conn, job.job_id, now_ns)
     if goal is PodState.KILLED:
         fire(conn, scope, Event.STOP, now_ns, message=message, reason="", why=ON_REQUEST)
     else:

@@ -18,3 +18,13 @@ class JobSecret(SQLModel, table=True):
     secret_id: str = Field(primary_key=True, sa_type=_UUID)
     revision: int
     data: bytes = Field(sa_type=sa.LargeBinary)
+
+
+class JobWake(SQLModel, table=True):
+    """A job whose workflow has yet to see a change, or waits for a moment; see ``peloton/lifecycle/wake.py``."""
+
+    __tablename__ = "job_wake"
+    __table_args__ = (sa.Index("ix_job_wake_due", "due_ns", "job_id"),)
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    noted_ns: int = Field(sa_type=sa.BigInteger)
+    due_ns: int = Field(sa_type=sa.BigInteger)

@@ -22,6 +22,7 @@ from peloton.lifecycle.pod import is_eviction
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import KILLING, LAUNCHABLE, NEWER, ON_REQUEST, REVIVABLE, STAYS, UNWANTED
 from peloton.lifecycle.settle import STOP_MESSAGE, UpdateView, ended_progress
+from peloton.lifecycle.wake import Wake, next_due_ns
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId
@@ -55,11 +56,27 @@ class _Rows:
     pools: dict[str, PoolSpec] = field(default_factory=dict)
     log: list[LogRow] = field(default_factory=list)
     log_first: int = 1  # the number of the first row that is kept
+    wakes: dict[JobId, Wake] = field(default_factory=dict)
 
     def known(self, job_id: JobId) -> MemoryJob:
         if job_id not in self.jobs:
             raise NotFound(f"job {job_id} not found")
         return self.jobs[job_id]
+
+    def note_wakes(self, job_ids: Iterable[JobId], now_ns: int) -> None:
+        for job_id in job_ids:
+            known = self.wakes.get(job_id)
+            self.wakes[job_id] = Wake(max(now_ns, known.noted_ns + 1) if known else now_ns, now_ns)
+
+    def take_back(self, job_id: JobId, deadline_s: float, now_ns: int) -> None:
+        wake = self.wakes.get(job_id)
+        due_ns = next_due_ns(wake, deadline_s, now_ns)
+        if wake is None or due_ns is None:
+            return
+        if due_ns:
+            self.wakes[job_id] = replace(wake, due_ns=due_ns)
+        else:
+            del self.wakes[job_id]
 
 
 class _Repository:
@@ -78,6 +95,7 @@ class MemoryJobs(_Repository):
             raise AlreadyExists(f"job {job.job_id} already exists")
         found = MemoryJob(job, facts, MemoryPods(job.job_id, job.gang_size, self._rows.on_write), own)
         self._rows.jobs[job.job_id] = found
+        self._rows.note_wakes([job.job_id], job.created_ns)
         return found
 
     def get(self, job_id: JobId) -> JobRecord | None:
@@ -87,21 +105,26 @@ class MemoryJobs(_Repository):
     def settle(self, job_id: JobId, now_ns: int) -> JobProgress:
         job = self._rows.known(job_id)
         if job.has_ended:
+            self._rows.wakes.pop(job_id, None)
             return ended_progress(job.record, UpdateView())
         job.record, progress = job.pods.settle(job.record, now_ns)
+        if not progress.settle_again:
+            self._rows.take_back(job_id, progress.deadline_s, now_ns)
         return progress
 
     def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
         job = self._rows.jobs.get(job_id)
         if job is None:
             return None
-        job.record = steered = next_job(
-            job.record, JobEvent.STOP if goal is JobState.KILLED else JobEvent.START, now_ns
-        )
+        before, event = job.record, JobEvent.STOP if goal is JobState.KILLED else JobEvent.START
+        job.record = steered = next_job(before, event, now_ns)
+        if steered is not before:
+            self._rows.note_wakes([job_id], now_ns)
         if steered.goal is goal and not job.has_ended:
             pod_goal = PodState.KILLED if goal is JobState.KILLED else default_pod_goal(steered.type)
             message = STOP_MESSAGE if goal is JobState.KILLED else START_MESSAGE
-            _steer_pods(job, job.pods.records, pod_goal, now_ns, message)
+            if _steer_pods(job, job.pods.records, pod_goal, now_ns, message):
+                self._rows.note_wakes([job_id], now_ns)
         return steered
 
     def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
@@ -109,6 +132,24 @@ class MemoryJobs(_Repository):
         if job is not None and not job.has_ended:
             raise Aborted(f"Job is not in a terminal state: {job.record.state}")
         self._rows.jobs.pop(job_id, None)
+        self._rows.wakes.pop(job_id, None)
+
+
+class MemoryWakes(_Repository):
+    def due(self, until_ns: int, limit: int, after: tuple[int, str] = (0, "")) -> list[tuple[int, JobId]]:
+        found = sorted((wake.due_ns, job_id) for job_id, wake in self._rows.wakes.items() if wake.due_ns <= until_ns)
+        return [one for one in found if one > after][:limit]
+
+    def forget_ended(self, until_ns: int) -> int:
+        wakes, jobs = self._rows.wakes, self._rows.jobs
+        old = [job_id for job_id, wake in wakes.items() if max(wake.due_ns, wake.noted_ns) <= until_ns]
+        ended = [job_id for job_id in old if job_id not in jobs or jobs[job_id].has_ended]
+        for job_id in ended:
+            del wakes[job_id]
+        return len(ended)
+
+    def settled_count(self) -> int:
+        return sum(not job.has_ended and job_id not in self._rows.wakes for job_id, job in self._rows.jobs.items())
 
 
 class MemoryConfigs(_Repository):
@@ -171,6 +212,7 @@ class MemoryPodRecords(_Repository):
             if goal is not PodState.KILLED:
                 job.record = next_job(job.record, JobEvent.START_POD, now_ns)
             job.write()
+            self._rows.note_wakes([job_id], now_ns)
             changed += _steer_pods(job, range(start, start + count), goal, now_ns, message)
         return changed
 
@@ -192,6 +234,7 @@ class MemoryPodRecords(_Repository):
         for start, count in with_gang(job.gang_size, ranges):
             instances = range(start, start + count)
             job.write()
+            self._rows.note_wakes([job_id], self._rows.clock_ns())
             job.pods.fire(instances, Event.RESTART, self._rows.clock_ns(), why=why, **words)
             waiting += [pod.instance_id for pod in job.pods.those(STAYS & NEWER, instances)]
         return waiting
@@ -235,6 +278,7 @@ class MemoryHostPods(_Repository):
                     seq = self._rows.log_first + len(self._rows.log)
                     self._rows.log.append((seq, after.job_id, after.instance_id, after.run_id, after.state))
         outcome.changed_jobs.extend(sorted(changed))
+        self._rows.note_wakes(outcome.changed_jobs, self._rows.clock_ns())
         return outcome
 
     def mark_killing(self, job_id: JobId, limit: int, again: bool = False, cluster: str = "") -> list[KillRow]:
@@ -263,6 +307,7 @@ class MemoryAdmission(_Repository):
 
     def mark_ready(self, items: Sequence[tuple[JobId, int, int]]) -> int:
         now_ns, known = self._rows.clock_ns(), [item for item in items if item[0] in self._rows.jobs]
+        self._rows.note_wakes({job_id for job_id, _, _ in known}, now_ns)
         return sum(
             len(self._rows.jobs[job_id].pods.fire(range(start, start + count), Event.ADMIT, now_ns))
             for job_id, start, count in known
@@ -284,13 +329,19 @@ class MemoryAdmission(_Repository):
             job = self._rows.jobs.get(order.job_id)
             if job is not None and not job.has_ended:
                 queueing.evict(job, order, self._rows.clock_ns(), result)
+        gone = [job_id for job_id, one in results.items() if one.leaving or one.queued or one.unqueued]
+        self._rows.note_wakes(gone, self._rows.clock_ns())
         return list(results.values())
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
         job = self._rows.jobs.get(job_id)
         if job is None:
             return EvictionResult(job_id)
-        return queueing.requeue_gang(job, reason, least_hold_s, self._rows.clock_ns())
+        now_ns, before = self._rows.clock_ns(), job.record
+        result = queueing.requeue_gang(job, reason, least_hold_s, now_ns)
+        if job.record is not before:
+            self._rows.note_wakes([job_id], now_ns)
+        return result
 
     def requeue_pods(
         self,
@@ -339,6 +390,7 @@ class MemoryStorage:
         self._rows = rows = _Rows(clock_ns, on_write)
         self.by_id = rows.jobs
         self.jobs = MemoryJobs(rows)
+        self.wakes = MemoryWakes(rows)
         self.configs = MemoryConfigs(rows)
         self.pods = MemoryPodRecords(rows)
         self.host_pods = MemoryHostPods(rows, batch_backoff)

@@ -160,7 +160,7 @@ def _take_in(conn: sa.Connection, cluster: str, arrival: Arrival, now_ns: int) -
         insert_batch_pods(conn, replace(job, config_version=version), start, count, now_ns)
     values = {"instance_count": max(job.instance_count, *(i + 1 for i in dealt)), "updated_ns": now_ns}
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(**values))
-    touch_job(conn, job_id)
+    touch_job(conn, job_id, now_ns)
     _write_slots(conn, cluster, job_id, dict(zip(wanted, dealt, strict=True)), arrival.pods)
 
 

@@ -176,7 +176,7 @@ class Pods:
                 return []
             if goal is not PodState.KILLED:
                 revive_job(conn, job, now_ns)
-            touch_job(conn, job_id)
+            touch_job(conn, job_id, now_ns)
             return steer_pods(conn, job, (start, count), goal, now_ns, message)
 
         for start, count in chunks(self._with_gang(job_id, ranges)):
@@ -205,11 +205,10 @@ class Pods:
             job = hold_job(conn, job_id)
             if job is None or job.state in JOB_TERMINAL:
                 return []
-            touch_job(conn, job_id)
+            now_ns = self._db.clock_ns()
+            touch_job(conn, job_id, now_ns)
             span = Span(job_id, start, count)
-            fire(
-                conn, span, Event.RESTART, self._db.clock_ns(), message=message or None, reason=reason or None, why=why
-            )
+            fire(conn, span, Event.RESTART, now_ns, message=message or None, reason=reason or None, why=why)
             return instances_of(conn, span, STAYS & NEWER)
 
         for start, count in chunks(self._with_gang(job_id, ranges)):

@@ -22,6 +22,7 @@ from services.storage.admission.snapshot import STATUS_SEQ
 from services.storage.codec import job_record, pod_record
 from services.storage.engine import key_table, key_values, lock_jobs, take_numbers
 from services.storage.jobs.configs import facts_of
+from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.containers import write_containers
 from services.storage.pods.writes import write_reported
 from services.storage.tables import JOB, POD, STATUS_LOG
@@ -84,6 +85,7 @@ def apply_statuses(
     if running:
         note_made(conn, running, now_ns)
     outcome.changed_jobs.extend(sorted(moved))
+    note_wakes(conn, outcome.changed_jobs, now_ns)
     return outcome
 
 

@@ -20,6 +20,7 @@ from peloton.model.update import Disruption
 from services.storage.codec import stored_text
 from services.storage.engine import Database
 from services.storage.jobs.rows import hold_job
+from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.scope import ON_HOST_NUMBERS, Chosen, within
 from services.storage.pods.writes import fire, fire_each
 from services.storage.tables import DISRUPTION, FINISHED_STATES, JOB, POD
@@ -116,6 +117,7 @@ def _disrupt(
     grant = ask(conn, job, wanted, reason, message, checks_sla, now_ns)
     if grant.granted:
         fire(conn, Chosen(job_id, grant.granted), Event.DISRUPT, now_ns, message=message, why=Termination(reason))
+        note_wakes(conn, [job_id], now_ns)
     return grant
 
 
@@ -128,6 +130,7 @@ def disrupt_for_migration(
     if grant.granted:
         chosen = Chosen(job.job_id, grant.granted)
         fire(conn, chosen, Event.DISRUPT, now_ns, message=message, why=Termination(reason))
+        note_wakes(conn, [job.job_id], now_ns)
     return grant
 
 
@@ -143,6 +146,7 @@ def move_pods(conn: sa.Connection, job: JobRecord, targets: Mapping[int, tuple[s
     }
     if given:
         fire_each(conn, job.job_id, Event.MOVE, now_ns, given)
+        note_wakes(conn, [job.job_id], now_ns)
     return grant
 
 

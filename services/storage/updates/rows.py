@@ -29,6 +29,7 @@ from peloton.model.update import (
 from services.storage.codec import stored_text
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.secrets import forget_unused
+from services.storage.jobs.wakes import note_wakes
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE, POD, UPDATE, UPDATE_EVENT
 from services.storage.updates import instances
 from services.storage.watch_log import note_job, note_service
@@ -122,6 +123,7 @@ def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord,
         changed.append((after.state, NONE))
     _add_events(conn, after, changed, now_ns)
     note_service(conn, after.job_id)
+    note_wakes(conn, [after.job_id], now_ns)
 
 
 def _add_events(
@@ -188,6 +190,7 @@ def write_versions(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
         )
     )
     note_job(conn, job)
+    note_wakes(conn, [job.job_id], now_ns)
 
 
 # -- the job of an update ----------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from services.storage.engine import Database, lock_job
 from services.storage.jobs.configs import OverrideRows, insert_config
 from services.storage.jobs.rows import insert_alone
 from services.storage.jobs.secrets import Sent, carry_secrets
+from services.storage.jobs.wakes import note_wakes
 from services.storage.tables import UPDATE, UPDATE_EVENT
 from services.storage.updates import instances
 from services.storage.updates.image_prefetch import images_to_prefetch
@@ -190,6 +191,8 @@ class Updates:
             after = rollout.pulsed(update, now_ns)
             mine = UPDATE.c.update_id == update.update_id
             conn.execute(sa.update(UPDATE).where(mine).values(pulsed_ns=after.pulsed_ns))
+            if update.awaits_pulse:
+                note_wakes(conn, [job_id], now_ns)
             return job, after
 
         return self._db.write(work)

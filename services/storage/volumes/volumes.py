@@ -19,6 +19,7 @@ from services.storage.codec import pod_record, stored_text
 from services.storage.engine import Database, key_table, key_values
 from services.storage.hosts.host_events import record
 from services.storage.jobs.rows import hold_job
+from services.storage.jobs.wakes import note_wakes
 from services.storage.tables import POD, VOLUME
 from services.storage.volumes.rows import WAITED_FOR, leave, standing_volumes, volume_record, volumes_of
 
@@ -99,6 +100,7 @@ class Volumes:
                 raise Aborted(refusal)
             _delete(conn, volume, now_ns)
             leave(conn, volume, pod, now_ns)
+            note_wakes(conn, [volume.job_id], now_ns)
             return replace(volume, goal=VolumeState.DELETED, changed_ns=now_ns)
 
         return self._db.write(work)
@@ -121,6 +123,7 @@ class Volumes:
             else:
                 conn.execute(sa.delete(VOLUME).where(VOLUME.c.volume_id == volume.volume_id))
             leave(conn, volume, pod, now_ns)
+            note_wakes(conn, [volume.job_id], now_ns)
             return True
 
         return self._db.write(work)

@@ -45,7 +45,7 @@ def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(stor
     admit(storage, job_id)
     launch(storage, job_id)
     report(storage, job_id, [0], L)
-    first, second = (storage.db.read(partial(read_pending, job_id=job_id, now_ns=NOW)) for _ in range(2))
+    first, second = (storage.db.read(partial(read_pending, job_id=job_id, now_ns=NOW))[0] for _ in range(2))
     assert isinstance(first, PendingSettle)
     assert isinstance(second, PendingSettle)
 

@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
-from services import temporal
+from services import waker as wakers
 from services.temporal import BATCH_QUEUE, JobWaker, register_search_attributes
 from services.temporal_connection import connect, connect_config
 from tests.ports import free_ports
@@ -32,7 +32,8 @@ def no_roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(temporal, "RETRY_S", 0.1)
+    monkeypatch.setattr(wakers, "RETRY_S", 0.1)
+    monkeypatch.setattr(wakers, "WARNINGS_EVERY_S", 0.0)
 
 
 async def test_changes_are_coalesced(client: Client) -> None:
@@ -179,7 +180,7 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
     client = await connect(connect_config(f"127.0.0.1:{port}", environment={}))
     record_of: dict[JobId, JobRecord] = {}
     waker = JobWaker(client, record_of.get, Policies(), no_roll_up, interval_s=0.01)
-    with caplog.at_level(logging.WARNING, logger=temporal.__name__):
+    with caplog.at_level(logging.WARNING, logger=wakers.__name__):
         waker.jobs_changed([new_job_id()])
         await wait_until(lambda: len(caplog.records) >= 2, "two attempts failed")
     async with (

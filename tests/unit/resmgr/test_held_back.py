@@ -63,26 +63,6 @@ def _wanted(waiting: dict[int, PoolQueues], pools: int, revocable: bool) -> np.n
     return found
 
 
-async def test_wholly_queued_jobs(world: World) -> None:
-    """A job whose pods all wait in the queue needs no wake-up by a new leader; one with pods that are admitted, or
-    not queued yet, may have, and one that is unknown here, too."""
-    pool = world.pool("p", 2, 2)
-    admitted, queued, part, unknown = (world.job(pool, 4) for _ in range(4))
-    loop = world.loop(fast(admitted_pods_max=2))
-    for job, count in ((admitted, 4), (queued, 4), (part, 3)):
-        await loop.enqueue(job, count)
-    world.hosts.answer = (Resources.of(2, 1e6, 1e6), Resources())
-    await loop.learn_capacity()
-    await loop.run_cycle()
-    await loop.stop()
-
-    fresh = rebuild(world.storage)
-
-    assert loop.state.wholly_queued() == fresh.wholly_queued() == {queued}
-    assert {admitted, part} <= fresh.jobs.keys()
-    assert unknown not in fresh.jobs
-
-
 async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebuild(world: World) -> None:
     """Storage does not know of the release; memory that was read anew repeats it at the next time for that."""
     pool = world.pool("p", 3, 3)

@@ -1,0 +1,38 @@
+"""When the workflow of a job is woken although no signal has reached it.
+
+Each change of a job by others than its workflow notes a wake-up in the transaction of the change, and the settle that
+counts the change takes the note back. A note that stays has lost its signal: a sweep finds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peloton.model.times import NS_PER_S
+
+TIMER_GRACE_S = 60
+"""A workflow has a timer of its own for its next deadline. A sweep wakes it when that timer is so late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """The note of a job. ``noted_ns``: rises with each change; ``due_ns``: a sweep wakes the workflow from then on."""
+
+    noted_ns: int
+    due_ns: int
+
+    @property
+    def is_unseen(self) -> bool:
+        """The workflow has yet to look at the last change."""
+        return self.due_ns <= self.noted_ns
+
+
+def next_due_ns(wake: Wake | None, deadline_s: float, now_ns: int) -> int | None:
+    """The new ``due_ns`` after a settle that saw this note: 0 = forget the note, None = it stays as it is.
+
+    ``deadline_s``: until the job changes by the passing of time alone; 0 = it does not. A deadline begins with a
+    change, which has a note; so a settle without a change writes nothing.
+    """
+    if wake is None or not (wake.is_unseen or wake.due_ns <= now_ns):
+        return None
+    return now_ns + int((deadline_s + TIMER_GRACE_S) * NS_PER_S) if deadline_s else 0

@@ -1,0 +1,59 @@
+"""Finds active jobs that have no workflow: Temporal has lost its store, or was set back, or a workflow has failed.
+
+An idle job is not woken, so that nothing else would notice. Two counts tell whether any workflow is missing, and cost
+milliseconds whatever the number of jobs; only when they differ twice in a row the ids are compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from temporalio.client import Client
+
+from peloton.model.ids import JobId, job_workflow_id
+
+log = logging.getLogger(__name__)
+
+RUNNING = "WorkflowType = 'Job' AND ExecutionStatus = 'Running'"
+REST_PER_COMPARISON = 20
+"""Times that a comparison of ids takes, until the next one begins."""
+IDS_MAX = 1_000_000
+PAGE_IDS = 1_000
+RPC_TIMEOUT = timedelta(seconds=10)
+
+
+class MissingWorkflows:
+    def __init__(
+        self,
+        client: Client,
+        expected_count: Callable[[], int],
+        active_ids: Callable[[], Sequence[JobId]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``expected_count``: active jobs whose workflows have seen all that has changed of them."""
+        self._client, self._clock = client, clock
+        self._expected_count, self._active_ids = expected_count, active_ids
+        self._was_short = False
+        self._rests_until_s = 0.0
+
+    async def find(self) -> list[JobId]:
+        """Active jobs without a workflow, when two looks in a row have counted too few. Raises errors of Temporal and
+        of storage."""
+        expected = await asyncio.to_thread(self._expected_count)
+        running = (await self._client.count_workflows(RUNNING, rpc_timeout=RPC_TIMEOUT)).count
+        was_short, self._was_short = self._was_short, running < expected
+        if not (self._was_short and was_short) or self._clock() < self._rests_until_s:
+            return []
+        began_s = self._clock()
+        active = await asyncio.to_thread(self._active_ids)  # before the list: a job that begins meanwhile is in neither
+        found = self._client.list_workflows(RUNNING, limit=IDS_MAX, page_size=PAGE_IDS, rpc_timeout=RPC_TIMEOUT)
+        there = {one.id async for one in found}
+        missing = [job_id for job_id in active if job_workflow_id(job_id) not in there]
+        self._rests_until_s = self._clock() + REST_PER_COMPARISON * (self._clock() - began_s)
+        if missing:
+            log.warning("%d of %d active jobs have no workflow: it is started", len(missing), len(active))
+        return missing

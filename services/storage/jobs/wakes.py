@@ -1,0 +1,101 @@
+"""Wake-ups that workflows of jobs have yet to take: noted by each transaction that changes a job from outside its
+workflow, taken back by the settle that counts the change, swept when the signal was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from peloton.lifecycle.wake import Wake
+from peloton.model.ids import JobId
+from services.storage.engine import Database, key_table, key_values
+from services.storage.tables import FINISHED_STATES, JOB, JOB_WAKE
+
+ENDED_PER_SWEEP = 1_000
+"""Notes of ended jobs that one transaction forgets."""
+
+_MINE = JOB_WAKE.c.job_id == sa.bindparam("of_job", type_=JOB_WAKE.c.job_id.type)
+_READING = sa.select(JOB_WAKE.c.noted_ns, JOB_WAKE.c.due_ns).where(_MINE)
+_SEEN = _MINE & (JOB_WAKE.c.noted_ns == sa.bindparam("noted", type_=sa.BigInteger))
+_FORGETTING = sa.delete(JOB_WAKE).where(_SEEN)
+_SETTING = sa.update(JOB_WAKE).where(_SEEN).values(due_ns=sa.bindparam("due", type_=sa.BigInteger))
+_HAS_WORKFLOW = JOB.c.state.not_in(FINISHED_STATES) | (JOB.c.update_id != "")
+
+
+class JobWakes:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def due(self, until_ns: int, limit: int, after: tuple[int, str] = (0, "")) -> list[tuple[int, JobId]]:
+        """Up to ``limit`` jobs that were to be woken by ``until_ns``, as ``(due_ns, job)`` in this order, behind
+        ``after``."""
+        due_ns, job_id = JOB_WAKE.c.due_ns, JOB_WAKE.c.job_id
+        query = sa.select(due_ns, job_id).where(due_ns <= until_ns, due_ns >= after[0])
+        if after[1]:
+            query = query.where((due_ns > after[0]) | (job_id > after[1]))
+        query = query.order_by(due_ns, job_id).limit(limit)
+        return self._db.read(lambda conn: [(due, JobId(job)) for due, job in conn.execute(query)])
+
+    def forget_ended(self, until_ns: int) -> int:
+        """Forget notes until then of jobs that have ended or are gone, whose workflows take none; returns how many. A
+        late report of a pod notes one."""
+        lives = sa.select(JOB.c.job_id).where(JOB.c.job_id == JOB_WAKE.c.job_id, _HAS_WORKFLOW).exists()
+        old = sa.and_(JOB_WAKE.c.due_ns <= until_ns, JOB_WAKE.c.noted_ns <= until_ns)
+        ended = sa.select(JOB_WAKE.c.job_id).where(old, ~lives).order_by(JOB_WAKE.c.due_ns).limit(ENDED_PER_SWEEP)
+        # The age once more: a job that is started meanwhile has a younger note.
+        statement = sa.delete(JOB_WAKE).where(JOB_WAKE.c.job_id.in_(ended), JOB_WAKE.c.noted_ns <= until_ns)
+        return self._db.write(lambda conn: conn.execute(statement).rowcount)
+
+    def settled_count(self) -> int:
+        """Active jobs without a note: each has a workflow, unless that was lost."""
+        active = sa.select(sa.func.count()).select_from(JOB).where(JOB.c.state.not_in(FINISHED_STATES))
+        noted = sa.select(JOB_WAKE.c.job_id).where(JOB_WAKE.c.job_id == JOB.c.job_id).exists()
+        return self._db.read(lambda conn: conn.execute(active.where(~noted)).scalar_one())
+
+
+# -- within a transaction ----------------------------------------------------------------------------------------------
+
+
+def note_wakes(conn: sa.Connection, job_ids: Iterable[str], now_ns: int) -> None:
+    """The workflows of these jobs, which the caller holds, are to look at what this transaction changes."""
+    keys = [(job_id, 0) for job_id in sorted(set(job_ids))]
+    if keys:
+        dialect = conn.dialect.name
+        conn.execute(_noting(dialect), {**key_values(dialect, keys), "now_ns": now_ns})
+
+
+@cache
+def _noting(dialect: str) -> Any:
+    keys, now_ns = key_table(dialect), sa.bindparam("now_ns", type_=sa.BigInteger)
+    at = sa.cast(now_ns, sa.BigInteger)
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    # A condition, as SQLite takes ON CONFLICT for a part of the join without one.
+    rows = sa.select(keys.c.job_id, at, at).select_from(keys).where(sa.true() if dialect != "sqlite" else sa.text("1"))
+    noted = insert(JOB_WAKE).from_select(["job_id", "noted_ns", "due_ns"], rows)
+    newer = sa.case(
+        (JOB_WAKE.c.noted_ns < noted.excluded.noted_ns, noted.excluded.noted_ns), else_=JOB_WAKE.c.noted_ns + 1
+    )
+    return noted.on_conflict_do_update(index_elements=[JOB_WAKE.c.job_id], set_={"noted_ns": newer, "due_ns": at})
+
+
+def read_wake(conn: sa.Connection, job_id: str) -> Wake | None:
+    row = conn.execute(_READING, {"of_job": job_id}).one_or_none()
+    return None if row is None else Wake(row.noted_ns, row.due_ns)
+
+
+def read_wakes(conn: sa.Connection, job_ids: Sequence[str]) -> dict[str, Wake]:
+    rows = conn.execute(sa.select(JOB_WAKE).where(JOB_WAKE.c.job_id.in_(job_ids)))
+    return {row.job_id: Wake(row.noted_ns, row.due_ns) for row in rows}
+
+
+def mark_seen(conn: sa.Connection, job_id: str, wake: Wake, due_ns: int) -> None:
+    """Write ``due_ns`` of a note, or forget the note if that is 0; one that was noted again since stays."""
+    values: dict[str, Any] = {"of_job": job_id, "noted": wake.noted_ns}
+    if due_ns:
+        conn.execute(_SETTING, {**values, "due": due_ns})
+    else:
+        conn.execute(_FORGETTING, values)

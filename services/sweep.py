@@ -1,0 +1,93 @@
+"""Finds the jobs whose workflows have yet to see a change, or whose time has come, and wakes those alone.
+
+Storage notes each change of a job together with the change, and the workflow's settle takes the note back (see
+``peloton/lifecycle/wake.py``). A signal is under way within a second of nearly every note; a note that is older has
+lost its signal with the process that was to send it. The leading resource manager sweeps once a minute, and a role that
+starts sweeps once: what its predecessor had committed and not signalled is woken at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from peloton.model.ids import JobId
+from peloton.model.times import NS_PER_S
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 60.0
+BUSY_PERIOD_S = 5.0
+"""Until the next round, after one that left some for it."""
+SIGNAL_GRACE_S = 10.0
+"""A younger note has its signal under way."""
+PAGE_JOBS = 1_000
+ROUND_JOBS_MAX = 10_000
+"""Jobs that one round wakes; and no round begins while as many wait to be signalled."""
+
+
+class Notes(Protocol):
+    def due(self, until_ns: int, limit: int, after: tuple[int, str] = ...) -> Sequence[tuple[int, JobId]]:
+        """A page of notes, in their order."""
+        ...
+
+    def forget_ended(self, until_ns: int) -> int: ...
+
+
+class Sweep:
+    """One instance sweeps from its construction in a running loop until it is closed; ``once`` sweeps by itself."""
+
+    def __init__(
+        self,
+        notes: Notes,
+        wake: Callable[[Iterable[JobId]], None],
+        backlog: Callable[[], int] = lambda: 0,
+        period_s: float = PERIOD_S,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """``backlog``: wake-ups that wait to be sent."""
+        self._notes, self._wake, self._backlog = notes, wake, backlog
+        self._period_s, self._clock_ns = period_s, clock_ns
+        self._after: tuple[int, str] = (0, "")  # the note at which the last round ended
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="sweep of jobs that are to be woken")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def once(self, grace_s: float = 0.0) -> int:
+        """One round; returns how many jobs it has woken, ROUND_JOBS_MAX at most. Raises what storage raises."""
+        until_ns = self._clock_ns() - int(grace_s * NS_PER_S)
+        await asyncio.to_thread(self._notes.forget_ended, until_ns)
+        count = 0
+        while count < ROUND_JOBS_MAX:
+            page = await asyncio.to_thread(self._notes.due, until_ns, PAGE_JOBS, self._after)
+            self._wake([job_id for _, job_id in page])
+            count += len(page)
+            if len(page) < PAGE_JOBS:
+                self._after = (0, "")
+                break
+            self._after = page[-1]
+        if count:
+            log.info("%d jobs with changes that their workflows had yet to see were woken", count)
+        return count
+
+    async def _run(self) -> None:
+        pause_s = self._period_s
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = min(BUSY_PERIOD_S, self._period_s)
+            if self._backlog() >= ROUND_JOBS_MAX:
+                continue
+            try:
+                if await self.once(SIGNAL_GRACE_S) < ROUND_JOBS_MAX:
+                    pause_s = self._period_s
+            except Exception as error:  # of storage: the next round makes up for it
+                log.warning("jobs that are to be woken are not looked for: %s", error)

@@ -1,0 +1,150 @@
+"""What all wakers have in common: a line of keys, and a bounded number of signals under way.
+
+A workflow is signalled at most once per ``interval_s`` however much changes, and a signal is tried again, later each
+time, until Temporal takes it. Keys that people have changed overtake all others, and no key waits for others to be
+done. Wake-ups carry nothing. What this memory holds when its process is killed is noted in storage, where it is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import suppress
+from weakref import WeakSet
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
+from temporalio.client import Client
+
+from services.temporal_connection import CAUSE
+from services.wake_line import Due, Rank, WakeLine
+from workflows.policies import Policies
+
+log = logging.getLogger(__name__)
+
+SIGNALS_IN_FLIGHT_MAX = 50
+SIGNALS_FOR_PEOPLE = 10
+"""Of these, as many are free for what people have changed."""
+RETRY_S, RETRY_MAX_S = 1.0, 30.0
+"""Between attempts to wake a workflow: doubled each time."""
+WARNINGS_EVERY_S = 10.0
+"""Between two lines of the log on wake-ups that failed."""
+
+
+class Waker(ABC):
+    """Wakes workflows by the keys that were noted; keys may be noted from any thread. Construct it in its loop."""
+
+    def __init__(self, client: Client, policies: Policies, interval_s: float, rank: Rank = Rank.CHANGE) -> None:
+        """``rank``: of what is noted without one."""
+        self._client = client
+        self._policies = policies
+        self._interval_s = interval_s
+        self._rank = rank
+        self._line = WakeLine()
+        self._lock = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._is_pump_due = self._is_closed = False
+        self._in_flight: set[asyncio.Task[None]] = set()
+        self._attempts: dict[str, int] = {}  # that failed in a row
+        self._warned_at_s, self._failed_count = float("-inf"), 0
+        _WAKERS.add(self)
+        _make_gauge()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for task in list(self._in_flight):
+            task.cancel()
+        await asyncio.gather(*self._in_flight, return_exceptions=True)
+
+    @property
+    def backlog(self) -> int:
+        """Keys that wait."""
+        with self._lock:
+            return len(self._line)
+
+    def observe(self) -> Iterable[Observation]:
+        with self._lock:
+            counts = self._line.counts()
+        name = type(self).__name__
+        return [Observation(counts[rank], {"waker": name, "rank": rank.name.lower()}) for rank in Rank]
+
+    @abstractmethod
+    async def _tell(self, key: str) -> None:
+        """Raises when it has to be tried again."""
+
+    def _note(self, keys: Iterable[str], cause: str, rank: Rank | None = None) -> None:
+        noted = list(keys)
+        with self._lock:
+            for key in noted:
+                self._line.add(key, cause, self._rank if rank is None else rank)
+            if self._is_pump_due or not noted:
+                return
+            self._is_pump_due = True
+        with suppress(RuntimeError):  # the loop has closed
+            self._loop.call_soon_threadsafe(self._pump)
+
+    def _pump(self) -> None:
+        """Signals as many as may be under way."""
+        while True:
+            with self._lock:
+                self._is_pump_due = False
+                due = None if self._is_closed else self._next()
+            if due is None:
+                return
+            task = self._loop.create_task(self._wake(due))
+            self._in_flight.add(task)
+            task.add_done_callback(self._woken)
+
+    def _next(self) -> Due | None:
+        free = SIGNALS_IN_FLIGHT_MAX - len(self._in_flight)
+        if free <= 0:
+            return None
+        return self._line.take(Rank.SWEEP if free > SIGNALS_FOR_PEOPLE else Rank.PEOPLE)
+
+    def _woken(self, task: asyncio.Task[None]) -> None:
+        self._in_flight.discard(task)
+        self._pump()
+
+    async def _wake(self, due: Due) -> None:
+        """In a task, and so in a context, of its own."""
+        CAUSE.set("; ".join(sorted(due.causes - {""})))
+        try:
+            await self._tell(due.key)
+            self._attempts.pop(due.key, None)
+        except Exception as error:  # of Temporal or of storage: neither may end the waker
+            self._retry(due, error)
+        finally:
+            self._loop.call_later(self._interval_s, self._rested, due.key)
+
+    def _retry(self, due: Due, error: Exception) -> None:
+        failed = self._attempts[due.key] = self._attempts.get(due.key, 0) + 1
+        self._failed_count += 1
+        if self._loop.time() - self._warned_at_s >= WARNINGS_EVERY_S:
+            log.warning("%d attempts to wake failed, the last one of %s: %s", self._failed_count, due.key, error)
+            self._warned_at_s, self._failed_count = self._loop.time(), 0
+        delay_s = min(RETRY_S * 2 ** min(failed - 1, 10), RETRY_MAX_S)
+        for cause in due.causes:
+            self._loop.call_later(delay_s, self._note, [due.key], cause, due.rank)
+
+    def _rested(self, key: str) -> None:
+        with self._lock:
+            self._line.free(key)
+        self._pump()
+
+
+_WAKERS: WeakSet[Waker] = WeakSet()
+_HAS_GAUGE = threading.Event()
+
+
+def _make_gauge() -> None:
+    """``peloton.wakeups.waiting``, one for all wakers of the process."""
+    if not _HAS_GAUGE.is_set():
+        _HAS_GAUGE.set()
+        metrics.get_meter("peloton.wakeups").create_observable_gauge("peloton.wakeups.waiting", [observe_all])
+
+
+def observe_all(_: CallbackOptions) -> Iterable[Observation]:
+    return [one for waker in list(_WAKERS) for one in waker.observe()]

@@ -1,0 +1,223 @@
+"""The notes by which a sweep finds jobs whose workflows have yet to see a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import sqlalchemy as sa
+
+from peloton.lifecycle.wake import TIMER_GRACE_S, Wake
+from peloton.model.admission import EvictionOrder
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobState
+from peloton.model.pod import PodState, PodStatus
+from peloton.model.reason import RequeueReason, RequeueRule
+from services.storage.jobs.wakes import mark_seen, read_wake
+from services.storage.storage import Storage
+from tests.conformance.storage.builders import (
+    NOW,
+    SECOND,
+    F,
+    R,
+    S,
+    a_config,
+    a_job,
+    a_running_job,
+    admit,
+    create,
+    everywhere,
+    launch,
+    report,
+)
+from tests.reasons import PREEMPTED
+
+ALL = 100
+
+
+def due(storage: Storage, until_ns: int) -> list[JobId]:
+    return [job_id for _, job_id in storage.wakes.due(until_ns, ALL)]
+
+
+def settle_all(storage: Storage, now_ns: int = NOW) -> None:
+    for job_id in due(storage, now_ns):
+        while storage.jobs.settle(job_id, now_ns).settle_again:
+            pass
+
+
+@everywhere
+def test_a_new_job_is_due_until_it_is_settled(storage: Storage) -> None:
+    """A job whose api was killed before it started the workflow is found."""
+    job_id = create(storage, a_config(2))
+
+    assert [job_id] == due(storage, NOW)
+    assert [] == due(storage, NOW - 1)
+    settle_all(storage)
+    assert [] == due(storage, NOW + 10**6 * SECOND)
+
+
+Act = Callable[[Storage, JobId], object]
+
+
+def _stop(storage: Storage, job_id: JobId) -> None:
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
+
+
+def _stop_pods(storage: Storage, job_id: JobId) -> None:
+    storage.pods.set_goals(job_id, [(0, 1)], PodState.KILLED, NOW, "stop")
+
+
+def _restart(storage: Storage, job_id: JobId) -> None:
+    storage.pods.want_new_runs(job_id, [(0, 1)])
+
+
+def _report(storage: Storage, job_id: JobId) -> None:
+    report(storage, job_id, range(1), S, NOW)
+
+
+def _evict(storage: Storage, job_id: JobId) -> None:
+    storage.admission.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
+
+
+@everywhere
+@pytest.mark.parametrize("act", [_stop, _stop_pods, _restart, _report, _evict])
+def test_changes_of_others_are_noted(storage: Storage, act: Act) -> None:
+    """Each transaction that a workflow is woken for leaves a note, which the next settle takes back."""
+    job_id = a_running_job(storage, 3)
+    settle_all(storage)
+    act(storage, job_id)
+
+    assert [job_id] == due(storage, NOW)
+    settle_all(storage)
+    assert [] == due(storage, NOW)
+
+
+@everywhere
+def test_an_admission_is_noted(storage: Storage) -> None:
+    """Pods that became READY wait for their workflow, whose resource manager may have been killed since."""
+    job_id = a_job(storage, 2)
+    settle_all(storage)
+    storage.admission.mark_pending(job_id, [(0, 2)], 1)
+    assert [] == due(storage, NOW)
+    storage.admission.mark_ready([(job_id, 0, 2)])
+
+    assert [job_id] == due(storage, NOW)
+
+
+@everywhere
+def test_a_gang_that_is_queued_again_is_noted(storage: Storage) -> None:
+    job_id = a_job(storage, 2, minimumRunningInstances=2)
+    admit(storage, job_id)
+    settle_all(storage)
+    storage.admission.requeue_gang(job_id, RequeueReason(RequeueRule.CANCELLED))
+
+    assert [job_id] == due(storage, NOW)
+
+
+@everywhere
+def test_a_workflows_own_turn_notes_nothing(storage: Storage) -> None:
+    """Queueing, launches and kills are steps of a turn: Temporal goes on with it when a worker dies."""
+    job_id = a_job(storage, 2)
+    admit(storage, job_id)
+    settle_all(storage)
+    launch(storage, job_id)
+
+    assert [] == due(storage, NOW)
+
+
+@everywhere
+def test_a_next_run_and_a_deadline_are_due_when_the_timer_is_late(storage: Storage) -> None:
+    """A note of a job with a deadline stays, and is due a while after the deadline."""
+    job_id = a_running_job(storage, 1, maxRunningTime=600)
+    settle_all(storage)
+    late_ns = NOW + (600 + TIMER_GRACE_S) * SECOND
+
+    assert [] == due(storage, late_ns - SECOND)
+    assert [job_id] == due(storage, late_ns + SECOND)
+    settle_all(storage, late_ns + SECOND)
+    assert [] == due(storage, late_ns + SECOND)
+
+
+@everywhere
+def test_pages_follow_each_other(storage: Storage) -> None:
+    """A sweep reads page by page, the oldest notes first, each job once."""
+    jobs = sorted(create(storage, a_config(1)) for _ in range(5))
+    found: list[tuple[int, JobId]] = []
+    while page := storage.wakes.due(NOW, 2, found[-1] if found else (0, "")):
+        found += page
+
+    assert [(NOW, job_id) for job_id in jobs] == found
+
+
+@everywhere
+def test_notes_of_ended_jobs_are_forgotten(storage: Storage) -> None:
+    """A report that comes after the end notes a job without a workflow: the sweep is not to find it for ever."""
+    job_id, running = a_running_job(storage, 1), a_running_job(storage, 1)
+    report(storage, job_id, range(1), F, NOW)
+    settle_all(storage)
+    assert JobState.FAILED is storage.jobs.get(job_id).state  # type: ignore[union-attr]
+    late = PodStatus(PodId(job_id, 0, 1), R, time_ns=NOW)
+    for one in (job_id, running):
+        storage.host_pods.apply_status([late if one == job_id else PodStatus(PodId(one, 0, 1), S, time_ns=NOW)])
+    storage.wakes.forget_ended(NOW)
+
+    assert [running] == due(storage, NOW)
+
+
+@everywhere
+def test_jobs_without_a_note_are_counted(storage: Storage) -> None:
+    """So many workflows there are at least, unless Temporal has lost some."""
+    a_running_job(storage, 1)
+    ended = a_running_job(storage, 1)
+    report(storage, ended, range(1), S, NOW)
+    settle_all(storage)
+    create(storage, a_config(1))  # noted
+
+    assert 1 == storage.wakes.settled_count()
+
+
+def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:
+    """A settle takes back the note that it has read, and not one of a change that it has not seen."""
+    job_id = a_running_job(storage, 2)
+    report(storage, job_id, range(1, 2), S, NOW)
+    read: Wake = storage.db.read(partial(read_wake, job_id=job_id))  # type: ignore[assignment]
+    report(storage, job_id, range(1), S, NOW)  # by a clock that stands still
+    storage.db.write(partial(mark_seen, job_id=job_id, wake=read, due_ns=0))
+
+    assert [job_id] == due(storage, NOW)
+
+
+def test_counting_takes_notes_back(storage: Storage) -> None:
+    """Jobs of which there is only to count need no wake-up, and those that are left to their workflows keep it."""
+    counted, left = a_job(storage, 2), a_running_job(storage, 2)
+    admit(storage, counted)
+    launch(storage, counted)
+    settle_all(storage)
+    report(storage, counted, range(2), R, NOW + SECOND)
+    report(storage, left, range(2), S, NOW + SECOND)
+    storage.jobs.roll_up([counted, left], NOW + SECOND)
+
+    assert [left] == due(storage, NOW + SECOND)
+
+
+def test_a_job_that_is_forgotten_leaves_no_note(storage: Storage) -> None:
+    job_id = a_running_job(storage, 1)
+    report(storage, job_id, range(1), S, NOW)
+    settle_all(storage)
+    storage.jobs.delete(job_id)
+
+    assert [] == due(storage, NOW + 10**6 * SECOND)
+
+
+def test_the_sweep_reads_what_is_due_alone(storage: Storage) -> None:
+    """By an index: the plan names no scan of jobs or of notes."""
+    explain = "EXPLAIN QUERY PLAN" if storage.db.is_sqlite else "EXPLAIN"
+    text = f"{explain} SELECT due_ns, job_id FROM job_wake WHERE due_ns <= 5 ORDER BY due_ns, job_id LIMIT 9"
+
+    def plan(conn: sa.Connection) -> str:
+        if not storage.db.is_sqlite:
+            conn.execute(sa.text("SET enable_seqscan = off"))  # so few rows are read quicker as they lie
+        return "\n".join(map(str, conn.execute(sa.text(text))))
+
+    assert "ix_job_wake_due" in storage.db.read(plan)
