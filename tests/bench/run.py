@@ -22,6 +22,7 @@ from tests.bench.job_table import job_table, job_table_postgres
 from tests.bench.kubernetes_bind import bind
 from tests.bench.kubernetes_real import kubernetes_real
 from tests.bench.kueue import kueue
+from tests.bench.live import live
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.partition import partition_spike
 from tests.bench.placement import placement_mixed
@@ -55,6 +56,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "churn-temporal-postgres": churn_temporal_postgres,
     "scale-out": scale_out,
     "storm": storm,
+    "live": live,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
     "placement-mixed": placement_mixed,

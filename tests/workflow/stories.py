@@ -24,6 +24,10 @@ from workflows.update import UpdateWorkflow
 JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 
 
+SWEPT = Policies(is_swept=True)
+"""Those that installations run with."""
+
+
 def ports_on(
     cluster: Cluster,
     host: MaintainedHost | None = None,
@@ -74,7 +78,7 @@ class Story:
         self, pods: int, *, sla: SlaSpec | None = None, max_failures: int = 0, policies: Policies | None = None
     ) -> Story:
         job = self.cluster.submit(JOB, pods, sla=sla, max_failures=max_failures)
-        self.workflow.start(JobInput(job.job_id, policies or Policies()))
+        self.workflow.start(JobInput(job.job_id, policies or SWEPT))
         return self
 
     def run(self) -> tuple[str, dict[str, int]]:

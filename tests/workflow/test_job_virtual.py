@@ -92,7 +92,8 @@ def test_retries_end_at_max_failures() -> None:
 def test_more_retries_than_one_settle_takes() -> None:
     """Ended pods beyond the bound of one settle are settled by the next, at once, without another signal."""
     pods = 2 * SETTLE_PODS_MAX + 1
-    story = Story(hosts=300, ending=fail_first_runs(pods, 1)).submit(pods, max_failures=2).run_until_pods("RUNNING", 1)
+    story = Story(hosts=300, ending=fail_first_runs(pods, 1))
+    story.submit(pods, max_failures=2, policies=Policies()).run_until_pods("RUNNING", 1)
     story.workflow.signals_lost = True
     story.run_until_pods("FAILED", pods)
     story.workflow.signal_now()

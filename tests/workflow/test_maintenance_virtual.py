@@ -218,3 +218,16 @@ def test_every_call_of_a_move_fails_once(fault: Fault) -> None:
         story.workflow.faults[index] = fault
         assert story.end() == MOVE, f"call {index}: {story.workflow.calls[index]}"
         assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S
+
+
+def test_a_host_that_is_down_sets_no_timer() -> None:
+    """However long its operator takes: the call that completes the maintenance wakes it."""
+    story = Story(policies=Policies(is_swept=True)).until_state("DOWN")
+    story.clock.after(60.0, lambda: None)
+    story.until(lambda: story.clock.elapsed_s >= 60.0)
+    before = story.workflow.events
+    story.clock.after(24 * 3600.0, lambda: None)
+    story.until(lambda: story.clock.elapsed_s >= 24 * 3600.0)
+
+    assert before == story.workflow.events
+    assert CYCLE == list(dict.fromkeys(story.complete().end()))

@@ -1,0 +1,157 @@
+"""Many services that live at once: what they cost when nothing happens, and when a role starts again.
+
+``PELOTON_BENCH_SERVICES`` and ``PELOTON_BENCH_HOSTS`` set the size, ``PELOTON_BENCH_IDLE_S`` how long nothing happens.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.model.job import JobRecord
+from peloton.model.pod import PodState
+from services.local.cluster import LocalSettings
+from services.storage.storage import Storage
+from tests.bench.churn import share
+from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
+from tests.bench.figures import status_kib
+from tests.e2e.service import Service
+
+ROLES = ("api", "resmgr", "hostmgr", "worker")
+PODS_MAX = 3
+CLIENTS = 8
+LOOK_S = 1.0
+PATIENCE_S = 3_600.0
+QUIET_CORES = 0.05
+"""Above what the services use when nothing happens."""
+STOPS_PER_RESTART = 5
+RESTART_S = 90.0
+"""What a restart costs is counted for so long."""
+IDLE_CORES, STOP_S, RESTART_CPU_MS = 0.03, 2.0, 5.0
+"""What is wanted."""
+KILLED = stateless_pb2.JOB_STATE_KILLED
+
+
+def live(services: int = 20_000, hosts: int = 5_000, idle_s: float = 600.0) -> dict[str, Any]:
+    """Services of one to three pods on simulated hosts: created, left alone, each role killed, stops meanwhile."""
+    services = int(os.environ.get("PELOTON_BENCH_SERVICES", services))
+    hosts = int(os.environ.get("PELOTON_BENCH_HOSTS", hosts))
+    idle_s = float(os.environ.get("PELOTON_BENCH_IDLE_S", idle_s))
+    unpaced = {"PELOTON_JOBS_PACED": str(services), "PELOTON_JOBS_ACTIVE_MAX": str(services * 2)}
+    settings = LocalSettings(port=0, simulate=hosts, slack_interval_s=0, environment=unpaced)
+    with Cluster(settings) as cluster:
+        pool = cluster.pool("bench", cpu=1e6, memory=1e9)
+        before_mib, before_s = _memory_mib(cluster), cpu_seconds(cluster)
+        began_s = time.monotonic()
+        made = _created(cluster, pool, services)
+        created_s = time.monotonic() - began_s
+        _wait_quiet(cluster, 0.0)
+        created_cpu_s = _used_s(cluster, before_s)
+        memory_mib = _memory_mib(cluster)
+        idle = _idle_cores(cluster, idle_s)
+        idle_cores = sum(idle.values())
+        restarts = {role: _restarted(cluster, role, made, idle_cores) for role in ROLES}
+        stops_s = sorted(one for found in restarts.values() for one in found.pop("stops"))
+        cpu_ms = {role: found["cpu_ms_per_job"] for role, found in restarts.items()}
+        stop_p99_s, restart_cpu_ms = share(stops_s, 0.99), max(cpu_ms.values())
+        wanted = (idle_cores / IDLE_CORES, stop_p99_s / STOP_S, restart_cpu_ms / RESTART_CPU_MS)
+        return {
+            "services": services,
+            "hosts": hosts,
+            "created_per_second": round(services / created_s, 1),
+            "create_cpu_ms_per_job": round(sum(created_cpu_s.values()) / services * 1_000, 1),
+            "idle_cores": round(idle_cores, 4),
+            "idle_cores_of": {name: round(cores, 4) for name, cores in idle.items()},
+            "mib_per_1000_jobs": round((sum(memory_mib.values()) - sum(before_mib.values())) / services * 1_000, 1),
+            "stop_p99_seconds": round(stop_p99_s, 2),
+            "restart_cpu_ms_per_job": restart_cpu_ms,
+            "restarts": restarts,
+            "peak_memory_mib": peak_memory_mib(cluster),
+            "ratio_to_target": round(max(wanted), 2),
+        }
+
+
+def _created(cluster: Cluster, pool: str, services: int) -> list[Service]:
+    """Until all pods run."""
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        made = list(clients.map(lambda at: Service(cluster, pool, 1 + at % PODS_MAX).create(), range(services)))
+    storage = Storage(cluster.local.database)
+    try:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while (waiting := sum(job.pod_counts != _all_run(job.instance_count) for job in _jobs(storage))) > 0:
+            assert time.monotonic() < deadline_s, f"{waiting} of {services} services do not run"
+            time.sleep(LOOK_S)
+    finally:
+        storage.close()
+    return made
+
+
+def _jobs(storage: Storage) -> Iterable[JobRecord]:
+    return storage.jobs.get_many(storage.jobs.active_ids())
+
+
+def _all_run(count: int) -> dict[PodState, int]:
+    return {PodState.RUNNING: count}
+
+
+def _own(found: dict[str, Any]) -> dict[str, Any]:
+    """Of our processes and Temporal: what is simulated is left out."""
+    return {name: value for name, value in found.items() if name in (*ROLES, "temporal", "web")}
+
+
+def _memory_mib(cluster: Cluster) -> dict[str, float]:
+    parts = cluster.local.parts.items()
+    return _own({name: status_kib("VmRSS", part.process.pid) / 1024 for name, part in parts if part.process})
+
+
+def _used_s(cluster: Cluster, before_s: dict[str, float], restarted: str = "") -> dict[str, float]:
+    """CPU seconds of each process since then; all of a process that was started since."""
+    now_s = _own(cpu_seconds(cluster))
+    return {name: used - (0.0 if name == restarted else before_s.get(name, 0.0)) for name, used in now_s.items()}
+
+
+def _idle_cores(cluster: Cluster, idle_s: float) -> dict[str, float]:
+    before_s, began_s = cpu_seconds(cluster), time.monotonic()
+    time.sleep(idle_s)
+    seconds = time.monotonic() - began_s
+    return {name: used / seconds for name, used in _used_s(cluster, before_s).items()}
+
+
+def _wait_quiet(cluster: Cluster, idle_cores: float) -> None:
+    """Until three looks of two seconds in a row find it so."""
+    deadline_s, quiet = time.monotonic() + PATIENCE_S, 0
+    while quiet < 3:
+        cores = sum(_idle_cores(cluster, 2.0).values())
+        quiet = quiet + 1 if cores <= idle_cores + QUIET_CORES else 0
+        assert time.monotonic() < deadline_s, f"the processes never rest: they use {cores:.2f} cores"
+
+
+def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: float) -> dict[str, Any]:
+    """kill -9 of a role, with stops of services while it starts again."""
+    stopped = [made.pop() for _ in range(min(STOPS_PER_RESTART, len(made) // 2))]
+    before_s, began_s = _own(cpu_seconds(cluster)), time.monotonic()
+    cluster.kill(role)
+    stops = [_stopped_s(service) for service in stopped]
+    _wait_quiet(cluster, idle_cores)
+    quiet_s = time.monotonic() - began_s
+    time.sleep(max(RESTART_S - quiet_s, 0.0))
+    seconds = time.monotonic() - began_s
+    used_s = sum(_used_s(cluster, before_s, role).values()) - idle_cores * seconds
+    return {
+        "stops": stops,
+        "quiet_seconds": round(quiet_s, 1),
+        "cpu_ms_per_job": round(used_s / len(made) * 1_000, 2),
+    }
+
+
+def _stopped_s(service: Service) -> float:
+    """From the answer to a stop until all pods of the service have ended."""
+    cluster = service.cluster
+    cluster.wait(lambda: service.stop() is None, "an api that stops a service", PATIENCE_S)
+    answered_s = time.monotonic()
+    cluster.wait(lambda: service.status.state == KILLED, "the end of a stopped service", PATIENCE_S)
+    return time.monotonic() - answered_s

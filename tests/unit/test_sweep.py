@@ -1,0 +1,183 @@
+"""Rounds of the sweep, and the starts of roles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from peloton.errors import Unavailable
+from peloton.lifecycle.wake import TIMER_GRACE_S, Wake, next_due_ns
+from peloton.model.ids import JobId
+from services.missing_workflows import MissingWorkflows
+from services.sweep import BUSY_PERIOD_S, PAGE_JOBS, PERIOD_S, ROUND_JOBS_MAX, SIGNAL_GRACE_S, Sweep
+from tests.unit.virtual_time import START_S, in_virtual_time, now_s
+
+SECOND = 10**9
+
+
+def clock_ns() -> int:
+    return int(now_s() * SECOND)
+
+
+class Notes:
+    """Jobs and when they are due, in seconds from the start."""
+
+    def __init__(self, **due_s: float) -> None:
+        self.rows = {JobId(job): int((START_S + at_s) * SECOND) for job, at_s in due_s.items()}
+        self.woken: list[tuple[JobId, float]] = []
+        self.pages = 0
+        self.is_away = False
+
+    def due(self, until_ns: int, limit: int, after: tuple[int, str] = (0, "")) -> Sequence[tuple[int, JobId]]:
+        if self.is_away:
+            raise Unavailable("database away")
+        self.pages += 1
+        return sorted(row for job, at in self.rows.items() if (row := (at, job)) > after and at <= until_ns)[:limit]
+
+    def forget_ended(self, until_ns: int) -> int:
+        return 0
+
+    def wake(self, job_ids: Iterable[JobId]) -> None:
+        self.woken += [(job_id, now_s() - START_S) for job_id in job_ids]
+
+    @property
+    def jobs(self) -> list[JobId]:
+        return [job_id for job_id, _ in self.woken]
+
+
+@in_virtual_time
+async def test_lost_wake_ups_are_found_within_a_round() -> None:
+    """Notes whose signals are under way are left alone, and those of the future."""
+    notes = Notes(lost=0.0, fresh=PERIOD_S - 1, later=1_000.0)
+    sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
+    sweep.start()
+    await asyncio.sleep(PERIOD_S + 1)
+    assert ["lost"] == notes.jobs
+    del notes.rows[JobId("lost")]
+    await asyncio.sleep(PERIOD_S)
+    assert ["lost", "fresh"] == notes.jobs
+    await sweep.close()
+
+
+@in_virtual_time
+async def test_a_role_that_starts_wakes_changed_jobs_alone() -> None:
+    """One round without the time of a signal: its predecessor sends none any more. Ten thousand idle jobs are not
+    looked at."""
+    notes = Notes(changed=0.0, deadline=10_000.0)
+
+    assert 1 == await Sweep(notes, notes.wake, clock_ns=clock_ns).once()
+    assert (["changed"], 1) == (notes.jobs, notes.pages)
+
+
+@in_virtual_time
+async def test_a_round_is_bounded_and_the_next_goes_on() -> None:
+    """After Temporal was away for long: page by page, each job once, the rest soon."""
+    many = ROUND_JOBS_MAX + PAGE_JOBS // 2
+    notes = Notes(**{f"job{i:06}": 0.0 for i in range(many)})
+    sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
+    sweep.start()
+    await asyncio.sleep(PERIOD_S + 1)
+    assert ROUND_JOBS_MAX == len(set(notes.jobs)) == len(notes.jobs)
+    await asyncio.sleep(BUSY_PERIOD_S)
+    assert many == len(set(notes.jobs)) == len(notes.jobs)
+    await sweep.close()
+
+
+@in_virtual_time
+async def test_no_round_begins_behind_a_long_line() -> None:
+    """Jobs of the last round have yet to be signalled: a further one would find the same."""
+    notes, waiting = Notes(job=0.0), [ROUND_JOBS_MAX]
+    sweep = Sweep(notes, notes.wake, lambda: waiting[0], clock_ns=clock_ns)
+    sweep.start()
+    await asyncio.sleep(3 * PERIOD_S)
+    assert [] == notes.jobs
+    waiting[0] = 0
+    await asyncio.sleep(BUSY_PERIOD_S + 1)
+    assert ["job"] == notes.jobs
+    await sweep.close()
+
+
+@in_virtual_time
+async def test_storage_that_is_away_ends_no_sweep() -> None:
+    """The next round makes up for it."""
+    notes = Notes(job=0.0)
+    notes.is_away = True
+    sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
+    sweep.start()
+    await asyncio.sleep(2 * PERIOD_S)
+    notes.is_away = False
+    await asyncio.sleep(BUSY_PERIOD_S + SIGNAL_GRACE_S)
+    assert ["job"] == notes.jobs
+    await sweep.close()
+
+
+def test_when_a_note_is_due_next() -> None:
+    """A settle forgets what it has seen, keeps the next deadline with some grace, and writes nothing without news."""
+    unseen, dated = Wake(noted_ns=5, due_ns=5), Wake(noted_ns=5, due_ns=900 * SECOND)
+
+    assert next_due_ns(None, 60.0, 10) is None
+    assert 0 == next_due_ns(unseen, 0.0, 10)
+    assert 10 + (60 + TIMER_GRACE_S) * SECOND == next_due_ns(unseen, 60.0, 10)
+    assert next_due_ns(dated, 60.0, 10) is None
+    assert 0 == next_due_ns(dated, 0.0, 900 * SECOND)
+
+
+class Temporal:
+    """Lists and counts workflows."""
+
+    def __init__(self, *jobs: str) -> None:
+        self.ids = {f"job/{job}" for job in jobs}
+        self.lists = 0
+
+    async def count_workflows(self, query: str, **_: Any) -> Any:
+        return type("Count", (), {"count": len(self.ids)})
+
+    async def list_workflows(self, query: str, **_: Any) -> Any:
+        self.lists += 1
+        for one in sorted(self.ids):
+            yield type("Execution", (), {"id": one})
+
+
+def looking(temporal: Any, active: list[JobId], clock: Any = lambda: 0.0) -> MissingWorkflows:
+    return MissingWorkflows(temporal, lambda: len(active), lambda: active, clock)
+
+
+async def test_a_lost_store_of_temporal_is_noticed() -> None:
+    """Two looks that count too few compare the ids; a job that begins between them does not."""
+    active = [JobId(name) for name in "abc"]
+    temporal = Temporal("a", "b", "c")
+    missing = looking(temporal, active)
+    assert [] == await missing.find()
+    temporal.ids.clear()
+
+    assert [] == await missing.find()
+    assert active == await missing.find()
+    temporal.ids = {"job/a", "job/c"}
+    assert ["b"] == await missing.find()
+
+
+async def test_counts_that_agree_list_nothing() -> None:
+    """The look costs two counts, whatever the number of jobs."""
+    temporal = Temporal(*map(str, range(1_000)))
+    missing = looking(temporal, [JobId(str(i)) for i in range(1_000)])
+    for _ in range(10):
+        assert [] == await missing.find()
+
+    assert 0 == temporal.lists
+
+
+async def test_comparisons_rest() -> None:
+    """Each counts for some multiple of the time that it takes: a gap that stays costs little."""
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 1.0
+        return now[0]
+
+    temporal = Temporal()
+    missing = looking(temporal, [JobId("a")], clock)
+    for _ in range(10):
+        await missing.find()
+
+    assert 1 == temporal.lists

@@ -1,0 +1,253 @@
+"""The line of wake-ups, in virtual time: people first, no barrier, bounded signals, and a backlog that is shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from opentelemetry.metrics import CallbackOptions
+
+from peloton.model.ids import JobId
+from peloton.model.job import RolledUp
+from services.temporal import JobWaker
+from services.temporal_connection import CAUSE
+from services.wake_line import Due, Rank, WakeLine
+from services.waker import (
+    RETRY_MAX_S,
+    RETRY_S,
+    SIGNALS_FOR_PEOPLE,
+    SIGNALS_IN_FLIGHT_MAX,
+    WARNINGS_EVERY_S,
+    Waker,
+    observe_all,
+)
+from tests.unit.virtual_time import in_virtual_time, now_s
+from workflows.policies import Policies
+
+SIGNAL_S = 0.1
+INTERVAL_S = 0.25
+
+
+class Slow(Waker):
+    """Each signal takes a while; those of ``away`` keys fail."""
+
+    def __init__(self, rank: Rank = Rank.CHANGE) -> None:
+        no_client: Any = None
+        super().__init__(no_client, Policies(), INTERVAL_S, rank)
+        self.told: list[tuple[str, float]] = []
+        self.causes: dict[str, str] = {}
+        self.slow: dict[str, float] = {}
+        self.away: set[str] = set()
+        self.at_once = self.at_once_most = 0
+
+    def note(self, keys: Sequence[str], cause: str = "", rank: Rank | None = None) -> None:
+        self._note(keys, cause, rank)
+
+    async def _tell(self, key: str) -> None:
+        self.told.append((key, now_s()))
+        self.causes[key] = CAUSE.get()
+        self.at_once += 1
+        self.at_once_most = max(self.at_once_most, self.at_once)
+        await asyncio.sleep(self.slow.get(key, SIGNAL_S))
+        self.at_once -= 1
+        if key in self.away:
+            raise OSError("connection refused")
+
+    @property
+    def keys(self) -> list[str]:
+        return [key for key, _ in self.told]
+
+    def times(self, key: str) -> list[float]:
+        return [at_s for told, at_s in self.told if told == key]
+
+
+@in_virtual_time
+async def test_a_stop_overtakes_20_000_others() -> None:
+    """A person's stop is signalled at once, whatever waits; it would wait 50 s behind the others."""
+    line = Slow()
+    line.note([f"job{i}" for i in range(20_000)], rank=Rank.SWEEP)
+    await asyncio.sleep(1.0)
+    stopped_s = now_s()
+    line.note(["stopped"], "a call of the API", Rank.PEOPLE)
+    await asyncio.sleep(SIGNAL_S)
+
+    assert line.times("stopped")[0] - stopped_s < 0.01
+    await asyncio.sleep(20_000 * SIGNAL_S / (SIGNALS_IN_FLIGHT_MAX - SIGNALS_FOR_PEOPLE))
+    assert 20_001 == len(set(line.keys))
+    await line.close()
+
+
+@in_virtual_time
+async def test_a_key_that_waits_is_put_forward() -> None:
+    """The job that a person stops is among those that wait already: it goes first, once, with all causes."""
+    line = Slow()
+    line.note([f"job{i}" for i in range(1_000)], "pods changed", Rank.CHANGE)
+    line.note(["job999"], "a call of the API", Rank.PEOPLE)
+    await asyncio.sleep(30.0)
+
+    assert "job999" in line.keys[:1]
+    assert 1 == line.keys.count("job999")
+    assert "a call of the API; pods changed" == line.causes["job999"]
+    await line.close()
+
+
+@in_virtual_time
+async def test_no_signal_waits_for_the_end_of_others() -> None:
+    """One that takes 10 s, as of a partition of Temporal that is away, holds nothing up but its own key."""
+    line = Slow()
+    line.slow["stuck"] = 10.0
+    line.note(["stuck", "first"])
+    await asyncio.sleep(1.0)
+    line.note(["second", "stuck"])
+    await asyncio.sleep(1.0)
+
+    assert ["stuck", "first", "second"] == line.keys
+    await asyncio.sleep(10.0)
+    assert 2 == line.keys.count("stuck")
+    await line.close()
+
+
+@in_virtual_time
+async def test_signals_are_bounded_and_some_are_for_people() -> None:
+    """However many keys there are; the last slots are not taken by changes."""
+    line = Slow()
+    line.note([f"job{i}" for i in range(500)])
+    await asyncio.sleep(SIGNAL_S / 2)
+    assert SIGNALS_IN_FLIGHT_MAX - SIGNALS_FOR_PEOPLE == line.at_once
+    line.note([f"call{i}" for i in range(500)], rank=Rank.PEOPLE)
+    await asyncio.sleep(60.0)
+
+    assert SIGNALS_IN_FLIGHT_MAX == line.at_once_most
+    assert 1_000 == len(set(line.keys))
+    await line.close()
+
+
+@in_virtual_time
+async def test_a_key_is_told_once_per_interval() -> None:
+    """However often it is noted; the last note is never lost."""
+    line = Slow()
+    for _ in range(100):
+        line.note(["job"])
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(10.0)
+    times = line.times("job")
+
+    assert 3 <= len(times) <= 5
+    assert all(later - sooner >= SIGNAL_S + INTERVAL_S - 0.001 for sooner, later in pairwise(times))
+    await line.close()
+
+
+@in_virtual_time
+async def test_failures_are_tried_again_later_each_time() -> None:
+    """Until Temporal takes the signal; a person's call tries at once."""
+    line = Slow()
+    line.away.add("job")
+    line.note(["job"])
+    await asyncio.sleep(300.0)
+    times = line.times("job")
+    pauses = [later - sooner for sooner, later in pairwise(times)]
+    assert pauses == sorted(pauses)
+    assert RETRY_S <= pauses[0] <= 2 * RETRY_S
+    assert RETRY_MAX_S <= pauses[-1] <= RETRY_MAX_S + 2 * SIGNAL_S
+
+    line.away.clear()
+    called_s = now_s()
+    line.note(["job"], rank=Rank.PEOPLE)
+    await asyncio.sleep(100.0)
+    assert line.times("job")[len(times)] - called_s < SIGNAL_S + INTERVAL_S
+    assert len(line.keys) <= len(times) + 2
+    await line.close()
+
+
+@in_virtual_time
+async def test_the_backlog_is_a_metric() -> None:
+    """By waker and rank; it is empty in the end."""
+
+    class Watched(Slow):
+        pass
+
+    def observed() -> dict[Any, Any]:
+        found = [(one.attributes or {}, one.value) for one in observe_all(CallbackOptions())]
+        return {of["rank"]: value for of, value in found if of["waker"] == "Watched"}
+
+    line = Watched()
+    line.note([f"job{i}" for i in range(200)], rank=Rank.SWEEP)
+    line.note(["a", "b"], rank=Rank.PEOPLE)
+    assert {"people": 2, "change": 0, "sweep": 200} == observed()
+    assert 202 == line.backlog
+    await asyncio.sleep(60.0)
+    assert {"people": 0, "change": 0, "sweep": 0} == observed()
+    await line.close()
+
+
+@in_virtual_time
+async def test_counting_holds_no_signal_up() -> None:
+    """Jobs of which pods changed are counted beside the line: a slow database delays no stop."""
+    told: list[str] = []
+    counted = asyncio.Event()
+
+    class Told(JobWaker):
+        async def _tell(self, key: str) -> None:
+            told.append(key)
+
+        async def _count_jobs(self, quiet: Any) -> None:
+            await counted.wait()
+            await super()._count_jobs(quiet)
+
+    def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
+        return RolledUp(list(job_ids), [])
+
+    no_client: Any = None
+    jobs = Told(no_client, lambda _: None, Policies(), roll_up)
+    jobs.pods_changed([JobId("counted")], "pods changed on their hosts")
+    await asyncio.sleep(1.0)
+    jobs.jobs_changed([JobId("stopped")])
+    await asyncio.sleep(1.0)
+    assert ["stopped"] == told
+    counted.set()
+    await asyncio.sleep(5.0)
+    assert ["stopped", "counted"] == told
+    await jobs.close()
+
+
+def test_a_long_line_is_quick() -> None:
+    """Taking a key does not look through those that were taken before."""
+    line, size = WakeLine(), 200_000
+    for i in range(size):
+        line.add(str(i), "", Rank.SWEEP)
+    taken = 0
+    while line.take(Rank.SWEEP) is not None:
+        taken += 1
+
+    assert (size, 0) == (taken, len(line))
+
+
+def test_ranks_and_busy_keys() -> None:
+    """The better rank counts, also of what is noted while the key is busy."""
+    line = WakeLine()
+    line.add("a", "one", Rank.CHANGE)
+    line.add("b", "two", Rank.SWEEP)
+    assert Due("a", Rank.CHANGE, frozenset({"one"})) == line.take(Rank.SWEEP)
+    line.add("a", "three", Rank.SWEEP)
+    line.add("a", "four", Rank.PEOPLE)
+    assert "a" in line
+    assert line.take(Rank.PEOPLE) is None
+    line.free("a")
+    assert Counter({Rank.PEOPLE: 1, Rank.SWEEP: 1}) == +line.counts()
+    assert Due("a", Rank.PEOPLE, frozenset({"three", "four"})) == line.take(Rank.PEOPLE)
+
+
+@in_virtual_time
+async def test_a_temporal_that_is_away_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A line now and then, and not one for each key."""
+    line = Slow()
+    line.away = {f"job{i}" for i in range(2_000)}
+    line.note(sorted(line.away))
+    await asyncio.sleep(60.0)
+
+    assert 1 <= len(caplog.records) <= 1 + 60.0 / WARNINGS_EVERY_S
+    await line.close()

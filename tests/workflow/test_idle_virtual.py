@@ -1,0 +1,122 @@
+"""Idle jobs in virtual time: they cost nothing, and the sweep finds wake-ups that were lost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from temporalio.converter import DataConverter
+
+from peloton.model.ids import JobId
+from peloton.model.job import SlaSpec
+from services.sweep import PERIOD_S, SIGNAL_GRACE_S
+from tests.workflow.stories import JOB, Story
+from workflows.job import JobInput
+from workflows.policies import Policies
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+
+
+def settles(story: Story) -> int:
+    return story.cluster.calls["settle"]
+
+
+def timers(story: Story) -> int:
+    """That are set and have not fired."""
+    return sum(len(run.timers) for run in story.workflow.runs if not run.ended)
+
+
+def sweeping(story: Story) -> Story:
+    """As the leading resource manager does, from now on. Its signals arrive, whatever happens to those of others."""
+
+    def sweep() -> None:
+        until_ns = story.clock.now_ns() - int(SIGNAL_GRACE_S * 1e9)
+        if story.cluster.storage.wakes.due(until_ns, 10):
+            story.workflow.signal_now()
+        if not story.workflow.ended:
+            story.clock.after(PERIOD_S, sweep)
+
+    story.clock.after(PERIOD_S, sweep)
+    return story
+
+
+def test_an_idle_job_sets_no_timer() -> None:
+    """All pods run, and a day later the workflow has not looked again, and has written no event."""
+    story = Story(run_s=10 * DAY_S).submit(10).run_until_pods("RUNNING", 10).run_for(60)
+    before = story.workflow.events, settles(story)
+    assert 0 == timers(story)
+
+    story.run_for(DAY_S)
+
+    assert before == (story.workflow.events, settles(story))
+
+
+def test_a_job_in_the_queue_sets_no_timer() -> None:
+    """Its pods wait to be admitted, and the admission wakes it."""
+    story = Story(admitted_max=0).submit(10).run_for(60)
+    before = story.workflow.events
+    story.run_for(DAY_S)
+
+    assert (before, 0) == (story.workflow.events, timers(story))
+
+
+def test_an_idle_job_is_not_woken_by_the_sweep() -> None:
+    """Every change was seen: rounds find nothing."""
+    story = sweeping(Story(run_s=10 * DAY_S).submit(10)).run_until_pods("RUNNING", 10).run_for(5 * 60)
+    before = story.workflow.wakes, settles(story)
+    story.run_for(HOUR_S)
+
+    assert before == (story.workflow.wakes, settles(story))
+
+
+def test_a_deadline_has_a_timer_of_its_own() -> None:
+    """The time of a pod ends to the second, and not with the next round of a sweep."""
+    story = Story(run_s=10 * DAY_S).submit(2, sla=SlaSpec(max_running_time_s=7_200)).run_until_pods("RUNNING", 2)
+    began_s = story.clock.elapsed_s
+
+    assert ("KILLED", {"KILLED": 2}) == story.run()
+    assert 7_200 <= story.workflow.ended_at_s - began_s + 1 <= 7_210
+
+
+@pytest.mark.parametrize("pods", [1, 10, 250])
+def test_lost_signals_are_found_by_the_sweep(pods: int) -> None:
+    """Each role dies between its commits and its signals, always: every step is found within a round."""
+    story = Story(hosts=pods)
+    story.workflow.signals_lost = True
+    sweeping(story.submit(pods))
+
+    assert ("SUCCEEDED", {"SUCCEEDED": pods}) == story.run()
+    assert story.workflow.ended_at_s < 5 * (PERIOD_S + SIGNAL_GRACE_S)
+
+
+def test_a_lost_stop_is_found_by_the_sweep() -> None:
+    """A person's stop that an api committed before it was killed."""
+    story = sweeping(Story(run_s=10 * DAY_S).submit(3)).run_until_pods("RUNNING", 3).run_for(300)
+    story.workflow.signals_lost = True
+    stopped_s = story.clock.elapsed_s
+    story.cluster.kill(JobId(JOB))
+
+    assert ("KILLED", {"KILLED": 3}) == story.run()
+    assert story.workflow.ended_at_s - stopped_s < 2.5 * (PERIOD_S + SIGNAL_GRACE_S)
+
+
+def test_a_launch_under_way_is_looked_at() -> None:
+    """The workflow of a gang may fail without a word: until the gang runs its job has a timer."""
+    story = Story(hosts=0).submit(4, sla=SlaSpec(minimum_running_instances=4)).run_for(60)
+
+    assert timers(story)
+
+
+def test_runs_of_earlier_releases_look_again() -> None:
+    """Their input names no sweep: they go on by the timer that their histories have."""
+    known = json.loads(json.dumps(JobInput(JOB), default=vars))
+    del known["policies"]["is_swept"]
+    converter = DataConverter.default.payload_converter
+    (given,) = converter.from_payloads(converter.to_payloads([known]), [JobInput])
+    story = Story(run_s=DAY_S).submit(3, policies=given.policies).run_until_pods("RUNNING", 3).run_for(60)
+    before = settles(story)
+    story.run_for(HOUR_S)
+
+    assert HOUR_S / Policies().look_again_s == pytest.approx(settles(story) - before, abs=1)
+    assert not given.policies.is_swept
