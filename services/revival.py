@@ -1,8 +1,10 @@
-"""Starts workflows anew that somebody terminated, as in the Web UI, while what they look after lives on.
+"""Looks in Temporal for workflows that nothing else would wake: those that were terminated, as in the Web UI, while the
+objects that they look after live on; those that are missing; and those that another version of the workers began.
 
-Whoever is told of a change starts the workflow of a living job that has none (``JobWaker``); but a service of which
-nothing changes, and a job that waits for a timer of its workflow, are not told of anything. So a leader asks Temporal
-from time to time what was terminated: a list that is short, whatever the number of jobs.
+A wake-up starts the workflow of a living job that has none (``JobWaker``); but an idle job has no wake-up. So the
+leading resource manager asks Temporal from time to time: by lists that are short, whatever the number of jobs. A run
+that began on another version of the workers continues as new on the current one when it is woken. Idle ones are woken
+for that, some at a time, so that no run is older than the release before.
 """
 
 from __future__ import annotations
@@ -30,6 +32,9 @@ REVIVED_MAX = 100_000
 
 TERMINATED = "a workflow of the job was terminated"
 MISSING = "Temporal had no workflow of the job"
+OUTDATED = "it is to go on with the current version of the workers"
+OUTDATED_PER_LOOK = 500
+"""Runs that are woken in one look: 20,000 within a quarter of an hour."""
 
 
 class Revival:
@@ -43,12 +48,14 @@ class Revival:
         wake_rebalances: Callable[[Iterable[str]], None] = lambda _: None,
         wake_daemons: Callable[[Iterable[JobId]], None] = lambda _: None,
         missing: MissingWorkflows | None = None,
+        current_version: Callable[[], str] = str,
     ) -> None:
-        """Runs until it is closed. What was terminated before it began is ``missing``."""
+        """Runs until it is closed. A workflow that was terminated before is ``missing``. ``current_version``: of the
+        workers, as Temporal names it; empty: none is known."""
         self._client, self._waker, self._policies, self._period_s = client, waker, policies, period_s
         self._wake_migrations, self._wake_rebalances = wake_migrations, wake_rebalances
         self._wake_daemons = wake_daemons
-        self._missing = missing
+        self._missing, self._current_version = missing, current_version
         self._since = datetime.now(UTC)
         self._task = asyncio.create_task(self._run(), name="revival of terminated workflows")
 
@@ -65,22 +72,35 @@ class Revival:
                 self._since = began
                 if self._missing is not None:
                     self._waker.jobs_swept(await self._missing.find(), MISSING)
+                await self._renew()
             except Exception as error:  # of Temporal or of storage: the next look makes up for it
                 log.warning("terminated workflows are not looked for: %s", error)
 
     async def _revive(self) -> None:
         closed_after = (self._since - OVERLAP).isoformat()
         query = f"ExecutionStatus = 'Terminated' AND CloseTime > '{closed_after}' AND PelotonType IS NOT NULL"
-        found = [one.id async for one in self._client.list_workflows(query, limit=REVIVED_MAX, rpc_timeout=RPC_TIMEOUT)]
-        for workflow_id in dict.fromkeys(found):
-            await self._start(*workflow_id.split("/"))
+        await self._start(query, REVIVED_MAX, TERMINATED)
 
-    async def _start(self, kind: str, *names: str) -> None:
+    async def _renew(self) -> None:
+        if current := self._current_version():
+            began_elsewhere = (
+                f"ExecutionStatus = 'Running' AND TemporalWorkerDeploymentVersion != '{current}' "
+                f"AND TemporalWorkerDeploymentVersion IS NOT NULL AND PelotonType IS NOT NULL"
+            )
+            await self._start(began_elsewhere, OUTDATED_PER_LOOK, OUTDATED)
+
+    async def _start(self, query: str, limit: int, cause: str) -> None:
+        """Wake the workflows of a list; one that has ended is started if there is work for it."""
+        found = self._client.list_workflows(query, limit=limit, rpc_timeout=RPC_TIMEOUT)
+        for workflow_id in dict.fromkeys([one.id async for one in found]):
+            await self._start_one(cause, *workflow_id.split("/"))
+
+    async def _start_one(self, cause: str, kind: str, *names: str) -> None:
         match kind, *names:
             case "job", job_id:
-                self._waker.jobs_changed([JobId(job_id)], TERMINATED)
+                self._waker.jobs_swept([JobId(job_id)], cause)
             case "gang", job_id, _:  # its job starts another
-                self._waker.jobs_changed([JobId(job_id)], TERMINATED)
+                self._waker.jobs_swept([JobId(job_id)], cause)
             case "update", job_id:
                 await self._waker.start_update(JobId(job_id))
             case "daemon", job_id:

@@ -202,8 +202,9 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
             wake = migrations.migrations_changed, rebalances.rebalances_changed, daemons.jobs_changed
             stored = shared.storage
             missing = MissingWorkflows(shared.temporal, stored.wakes.settled_count, stored.jobs.active_ids)
-            revival = Revival(shared.temporal, waker, shared.policies, PERIOD_S, *wake, missing)
             versions = VersionKeeper(shared.temporal)
+            policies = shared.policies
+            revival = Revival(shared.temporal, waker, policies, PERIOD_S, *wake, missing, lambda: versions.current)
 
             async def end() -> None:
                 await sweep.close()

@@ -187,7 +187,11 @@ class VersionClaim(_Watch):
 class VersionKeeper(_Watch):
     """Of the leading resource manager: moves workflows to the current version whose own one has no workers."""
 
+    current = ""
+    """As the search attribute of runs names it; empty while workers have none."""
+
     async def _act(self, seen: WorkerVersions) -> bool:
+        self.current = f"{DEPLOYMENT}:{seen.current}" if seen.current != UNVERSIONED else ""
         if seen.is_rolled_back:
             await set_current(self._client, UNVERSIONED)
             return False

@@ -33,6 +33,15 @@ def next_due_ns(wake: Wake | None, deadline_s: float, now_ns: int) -> int | None
     ``deadline_s``: until the job changes by the passing of time alone; 0 = it does not. A deadline begins with a
     change, which has a note; so a settle without a change writes nothing.
     """
-    if wake is None or not (wake.is_unseen or wake.due_ns <= now_ns):
+    if wake is None:
         return None
-    return now_ns + int((deadline_s + TIMER_GRACE_S) * NS_PER_S) if deadline_s else 0
+    if not deadline_s:
+        return 0
+    if not (wake.is_unseen or wake.due_ns <= now_ns):
+        return None
+    return now_ns + int((deadline_s + TIMER_GRACE_S) * NS_PER_S)
+
+
+def shown_by_ns(wake: Wake | None, now_ns: int) -> int | None:
+    """The same of a job that was counted without its workflow, which is told soon, to show the counts."""
+    return None if wake is None else now_ns + TIMER_GRACE_S * NS_PER_S

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from peloton.errors import Unavailable
-from peloton.lifecycle.wake import TIMER_GRACE_S, Wake, next_due_ns
+from peloton.lifecycle.wake import TIMER_GRACE_S, Wake, next_due_ns, shown_by_ns
 from peloton.model.ids import JobId
 from services.missing_workflows import MissingWorkflows
 from services.sweep import BUSY_PERIOD_S, PAGE_JOBS, PERIOD_S, ROUND_JOBS_MAX, SIGNAL_GRACE_S, Sweep
@@ -120,7 +120,9 @@ def test_when_a_note_is_due_next() -> None:
     assert 0 == next_due_ns(unseen, 0.0, 10)
     assert 10 + (60 + TIMER_GRACE_S) * SECOND == next_due_ns(unseen, 60.0, 10)
     assert next_due_ns(dated, 60.0, 10) is None
-    assert 0 == next_due_ns(dated, 0.0, 900 * SECOND)
+    assert 0 == next_due_ns(dated, 0.0, 10)
+    assert (960 + TIMER_GRACE_S) * SECOND == next_due_ns(dated, 60.0, 900 * SECOND)
+    assert 10 + TIMER_GRACE_S * SECOND == shown_by_ns(unseen, 10)
 
 
 class Temporal:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
 from peloton.errors import NotFound
 from peloton.lifecycle.settle import plan_settle
-from peloton.lifecycle.wake import Wake
+from peloton.lifecycle.wake import Wake, shown_by_ns
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, RolledUp
 from services.storage.codec import counts_to_text, job_record
@@ -58,7 +58,7 @@ def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp
         def write(conn: sa.Connection) -> list[JobProgress | None]:
             for one in seen:
                 take_back(conn, one, now_ns)
-            return [apply(conn, one, now_ns) for one in changes]
+            return [apply(conn, one, now_ns, is_shown=False) for one in changes]
 
         written = db.write(write)
         lost = {one.view.job.job_id for one, done in zip(changes, written, strict=True) if done is None}
@@ -76,8 +76,9 @@ def _is_quiet(found: PendingSettle) -> bool:
     return not found.work.changes and progress == only_counts and job.state not in JOB_TERMINAL
 
 
-def apply(conn: sa.Connection, found: PendingSettle, now_ns: int) -> JobProgress | None:
-    """Write what the settle is to do, and the job; None when the job changed since."""
+def apply(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool = True) -> JobProgress | None:
+    """Write what the settle is to do, and the job; None when the job changed since. ``is_shown``: by the workflow,
+    which has asked for it."""
     view, plan = found.view, found.plan
     row = lock_job(conn, view.job.job_id)
     if row is None or row.revision != view.job.revision:
@@ -90,13 +91,14 @@ def apply(conn: sa.Connection, found: PendingSettle, now_ns: int) -> JobProgress
     if found.must_write:
         # The revision rises also when only pods changed: it refuses the write of a settle that read before this one.
         _write_job(conn, replace(plan.job, revision=view.job.revision + 1, updated_ns=now_ns))
-    take_back(conn, replace(found, plan=plan), now_ns)
+    take_back(conn, replace(found, plan=plan), now_ns, is_shown)
     return replace(plan.progress, settle_again=found.work.more)
 
 
-def take_back(conn: sa.Connection, found: PendingSettle, now_ns: int) -> None:
-    """The note of what this settle has counted, unless another settle follows at once."""
-    due_ns = found.new_due_ns(now_ns)
+def take_back(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool = True) -> None:
+    """Take back the note of the changes that this settle has counted, unless another settle follows at once. Of a job
+    whose workflow has yet to show its counts the note stays a while longer."""
+    due_ns = found.new_due_ns(now_ns) if is_shown else shown_by_ns(found.wake, now_ns)
     if found.wake is not None and due_ns is not None:
         mark_seen(conn, found.view.job.job_id, found.wake, due_ns)
 

@@ -189,7 +189,8 @@ def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:
 
 
 def test_counting_takes_notes_back(storage: Storage) -> None:
-    """Jobs of which there is only to count need no wake-up, and those that are left to their workflows keep it."""
+    """Jobs of which there is only to count need no wake-up but the one by which they show it; those that are left to
+    their workflows keep theirs."""
     counted, left = a_job(storage, 2), a_running_job(storage, 2)
     admit(storage, counted)
     launch(storage, counted)
@@ -199,6 +200,9 @@ def test_counting_takes_notes_back(storage: Storage) -> None:
     storage.jobs.roll_up([counted, left], NOW + SECOND)
 
     assert [left] == due(storage, NOW + SECOND)
+    assert [left, counted] == due(storage, NOW + (1 + TIMER_GRACE_S) * SECOND)
+    storage.jobs.settle(counted, NOW + 6 * SECOND)
+    assert [left] == due(storage, NOW + (1 + TIMER_GRACE_S) * SECOND)
 
 
 def test_a_job_that_is_forgotten_leaves_no_note(storage: Storage) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.service import RPCError
 
 from peloton.lifecycle import rollout
 from peloton.model.ids import (
@@ -22,6 +25,7 @@ from peloton.model.ids import (
 from peloton.model.job import SlaSpec
 from peloton.model.migration import MigrationAct
 from peloton.model.rebalance import RebalanceAct
+from services.missing_workflows import MissingWorkflows
 from services.revival import Revival
 from services.temporal import BATCH_QUEUE, SERVICE_QUEUE, JobWaker, wake_maintenance
 from tests.workflow.fakes import FakeRecords
@@ -42,12 +46,15 @@ async def reviving(
     wake_migrations: Callable[[Iterable[str]], None] = lambda _: None,
     wake_rebalances: Callable[[Iterable[str]], None] = lambda _: None,
     task_queue: str = BATCH_QUEUE,
+    finds_missing: bool = False,
     **cluster: float,
 ) -> AsyncIterator[ServerStory]:
     async with server_story(client, task_queue=task_queue, **cluster) as story:
         waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
         wake = wake_migrations, wake_rebalances, story.followers.jobs_changed
-        looking = Revival(client, waker, QUIET, 0.2, *wake)
+        expected = (lambda: len(story.cluster.jobs)) if finds_missing else (lambda: 0)
+        missing = MissingWorkflows(client, expected, lambda: list(story.cluster.jobs))
+        looking = Revival(client, waker, QUIET, 0.2, *wake, missing)
         try:
             yield story
         finally:
@@ -58,9 +65,10 @@ async def reviving(
 async def started_anew(handle: WorkflowHandle[Any, Any], run_id: str | None) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            now = await handle.describe()
-            if now.run_id != run_id and now.status is WorkflowExecutionStatus.RUNNING:
-                return
+            with suppress(RPCError):  # it is gone
+                now = await handle.describe()
+                if now.run_id != run_id and now.status is WorkflowExecutionStatus.RUNNING:
+                    return
             await asyncio.sleep(0.05)
 
 
@@ -76,6 +84,22 @@ async def test_a_terminated_job_carries_on(client: Client) -> None:
         job = await story.submit(3, policies=QUIET)
         await story.pods(job, "RUNNING", 3)
         await started_anew(story.handle(job), await terminate(story.handle(job)))
+        story.cluster.kill(job)
+
+        assert ("KILLED", {"KILLED": 3}) == await story.result(job)
+        assert 3 == len(story.cluster.launched)
+
+
+async def test_a_job_that_temporal_has_lost_carries_on(client: Client) -> None:
+    """Its workflow is gone without a trace, as with Temporal's store; it is found though nothing of the job changes."""
+    async with reviving(client, finds_missing=True, run_s=600.0) as story:
+        job = await story.submit(3, policies=QUIET)
+        await story.pods(job, "RUNNING", 3)
+        execution = WorkflowExecution(workflow_id=story.handle(job).id)
+        request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+        run_id = (await story.handle(job).describe()).run_id
+        await client.workflow_service.delete_workflow_execution(request)
+        await started_anew(story.handle(job), run_id)
         story.cluster.kill(job)
 
         assert ("KILLED", {"KILLED": 3}) == await story.result(job)

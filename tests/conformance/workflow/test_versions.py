@@ -12,12 +12,22 @@ from temporalio.client import Client
 from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.model.ids import JobId, job_workflow_id
 from services import worker_versions
-from services.temporal import BATCH_QUEUE
+from services.revival import Revival
+from services.temporal import BATCH_QUEUE, JobWaker
 from services.temporal_connection import connect, connect_config
 from services.worker.worker import build_workers, run_workers
 from services.worker_versions import VersionClaim, VersionKeeper, look
 from tests.conformance.workflow.conftest import dev_server
-from tests.workflow.server import PATIENCE_S, SLOTS, ServerStory, histories_of, server_story, wait_until
+from tests.workflow.fakes import FakeRecords
+from tests.workflow.server import (
+    PATIENCE_S,
+    SLOTS,
+    ServerStory,
+    histories_of,
+    server_story,
+    tell_all,
+    wait_until,
+)
 from tests.workflow.stories import ports_on
 from workflows.policies import Policies
 
@@ -141,6 +151,30 @@ async def test_a_job_goes_from_version_to_version(client: Client) -> None:
             story.cluster.kill(job)
             assert ("KILLED", {"KILLED": 3}) == await story.result(job)
         assert 3 == len(story.cluster.launched)
+
+
+async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
+    """Nothing of it changes, and its own version still has a worker: it is woken, and goes on with the current one."""
+    async with quiet_job(client) as (story, job):
+        await story.stop_worker()
+        async with worker(client, story, "e1"), worker(client, story, "e2"):
+            await current(client, "e2")
+            await goes_on(story, job, "e2")
+            keeper = VersionKeeper(client)
+            waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
+            async with worker(client, story, "e3"):
+                await current(client, "e3")
+                leader = Revival(client, waker, QUIET, 0.2, current_version=lambda: keeper.current)
+
+                async def is_moved() -> bool:
+                    return (await versions_of(story, job))[-1] == "e3"
+
+                await seen(is_moved, "the idle job on the current version")
+                await leader.close()
+                await waker.close()
+                await keeper.close()
+                story.cluster.kill(job)
+                assert ("KILLED", {"KILLED": 3}) == await story.result(job)
 
 
 async def test_a_job_whose_version_has_no_worker_is_moved(client: Client) -> None:
