@@ -26,7 +26,7 @@ SIGNAL_GRACE_S = 10.0
 """A younger note has its signal under way."""
 PAGE_JOBS = 1_000
 ROUND_JOBS_MAX = 10_000
-"""Jobs that one round wakes; and no round begins while as many wait to be signalled."""
+"""Jobs that one round wakes. No round begins while as many wait to be signalled."""
 
 
 class Notes(Protocol):

@@ -1,4 +1,4 @@
-"""What all wakers have in common: a line of keys, and a bounded number of signals under way.
+"""A waker: a line of keys of workflows, and a bounded number of signals under way.
 
 A workflow is signalled at most once per ``interval_s`` however much changes, and a signal is tried again, later each
 time, until Temporal takes it. Keys that people have changed overtake all others, and no key waits for others to be
@@ -109,7 +109,7 @@ class Waker(ABC):
         self._pump()
 
     async def _wake(self, due: Due) -> None:
-        """In a task, and so in a context, of its own."""
+        """Send one signal, in a task, and so in a context, of its own."""
         CAUSE.set("; ".join(sorted(due.causes - {""})))
         try:
             await self._tell(due.key)

@@ -301,8 +301,8 @@ class JobWorkflow:
 
     @property
     def is_idle(self) -> bool:
-        """Only a change of its rows, which a sweep would find, gives it something to do: no workflow beside it is under
-        way that might fail without a word."""
+        """The job has nothing to do until its rows change, which a sweep would find: none of the workflows that it
+        started is under way and might fail silently."""
         progress = self.progress
         is_alone = not (progress.update_id or progress.gang_run or progress.hosts_wait)
         return self.policies.is_swept and is_alone

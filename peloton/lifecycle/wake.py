@@ -43,5 +43,5 @@ def next_due_ns(wake: Wake | None, deadline_s: float, now_ns: int) -> int | None
 
 
 def shown_by_ns(wake: Wake | None, now_ns: int) -> int | None:
-    """The same of a job that was counted without its workflow, which is told soon, to show the counts."""
+    """The new ``due_ns`` of a job that was counted without its workflow, which is woken soon to show the counts."""
     return None if wake is None else now_ns + TIMER_GRACE_S * NS_PER_S

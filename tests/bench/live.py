@@ -36,7 +36,9 @@ IDLE_CORES, STOP_S, RESTART_CPU_MS = 0.03, 2.0, 5.0
 KILLED = stateless_pb2.JOB_STATE_KILLED
 
 
-def live(services: int = 20_000, hosts: int = 5_000, idle_s: float = 600.0) -> dict[str, Any]:
+def live(
+    services: int = 20_000, hosts: int = 5_000, idle_s: float = 600.0, restart_s: float = RESTART_S
+) -> dict[str, Any]:
     """Services of one to three pods on simulated hosts: created, left alone, each role killed, stops meanwhile."""
     services = int(os.environ.get("PELOTON_BENCH_SERVICES", services))
     hosts = int(os.environ.get("PELOTON_BENCH_HOSTS", hosts))
@@ -54,7 +56,7 @@ def live(services: int = 20_000, hosts: int = 5_000, idle_s: float = 600.0) -> d
         memory_mib = _memory_mib(cluster)
         idle = _idle_cores(cluster, idle_s)
         idle_cores = sum(idle.values())
-        restarts = {role: _restarted(cluster, role, made, idle_cores) for role in ROLES}
+        restarts = {role: _restarted(cluster, role, made, idle_cores, restart_s) for role in ROLES}
         stops_s = sorted(one for found in restarts.values() for one in found.pop("stops"))
         cpu_ms = {role: found["cpu_ms_per_job"] for role, found in restarts.items()}
         stop_p99_s, restart_cpu_ms = share(stops_s, 0.99), max(cpu_ms.values())
@@ -76,7 +78,7 @@ def live(services: int = 20_000, hosts: int = 5_000, idle_s: float = 600.0) -> d
 
 
 def _created(cluster: Cluster, pool: str, services: int) -> list[Service]:
-    """Until all pods run."""
+    """Create the services, and wait until all their pods run."""
     with ThreadPoolExecutor(CLIENTS) as clients:
         made = list(clients.map(lambda at: Service(cluster, pool, 1 + at % PODS_MAX).create(), range(services)))
     storage = Storage(cluster.local.database)
@@ -99,7 +101,7 @@ def _all_run(count: int) -> dict[PodState, int]:
 
 
 def _own(found: dict[str, Any]) -> dict[str, Any]:
-    """Of our processes and Temporal: what is simulated is left out."""
+    """Figures of our processes and of Temporal, without the simulated cluster."""
     return {name: value for name, value in found.items() if name in (*ROLES, "temporal", "web")}
 
 
@@ -122,7 +124,7 @@ def _idle_cores(cluster: Cluster, idle_s: float) -> dict[str, float]:
 
 
 def _wait_quiet(cluster: Cluster, idle_cores: float) -> None:
-    """Until three looks of two seconds in a row find it so."""
+    """Wait until three looks of two seconds in a row find nothing but idle processes."""
     deadline_s, quiet = time.monotonic() + PATIENCE_S, 0
     while quiet < 3:
         cores = sum(_idle_cores(cluster, 2.0).values())
@@ -130,15 +132,15 @@ def _wait_quiet(cluster: Cluster, idle_cores: float) -> None:
         assert time.monotonic() < deadline_s, f"the processes never rest: they use {cores:.2f} cores"
 
 
-def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: float) -> dict[str, Any]:
-    """kill -9 of a role, with stops of services while it starts again."""
+def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: float, restart_s: float) -> dict[str, Any]:
+    """Figures of a kill -9 of a role, with stops of services while it starts again."""
     stopped = [made.pop() for _ in range(min(STOPS_PER_RESTART, len(made) // 2))]
     before_s, began_s = _own(cpu_seconds(cluster)), time.monotonic()
     cluster.kill(role)
     stops = [_stopped_s(service) for service in stopped]
     _wait_quiet(cluster, idle_cores)
     quiet_s = time.monotonic() - began_s
-    time.sleep(max(RESTART_S - quiet_s, 0.0))
+    time.sleep(max(restart_s - quiet_s, 0.0))
     seconds = time.monotonic() - began_s
     used_s = sum(_used_s(cluster, before_s, role).values()) - idle_cores * seconds
     return {
@@ -149,7 +151,7 @@ def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: flo
 
 
 def _stopped_s(service: Service) -> float:
-    """From the answer to a stop until all pods of the service have ended."""
+    """Seconds from the answer to a stop until all pods of the service have ended."""
     cluster = service.cluster
     cluster.wait(lambda: service.stop() is None, "an api that stops a service", PATIENCE_S)
     answered_s = time.monotonic()

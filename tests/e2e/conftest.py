@@ -24,6 +24,7 @@ FORKED = {
     "test_images",
     "test_kubernetes",
     "test_maintenance",
+    "test_lost_wake_ups",
     "test_master_away",
     "test_oversubscription",
     "test_pools_for_kubectl",

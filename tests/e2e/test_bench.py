@@ -14,6 +14,7 @@ from tests.bench.daemons import daemon_50k
 from tests.bench.deep import Size, deep
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
+from tests.bench.live import ROLES, live
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
 from tests.bench.pools import DEPTH, leaves, organisation
@@ -50,6 +51,18 @@ def test_entitlement() -> None:
 
     assert found.keys() == {"10_leaves", "1000_leaves"}
     assert found["1000_leaves"].keys() >= TIMES | {"pools", "ratio_to_target", "pool_change_ratio_to_target"}
+
+
+def test_live() -> None:
+    """Services are created, left alone, and each role is killed while some of them are stopped."""
+    found = live(services=30, hosts=5, idle_s=2.0, restart_s=1.0)
+
+    assert 0 <= found["idle_cores"] == pytest.approx(sum(found["idle_cores_of"].values()), abs=0.001)
+    assert found["mib_per_1000_jobs"] > 0
+    assert found["stop_p99_seconds"] > 0
+    assert found["restarts"].keys() == set(ROLES)
+    assert found["restart_cpu_ms_per_job"] == max(one["cpu_ms_per_job"] for one in found["restarts"].values())
+    assert found["created_per_second"] > 0
 
 
 def test_admission_pass() -> None:

@@ -89,6 +89,7 @@ def test_no_document_names_an_unknown_setting() -> None:
     others |= {
         f"PELOTON_TEST_{name}" for name in ("CALLS", "CHROMIUM", "KUBELET", "KUBERNETES", "MESOS", "SEEDS", "STEPS")
     }
+    others |= {f"PELOTON_BENCH_{name}" for name in ("HOSTS", "IDLE_S", "SERVICES")}
     others |= {"PELOTON_JOB_ID", "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID"}
     named = {(path.name, name) for path in documents() for name in re.findall(r"\bPELOTON_[A-Z_]+\b", text(path))}
 

@@ -143,7 +143,7 @@ async def test_a_key_is_told_once_per_interval() -> None:
 
 @in_virtual_time
 async def test_failures_are_tried_again_later_each_time() -> None:
-    """Until Temporal takes the signal; a person's call tries at once."""
+    """A signal is repeated until Temporal takes it; a person's call tries at once."""
     line = Slow()
     line.away.add("job")
     line.note(["job"])
@@ -165,7 +165,7 @@ async def test_failures_are_tried_again_later_each_time() -> None:
 
 @in_virtual_time
 async def test_the_backlog_is_a_metric() -> None:
-    """By waker and rank; it is empty in the end."""
+    """The gauge has a value for each waker and rank; they are 0 in the end."""
 
     class Watched(Slow):
         pass
@@ -186,7 +186,7 @@ async def test_the_backlog_is_a_metric() -> None:
 
 @in_virtual_time
 async def test_counting_holds_no_signal_up() -> None:
-    """Jobs of which pods changed are counted beside the line: a slow database delays no stop."""
+    """A slow count of the pods that changed delays no stop."""
     told: list[str] = []
     counted = asyncio.Event()
 

@@ -23,12 +23,12 @@ def settles(story: Story) -> int:
 
 
 def timers(story: Story) -> int:
-    """That are set and have not fired."""
+    """Timers that are set and have not fired."""
     return sum(len(run.timers) for run in story.workflow.runs if not run.ended)
 
 
 def sweeping(story: Story) -> Story:
-    """As the leading resource manager does, from now on. Its signals arrive, whatever happens to those of others."""
+    """Sweep from now on, as the leading resource manager does, with signals that arrive, unlike those of others."""
 
     def sweep() -> None:
         until_ns = story.clock.now_ns() - int(SIGNAL_GRACE_S * 1e9)

@@ -52,7 +52,7 @@ class PendingSettle:
         return bool(self.work.changes) or self.plan.job != self.view.job
 
     def new_due_ns(self, now_ns: int) -> int | None:
-        """Of the note; None: it stays as it is."""
+        """The new ``due_ns`` of the note, see ``lifecycle.wake``."""
         return None if self.work.more else next_due_ns(self.wake, self.plan.progress.deadline_s, now_ns)
 
 

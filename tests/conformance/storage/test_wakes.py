@@ -107,6 +107,7 @@ def test_an_admission_is_noted(storage: Storage) -> None:
 
 @everywhere
 def test_a_gang_that_is_queued_again_is_noted(storage: Storage) -> None:
+    """The job is woken although its workflow may not be the one that gave the launch up."""
     job_id = a_job(storage, 2, minimumRunningInstances=2)
     admit(storage, job_id)
     settle_all(storage)
@@ -117,7 +118,7 @@ def test_a_gang_that_is_queued_again_is_noted(storage: Storage) -> None:
 
 @everywhere
 def test_a_workflows_own_turn_notes_nothing(storage: Storage) -> None:
-    """Queueing, launches and kills are steps of a turn: Temporal goes on with it when a worker dies."""
+    """The queueing, the launch and the kill of pods are steps of a turn, which Temporal repeats when a worker dies."""
     job_id = a_job(storage, 2)
     admit(storage, job_id)
     settle_all(storage)
@@ -206,6 +207,7 @@ def test_counting_takes_notes_back(storage: Storage) -> None:
 
 
 def test_a_job_that_is_forgotten_leaves_no_note(storage: Storage) -> None:
+    """The deletion of a job forgets its note, which begins with the steering of the deletion itself."""
     job_id = a_running_job(storage, 1)
     report(storage, job_id, range(1), S, NOW)
     settle_all(storage)
@@ -215,7 +217,7 @@ def test_a_job_that_is_forgotten_leaves_no_note(storage: Storage) -> None:
 
 
 def test_the_sweep_reads_what_is_due_alone(storage: Storage) -> None:
-    """By an index: the plan names no scan of jobs or of notes."""
+    """The plan of the sweep names the index, and no scan of jobs or of notes."""
     explain = "EXPLAIN QUERY PLAN" if storage.db.is_sqlite else "EXPLAIN"
     text = f"{explain} SELECT due_ns, job_id FROM job_wake WHERE due_ns <= 5 ORDER BY due_ns, job_id LIMIT 9"
 

@@ -1,0 +1,104 @@
+"""Idle jobs cost nothing, and a wake-up that dies with its process is found: by the sweep, and by roles that start."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from peloton.api import convert
+from peloton.model.ids import JobId, job_workflow_id, new_job_id
+from peloton.model.job import JobState
+from services.storage.storage import Storage
+from services.sweep import PERIOD_S, SIGNAL_GRACE_S
+from tests.e2e.local import Cluster, job_config, shell, temporary
+
+WOKEN = "jobs with changes that their workflows had yet to see were woken"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(temporary(tmp_path_factory.mktemp("wakes"), simulate=5)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def pool(cluster: Cluster) -> str:
+    return cluster.pool("wakes")
+
+
+@pytest.fixture
+def storage(cluster: Cluster) -> Iterator[Storage]:
+    """As a process writes that is killed before it signals."""
+    opened = Storage(cluster.local.database)
+    yield opened
+    opened.close()
+
+
+def idle_job(cluster: Cluster, pool: str, storage: Storage) -> JobId:
+    """Its pods run, and its workflow has seen that."""
+    job = JobId(cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 10000")))
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 2}, "pods that run")
+    cluster.wait(lambda: not noted(storage), "a quiet cluster")
+    return job
+
+
+def noted(storage: Storage) -> list[JobId]:
+    return [job_id for _, job_id in storage.wakes.due(time.time_ns() * 2, 10)]
+
+
+def events(cluster: Cluster, job: JobId) -> int:
+    async def ask() -> int:
+        from temporalio.client import Client
+
+        client = await Client.connect(cluster.local.temporal)
+        return (await client.get_workflow_handle(job_workflow_id(job)).describe()).history_length
+
+    return asyncio.run(ask())
+
+
+def woken_by(cluster: Cluster, role: str, since: int) -> bool:
+    return any(line.startswith(f"{role}:") and WOKEN in line for line in cluster.log[since:])
+
+
+def test_roles_that_start_wake_no_idle_job(cluster: Cluster, pool: str, storage: Storage) -> None:
+    """Of the api, the resource manager, and the host manager, whose reconciliation finds all pods as they were."""
+    job = idle_job(cluster, pool, storage)
+    before = events(cluster, job)
+    for role, said in (("api", "API at"), ("resmgr", "leads"), ("hostmgr", "the cluster has answered for all pods")):
+        since = len(cluster.log)
+        cluster.kill(role)
+        cluster.wait(
+            lambda role=role, said=said, since=since: any(  # type: ignore[misc]
+                line.startswith(f"{role}:") and said in line for line in cluster.log[since:]
+            ),
+            f"a {role} that has started again",
+        )
+    other = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true"))
+    assert "SUCCEEDED" == cluster.finish(other)
+
+    assert before == events(cluster, job)
+
+
+def test_a_lost_creation_is_found_by_a_role_that_starts(cluster: Cluster, pool: str, storage: Storage) -> None:
+    """The api is killed between the job's rows and its workflow."""
+    idle_job(cluster, pool, storage)
+    config, job = job_config(pool, instanceCount=1, defaultConfig=shell("true")), new_job_id()
+    storage.jobs.create(convert.new_job_record(job, config, time.time_ns()), config, time.time_ns())
+    since = len(cluster.log)
+    cluster.kill("hostmgr")
+
+    assert "SUCCEEDED" == cluster.finish(job)
+    assert woken_by(cluster, "hostmgr", since) or woken_by(cluster, "resmgr", since)
+
+
+def test_a_lost_stop_is_found_by_the_sweep(cluster: Cluster, pool: str, storage: Storage) -> None:
+    """The api is killed between the goal and the signal, and no role starts."""
+    job, since, began_s = idle_job(cluster, pool, storage), len(cluster.log), time.monotonic()
+    storage.jobs.set_goal(job, JobState.KILLED, time.time_ns())
+
+    assert "KILLED" == cluster.finish(job)
+    assert woken_by(cluster, "resmgr", since)
+    assert time.monotonic() - began_s < 2 * (PERIOD_S + SIGNAL_GRACE_S)
