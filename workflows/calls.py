@@ -63,13 +63,6 @@ class WakeTimer:
         self._fires_at_s = fires_at_s
         self._timer = asyncio.create_task(self._fire_after(patience_s, summary[:SUMMARY_MAX]))
 
-    def cancel(self) -> None:
-        """Nothing is to be looked at by itself."""
-        self.fired = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     async def _fire_after(self, patience_s: float, summary: str) -> None:
         await workflow.sleep(patience_s, summary=summary)
         self._timer, self.fired = None, True

@@ -13,8 +13,8 @@ admitted are launched in the same turn.
 
 History: 14 events to start and end a job, 8 with at most 100 pods, 5 per wake-up and 1 more when the job's state
 changed, 6 per 10,000 pods queued, 7 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait
-of which nobody tells the end, and none while the job is idle; 15 per launch of the gang, update or follower of hosts,
-and 5 each time that one is told. Wake-ups are coalesced by the senders (see ``services/temporal.py``).
+whose end no signal tells, and none while the job is idle; 15 per launch of the gang, update or follower of hosts, and 5
+each time that one is told. Wake-ups are coalesced by the senders (see ``services/temporal.py``).
 """
 
 from __future__ import annotations
@@ -258,14 +258,11 @@ class JobWorkflow:
         self.show_details()
         if self.wakeup_pending or self.progress.settle_again or self.progress.is_finished:
             return
-        waits = (0.0 if self.is_idle else self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
-        patience_s = min((seconds for seconds in waits if seconds > 0), default=0.0)
-        if patience_s:
-            self.wake_timer.set(
-                patience_s, f"look again: waits for {self.waiting_for}" if self.waiting_for else "look again"
-            )
-        else:
-            self.wake_timer.cancel()
+        waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
+        patience_s = min(seconds for seconds in waits if seconds > 0)
+        self.wake_timer.set(
+            patience_s, f"look again: waits for {self.waiting_for}" if self.waiting_for else "look again"
+        )
         await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
 
     async def forget(self) -> None:
@@ -298,14 +295,6 @@ class JobWorkflow:
     @property
     def name(self) -> str:
         return workflow.info().typed_search_attributes.get(JOB_NAME) or self.job_id
-
-    @property
-    def is_idle(self) -> bool:
-        """The job has nothing to do until its rows change, which a sweep would find: none of the workflows that it
-        started is under way and might fail silently."""
-        progress = self.progress
-        is_alone = not (progress.update_id or progress.gang_run or progress.hosts_wait)
-        return self.policies.is_swept and is_alone
 
     def is_small(self, count: int) -> bool:
         return count <= self.policies.at_once_pods_max

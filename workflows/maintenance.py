@@ -161,11 +161,7 @@ class HostMaintenanceWorkflow:
     async def wait_for_change(self) -> None:
         if self.wakeup_pending or self.host.is_over:
             return
-        step = next_step(self.host)
-        if self.policies.is_swept and step is Step.STAY:
-            await workflow.wait_condition(lambda: self.wakeup_pending)  # for an operator, and for as long as it takes
-            return
-        patience_s = self.retry_s if step is Step.DRAIN else self.policies.look_again_s
+        patience_s = self.retry_s if next_step(self.host) is Step.DRAIN else self.policies.look_again_s
         waits = self.host.progress.waiting_for
         summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
         with suppress(TimeoutError):  # the time to look again has come

@@ -10,6 +10,10 @@ from typing import TypedDict
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
+NEVER_S = 10 * 365 * 86_400.0
+"""``look_again_s`` where a sweep of rows finds lost signals. A timer that never fires costs nothing, and the releases
+before, which replay runs after a rollback, set one, too."""
+
 
 @dataclass(frozen=True)
 class Policies:
@@ -26,7 +30,6 @@ class Policies:
     pod_placement_s: float = 600.0  # until a host is found for an admitted pod that stands alone
     gang_placement_s: float = 600.0  # until hosts are found for all of an admitted gang
     gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs
-    is_swept: bool = False  # a sweep of rows wakes what is idle, which sets no timer; runs of earlier releases set one
 
     def is_long(self, info: workflow.Info) -> bool:
         """Time to continue as new."""

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peloton.model.job import JobProgress
 from peloton.model.times import NS_PER_S
 
 TIMER_GRACE_S = 60
 """A workflow has a timer of its own for its next deadline. A sweep wakes it when that timer is so late."""
+LOOK_S = 240
+"""Until a job is looked at, and the grace, while workflows that it started are under way: they might fail silently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +30,27 @@ class Wake:
         return self.due_ns <= self.noted_ns
 
 
-def next_due_ns(wake: Wake | None, deadline_s: float, now_ns: int) -> int | None:
+def next_due_ns(wake: Wake | None, progress: JobProgress, now_ns: int) -> int | None:
     """The new ``due_ns`` after a settle that saw this note: 0 = forget the note, None = it stays as it is.
 
-    ``deadline_s``: until the job changes by the passing of time alone; 0 = it does not. A deadline begins with a
-    change, which has a note; so a settle without a change writes nothing.
+    A deadline, an update and a launch of a gang begin with a change, which has a note; so a settle without a change
+    writes nothing.
     """
     if wake is None:
         return None
-    if not deadline_s:
+    wait_s = _wait_s(progress)
+    if not wait_s:
         return 0
     if not (wake.is_unseen or wake.due_ns <= now_ns):
         return None
-    return now_ns + int((deadline_s + TIMER_GRACE_S) * NS_PER_S)
+    return now_ns + int((wait_s + TIMER_GRACE_S) * NS_PER_S)
+
+
+def _wait_s(progress: JobProgress) -> float:
+    """Until the job is to be looked at though nothing changes; 0 = never."""
+    has_others = progress.update_id or progress.gang_run or progress.hosts_wait
+    waits = (progress.deadline_s, LOOK_S if has_others else 0.0)
+    return min((wait for wait in waits if wait), default=0.0)
 
 
 def shown_by_ns(wake: Wake | None, now_ns: int) -> int | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from peloton.errors import Unavailable
 from peloton.lifecycle.wake import TIMER_GRACE_S, Wake, next_due_ns, shown_by_ns
 from peloton.model.ids import JobId
+from peloton.model.job import JobProgress, JobState
 from services.missing_workflows import MissingWorkflows
 from services.sweep import BUSY_PERIOD_S, PAGE_JOBS, PERIOD_S, ROUND_JOBS_MAX, SIGNAL_GRACE_S, Sweep
 from tests.unit.virtual_time import START_S, in_virtual_time, now_s
@@ -116,12 +118,15 @@ def test_when_a_note_is_due_next() -> None:
     """A settle forgets what it has seen, keeps the next deadline with some grace, and writes nothing without news."""
     unseen, dated = Wake(noted_ns=5, due_ns=5), Wake(noted_ns=5, due_ns=900 * SECOND)
 
-    assert next_due_ns(None, 60.0, 10) is None
-    assert 0 == next_due_ns(unseen, 0.0, 10)
-    assert 10 + (60 + TIMER_GRACE_S) * SECOND == next_due_ns(unseen, 60.0, 10)
-    assert next_due_ns(dated, 60.0, 10) is None
-    assert 0 == next_due_ns(dated, 0.0, 10)
-    assert (960 + TIMER_GRACE_S) * SECOND == next_due_ns(dated, 60.0, 900 * SECOND)
+    idle, timed = JobProgress(JobState.RUNNING), JobProgress(JobState.RUNNING, deadline_s=60.0)
+    rolls_out, launches = replace(idle, update_id="update"), replace(timed, gang_run=1, deadline_s=9_999.0)
+    assert next_due_ns(None, timed, 10) is None
+    assert 0 == next_due_ns(unseen, idle, 10)
+    assert 10 + (60 + TIMER_GRACE_S) * SECOND == next_due_ns(unseen, timed, 10)
+    assert next_due_ns(dated, timed, 10) is None
+    assert 0 == next_due_ns(dated, idle, 10)
+    assert (960 + TIMER_GRACE_S) * SECOND == next_due_ns(dated, timed, 900 * SECOND)
+    assert {10 + 300 * SECOND} == {next_due_ns(unseen, one, 10) for one in (rolls_out, launches)}
     assert 10 + TIMER_GRACE_S * SECOND == shown_by_ns(unseen, 10)
 
 

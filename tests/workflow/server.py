@@ -126,7 +126,7 @@ class ServerStory:
         self.cluster = Cluster(RealClock(), **(defaults | cluster))
         self.daemon_hosts = FollowedHosts(self.cluster)
         self.task_queue = f"test-{uuid.uuid4()}"
-        self.policies = Policies(look_again_s=LOOK_AGAIN_S, retry_s=0.2, retry_max_s=1.0, is_swept=True)
+        self.policies = Policies(look_again_s=LOOK_AGAIN_S, retry_s=0.2, retry_max_s=1.0)
         self.followers = DaemonWaker(client, FakeRecords(self.cluster).get, self.policies, interval_s=0.05)
         self.daemon_hosts.tell = lambda job_id: self.followers.jobs_changed([job_id])
         self._workers: AsyncExitStack | None = None

@@ -18,13 +18,13 @@ from tests.workflow.rebalanced import RebalancedCluster
 from tests.workflow.virtual import LOCAL_S, Virtual
 from workflows.gang import GangResult, GangWorkflow
 from workflows.job import JobInput, JobWorkflow
-from workflows.policies import Policies
+from workflows.policies import NEVER_S, Policies
 from workflows.update import UpdateWorkflow
 
 JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 
 
-SWEPT = Policies(is_swept=True)
+SWEPT = Policies(look_again_s=NEVER_S)
 """Those that installations run with."""
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from temporalio.converter import DataConverter
 
 from peloton.model.ids import JobId
 from peloton.model.job import SlaSpec
 from services.sweep import PERIOD_S, SIGNAL_GRACE_S
 from tests.workflow.stories import JOB, Story
-from workflows.job import JobInput
 from workflows.policies import Policies
 
 HOUR_S = 3600.0
@@ -20,11 +16,6 @@ DAY_S = 24 * HOUR_S
 
 def settles(story: Story) -> int:
     return story.cluster.calls["settle"]
-
-
-def timers(story: Story) -> int:
-    """Timers that are set and have not fired."""
-    return sum(len(run.timers) for run in story.workflow.runs if not run.ended)
 
 
 def sweeping(story: Story) -> Story:
@@ -41,24 +32,22 @@ def sweeping(story: Story) -> Story:
     return story
 
 
-def test_an_idle_job_sets_no_timer() -> None:
+def test_an_idle_job_is_not_looked_at() -> None:
     """All pods run, and a day later the workflow has not looked again, and has written no event."""
     story = Story(run_s=10 * DAY_S).submit(10).run_until_pods("RUNNING", 10).run_for(60)
     before = story.workflow.events, settles(story)
-    assert 0 == timers(story)
-
     story.run_for(DAY_S)
 
     assert before == (story.workflow.events, settles(story))
 
 
-def test_a_job_in_the_queue_sets_no_timer() -> None:
+def test_a_job_in_the_queue_is_not_looked_at() -> None:
     """Its pods wait to be admitted, and the admission wakes it."""
     story = Story(admitted_max=0).submit(10).run_for(60)
     before = story.workflow.events
     story.run_for(DAY_S)
 
-    assert (before, 0) == (story.workflow.events, timers(story))
+    assert before == story.workflow.events
 
 
 def test_an_idle_job_is_not_woken_by_the_sweep() -> None:
@@ -102,21 +91,18 @@ def test_a_lost_stop_is_found_by_the_sweep() -> None:
 
 
 def test_a_launch_under_way_is_looked_at() -> None:
-    """The workflow of a gang may fail without a word: until the gang runs its job has a timer."""
-    story = Story(hosts=0).submit(4, sla=SlaSpec(minimum_running_instances=4)).run_for(60)
+    """The workflow of a gang may fail silently: until the gang runs the sweep has its job look every five minutes."""
+    story = sweeping(Story(hosts=0).submit(4, sla=SlaSpec(minimum_running_instances=4))).run_for(60)
+    before = story.workflow.wakes
+    story.run_for(500.0)
 
-    assert timers(story)
+    assert before < story.workflow.wakes
 
 
 def test_runs_of_earlier_releases_look_again() -> None:
-    """Their input names no sweep: they go on by the timer that their histories have."""
-    known = json.loads(json.dumps(JobInput(JOB), default=vars))
-    del known["policies"]["is_swept"]
-    converter = DataConverter.default.payload_converter
-    (given,) = converter.from_payloads(converter.to_payloads([known]), [JobInput])
-    story = Story(run_s=DAY_S).submit(3, policies=given.policies).run_until_pods("RUNNING", 3).run_for(60)
+    """Their input names the time: they go on by the timer that their histories have."""
+    story = Story(run_s=DAY_S).submit(3, policies=Policies()).run_until_pods("RUNNING", 3).run_for(60)
     before = settles(story)
     story.run_for(HOUR_S)
 
     assert HOUR_S / Policies().look_again_s == pytest.approx(settles(story) - before, abs=1)
-    assert not given.policies.is_swept

@@ -13,7 +13,7 @@ from peloton.model.maintenance import MaintenanceAct
 from tests.workflow.maintained import CLUSTER, HOST, MaintainedHost
 from tests.workflow.virtual import Fault, Virtual, VirtualClock
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
-from workflows.policies import Policies
+from workflows.policies import NEVER_S, Policies
 
 CYCLE = ["DRAINING", "DRAINED", "DOWN", "UP"]
 SLACK_S = 60.0
@@ -220,9 +220,9 @@ def test_every_call_of_a_move_fails_once(fault: Fault) -> None:
         assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S
 
 
-def test_a_host_that_is_down_sets_no_timer() -> None:
+def test_a_host_that_is_down_is_not_looked_at() -> None:
     """However long its operator takes: the call that completes the maintenance wakes it."""
-    story = Story(policies=Policies(is_swept=True)).until_state("DOWN")
+    story = Story(policies=Policies(look_again_s=NEVER_S)).until_state("DOWN")
     story.clock.after(60.0, lambda: None)
     story.until(lambda: story.clock.elapsed_s >= 60.0)
     before = story.workflow.events

@@ -21,6 +21,7 @@ from peloton.lifecycle import rollout
 from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.settle import STOP_MESSAGE
+from peloton.lifecycle.wake import next_due_ns
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
 from peloton.model.pod import PodState
@@ -225,8 +226,9 @@ class Jobs:
         for attempt in range(1, SETTLE_ATTEMPTS_MAX + 1):
             found, wake = self._db.read(partial(read_pending, job_id=job_id, now_ns=now_ns))
             if isinstance(found, JobProgress):
-                if wake is not None:
-                    self._db.write(partial(mark_seen, job_id=job_id, wake=wake, due_ns=0))
+                due_ns = next_due_ns(wake, found, now_ns)
+                if wake is not None and due_ns is not None:
+                    self._db.write(partial(mark_seen, job_id=job_id, wake=wake, due_ns=due_ns))
                 return found
             if not found.must_write:
                 if found.new_due_ns(now_ns) is not None:

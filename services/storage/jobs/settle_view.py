@@ -53,7 +53,7 @@ class PendingSettle:
 
     def new_due_ns(self, now_ns: int) -> int | None:
         """The new ``due_ns`` of the note, see ``lifecycle.wake``."""
-        return None if self.work.more else next_due_ns(self.wake, self.plan.progress.deadline_s, now_ns)
+        return None if self.work.more else next_due_ns(self.wake, self.plan.progress, now_ns)
 
 
 def plan_for(conn: sa.Connection, job: JobRecord, now_ns: int, wake: Wake | None) -> PendingSettle | JobProgress:

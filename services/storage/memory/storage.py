@@ -68,9 +68,9 @@ class _Rows:
             known = self.wakes.get(job_id)
             self.wakes[job_id] = Wake(max(now_ns, known.noted_ns + 1) if known else now_ns, now_ns)
 
-    def take_back(self, job_id: JobId, deadline_s: float, now_ns: int) -> None:
+    def take_back(self, job_id: JobId, progress: JobProgress, now_ns: int) -> None:
         wake = self.wakes.get(job_id)
-        due_ns = next_due_ns(wake, deadline_s, now_ns)
+        due_ns = next_due_ns(wake, progress, now_ns)
         if wake is None or due_ns is None:
             return
         if due_ns:
@@ -109,7 +109,7 @@ class MemoryJobs(_Repository):
             return ended_progress(job.record, UpdateView())
         job.record, progress = job.pods.settle(job.record, now_ns)
         if not progress.settle_again:
-            self._rows.take_back(job_id, progress.deadline_s, now_ns)
+            self._rows.take_back(job_id, progress, now_ns)
         return progress
 
     def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
