@@ -33,7 +33,7 @@ from services.storage.storage import Storage
 from services.sweep import Sweep
 from services.wake_line import Rank
 from services.workflow_labels import PoolPaths
-from workflows.policies import NEVER_S, Policies
+from workflows.policies import Policies
 
 if TYPE_CHECKING:
     from services.hostmgr.federation import HostManagers
@@ -104,7 +104,6 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
             pod_placement_s=settings.pod_placement_timeout_s,
             gang_placement_s=settings.gang_placement_timeout_s,
             gang_launch_s=settings.gang_launch_timeout_s,
-            look_again_s=NEVER_S,
         )
         shared = Shared(settings, storage, client, config, identity, channels, policies)
         async with asyncio.TaskGroup() as group:

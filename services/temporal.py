@@ -105,7 +105,7 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
     start = partial(
         client.start_workflow,
         JobWorkflow.run,
-        JobInput(job.job_id, policies, JobCarryOver(shown_state=job.state.value)),
+        JobInput(job.job_id, policies.of_jobs(), JobCarryOver(shown_state=job.state.value)),
         id=job_workflow_id(job.job_id),
         task_queue=task_queue or queue_of(job.type),
         priority=Priority(fairness_key=job.respool_id),

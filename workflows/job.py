@@ -140,7 +140,7 @@ class JobWorkflow:
         self.life = replace(self.life, update_told=wish)
         rollout = update_workflow_id(self.job_id)
         if not await beside.tell(UpdateWorkflow.run, rollout, UpdateWorkflow.changed) and wish:
-            given = UpdateInput(self.job_id, self.policies)
+            given = UpdateInput(self.job_id, self.policies.of_others())
             await beside.start(UpdateWorkflow.run, given, rollout, f"updates of job {self.name}")
 
     async def follow_hosts(self) -> None:
@@ -152,7 +152,7 @@ class JobWorkflow:
         self.is_followed = follows
         daemon = daemon_workflow_id(self.job_id)
         if not await beside.tell(DaemonWorkflow.run, daemon, DaemonWorkflow.changed) and follows:
-            given = DaemonInput(self.job_id, self.policies)
+            given = DaemonInput(self.job_id, self.policies.of_others())
             follower = await beside.start(DaemonWorkflow.run, given, daemon, f"hosts of daemon {self.name}")
             if follower is not None:
                 follower.add_done_callback(self.note_end_of_following)
@@ -226,7 +226,7 @@ class JobWorkflow:
         told = gang_workflow_id(self.job_id, told_run)
         is_told = bool(told_run) and await beside.tell(GangWorkflow.run, told, GangWorkflow.changed)
         if run and not (is_told and run == told_run):
-            given, summary = GangInput(self.job_id, self.policies), f"launch of the gang of job {self.name}"
+            given, summary = GangInput(self.job_id, self.policies.of_others()), f"launch of the gang of job {self.name}"
             gang = await beside.start(GangWorkflow.run, given, gang_workflow_id(self.job_id, run), summary)
             if gang is not None:
                 gang.add_done_callback(self.note_end_of_launch)
@@ -277,7 +277,7 @@ class JobWorkflow:
             **DELETE_CALL,
         )
         if await look(RecordsActivities.is_stored, self.job_id, summary="is there a new job with its id?"):
-            continue_as_new(JobInput(self.job_id, await fresh_policies(self.policies)))
+            continue_as_new(JobInput(self.job_id, (await fresh_policies(self.policies)).of_jobs()))
 
     async def stop(self) -> None:
         """An update that is under way might start pods, and is aborted first."""
@@ -320,4 +320,5 @@ class JobWorkflow:
     async def continue_as_new_when_due(self, input: JobInput) -> None:
         if self.renewal.is_due(self.policies):
             policies = await fresh_policies(self.policies)
-            continue_as_new(replace(input, policies=policies, life=replace(self.life, retry_s=self.retry_s)))
+            life = replace(self.life, retry_s=self.retry_s)
+            continue_as_new(replace(input, policies=policies.of_jobs(), life=life))

@@ -10,9 +10,10 @@ from typing import TypedDict
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
+LOOK_AGAIN_S = 300.0
 NEVER_S = 10 * 365 * 86_400.0
-"""``look_again_s`` where a sweep of rows finds lost signals. A timer that never fires costs nothing, and the releases
-before, which replay runs after a rollback, set one, too."""
+"""The time to look again of jobs, whose lost signals a sweep of rows finds. A timer that never fires costs nothing, and
+the release before, which replays runs of this one after a rollback, sets one, too."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Policies:
     retry_s: float = 2.0  # first wait after a step that moved nothing, as when no host fits; doubles
     retry_max_s: float = 30.0
     count_s: float = 2.0  # until pods that are left waiting in their queue are counted as such
-    look_again_s: float = 300.0  # a lost signal costs at most this, where no sweep finds it
+    look_again_s: float = LOOK_AGAIN_S  # a lost signal costs at most this, where no sweep finds it
     pod_placement_s: float = 600.0  # until a host is found for an admitted pod that stands alone
     gang_placement_s: float = 600.0  # until hosts are found for all of an admitted gang
     gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs
@@ -35,6 +36,14 @@ class Policies:
         """Time to continue as new."""
         is_over = info.get_current_history_length() >= self.history_events_max
         return is_over or info.is_continue_as_new_suggested()
+
+    def of_jobs(self) -> Policies:
+        """The same for the workflows of jobs. A time to look again that is not the usual one stays."""
+        return replace(self, look_again_s=NEVER_S) if self.look_again_s == LOOK_AGAIN_S else self
+
+    def of_others(self) -> Policies:
+        """The same, from the policies of a job, for the workflows that it starts."""
+        return replace(self, look_again_s=LOOK_AGAIN_S) if self.look_again_s == NEVER_S else self
 
     def updated(self, numbers: Mapping[str, float]) -> Policies:
         """With those that this version has; whole numbers stay whole."""

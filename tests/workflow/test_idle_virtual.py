@@ -7,7 +7,7 @@ import pytest
 from peloton.model.ids import JobId
 from peloton.model.job import SlaSpec
 from services.sweep import PERIOD_S, SIGNAL_GRACE_S
-from tests.workflow.stories import JOB, Story
+from tests.workflow.stories import JOB, SWEPT, Story
 from workflows.policies import Policies
 
 HOUR_S = 3600.0
@@ -97,6 +97,28 @@ def test_a_launch_under_way_is_looked_at() -> None:
     story.run_for(500.0)
 
     assert before < story.workflow.wakes
+
+
+def test_only_jobs_are_never_looked_at() -> None:
+    """Workflows that a job starts, and those of hosts, look every five minutes; a time that was chosen otherwise holds
+    for all."""
+    usual, chosen = Policies(retry_s=7.0), Policies(look_again_s=77.0)
+
+    assert SWEPT == Policies().of_jobs() == SWEPT.of_jobs()
+    assert usual == usual.of_jobs().of_others() == usual.of_others()
+    assert chosen == chosen.of_jobs() == chosen.of_others()
+
+
+def test_runs_of_earlier_releases_are_swept_when_they_continue_as_new() -> None:
+    """The next run of a job, on whatever version of the workers, is not looked at any more."""
+    story = Story(run_s=10 * DAY_S).submit(3, policies=Policies()).run_until_pods("RUNNING", 3)
+    story.workflow.upgrade()
+    story.run_for(HOUR_S)
+    before = settles(story)
+    assert 2 == len(story.workflow.runs)
+    story.run_for(DAY_S)
+
+    assert before == settles(story)
 
 
 def test_runs_of_earlier_releases_look_again() -> None:

@@ -13,7 +13,7 @@ from peloton.model.maintenance import MaintenanceAct
 from tests.workflow.maintained import CLUSTER, HOST, MaintainedHost
 from tests.workflow.virtual import Fault, Virtual, VirtualClock
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
-from workflows.policies import NEVER_S, Policies
+from workflows.policies import Policies
 
 CYCLE = ["DRAINING", "DRAINED", "DOWN", "UP"]
 SLACK_S = 60.0
@@ -218,16 +218,3 @@ def test_every_call_of_a_move_fails_once(fault: Fault) -> None:
         story.workflow.faults[index] = fault
         assert story.end() == MOVE, f"call {index}: {story.workflow.calls[index]}"
         assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S
-
-
-def test_a_host_that_is_down_is_not_looked_at() -> None:
-    """However long its operator takes: the call that completes the maintenance wakes it."""
-    story = Story(policies=Policies(look_again_s=NEVER_S)).until_state("DOWN")
-    story.clock.after(60.0, lambda: None)
-    story.until(lambda: story.clock.elapsed_s >= 60.0)
-    before = story.workflow.events
-    story.clock.after(24 * 3600.0, lambda: None)
-    story.until(lambda: story.clock.elapsed_s >= 24 * 3600.0)
-
-    assert before == story.workflow.events
-    assert CYCLE == list(dict.fromkeys(story.complete().end()))
