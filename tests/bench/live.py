@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -153,7 +153,13 @@ def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: flo
 def _stopped_s(service: Service) -> float:
     """Seconds from the answer to a stop until all pods of the service have ended."""
     cluster = service.cluster
-    cluster.wait(lambda: service.stop() is None, "an api that stops a service", PATIENCE_S)
+    cluster.wait(lambda: _answers(service.stop), "an api that stops a service", PATIENCE_S)
     answered_s = time.monotonic()
     cluster.wait(lambda: service.status.state == KILLED, "the end of a stopped service", PATIENCE_S)
     return time.monotonic() - answered_s
+
+
+def _answers(call: Callable[[], None]) -> bool:
+    """Whether the call comes back; raises what gRPC raises."""
+    call()
+    return True
