@@ -252,9 +252,9 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
             records = (storage.maintenance, storage.host_pods, storage.disruptions, storage.host_pools)
             maintainer = HostMaintainer(core, *records, jobs, hosts, watch, cluster=settings.cluster, share=share)
+            await _sweep(shared, jobs).once()  # wake-ups of reports may have died with a predecessor
             await asyncio.to_thread(core.start)
             await asyncio.to_thread(maintainer.start)
-            await _sweep(shared, jobs).once()  # wake-ups of reports may have died with a predecessor
             qos = QosController(qos_settings, core, storage.host_pods, evictor, jobs)
             advisor, samples, latencies = host_judges.advising(settings, advisor_settings, storage.jobs, core, qos)
             address = f"{settings.host}:{settings.hostmgr_port}"

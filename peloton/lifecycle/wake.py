@@ -47,7 +47,7 @@ def next_due_ns(wake: Wake | None, progress: JobProgress, now_ns: int) -> int | 
 
 
 def _wait_s(progress: JobProgress) -> float:
-    """Until the job is to be looked at though nothing changes; 0 = never."""
+    """Seconds until the job is to be looked at though nothing changes; 0 = never."""
     has_others = progress.update_id or progress.gang_run or progress.hosts_wait
     waits = (progress.deadline_s, LOOK_S if has_others else 0.0)
     return min((wait for wait in waits if wait), default=0.0)

@@ -160,6 +160,6 @@ def _stopped_s(service: Service) -> float:
 
 
 def _answers(call: Callable[[], None]) -> bool:
-    """Whether the call comes back; raises what gRPC raises."""
+    """Returns True when the call comes back; raises the errors of gRPC."""
     call()
     return True

@@ -31,7 +31,7 @@ def pool(cluster: Cluster) -> str:
 
 @pytest.fixture
 def storage(cluster: Cluster) -> Iterator[Storage]:
-    """As a process writes that is killed before it signals."""
+    """The storage by which a test writes like a process that is killed before it signals."""
     opened = Storage(cluster.local.database)
     yield opened
     opened.close()
@@ -64,7 +64,8 @@ def woken_by(cluster: Cluster, role: str, since: int) -> bool:
 
 
 def test_roles_that_start_wake_no_idle_job(cluster: Cluster, pool: str, storage: Storage) -> None:
-    """Of the api, the resource manager, and the host manager, whose reconciliation finds all pods as they were."""
+    """An api, a resource manager and a host manager that start, the last one with a reconciliation of all pods, add no
+    event to the history of an idle job."""
     job = idle_job(cluster, pool, storage)
     before = events(cluster, job)
     for role, said in (("api", "API at"), ("resmgr", "leads"), ("hostmgr", "the cluster has answered for all pods")):

@@ -56,9 +56,10 @@ def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp
     if changes or seen:
 
         def write(conn: sa.Connection) -> list[JobProgress | None]:
-            for one in seen:
+            done = [apply(conn, one, now_ns, is_shown=False) for one in changes]
+            for one in seen:  # last, as writers lock jobs before notes
                 take_back(conn, one, now_ns)
-            return [apply(conn, one, now_ns, is_shown=False) for one in changes]
+            return done
 
         written = db.write(write)
         lost = {one.view.job.job_id for one, done in zip(changes, written, strict=True) if done is None}

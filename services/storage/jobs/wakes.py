@@ -51,10 +51,11 @@ class JobWakes:
         return self._db.write(lambda conn: conn.execute(statement).rowcount)
 
     def settled_count(self) -> int:
-        """Active jobs without a note: each has a workflow, unless that was lost."""
+        """Active jobs whose workflows have seen the last change: each has one, unless that was lost."""
         active = sa.select(sa.func.count()).select_from(JOB).where(JOB.c.state.not_in(FINISHED_STATES))
-        noted = sa.select(JOB_WAKE.c.job_id).where(JOB_WAKE.c.job_id == JOB.c.job_id).exists()
-        return self._db.read(lambda conn: conn.execute(active.where(~noted)).scalar_one())
+        is_unseen = JOB_WAKE.c.due_ns <= JOB_WAKE.c.noted_ns
+        unseen = sa.select(JOB_WAKE.c.job_id).where(JOB_WAKE.c.job_id == JOB.c.job_id, is_unseen).exists()
+        return self._db.read(lambda conn: conn.execute(active.where(~unseen)).scalar_one())
 
 
 # -- within a transaction ----------------------------------------------------------------------------------------------

@@ -149,7 +149,9 @@ class MemoryWakes(_Repository):
         return len(ended)
 
     def settled_count(self) -> int:
-        return sum(not job.has_ended and job_id not in self._rows.wakes for job_id, job in self._rows.jobs.items())
+        wakes = self._rows.wakes
+        unseen = {job_id for job_id, wake in wakes.items() if wake.is_unseen}
+        return sum(not job.has_ended and job_id not in unseen for job_id, job in self._rows.jobs.items())
 
 
 class MemoryConfigs(_Repository):

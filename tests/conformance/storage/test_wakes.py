@@ -167,15 +167,16 @@ def test_notes_of_ended_jobs_are_forgotten(storage: Storage) -> None:
 
 
 @everywhere
-def test_jobs_without_a_note_are_counted(storage: Storage) -> None:
-    """So many workflows there are at least, unless Temporal has lost some."""
+def test_jobs_that_were_settled_are_counted(storage: Storage) -> None:
+    """The count is that of workflows at least, unless Temporal has lost some: also of jobs that wait for a deadline."""
     a_running_job(storage, 1)
+    a_running_job(storage, 1, maxRunningTime=600)
     ended = a_running_job(storage, 1)
     report(storage, ended, range(1), S, NOW)
     settle_all(storage)
     create(storage, a_config(1))  # noted
 
-    assert 1 == storage.wakes.settled_count()
+    assert 2 == storage.wakes.settled_count()
 
 
 def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:

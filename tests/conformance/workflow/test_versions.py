@@ -154,7 +154,7 @@ async def test_a_job_goes_from_version_to_version(client: Client) -> None:
 
 
 async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
-    """The leader wakes an idle job of another version, which goes on with the current one."""
+    """The leading resource manager moves an idle job to the current version of the workers."""
     async with quiet_job(client) as (story, job):
         await story.stop_worker()
         async with worker(client, story, "e1"), worker(client, story, "e2"):
