@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.reason_text import infeasible_text
+from peloton.lifecycle.volumes import HostSight
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
@@ -277,11 +278,15 @@ def test_an_agent_that_restarts_keeps_its_volumes(
     world = make(hosts=HOSTS, agents_period_s=0.1)
     job = running(world)
     made = wait_volume(world, job, VolumeState.CREATED)
-    looks: list[str] = []
+    looks: list[bool] = []
     real = world.core.book.sights
-    monkeypatch.setattr(
-        world.core.book, "sights", lambda hosts: (found := real(hosts), looks.append(found[made.host].is_registered))[0]
-    )
+
+    def sights(hostnames: Collection[str]) -> dict[str, HostSight]:
+        found = real(hostnames)
+        looks.append(found[made.host].is_registered)
+        return found
+
+    monkeypatch.setattr(world.core.book, "sights", sights)
     world.cluster.agent(made.host, "freeze")
     wait(lambda: looks.count(False) > 3, "looks while it is away")
     world.cluster.agent(made.host, "start")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from base64 import b64encode
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from services.emulated_kubernetes.journal import NAME, Journal
 from services.emulated_kubernetes.nodes.settings import NodeSettings
 from services.emulated_kubernetes.resources import RESOURCES
 from services.emulation.hosts import HostSpec
-from tests.unit.emulated_kubernetes.cluster import PODS, Cluster
+from tests.unit.emulated_kubernetes.cluster import PODS, Answer, Cluster
 
 TEXT = "swordfish-7f3a"
 ENCODED = b64encode(TEXT.encode()).decode()
@@ -34,6 +35,10 @@ def pod(name: str, command: str) -> dict[str, Any]:
     volumes = [{"name": "v", "secret": {"secretName": "s"}}]
     spec = {"nodeName": "n0", "restartPolicy": "Never", "volumes": volumes, "containers": [container]}
     return {"metadata": {"name": name}, "spec": spec}
+
+
+def is_in(phase: str, answer: Answer) -> bool:
+    return bool(answer.json["status"].get("phase") == phase)
 
 
 def answers(cluster: Cluster) -> dict[str, str]:
@@ -61,7 +66,7 @@ def test_only_answers_about_a_secret_have_its_data(tmp_path: Path) -> None:
         for name, command in zip(NAMES, ("sleep 600", 'test "$KEY" = "$(cat run/v/key)"'), strict=True):
             assert 201 == cluster.create(PODS, pod(name, command)).status
         for name, phase in zip(NAMES, ("Running", "Succeeded"), strict=True):
-            cluster.wait(f"{PODS}/{name}", lambda answer, phase=phase: answer.json["status"].get("phase") == phase)
+            cluster.wait(f"{PODS}/{name}", partial(is_in, phase))
 
         found = answers(cluster)
         keys = [path for path in (tmp_path / "nodes").rglob("key") if path.is_file() and "volumes" in path.parts]

@@ -89,7 +89,7 @@ def those_that_show(found: dict[str, str]) -> list[str]:
 
 
 async def first_events(port: int) -> str:
-    """What the operator's stream of events says before its first heartbeat."""
+    """Return what the operator's stream of events says before its first heartbeat."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = b'{"type": "SUBSCRIBE"}'
     head = "POST /api/v1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

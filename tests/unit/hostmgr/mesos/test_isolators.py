@@ -117,7 +117,7 @@ def test_a_refusal_says_which_isolator_an_agent_lacks(agents: Agents) -> None:
 
 
 def test_nothing_is_asked_once_it_is_closed(agents: Agents) -> None:
-    """A launch that is under way when the host manager stops goes on."""
+    """Flags of an agent count as unknown to a launch that is under way when the host manager stops."""
     agents.isolators.close()
     assert {"a-S": ALL} == agents.isolators.of([agents.agent("a", POSIX)])
     assert [] == agents.asked
