@@ -21,7 +21,8 @@ def _task(image: str, memory: float) -> dict[str, Any]:
 def pulls_that_fail_are_seen(cluster: Cluster, pool: str, memory: float = 16) -> None:
     """The pods wait with the words of their kubelet, in the table and in the explanation, until they are stopped."""
     job = cluster.submit(pool, instanceCount=2, defaultConfig=_task(IMAGE, memory))
-    cluster.wait(lambda: all(IMAGE in task.runtime.message for task in cluster.tasks(job).values()), "why they wait")
+    messages = lambda: [task.runtime.message for task in cluster.tasks(job).values()]  # noqa: E731
+    cluster.wait(lambda: [IMAGE in message for message in messages()] == [True] * 2, "why they wait")
     why = cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId=JobID(value=job)))
     table = subprocess.run(
         [sys.executable, "-m", "cli.main", "--address", cluster.local.address, "task", "ls", job],
@@ -31,7 +32,7 @@ def pulls_that_fail_are_seen(cluster: Cluster, pool: str, memory: float = 16) ->
         timeout=PATIENCE_S,
     ).stdout
 
-    assert {"LAUNCHED": 2} == cluster.counts(job)
+    cluster.wait(lambda: cluster.counts(job) == {"LAUNCHED": 2}, "the launch counted")
     assert {explain_pb2.RULE_CONTAINER_NOT_STARTED} == {reason.rule for reason in why.reasons}
     assert "cannot be started yet: " in why.text
     assert ("nothing waits" in why.text, "Add hostname and ports" in table, IMAGE in table) == (False, False, True)

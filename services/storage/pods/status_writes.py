@@ -14,6 +14,7 @@ from peloton.lifecycle.avoidance import RunEnd, run_end
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.pod import Applied, Orphan, apply_status, is_eviction
 from peloton.lifecycle.pod_machine import Event, next_pod
+from peloton.lifecycle.pod_terms import LAUNCH_REASON
 from peloton.lifecycle.retry import after_end, may_retry
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobType
@@ -65,8 +66,8 @@ def apply_statuses(
         after = decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final, not returns)
         if after is None:
             continue
-        if not status.waits or after.state is not pods[key].state:
-            moved.add(after.job_id)  # why a pod waits for its containers moves no workflow on
+        if not status.waits or after.state is not pods[key].state or pods[key].reason == LAUNCH_REASON:
+            moved.add(after.job_id)  # the first wait of a run has its launch counted; further ones move nothing on
         pods[key] = after
         if after.state is PodState.RUNNING and job is not None and job.type is JobType.SERVICE:
             running.append(after.pod_id)

@@ -311,7 +311,7 @@ def test_a_renewal_that_comes_late_does_not_shorten_the_lease(storage: Storage, 
 
 
 def test_why_pods_wait_on_their_hosts_is_stored_and_listed(storage: Storage) -> None:
-    """Each text once, with one event; no workflow is woken for it, and the report of a start ends it."""
+    """Each text is written once, with one event; the first wakes the workflow, and the report of a start ends it."""
     job_id = a_job(storage, 4)
     admit(storage, job_id)
     launch(storage, job_id)
@@ -321,7 +321,9 @@ def test_why_pods_wait_on_their_hosts_is_stored_and_listed(storage: Storage) -> 
     outcomes = [storage.host_pods.apply_status(waits, "cluster") for _ in range(2)]
     found, count = storage.pods.waiting_on_hosts(job_id, 2)
 
-    assert [StatusOutcome()] * 2 == outcomes
+    other = [status(job_id, i, LAUNCHED, reason="ErrImagePull", message="timeout", waits=True) for i in (2, 3)]
+    assert [StatusOutcome([job_id]), StatusOutcome()] == outcomes
+    assert StatusOutcome() == storage.host_pods.apply_status(other, "cluster")
     assert ([1, 2], 3) == ([one.instance_id for one in found], count)
     assert ("ErrImagePull", "x:1: not found", LAUNCHED) == (found[0].reason, found[0].message, found[0].state)
     assert ["x:1: not found", "Add hostname and ports"] == [
