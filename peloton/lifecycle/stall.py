@@ -1,4 +1,4 @@
-"""Stalls of updates: when a rollout is beyond its progress deadline, and why.
+"""Decide when an update has stalled, and name the cause.
 
 Each instance that becomes done starts the time again. A paused update, and one that has nothing in flight and waits for
 a pulse, has no deadline. A stall changes nothing else: the update goes on, and limits alone end it or roll it back.

@@ -267,7 +267,7 @@ def test_the_job_tells_what_moves_the_update() -> None:
 
 
 def test_a_rollout_whose_pods_crash_stalls_at_its_deadline() -> None:
-    """The timer of the workflow wakes it, though no pod reports any more; it goes on, and ends once its pods run."""
+    """The timer of the workflow is enough, and the rollout ends once its pods run."""
     story = Story(4)
     story.service.broken_versions = {2}
     story.roll_out(2)

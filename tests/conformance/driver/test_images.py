@@ -25,7 +25,7 @@ def status_in(lab: Lab, pod: PodOnHost, *states: PodState) -> PodStatus:
 
 
 def test_a_pull_that_fails_is_told_while_the_pod_waits(lab: Lab) -> None:
-    """Reports have the image and the words of the kubelet; the pod goes on waiting, and its neighbour runs."""
+    """The report has the image and the words of the kubelet, and the neighbour of the pod runs."""
     pod = lab.launch(container=container("localhost:1/absent:7"))
     waits = status_in(lab, pod, PodState.LAUNCHED)
     lab.running()
