@@ -59,7 +59,7 @@ def show(settings: Settings, answer: v0.maintenance.PlanResponse, is_plan: bool)
     if settings.is_for_programs and not is_plan:
         return
     rows = [
-        (host.hostname, job.job_id, str(job.pod_count), way(job), homeless(job), host.cluster)
+        (host.hostname, job.job_name or job.job_id, str(job.pod_count), way(job), homeless(job), host.cluster)
         for host in answer.hosts
         for job in host.jobs
     ]

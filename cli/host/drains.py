@@ -60,7 +60,7 @@ def waiting_text(host: v0.maintenance.HostMaintenance, state: str, goal: str) ->
 
 
 def blocker_lines(host: v0.maintenance.HostMaintenance) -> list[str]:
-    return [f"{host.hostname}: job {b.job_id} keeps {b.pod_count}: {b.reason}" for b in host.blockers]
+    return [f"{host.hostname}: job {b.job_name or b.job_id} keeps {b.pod_count}: {b.reason}" for b in host.blockers]
 
 
 def lines_of(host: v0.maintenance.HostMaintenance) -> list[str]:

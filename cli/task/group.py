@@ -21,6 +21,7 @@ from cli.times import clock_text, parse_time, seconds_text
 from cli.wire import v0
 from peloton.model.ids import PodName
 from peloton.model.pod import PodState
+from peloton.model.status_text import status_text
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -227,7 +228,7 @@ def task_row(info: v0.task.TaskInfo) -> Sequence[object]:
         f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
         clock_text((stop - start).total_seconds()) if start else "",
         runtime.host,
-        runtime.message,
+        status_text(runtime.message, runtime.reason),
         runtime.reason,
         termination_text(runtime.terminationStatus),
     )
@@ -278,7 +279,7 @@ def wide_event_row(event: v0.task.PodEvent) -> Sequence[object]:
         event.desiredConfigVersion,
         health_words(event.healthy),
         event.hostname,
-        event.message,
+        status_text(event.message, event.reason),
         event.reason,
         event.timestamp,
     )

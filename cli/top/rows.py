@@ -16,6 +16,7 @@ from cli.times import parse_time, seconds_text
 from cli.top.asked import matches
 from cli.top.grid import Column, Grid, Row, text, visible
 from cli.wire import v0
+from peloton.model.status_text import status_text
 
 ROWS_MAX = 1_000
 """Of pools and hosts, whose answers come whole: the filter finds the others."""
@@ -239,7 +240,7 @@ def _run_cells(runtime: v0.task.RuntimeInfo, now: datetime) -> tuple[Text, ...]:
         text(run),
         text(took_text(runtime.startTime, runtime.completionTime, now)),
         text("" if health in ("INVALID", "DISABLED", "HEALTH_UNKNOWN") else health),
-        text("; ".join(filter(None, (runtime.reason, runtime.message)))),
+        text(status_text(runtime.message, runtime.reason)),
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from peloton.lifecycle.reason_text import avoided_text, counted, infeasible_text
+from peloton.lifecycle.reason_text import NO_NAMES, Names, avoided_text, counted, infeasible_text, job_text
 from peloton.lifecycle.stall import failed_runs_text, stall_text
 from peloton.model.advice import HostMark, ServiceMark
 from peloton.model.host import HostState
@@ -127,7 +127,9 @@ def avoided_hosts(cluster: str, avoided: Mapping[Hostname, tuple[Misfit, float]]
     return _bounded(found, f"more hosts of cluster {cluster} are avoided")
 
 
-def red_marks(cluster: str, hosts: Sequence[HostMark], services: Sequence[ServiceMark]) -> list[Problem]:
+def red_marks(
+    cluster: str, hosts: Sequence[HostMark], services: Sequence[ServiceMark], names: Names = NO_NAMES
+) -> list[Problem]:
     """``hosts`` and ``services``: those that are marked RED."""
     loaded = [
         _of_host(WARNING, f"Host {one.hostname} is marked RED: {one.reason}", one.hostname, cluster, one.since_ns)
@@ -135,8 +137,8 @@ def red_marks(cluster: str, hosts: Sequence[HostMark], services: Sequence[Servic
     ]
     advice = "peloton host advice --mark red"
     slow = [
-        Problem(WARNING, f"Service {one.job_id} is marked RED: {one.reason}", SubjectKind.JOB, one.job_id, cluster,
-                one.since_ns, advice)
+        Problem(WARNING, f"Service {names.get(one.job_id) or one.job_id} is marked RED: {one.reason}", SubjectKind.JOB,
+                one.job_id, cluster, one.since_ns, advice)
         for one in services
     ]  # fmt: skip
     return [
@@ -163,7 +165,7 @@ def late_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Prob
     return _bounded(found, "more drains are beyond their deadlines")
 
 
-def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Problem]:
+def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int, names: Names = NO_NAMES) -> list[Problem]:
     """Drains within their deadlines that pods hold up which may not leave, because of their SLA or their volume."""
     found = []
     for host in sorted(maintained, key=lambda one: (one.drained_from_ns, one.hostname)):
@@ -172,7 +174,9 @@ def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[P
         if not is_under_way or since_ns + HELD_UP_S * NS_PER_S > now_ns or deadline_ns < now_ns:
             continue
         named = host.progress.blockers[:BLOCKERS_NAMED_MAX]
-        why = "; ".join(f"{counted(one.pod_count, 'pod')} of job {one.job_id}: {one.reason}" for one in named)
+        why = "; ".join(
+            f"{counted(one.pod_count, 'pod')} of {job_text(one.job_id, names)}: {one.reason}" for one in named
+        )
         more = len(host.progress.blockers) - len(named)
         text = f"The drain of host {host.hostname} has been under way for {span_text((now_ns - since_ns) / NS_PER_S)}, "
         text += f"and pods hold it up: {why}" + (f"; and {counted(more, 'more job')}" if more else "")
@@ -182,12 +186,13 @@ def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[P
     return _bounded(found, "more drains are held up")
 
 
-def lost_volumes(volumes: Sequence[VolumeRecord], total: int) -> list[Problem]:
+def lost_volumes(volumes: Sequence[VolumeRecord], total: int, names: Names = NO_NAMES) -> list[Problem]:
     """``volumes``: the first of ``total``."""
     found = []
     for one in volumes:
         why = f" ({one.note})" if one.note else ""
-        text = f"Volume {one.volume_id} on host {one.host} is {one.state}{why}: pod {one.pod_name} waits for it"
+        text = f"Volume {one.volume_id} on host {one.host} is {one.state}{why}: instance {one.instance_id} of "
+        text += f"{job_text(one.job_id, names)} waits for it"
         command = f"peloton volume get {one.volume_id}"
         found.append(Problem(CRITICAL, text, SubjectKind.JOB, one.job_id, one.cluster, one.changed_ns, command))
     return _bounded(found, "more volumes are LOST", total)
@@ -239,7 +244,7 @@ def unfit_jobs(jobs: Sequence[UnfitJob]) -> list[Problem]:
         verb = "fits" if count == 1 else "fit"
         gang = f"its gang of {one.gang_size} does not start, because " if one.gang_size > 1 else ""
         why = "; ".join(infeasible_text(infeasible) for _, infeasible in one.sorts)
-        text = f"Job {one.job_id} ({one.name}) in pool {one.pool_path} waits in vain: {gang}"
+        text = f"Job {one.name.strip() or one.job_id} in pool {one.pool_path} cannot run: {gang}"
         text += f"{counted(count, 'instance')} {verb} no host, even an empty one: {why}"
         found.append(Problem(WARNING, text, SubjectKind.JOB, one.job_id, command=f"peloton job why {one.job_id}"))
     return _bounded(found, "more jobs have instances that fit no host")
@@ -256,11 +261,12 @@ def late_recorder(behind_s: float, period_s: int) -> list[Problem]:
     return [Problem(WARNING, text, SubjectKind.ROLE, "resmgr", command=command)]
 
 
-def hopeless_gangs(heads: Sequence[tuple[str, str, int, str]]) -> list[Problem]:
+def hopeless_gangs(heads: Sequence[tuple[str, str, int, str]], names: Names = NO_NAMES) -> list[Problem]:
     """Gangs for which no wait helps: path of the pool, job, gangs, and why."""
     found = []
     for path, job_id, count, why in heads:
-        text = f"{count} {'gang' if count == 1 else 'gangs'} of job {job_id} in pool {path} will never start: {why}"
+        gangs = f"{counted(count, 'gang')} of {job_text(job_id, names)} in pool {path}"
+        text = f"{gangs} will never start: {why}"
         found.append(Problem(WARNING, text, SubjectKind.POOL, path, command=f"peloton job why {job_id}"))
     return _bounded(found, "more pools have gangs that will never start")
 

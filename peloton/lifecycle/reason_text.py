@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL
@@ -32,6 +34,9 @@ from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.times import NS_PER_S
 
 UNKNOWN = "a rule that this version does not know"
+Names = Mapping[str, str]
+"""Job id -> name. A job without a name in it is called by its id."""
+NO_NAMES: Names = MappingProxyType({})
 
 
 def amount_text(kind: str, amount: int) -> str:
@@ -44,15 +49,19 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def job_text(job_id: str, names: Names) -> str:
+    return f"job {names.get(job_id, '').strip() or job_id}"
+
+
 # In a queue.
 
 
-def queue_text(reason: Reason) -> str:
+def queue_text(reason: Reason, names: Names = NO_NAMES) -> str:
     rule, path, kind, wanted, left, bound, size, job_id, is_final, host_pools, _ = reason
     if rule is Rule.HEAD_OF_LINE:
-        return f"waits behind job {job_id} in the queue of {path}"
+        return f"waits behind {job_text(job_id, names)} in the queue of {path}"
     if rule is Rule.PRIORITY:
-        return f"waits behind job {job_id}, of higher priority, in the queue of {path}"
+        return f"waits behind {job_text(job_id, names)}, of higher priority, in the queue of {path}"
     if rule in (Rule.BATCH_BOUND, Rule.NO_CYCLE):
         return "waits for the next admission cycle"
     if rule is Rule.HELD_BACK and size == 1:
@@ -260,14 +269,14 @@ def requeue_text(reason: RequeueReason) -> str:
     return "; ".join(part for part in (*map(infeasible_text, reason.infeasible), said, more) if part)
 
 
-def eviction_text(reason: EvictionReason) -> str:
-    return _grounds_text(reason) if isinstance(reason, Grounds) else _qos_text(reason)
+def eviction_text(reason: EvictionReason, names: Names = NO_NAMES) -> str:
+    return _grounds_text(reason, names) if isinstance(reason, Grounds) else _qos_text(reason)
 
 
-def _grounds_text(grounds: Grounds) -> str:
+def _grounds_text(grounds: Grounds, names: Names) -> str:
     kind = grounds.kind
     wanted, held, bound = (amount_text(kind, amount) for amount in (grounds.wanted, grounds.held, grounds.bound))
-    whom = f"job {grounds.for_job}" if grounds.for_job else "this job"
+    whom = job_text(grounds.for_job, names) if grounds.for_job else "this job"
     asked = f"preempted for {whom} of {grounds.for_pool}, which wants {kind} {wanted}: "
     if grounds.is_inside and grounds.priority > grounds.own_priority:
         return (

@@ -141,7 +141,7 @@ class OverviewService:
         volumes, total = self._storage.overview.lost_volumes()
         return [
             *problems.locked_components(self._storage.lockdowns.locked()),
-            *problems.lost_volumes(volumes, total),
+            *problems.lost_volumes(volumes, total, self._storage.overview.job_names(one.job_id for one in volumes)),
             *problems.stuck_updates(*self._storage.overview.stuck_updates()),
         ]
 
@@ -167,7 +167,8 @@ class OverviewService:
         if answer is None:
             found = [problem_to_wire(problems.resmgr_problem(TELL_S))]
         else:
-            heads = [*problems.hopeless_gangs(_hopeless(answer)), *self._lacking.find(answer, ended_s, self._wall_ns())]
+            found_heads = problems.hopeless_gangs(_hopeless(answer), answer.jobNames)
+            heads = [*found_heads, *self._lacking.find(answer, ended_s, self._wall_ns())]
             found = [problem_to_wire(one) for one in heads]
         found += told.problems if told is not None else []
         self._told = ended_s + max(TOLD_AGE_S, REST_PER_QUESTION * (ended_s - began_s)), found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -16,6 +16,7 @@ from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.maintenance import maintenance_pb2_grpc
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.errors import InvalidArgument, PelotonError, Unimplemented
+from peloton.lifecycle.reason_text import Names
 from peloton.model.advice import Mark
 from peloton.model.departure import HostDeparture
 from peloton.model.host import Host, HostState
@@ -34,6 +35,7 @@ from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.rebalancer import Rebalancer
 
 Uses = Callable[[], Mapping[Hostname, Use]]
+JobNames = Callable[[Iterable[str]], Names]
 """Measured use by host; hosts that are not measured are missing."""
 
 NO_POOLS = "host pools not enabled"
@@ -222,18 +224,21 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         maintainer: HostMaintainer,
         deadline_s: int,
         rebalancer: Rebalancer,
+        names: JobNames,
         keeper: HostPoolKeeper | None = None,
     ) -> None:
         self._maintainer = maintainer
         self._deadline_s = deadline_s
         self._rebalancer = rebalancer
+        self._names = names
         self._keeper = keeper
 
     @abort_on_error
     def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
         residents = self._maintainer.residents([Hostname(name) for name in _checked(request.hostnames)])
         found = departures(residents, *self._rebalancer.snapshot(residents.keys()))
-        return pb.PlanResponse(hosts=[_departure(host, self._maintainer.cluster) for host in found])
+        names = self._names(job.job_id for host in found for job in host.jobs)
+        return pb.PlanResponse(hosts=[_departure(host, self._maintainer.cluster, names) for host in found])
 
     @abort_on_error
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.StartResponse:
@@ -244,7 +249,7 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
             MaintenanceRequest(Hostname(name), "", request.at_most, deadline_s, request.reason)
             for name in _checked(request.hostnames)
         ]
-        return pb.StartResponse(hosts=_wire(self._maintainer.request(asked)))
+        return pb.StartResponse(hosts=self._wire(self._maintainer.request(asked)))
 
     @abort_on_error
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveResponse:
@@ -253,29 +258,33 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         hostnames = _checked(request.hostnames)
         self._keeper.move(hostnames, request.host_pool, request.at_most)
         moving = [host for host in self._maintainer.hosts() if host.is_move and host.hostname in hostnames]
-        return pb.MoveResponse(hosts=_wire(moving))
+        return pb.MoveResponse(hosts=self._wire(moving))
 
     @abort_on_error
     def Complete(self, request: pb.CompleteRequest, context: grpc.ServicerContext) -> pb.CompleteResponse:
         hosts = self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.COMPLETE)
-        return pb.CompleteResponse(hosts=_wire(hosts))
+        return pb.CompleteResponse(hosts=self._wire(hosts))
 
     @abort_on_error
     def Cancel(self, request: pb.CancelRequest, context: grpc.ServicerContext) -> pb.CancelResponse:
         return pb.CancelResponse(
-            hosts=_wire(self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.CANCEL))
+            hosts=self._wire(self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.CANCEL))
         )
 
     @abort_on_error
     def Force(self, request: pb.ForceRequest, context: grpc.ServicerContext) -> pb.ForceResponse:
-        return pb.ForceResponse(hosts=_wire(self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.FORCE)))
+        hosts = self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.FORCE)
+        return pb.ForceResponse(hosts=self._wire(hosts))
 
     @abort_on_error
     def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> pb.QueryResponse:
         wanted = set(request.hostnames)
         hosts = [host for host in self._maintainer.hosts() if not wanted or host.hostname in wanted]
         away_max, host_count = self._maintainer.away_max(), self._maintainer.host_count()
-        return pb.QueryResponse(hosts=_wire(hosts), away_max=away_max, host_count=host_count)
+        return pb.QueryResponse(hosts=self._wire(hosts), away_max=away_max, host_count=host_count)
+
+    def _wire(self, hosts: Sequence[HostMaintenance]) -> list[pb.HostMaintenance]:
+        return _wire(hosts, self._names(one.job_id for host in hosts for one in host.progress.blockers))
 
 
 def _checked(hostnames: Sequence[str]) -> list[str]:
@@ -287,7 +296,7 @@ def _checked(hostnames: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(hostnames))
 
 
-def _departure(host: HostDeparture, cluster: str) -> pb.HostDeparture:
+def _departure(host: HostDeparture, cluster: str, names: Names) -> pb.HostDeparture:
     return pb.HostDeparture(
         hostname=host.hostname,
         cluster=cluster,
@@ -296,6 +305,7 @@ def _departure(host: HostDeparture, cluster: str) -> pb.HostDeparture:
         jobs=[
             pb.JobDeparture(
                 job_id=job.job_id,
+                job_name=names.get(job.job_id, ""),
                 departure=pb.Departure.Value(f"DEPARTURE_{job.departure}"),
                 pod_count=job.pod_count,
                 allowed_count=job.allowed_count,
@@ -306,7 +316,7 @@ def _departure(host: HostDeparture, cluster: str) -> pb.HostDeparture:
     )
 
 
-def _wire(hosts: Sequence[HostMaintenance]) -> list[pb.HostMaintenance]:
+def _wire(hosts: Sequence[HostMaintenance], names: Names) -> list[pb.HostMaintenance]:
     return [
         pb.HostMaintenance(
             hostname=host.hostname,
@@ -324,7 +334,8 @@ def _wire(hosts: Sequence[HostMaintenance]) -> list[pb.HostMaintenance]:
             pod_count=host.progress.pod_count,
             leaving_count=host.progress.leaving_count,
             blockers=[
-                pb.Blocker(job_id=b.job_id, pod_count=b.pod_count, reason=b.reason) for b in host.progress.blockers
+                pb.Blocker(job_id=b.job_id, job_name=names.get(b.job_id, ""), pod_count=b.pod_count, reason=b.reason)
+                for b in host.progress.blockers
             ],
             waiting_for=host.progress.waiting_for,
             cluster=host.cluster,

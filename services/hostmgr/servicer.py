@@ -270,7 +270,7 @@ def serve(
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images, rebalancer, uses), server)
     hosts = HostServiceServicer(core.book, maintainer, uses, deadline_s, advisor, host_pools)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
-    maintenance = MaintenanceServicer(maintainer, deadline_s, rebalancer, host_pools)
+    maintenance = MaintenanceServicer(maintainer, deadline_s, rebalancer, views.job_names, host_pools)
     maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(maintenance, server)
     advice_pb2_grpc.add_AdviceServiceServicer_to_server(AdviceServicer(advisor, maintainer.cluster), server)
     hostmgr_pb2_grpc.add_ViewsServicer_to_server(ViewsServicer(views), server)

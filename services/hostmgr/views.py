@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import repeat
@@ -17,6 +17,7 @@ from peloton.api.v0.host import host_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
 from peloton.errors import Unavailable
 from peloton.lifecycle import problems
+from peloton.lifecycle.reason_text import NO_NAMES, Names
 from peloton.model.advice import Mark
 from peloton.model.host import HostState
 from peloton.model.host_pool import DEFAULT_HOST_POOL
@@ -103,7 +104,9 @@ class ClusterViews:
     def _problems(self, view: HostView, kind: str, up_count: int) -> list[Problem]:
         cluster, now_ns, now_s, driver = self._cluster, self._wall_ns(), time.monotonic(), self._driver
         aversions, red = self._book.aversions, {Mark.RED}
-        drains = self._drains(view.maintained)
+        drains, slow = self._drains(view.maintained), self._advisor.service_marks(red)
+        blockers = [one.job_id for host in drains for one in host.progress.blockers]
+        names = self.job_names([*blockers, *(one.job_id for one in slow)])
         gone = aversions.gone_lately(problems.GONE_WITHIN_S, now_s)
         return [
             *problems.cluster_problems(
@@ -111,10 +114,18 @@ class ClusterViews:
             ),
             *problems.gone_hosts(cluster, gone, view.maintained, now_ns),
             *problems.late_drains(drains, now_ns),
-            *problems.held_up_drains(drains, now_ns),
-            *problems.red_marks(cluster, self._advisor.host_marks(red), self._advisor.service_marks(red)),
+            *problems.held_up_drains(drains, now_ns, names),
+            *problems.red_marks(cluster, self._advisor.host_marks(red), slow, names),
             *problems.avoided_hosts(cluster, aversions.avoided_by_all(now_s)),
         ]
+
+    def job_names(self, job_ids: Iterable[str]) -> Names:
+        """Return id -> name; none while storage does not answer."""
+        wanted = set(job_ids)
+        try:
+            return self._records.job_names(wanted) if wanted else NO_NAMES
+        except Unavailable:
+            return NO_NAMES
 
     def _drains(self, maintained: Mapping[Hostname, HostMaintenance]) -> Sequence[HostMaintenance]:
         """With their progress, which is in storage alone; while that does not answer, without it."""

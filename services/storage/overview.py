@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -36,6 +36,8 @@ from services.storage.updates.rows import read_update
 from services.storage.updates.stalls import with_failed_runs
 from services.storage.volumes.rows import WAITED_FOR, volume_record, volume_there
 
+NAMES_MAX = 1_000
+"""Jobs whose names one question is answered for."""
 UPDATES_READ_MAX = 1_000
 """Of those that have failed or stand still, the newest."""
 FAILED_STATES = (UpdateState.FAILED.value, UpdateState.ROLLING_BACKWARD.value, UpdateState.ROLLED_BACK.value)
@@ -152,6 +154,12 @@ class Overview:
             return list(zip((name for name, update in named if update is not None), updates, strict=True)), len(rows)
 
         return self._db.read(work)
+
+    def job_names(self, job_ids: Iterable[str]) -> dict[str, str]:
+        """Return id -> name of the jobs that exist, at most NAMES_MAX."""
+        wanted = sorted(set(job_ids))[:NAMES_MAX]
+        query = sa.select(JOB.c.job_id, JOB.c.name).where(JOB.c.job_id.in_(wanted), JOB.c.state != _DELETED)
+        return self._db.read(lambda conn: {row.job_id: row.name for row in conn.execute(query)}) if wanted else {}
 
     def drains(self, cluster: str) -> list[HostMaintenance]:
         """Hosts that drain, the longest first, with their progress."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.lifecycle.planned import FIRST, PlannedRange, as_placed, planned_pods
+from peloton.lifecycle.reason_text import Names
 from peloton.model.admission import HeldRange
 from peloton.model.daemon import DaemonRoom
 from peloton.model.ids import JobId, new_job_id
@@ -19,9 +21,11 @@ from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import PlacementReason
 from peloton.model.room import RoomAnswer
 from peloton.scheduling.cycle import Plan
+from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Obstacle, Unqueued, Wait, unfit, unqueued
 from services.resmgr.explain import wire
 from services.resmgr.explain.dry_run import candidate_jobs, evictions, plan_now, planned_job, with_job
+from services.resmgr.explain.job_names import in_evictions, in_queues, names_of
 from services.resmgr.explain.plan_text import daemon_lines, room_lines
 from services.resmgr.explain.text import eviction_lines, unqueued_text, wait_lines
 from services.resmgr.explain.unfit import UnfitPods
@@ -55,7 +59,7 @@ class _InPool:
     held_back_count: int
     waiting: Sequence[Found]
     slack: Sequence[str]
-    evictions: Sequence[pb.PlannedEviction]
+    evictions: Sequence[Eviction]
 
     @property
     def admitted_count(self) -> int:
@@ -82,7 +86,9 @@ class JobPlans:
             lambda state, held: self._in_pool(state, held, job),
         )
         room, why = await asyncio.to_thread(self._room, job, in_pool, infeasible)
-        return _answer(job.record, in_pool, list(unfit(job.shapes, infeasible)), room, why)
+        names = await names_of(self._records, [*in_queues(in_pool.waiting), *in_evictions(in_pool.evictions)])
+        evictions = list(wire.planned_evictions(in_pool.evictions, self._loop.settings, names, job.record.job_id))
+        return _answer(job.record, in_pool, list(unfit(job.shapes, infeasible)), room, why, evictions, names)
 
     async def _daemon(self, job: _Job) -> pb.JobPlanResponse:
         """It stands in no queue: hosts decide."""
@@ -120,7 +126,7 @@ class JobPlans:
             held_back,
             waiting,
             list(slack_lines(other, waiting)),
-            list(wire.planned_evictions(for_it, self._loop.settings, job_id)),
+            list(islice(for_it, wire.EVICTIONS_MAX)),
         )
 
     def _room(
@@ -156,7 +162,13 @@ def _goes_now(wait: Wait, plan: Plan) -> bool:
 
 
 def _answer(
-    job: JobRecord, in_pool: _InPool, unfits: Sequence[Unqueued], room: pb.PlannedRoom, why: PlacementReason
+    job: JobRecord,
+    in_pool: _InPool,
+    unfits: Sequence[Unqueued],
+    room: pb.PlannedRoom,
+    why: PlacementReason,
+    evictions: Sequence[pb.PlannedEviction],
+    names: Names,
 ) -> pb.JobPlanResponse:
     admitted, held_back = in_pool.admitted_count, in_pool.held_back_count
     counts = {PodState.PENDING: in_pool.queued_count, PodState.INITIALIZED: held_back}
@@ -165,10 +177,10 @@ def _answer(
     room.text = "\n".join(told)
     lines = [
         *told,
-        *(line for found in in_pool.waiting for line in wait_lines(*found)),
+        *(line for found in in_pool.waiting for line in wait_lines(*found, names)),
         *in_pool.slack,
         *map(unqueued_text, others),
-        *eviction_lines(in_pool.evictions),
+        *eviction_lines(evictions, names),
     ]
     headline = f"In pool {in_pool.path} {admitted} of {job.instance_count} instances would be admitted now."
     reasons = [wire.unqueued_reason(one) for one in others]
@@ -179,9 +191,10 @@ def _answer(
         admittedInstances=admitted,
         waitingInstances=in_pool.queued_count - admitted,
         heldBackInstances=held_back,
-        waiting=[wire.waiting_gangs(*found) for found in in_pool.waiting],
+        waiting=[wire.waiting_gangs(*found, names) for found in in_pool.waiting],
         reasons=reasons,
-        evictions=in_pool.evictions,
+        evictions=evictions,
+        jobNames=names,
         room=room,
         text="\n".join([headline, *(f"  {line}" for line in lines)]),
     )

@@ -30,11 +30,13 @@ from peloton.model.pod import PodState, ShapeRange
 from peloton.model.reason import Rule
 from peloton.model.text import quote, shorten
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Unqueued, Wait, holders, loans, unqueued, waits
 from peloton.scheduling.gangs import QueueKind
 from services.resmgr import pool_rules
 from services.resmgr.explain import dry_run, wire
 from services.resmgr.explain.dry_run import beyond, candidate_jobs, evictions, held_in, with_pool
+from services.resmgr.explain.job_names import in_evictions, in_queues, names_of
 from services.resmgr.explain.job_plans import JobPlans
 from services.resmgr.explain.text import (
     disruption_lines,
@@ -107,7 +109,9 @@ class ExplainService:
             recipe = await asyncio.to_thread(self._recipe, job) if placement else ""
         reach = await asyncio.to_thread(self._reach_of, job)
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
-        lines = [*story(job, counts, waiting, others, failures, starting), *slack_lines(self._loop.state, waiting)]
+        names = await names_of(self._records, in_queues(waiting))
+        lines = list(story(job, counts, waiting, others, failures, starting, names))
+        lines += slack_lines(self._loop.state, waiting)
         lines += _vain(self._loop.state, job, waiting)
         if job.is_active:
             lines += [*map(reach_line, reach), *filter(None, [recipe])]
@@ -126,7 +130,7 @@ class ExplainService:
             state=job_pb2.JobState.ValueType(JOB_STATE_NUMBERS[job.state]),
             poolPath=path,
             instanceCounts={state.value: count for state, count in counts.items()},
-            waiting=[wire.waiting_gangs(*one) for one in waiting],
+            waiting=[wire.waiting_gangs(*one, names) for one in waiting],
             reasons=[
                 *(wire.unqueued_reason(one) for one in others),
                 *(wire.reach_reason(one) for one in reach if one.refusing),
@@ -134,6 +138,7 @@ class ExplainService:
                 *(wire.failure_reason(pod, failure_line(pod, job.type)) for pod in failures if job.is_active),
             ],
             text="\n".join([headline(job, path, counts), *(f"  {line}" for line in lines)]),
+            jobNames=names,
         )
 
     def _recipe(self, job: JobRecord) -> str:
@@ -190,26 +195,25 @@ class ExplainService:
         now, plan = self._look(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, plan, row)
-        waiting = islice(waits(now, plan, row), min(request.queueLimit, QUEUE_MAX))
+        waiting: list[Found] = [
+            (wait, ()) for wait in islice(waits(now, plan, row), min(request.queueLimit, QUEUE_MAX))
+        ]
         answer = pb.PoolWhyResponse(
             pool=wire.PoolNodes(now, plan).node(row),
-            queues=[head for head, _ in found],
             borrowed=wire.loan_list(owed.borrowed),
             lenders=wire.loan_list(owed.lenders),
             lent=wire.loan_list(owed.lent),
             borrowers=wire.loan_list(owed.borrowers),
-            waiting=[wire.waiting_gangs(wait, ()) for wait in waiting],
         )
-        answer.text = "\n".join(pool_lines(answer, [list(wait_lines(*wait)) for _, wait in found], self._loop.settings))
-        await asyncio.to_thread(self._name_jobs, answer.waiting)
+        names = await names_of(self._records, in_queues([*(first for _, first in found), *waiting]))
+        answer.jobNames.update(names)
+        for head, first in found:
+            head.head.CopyFrom(wire.waiting_gangs(*first, names))
+            answer.queues.append(head)
+        answer.waiting.extend(wire.waiting_gangs(*one, names) for one in waiting)
+        heads = [list(wait_lines(*first, names)) for _, first in found]
+        answer.text = "\n".join(pool_lines(answer, heads, self._loop.settings))
         return answer
-
-    def _name_jobs(self, waiting: Sequence[pb.WaitingGangs]) -> None:
-        names = {
-            job.job_id: job.name for job in self._records.jobs.get_many({JobId(one.jobId.value) for one in waiting})
-        }
-        for one in waiting:
-            one.jobName = names.get(JobId(one.jobId.value), "")
 
     async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
         state = await self._state()
@@ -226,15 +230,21 @@ class ExplainService:
         pool_rules.check_config(state, pool_id, config, state.pools)
         spec, now_ns = pool_spec(pool_id, config), self._loop.clock_ns()
 
-        def plan(state: ResmgrState, held: HeldRanges) -> pb.PoolPlanResponse:
+        def plan(state: ResmgrState, held: HeldRanges) -> tuple[pb.PoolPlanResponse, list[Eviction], list[str]]:
             other = with_pool(state, spec)
             answer = wire.pool_plan(self._look(state), self._look(other), other.path_of(pool_id), is_new=known is None)
             more = beyond(evictions(other, held, now_ns), evictions(state, held, now_ns))
-            answer.evictions.extend(wire.planned_evictions(more, self._loop.settings))
-            answer.text = "\n".join([*plan_lines(answer), *pool_rules.beyond_hosts(state, spec)])
-            return answer
+            return answer, list(islice(more, wire.EVICTIONS_MAX)), list(pool_rules.beyond_hosts(state, spec))
 
-        return await self._loop.with_held(lambda state: candidate_jobs(with_pool(state, spec), now_ns), plan)
+        answer, evicted, notes = await self._loop.with_held(
+            lambda state: candidate_jobs(with_pool(state, spec), now_ns), plan
+        )
+        admitted = (one.jobId.value for one in answer.admitted)
+        names = await names_of(self._records, [*admitted, *in_evictions(evicted)])
+        answer.jobNames.update(names)
+        answer.evictions.extend(wire.planned_evictions(evicted, self._loop.settings, names))
+        answer.text = "\n".join([*plan_lines(answer), *notes])
+        return answer
 
     async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
         await self._state()
@@ -257,7 +267,8 @@ def _vain(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Itera
 
 
 def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, Found]]:
-    """The first waiting gangs of each queue in and below a pool; gangs that go at once only where none waits."""
+    """The first waiting gangs of each queue in and below a pool; gangs that go at once only where none
+    waits. The heads have no ``head`` yet: that names jobs."""
     held = held_in(state)
     for row in sorted(now.waiting.keys() | {gang.row for gang in now.held}):
         if row != above and above not in now.tree.ancestors[row]:
@@ -273,7 +284,6 @@ def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterabl
                 queue=wire.QUEUES[kind],
                 gangCount=sum(one.gang_count for one in queue),
                 instanceCount=sum(one.gang_count * one.run.gang_size for one in queue),
-                head=wire.waiting_gangs(wait, held_by),
             )
             yield head, (wait, held_by)
 

@@ -10,11 +10,14 @@ from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.lifecycle.avoidance import QUICK_S
 from peloton.lifecycle.reason_text import (
+    NO_NAMES,
+    Names,
     amount_text,
     backfill_text,
     counted,
     hosts_text,
     infeasible_text,
+    job_text,
     placement_text,
     queue_text,
 )
@@ -27,7 +30,7 @@ from peloton.model.ids import Hostname
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodRecord, PodState, Strategy
 from peloton.model.reason import Rule
-from peloton.model.update import Disruption, UpdateRecord
+from peloton.model.update import Disruption, UpdateRecord, UpdateState
 from peloton.model.volume import VolumeRecord
 from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait
 from services.resmgr.settings import LoopSettings
@@ -38,6 +41,13 @@ WAIT_TEXT_MAX = 400
 """Characters of what a host says of a container that it cannot start."""
 MARKED_MAX = 5
 """Marked hosts in one answer."""
+_UPDATE_STATES = {
+    UpdateState.INITIALIZED: "has not begun",
+    UpdateState.ROLLING_FORWARD: "is rolling out",
+    UpdateState.ROLLING_BACKWARD: "is being rolled back",
+    UpdateState.PAUSED: "is paused",
+}
+"""Only those of an update that is under way."""
 _NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 
 
@@ -49,7 +59,7 @@ def headline(job: JobRecord, pool_path: str, counts: Mapping[PodState, int]) -> 
     shown = ", ".join(f"{public[state]} {state}" for state in PodState if public[state]) or "no instances yet"
     verb = "is" if job.is_active else "ended"
     where = f"pool {pool_path}" if pool_path else "a pool that is gone"
-    return f"Job {job.job_id} ({job.name}) {verb} {job.state} in {where}: {shown}"
+    return f"Job {job.name.strip() or job.job_id} {verb} {job.state} in {where}: {shown}"
 
 
 def story(
@@ -59,6 +69,7 @@ def story(
     others: Sequence[Unqueued],
     failures: Sequence[PodRecord],
     starting: tuple[Sequence[PodRecord], int] = ((), 0),
+    names: Names = NO_NAMES,
 ) -> Iterator[str]:
     """The lines below the headline. Failures of an active job are lines of their own, see ``failure_line``."""
     if not job.is_active:
@@ -67,7 +78,7 @@ def story(
     if job.goal is JobState.KILLED:
         yield "it is being stopped"
     for wait, holders in waiting:
-        yield from wait_lines(wait, holders)
+        yield from wait_lines(wait, holders, names)
     yield from map(unqueued_text, others)
     pods, count = starting
     yield from map(start_line, pods)
@@ -90,25 +101,25 @@ def slack_line(waiting: Sequence[tuple[Wait, tuple[Holder, ...]]], slack_cpu: in
         )
 
 
-def wait_lines(wait: Wait, holders: Sequence[Holder]) -> Iterator[str]:
-    yield f"{_whom(wait)}: {wait_text(wait)}"
+def wait_lines(wait: Wait, holders: Sequence[Holder], names: Names = NO_NAMES) -> Iterator[str]:
+    yield f"{_whom(wait)}: {wait_text(wait, names)}"
     if holders:
-        yield f"  held by {'; '.join(_holder_text(holder, wait.cause.kind) for holder in holders)}"
+        yield f"  held by {'; '.join(_holder_text(holder, wait.cause.kind, names) for holder in holders)}"
     if backfilled := backfill_text(wait.reason):
         yield f"  {backfilled}"
 
 
-def _holder_text(holder: Holder, kind: str) -> str:
-    name = f"job {holder.job_id}" if holder.job_id else f"pool {holder.pool_path}"
+def _holder_text(holder: Holder, kind: str, names: Names) -> str:
+    name = job_text(holder.job_id, names) if holder.job_id else f"pool {holder.pool_path}"
     above = f" ({amount_text(kind, holder.borrowed)} above its reservation)" if holder.borrowed else ""
     return f"{name}: {kind} {amount_text(kind, holder.amount)}{above}"
 
 
-def wait_text(wait: Wait) -> str:
-    reason = queue_text(wait.reason)
+def wait_text(wait: Wait, names: Names = NO_NAMES) -> str:
+    reason = queue_text(wait.reason, names)
     if not wait.blocking:
         return reason
-    blocking = queue_text(wait.blocking)
+    blocking = queue_text(wait.blocking, names)
     if wait.reason.job_id == wait.run.job_id:
         return f"waits behind other instances of the job; for them: {blocking}"
     return f"{reason}; that one: {blocking}"
@@ -191,7 +202,7 @@ def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules
         name = pb.Queue.Name(queue.queue).removeprefix("QUEUE_").lower().replace("_", "-")
         where = f" of {queue.poolPath}" if queue.poolPath != pool.path else ""
         waiting = f"{counted(queue.gangCount, 'gang')} of {counted(queue.instanceCount, 'instance')}"
-        yield f"  {name} queue{where}: {waiting}, first job {queue.head.jobId.value}"
+        yield f"  {name} queue{where}: {waiting}, first {job_text(queue.head.jobId.value, answer.jobNames)}"
         yield from (f"    {line}" for line in lines)
     if not answer.queues:
         yield "  its queues are empty"
@@ -242,22 +253,25 @@ def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:
         "Gangs that would be admitted now:",
         "No waiting gang would be admitted now.",
         [
-            f"{counted(a.gangCount, 'gang')} of {a.gangSize} of job {a.jobId.value} in {a.poolPath}"
-            f" ({a.gangCountBefore} without the change)"
+            f"{counted(a.gangCount, 'gang')} of {a.gangSize} of {job_text(a.jobId.value, answer.jobNames)} "
+            f"in {a.poolPath} ({a.gangCountBefore} without the change)"
             for a in answer.admitted
         ],
     )
     yield from _section(
-        "Instances that would be evicted:", "No instance would be evicted.", list(eviction_lines(answer.evictions))
+        "Instances that would be evicted:",
+        "No instance would be evicted.",
+        list(eviction_lines(answer.evictions, answer.jobNames)),
     )
 
 
-def eviction_lines(evictions: Iterable[pb.PlannedEviction]) -> Iterator[str]:
+def eviction_lines(evictions: Iterable[pb.PlannedEviction], names: Names) -> Iterator[str]:
     for one in evictions:
         last = one.firstInstance + one.instanceCount - 1
         which = f"instances {one.firstInstance}-{last}" if one.instanceCount > 1 else f"instance {last}"
         when = "the next round" if one.rounds == 1 else f"{one.rounds} rounds"
-        yield f"after {when} of preemption ({one.withinS:g} s), {which} of job {one.jobId.value}: {one.text}"
+        whose = f"{which} of {job_text(one.jobId.value, names)}"
+        yield f"after {when} of preemption ({one.withinS:g} s), {whose}: {one.text}"
 
 
 def volume_line(volume: VolumeRecord) -> str:
@@ -271,7 +285,8 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
     failed = f", {counted(len(update.failed), 'instance')} failed" if update.failed else ""
     failed += f", {failed_runs_text(update)}" if update.failed_run_count else ""
     waits = f", waits for {update.waiting_for}" if update.waiting_for else ""
-    yield f"{update.type} {update.state}: {len(update.done)} of {update.total_count} done{failed}{waits}"
+    done = f"{len(update.done)} of {update.total_count} done"
+    yield f"the {update.type.lower()} {_UPDATE_STATES[update.state]}: {done}{failed}{waits}"
     if why := stall_text(update):
         yield f"the update has stalled: {' '.join(why.split())}"
 

@@ -15,7 +15,7 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import PelotonError
-from peloton.lifecycle.reason_text import eviction_text, misfit_text, placement_text, queue_text
+from peloton.lifecycle.reason_text import NO_NAMES, Names, eviction_text, misfit_text, placement_text, queue_text
 from peloton.model.daemon import DaemonReach, DaemonRoom
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.pod import PodRecord
@@ -64,13 +64,14 @@ def amount(kind: str, small: int) -> float:
     return math.inf if small >= UNLIMITED else small / UNITS.get(kind, 1)
 
 
-def waiting_gangs(wait: Wait, holders: Sequence[Holder]) -> pb.WaitingGangs:
+def waiting_gangs(wait: Wait, holders: Sequence[Holder], names: Names = NO_NAMES) -> pb.WaitingGangs:
     run = wait.run
-    reason = _reason(wait.reason, wait_text(wait), () if wait.blocking else holders)
+    reason = _reason(wait.reason, wait_text(wait, names), () if wait.blocking else holders)
     if wait.blocking is not None:
-        reason.blockingReason.CopyFrom(_reason(wait.blocking, queue_text(wait.blocking), holders))
+        reason.blockingReason.CopyFrom(_reason(wait.blocking, queue_text(wait.blocking, names), holders))
     return pb.WaitingGangs(
         jobId=JobID(value=run.job_id),
+        jobName=names.get(run.job_id, ""),
         poolPath=wait.pool_path,
         queue=QUEUES[run.queue],
         firstInstance=wait.start,
@@ -296,7 +297,7 @@ def pool_plan(
 
 
 def planned_evictions(
-    evictions: Iterable[Eviction], rules: LoopSettings, planned_job: str = ""
+    evictions: Iterable[Eviction], rules: LoopSettings, names: Names, planned_job: str = ""
 ) -> Iterator[pb.PlannedEviction]:
     """``planned_job``: the id of a job that does not exist, and is not named."""
     for one in islice(evictions, EVICTIONS_MAX):
@@ -311,7 +312,7 @@ def planned_evictions(
             forPoolPath=why.for_pool,
             rounds=rounds,
             withinS=rounds * rules.preemption_period_s,
-            text=eviction_text(replace(why, for_job="") if is_planned else why),
+            text=eviction_text(replace(why, for_job="") if is_planned else why, names),
         )
 
 

@@ -11,12 +11,12 @@ from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle.goal import goal_after_eviction
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import STAYING, STAYS
-from peloton.lifecycle.reason_text import eviction_text
+from peloton.lifecycle.reason_text import NO_NAMES, Names, eviction_text
 from peloton.model.admission import EvictionOrder, EvictionResult
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import Termination, TerminationReason
-from peloton.model.reason import EvictionReason, QosReason
+from peloton.model.reason import EvictionReason, Grounds, QosReason
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes
@@ -24,7 +24,7 @@ from services.storage.pods.scope import READY, Chosen, Span, within
 from services.storage.pods.sql import where
 from services.storage.pods.writes import fire
 from services.storage.ranges import as_ranges
-from services.storage.tables import POD
+from services.storage.tables import JOB, POD
 from services.storage.updates.disruptions import ask
 
 EVICTION_MESSAGE = "evicting running task: "
@@ -72,7 +72,7 @@ def evict_job(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder
         pods = conn.execute(query.where(scope, _EVICTABLE).order_by(POD.c.instance_id)).all()
         waiting = [(pod.instance_id, pod.queue_seq) for pod in pods if pod.state == READY]
         on_hosts = [(pod.instance_id, pod.config_version) for pod in pods if pod.state != READY]
-        said = eviction_text(order.why)
+        said = eviction_text(order.why, _names(conn, order.why))
         words = {"message": said, "reason": reason_code(order.why)}
         if waiting:
             requeue_ready(conn, order, waiting, order.is_gang and len(waiting) < order.count, words, now_ns, result)
@@ -84,6 +84,14 @@ def evict_job(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder
             preempt_running(conn, job, order.is_gang, on_hosts, words, now_ns, why)
             result.leaving += as_ranges(instance for instance, _ in on_hosts)
     return result
+
+
+def _names(conn: sa.Connection, why: EvictionReason) -> Names:
+    """Return the name of the job that the pods give way to."""
+    if not isinstance(why, Grounds) or not why.for_job:
+        return NO_NAMES
+    name = conn.execute(sa.select(JOB.c.name).where(JOB.c.job_id == why.for_job)).scalar()
+    return {why.for_job: name or ""}
 
 
 def requeue_ready(

@@ -21,7 +21,7 @@ from peloton.lifecycle.pod_terms import (
     STAYING,
     STAYS,
 )
-from peloton.lifecycle.reason_text import eviction_text, requeue_text
+from peloton.lifecycle.reason_text import Names, eviction_text, requeue_text
 from peloton.model.admission import (
     AllocatedRange,
     EvictionOrder,
@@ -173,14 +173,14 @@ def snapshot(job: MemoryJob) -> JobSnapshot:
 # -- out of hosts and back -----------------------------------------------------------------------------------------
 
 
-def evict(job: MemoryJob, order: EvictionOrder, now_ns: int, result: EvictionResult) -> None:
+def evict(job: MemoryJob, order: EvictionOrder, now_ns: int, result: EvictionResult, names: Names) -> None:
     """READY pods are PENDING again; pods on hosts are to leave."""
     found = job.pods.those((READY & STAYS) | STAYING, _span(order.start, order.count))
     if order.run_id:
         found = [pod for pod in found if pod.run_id == order.run_id]
     waiting = [pod for pod in found if pod.state is _S.READY]
     on_hosts = [pod for pod in found if pod.state is not _S.READY]
-    said, reason = eviction_text(order.why), reason_code(order.why)
+    said, reason = eviction_text(order.why, names), reason_code(order.why)
     if waiting:
         gathers = order.is_gang and len(waiting) < order.count
         _send_back(job, waiting, gathers, {"message": said, "reason": reason}, now_ns, result)

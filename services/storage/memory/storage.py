@@ -21,6 +21,7 @@ from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.pod import is_eviction
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import KILLING, LAUNCHABLE, NEWER, ON_REQUEST, REVIVABLE, STAYS, UNWANTED
+from peloton.lifecycle.reason_text import NO_NAMES, Names
 from peloton.lifecycle.settle import STOP_MESSAGE, UpdateView, ended_progress
 from peloton.lifecycle.wake import Wake, next_due_ns
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
@@ -28,7 +29,7 @@ from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord, JobState
 from peloton.model.pod import ON_HOST, PodRecord, PodState, PodStatus, ShapeRange, Termination, TerminationReason
-from peloton.model.reason import RequeueReason
+from peloton.model.reason import EvictionReason, Grounds, RequeueReason
 from peloton.model.respool import PoolSpec
 from peloton.model.times import NS_PER_S
 from peloton.model.volume import StandingVolume
@@ -330,10 +331,15 @@ class MemoryAdmission(_Repository):
             result = results.setdefault(order.job_id, EvictionResult(order.job_id))
             job = self._rows.jobs.get(order.job_id)
             if job is not None and not job.has_ended:
-                queueing.evict(job, order, self._rows.clock_ns(), result)
+                queueing.evict(job, order, self._rows.clock_ns(), result, self._name_of(order.why))
         gone = [job_id for job_id, one in results.items() if one.leaving or one.queued or one.unqueued]
         self._rows.note_wakes(gone, self._rows.clock_ns())
         return list(results.values())
+
+    def _name_of(self, why: EvictionReason) -> Names:
+        """Return the name of the job that pods give way to."""
+        other = self._rows.jobs.get(JobId(why.for_job)) if isinstance(why, Grounds) else None
+        return {other.record.job_id: other.record.name} if other else NO_NAMES
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
         job = self._rows.jobs.get(job_id)

@@ -12,6 +12,7 @@ from tests.conformance.hostmgr.test_host_pools import Manager, hosts, url
 from tests.conformance.hostmgr.world import wait
 
 __all__ = ["url"]
+NAME = "train"
 
 
 @pytest.fixture
@@ -30,8 +31,10 @@ def test_the_plan_of_a_drain(manager: Manager) -> None:
     (at,) = manager.start(batch)
 
     expected = [
-        pb.JobDeparture(job_id=batch, departure=pb.DEPARTURE_REQUEUED, pod_count=1),
-        pb.JobDeparture(job_id=service, departure=pb.DEPARTURE_SLA, pod_count=1, allowed_count=1, homeless_count=1),
+        pb.JobDeparture(job_id=batch, job_name=NAME, departure=pb.DEPARTURE_REQUEUED, pod_count=1),
+        pb.JobDeparture(
+            job_id=service, job_name=NAME, departure=pb.DEPARTURE_SLA, pod_count=1, allowed_count=1, homeless_count=1
+        ),
     ]
     expected.sort(key=lambda job: job.job_id)
 

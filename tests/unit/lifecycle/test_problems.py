@@ -164,9 +164,9 @@ def test_lost_volumes() -> None:
     """Of more than are named, the number."""
     volume = VolumeRecord("v1", JOB, 3, 1, "p", "west", "h1", "data", 100, VolumeState.LOST, note="h1 is gone")
 
-    named, more = problems.lost_volumes([volume], 8)
+    named, more = problems.lost_volumes([volume], 8, {JOB: "db"})
 
-    assert f"Volume v1 on host h1 is LOST (h1 is gone): pod {JOB}-3 waits for it" == named.text
+    assert "Volume v1 on host h1 is LOST (h1 is gone): instance 3 of job db waits for it" == named.text
     assert ("7 more volumes are LOST", SubjectKind.CLUSTER) == (more.text, more.subject_kind)
 
 
@@ -226,7 +226,7 @@ def test_jobs_that_fit_no_host() -> None:
 
     large = "no host has cpu 64: the largest of 3 hosts has 4"
     assert (
-        f"Job {JOB} (train) in pool /eng waits in vain: 3 instances fit no host, even an empty one: {large}; "
+        f"Job train in pool /eng cannot run: 3 instances fit no host, even an empty one: {large}; "
         "0 of 3 hosts meet the constraint label zone=x" == first.text
     )
     assert (SubjectKind.JOB, JOB, f"peloton job why {JOB}") == (first.subject_kind, first.subject_id, first.command)

@@ -50,7 +50,11 @@ async def test_a_waiting_job(world: World) -> None:
         waiter,
     )
     assert behind.reason.blockingReason.rule == pb.RULE_POOL_LIMIT
-    assert second.text.splitlines()[0] == f"Job {last} (job) is INITIALIZED in pool /p: 1 PENDING"
+    headline, line, held_by = second.text.splitlines()
+    assert headline == "Job job is INITIALIZED in pool /p: 1 PENDING"
+    assert ": waits behind job job in the queue of /p; that one: cpu 1 wanted, 0 left" in line
+    assert "  held by job job: cpu 8; job job: cpu 2" == held_by.removeprefix("  ")
+    assert {holder: "job", waiter: "job", last: "job"} == dict(second.jobNames)
 
 
 async def test_a_job_without_hosts(world: World) -> None:
@@ -115,7 +119,7 @@ async def test_a_service(world: World) -> None:
 
     assert lines[1:] == [
         "  1 instance about to be queued",
-        "  UPDATE ROLLING_FORWARD: 0 of 3 done, waits for instance 0 to run and be healthy",
+        "  the update is rolling out: 0 of 3 done, waits for instance 0 to run and be healthy",
         "  the SLA, at most 1 unavailable, was asked last:",
         "    2096-10-02T07:06:40Z refused instance 1, KILLED_HOST_MAINTENANCE: 1 of at most 1 instances are unavailable"
         " already",
@@ -162,7 +166,7 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
     told = f"instance 0 {state} on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
     assert answer.text.splitlines()[1:3] == [
         f"  {told}",
-        "  UPDATE ROLLING_FORWARD: 0 of 1 done, 1 run failed, waits for instance 0 to run and be healthy",
+        "  the update is rolling out: 0 of 1 done, 1 run failed, waits for instance 0 to run and be healthy",
     ]
     assert [(one.rule, one.bound, one.text) for one in answer.reasons] == [(pb.RULE_BACK_OFF, 1, told)]
 
@@ -280,7 +284,7 @@ async def test_a_job_that_has_ended(world: World) -> None:
         answer = await asked.why(job)
 
     assert answer.text.splitlines() == [
-        f"Job {job} (job) ended FAILED in pool /p: 1 SUCCEEDED, 1 FAILED",
+        "Job job ended FAILED in pool /p: 1 SUCCEEDED, 1 FAILED",
         "  instance 1: FAILED",
     ]
     assert (answer.state, len(answer.waiting)) == (job_pb2.FAILED, 0)
@@ -373,7 +377,7 @@ async def test_a_job_whose_pool_is_gone(world: World) -> None:
         answer = await asked.why(job)
 
     assert (answer.text, answer.poolPath) == (
-        f"Job {job} (job) ended SUCCEEDED in a pool that is gone: 1 SUCCEEDED",
+        "Job job ended SUCCEEDED in a pool that is gone: 1 SUCCEEDED",
         "",
     )
 

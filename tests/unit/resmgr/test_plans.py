@@ -87,7 +87,7 @@ async def test_a_plan_of_a_job(world: World) -> None:
         "  a host has room for it now",
         "  hosts have room now for all 4 that would wait in the queue",
         "  instances 1-4 in the ordinary queue of /p, 1 gang ahead: cpu 1 wanted, 0 left of the pool limit of /p: 4",
-        f"    held by job {holder}: cpu 3",
+        "    held by job job: cpu 3",
         "  1 instance held back: at most 5 may run at a time, 5 are queued or running",
     ]
     assert after == before
@@ -317,7 +317,7 @@ async def test_a_plan_of_a_job_says_who_would_leave(world: World) -> None:
 
     assert told(back.evictions) == [(lent, 7, 3, 5, 300)]
     assert back.text.splitlines()[-1] == (
-        f"  after 5 rounds of preemption (300 s), instances 7-9 of job {lent}: preempted for this job of /b, "
+        "  after 5 rounds of preemption (300 s), instances 7-9 of job job: preempted for this job of /b, "
         "which wants cpu 10: /a holds 100 and is entitled to 70"
     )
     assert told(urgent.evictions) == [(lent, 8, 2, 1, 60)]

@@ -41,7 +41,7 @@ async def test_jobs_that_fit_no_host_are_told(world: World) -> None:
         world.hosts.unfit = {}
         after = await told(asked)
 
-    text = f"Job {large} (job) in pool /p waits in vain: 2 instances fit no host, even an empty one: {TOO_LARGE}"
+    text = f"Job job in pool /p cannot run: 2 instances fit no host, even an empty one: {TOO_LARGE}"
     assert [(large, text)] == admitted == held_back
     assert [] == after
 

@@ -330,7 +330,7 @@ def test_jobs_that_do_not_wait() -> None:
     """Of a running job its states are told, and that nothing waits; of a stopped one that it is being stopped."""
     running = {PodState.RUNNING: 5, PodState.SUCCEEDED: 1}
 
-    assert headline(JOB, "/p", running) == "Job j (name) is RUNNING in pool /p: 5 RUNNING, 1 SUCCEEDED"
+    assert headline(JOB, "/p", running) == "Job name is RUNNING in pool /p: 5 RUNNING, 1 SUCCEEDED"
     assert list(story(JOB, running, [], [], [])) == ["nothing waits: 5 instances on hosts"]
     stopped = replace(JOB, goal=JobState.KILLED)
     assert list(story(stopped, running, [], [], [])) == ["it is being stopped"]

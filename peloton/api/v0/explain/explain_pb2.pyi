@@ -287,7 +287,6 @@ class WaitingGangs(_message.Message):
     gangsAhead: _builtins.int
     """Gangs that stand before the first of these in the queue."""
     jobName: _builtins.str
-    """Only in the queue of a pool."""
     @_builtins.property
     def jobId(self) -> _peloton_pb2.JobID: ...
     @_builtins.property
@@ -358,6 +357,26 @@ class JobWhyResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class JobNamesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     JOBID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
@@ -366,6 +385,7 @@ class JobWhyResponse(_message.Message):
     WAITING_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    JOBNAMES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     state: _job_pb2.JobState.ValueType
     poolPath: _builtins.str
@@ -385,6 +405,10 @@ class JobWhyResponse(_message.Message):
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reason]:
         """Of instances that stand in no queue: the maximum of running instances, no host. And of those that fit no host."""
 
+    @_builtins.property
+    def jobNames(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Job id -> name, of the jobs that the answer mentions and that still exist."""
+
     def __init__(
         self,
         *,
@@ -396,10 +420,11 @@ class JobWhyResponse(_message.Message):
         waiting: _abc.Iterable[Global___WaitingGangs] | None = ...,
         reasons: _abc.Iterable[Global___Reason] | None = ...,
         text: _builtins.str = ...,
+        jobNames: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["jobId", b"jobId"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instanceCounts", b"instanceCounts", "jobId", b"jobId", "name", b"name", "poolPath", b"poolPath", "reasons", b"reasons", "state", b"state", "text", b"text", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instanceCounts", b"instanceCounts", "jobId", b"jobId", "jobNames", b"jobNames", "name", b"name", "poolPath", b"poolPath", "reasons", b"reasons", "state", b"state", "text", b"text", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -496,6 +521,26 @@ Global___Loan: _TypeAlias = Loan  # noqa: Y015
 class PoolWhyResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class JobNamesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     POOL_FIELD_NUMBER: _builtins.int
     QUEUES_FIELD_NUMBER: _builtins.int
     BORROWED_FIELD_NUMBER: _builtins.int
@@ -504,6 +549,7 @@ class PoolWhyResponse(_message.Message):
     BORROWERS_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
+    JOBNAMES_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     @_builtins.property
     def pool(self) -> Global___PoolNode: ...
@@ -527,6 +573,10 @@ class PoolWhyResponse(_message.Message):
     def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingGangs]:
         """As many as were asked for; the holders are those of `queues`."""
 
+    @_builtins.property
+    def jobNames(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Job id -> name, of the jobs that the answer mentions and that still exist."""
+
     def __init__(
         self,
         *,
@@ -538,10 +588,11 @@ class PoolWhyResponse(_message.Message):
         borrowers: _abc.Iterable[Global___Loan] | None = ...,
         text: _builtins.str = ...,
         waiting: _abc.Iterable[Global___WaitingGangs] | None = ...,
+        jobNames: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["borrowed", b"borrowed", "borrowers", b"borrowers", "lenders", b"lenders", "lent", b"lent", "pool", b"pool", "queues", b"queues", "text", b"text", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["borrowed", b"borrowed", "borrowers", b"borrowers", "jobNames", b"jobNames", "lenders", b"lenders", "lent", b"lent", "pool", b"pool", "queues", b"queues", "text", b"text", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -832,6 +883,26 @@ Global___AdmittedGangs: _TypeAlias = AdmittedGangs  # noqa: Y015
 class PoolPlanResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class JobNamesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     POOLPATH_FIELD_NUMBER: _builtins.int
     ISNEW_FIELD_NUMBER: _builtins.int
     ENTITLEMENTS_FIELD_NUMBER: _builtins.int
@@ -839,6 +910,7 @@ class PoolPlanResponse(_message.Message):
     ADMITTED_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     EVICTIONS_FIELD_NUMBER: _builtins.int
+    JOBNAMES_FIELD_NUMBER: _builtins.int
     poolPath: _builtins.str
     isNew: _builtins.bool
     text: _builtins.str
@@ -854,6 +926,10 @@ class PoolPlanResponse(_message.Message):
     def evictions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedEviction]:
         """What the change would make the rounds of preemption evict that they would not evict anyway. At most 100 runs."""
 
+    @_builtins.property
+    def jobNames(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Job id -> name, of the jobs that the answer mentions and that still exist."""
+
     def __init__(
         self,
         *,
@@ -864,10 +940,11 @@ class PoolPlanResponse(_message.Message):
         admitted: _abc.Iterable[Global___AdmittedGangs] | None = ...,
         text: _builtins.str = ...,
         evictions: _abc.Iterable[Global___PlannedEviction] | None = ...,
+        jobNames: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aboveEntitlement", b"aboveEntitlement", "admitted", b"admitted", "entitlements", b"entitlements", "evictions", b"evictions", "isNew", b"isNew", "poolPath", b"poolPath", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aboveEntitlement", b"aboveEntitlement", "admitted", b"admitted", "entitlements", b"entitlements", "evictions", b"evictions", "isNew", b"isNew", "jobNames", b"jobNames", "poolPath", b"poolPath", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1085,6 +1162,26 @@ Global___Overhead: _TypeAlias = Overhead  # noqa: Y015
 class JobPlanResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class JobNamesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     POOLPATH_FIELD_NUMBER: _builtins.int
     ADMITTEDINSTANCES_FIELD_NUMBER: _builtins.int
     WAITINGINSTANCES_FIELD_NUMBER: _builtins.int
@@ -1095,6 +1192,7 @@ class JobPlanResponse(_message.Message):
     EVICTIONS_FIELD_NUMBER: _builtins.int
     ROOM_FIELD_NUMBER: _builtins.int
     DAEMON_FIELD_NUMBER: _builtins.int
+    JOBNAMES_FIELD_NUMBER: _builtins.int
     poolPath: _builtins.str
     admittedInstances: _builtins.int
     """Instances that the pool would admit now. `room` says how many of them would find a host."""
@@ -1119,6 +1217,10 @@ class JobPlanResponse(_message.Message):
     def daemon(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedDaemon]:
         """Of a daemon, instead of all numbers of instances, by cluster."""
 
+    @_builtins.property
+    def jobNames(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Job id -> name, of the jobs that the answer mentions and that still exist."""
+
     def __init__(
         self,
         *,
@@ -1132,10 +1234,11 @@ class JobPlanResponse(_message.Message):
         evictions: _abc.Iterable[Global___PlannedEviction] | None = ...,
         room: Global___PlannedRoom | None = ...,
         daemon: _abc.Iterable[Global___PlannedDaemon] | None = ...,
+        jobNames: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["room", b"room"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admittedInstances", b"admittedInstances", "daemon", b"daemon", "evictions", b"evictions", "heldBackInstances", b"heldBackInstances", "poolPath", b"poolPath", "reasons", b"reasons", "room", b"room", "text", b"text", "waiting", b"waiting", "waitingInstances", b"waitingInstances"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admittedInstances", b"admittedInstances", "daemon", b"daemon", "evictions", b"evictions", "heldBackInstances", b"heldBackInstances", "jobNames", b"jobNames", "poolPath", b"poolPath", "reasons", b"reasons", "room", b"room", "text", b"text", "waiting", b"waiting", "waitingInstances", b"waitingInstances"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

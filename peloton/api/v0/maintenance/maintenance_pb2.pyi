@@ -64,20 +64,24 @@ class Blocker(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     POD_COUNT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    JOB_NAME_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     pod_count: _builtins.int
     reason: _builtins.str
     """The SLA's words, with its numbers."""
+    job_name: _builtins.str
+    """Empty for a job that is gone."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         pod_count: _builtins.int = ...,
         reason: _builtins.str = ...,
+        job_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "pod_count", b"pod_count", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "job_name", b"job_name", "pod_count", b"pod_count", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -258,6 +262,7 @@ class JobDeparture(_message.Message):
     POD_COUNT_FIELD_NUMBER: _builtins.int
     ALLOWED_COUNT_FIELD_NUMBER: _builtins.int
     HOMELESS_COUNT_FIELD_NUMBER: _builtins.int
+    JOB_NAME_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     departure: Global___Departure.ValueType
     pod_count: _builtins.int
@@ -265,6 +270,8 @@ class JobDeparture(_message.Message):
     """Of services: pods of the job, on whatever host, that its SLA lets go now."""
     homeless_count: _builtins.int
     """Of services: pods that no other host takes as things are. They wait for room."""
+    job_name: _builtins.str
+    """Empty for a job that is gone."""
     def __init__(
         self,
         *,
@@ -273,10 +280,11 @@ class JobDeparture(_message.Message):
         pod_count: _builtins.int = ...,
         allowed_count: _builtins.int = ...,
         homeless_count: _builtins.int = ...,
+        job_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_count", b"allowed_count", "departure", b"departure", "homeless_count", b"homeless_count", "job_id", b"job_id", "pod_count", b"pod_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_count", b"allowed_count", "departure", b"departure", "homeless_count", b"homeless_count", "job_id", b"job_id", "job_name", b"job_name", "pod_count", b"pod_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,54 @@
+"""A pod's last message and reason as one line for people.
+
+The wire keeps the words of the original and of Mesos: clients compare them. Tables and pages show this line instead.
+"""
+
+from __future__ import annotations
+
+_RAW_MESSAGES = {
+    "Add hostname and ports": "launched on its host",
+    "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED": "",
+    "Killing the task": "being stopped",
+    "Initialize task": "about to run again",
+    "Regenerate placement": "about to run again",
+    "Rescheduled after task terminated": "about to run again after it failed",
+    "Task throttled due to failure": "waits before it runs again",
+}
+_REASONS = {
+    "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED": "",
+    "REASON_TASK_CHECK_STATUS_UPDATED": "",
+    "REASON_RECONCILIATION": "",
+    "REASON_UPDATE_OFFER": "",
+    "REASON_COMMAND_EXECUTOR_FAILED": "",
+    "REASON_CONTAINER_LIMITATION_MEMORY": "out of memory",
+    "REASON_CONTAINER_LIMITATION_DISK": "out of disk space",
+    "REASON_CONTAINER_LAUNCH_FAILED": "the container could not be launched",
+    "REASON_EXECUTOR_TERMINATED": "its executor ended",
+    "REASON_AGENT_REMOVED": "the host left the cluster",
+    "REASON_MAX_COMPLETION_TIME_REACHED": "ran for longer than it may",
+}
+"""Empty: the reason adds nothing to the state that is shown with it."""
+_PREFIXES = ("REASON_", "EvictionReason_")
+
+
+def status_text(message: str, reason: str) -> str:
+    said = _RAW_MESSAGES.get(message, message)
+    if not said:
+        return reason_words(reason)
+    because = _REASONS.get(reason, "")
+    return f"{said} ({because})" if because and because not in said else said
+
+
+def reason_words(reason: str) -> str:
+    """Return a reason of the wire in words; text of a person or of the resource manager stays as it is."""
+    if reason in _REASONS:
+        return _REASONS[reason]
+    if not _is_name(reason):
+        return reason
+    for prefix in _PREFIXES:
+        reason = reason.removeprefix(prefix)
+    return reason.lower().replace("_", " ")
+
+
+def _is_name(reason: str) -> bool:
+    return reason.startswith(_PREFIXES)

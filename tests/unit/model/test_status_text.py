@@ -1,0 +1,26 @@
+"""What people read of a pod's message and reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.model.status_text import status_text
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "told"),
+    [
+        ("Add hostname and ports", "REASON_UPDATE_OFFER", "launched on its host"),
+        ("", "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", ""),
+        ("Command exited with status 2", "REASON_COMMAND_EXECUTOR_FAILED", "Command exited with status 2"),
+        ("", "REASON_CONTAINER_LIMITATION_MEMORY", "out of memory"),
+        ("Memory limit exceeded", "REASON_CONTAINER_LIMITATION_MEMORY", "Memory limit exceeded (out of memory)"),
+        ("", "REASON_NEWER_THAN_THIS", "newer than this"),
+        ("evicting running task: x", "EvictionReason_PREEMPTION", "evicting running task: x"),
+        ("", "waits behind job big in the queue of /p", "waits behind job big in the queue of /p"),
+        ('Back-off pulling image "x"', "ImagePullBackOff", 'Back-off pulling image "x"'),
+    ],
+)
+def test_a_message_for_people(message: str, reason: str, told: str) -> None:
+    """Names of the wire become words; what was written for people stays as it is."""
+    assert told == status_text(message, reason)
