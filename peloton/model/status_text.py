@@ -13,6 +13,7 @@ _RAW_MESSAGES = {
     "Regenerate placement": "about to run again",
     "Rescheduled after task terminated": "about to run again after it failed",
     "Task throttled due to failure": "waits before it runs again",
+    "Task sent for placement": "",
 }
 _REASONS = {
     "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED": "",
@@ -28,11 +29,16 @@ _REASONS = {
     "REASON_MAX_COMPLETION_TIME_REACHED": "ran for longer than it may",
 }
 """Empty: the reason adds nothing to the state that is shown with it."""
+OUTPUT_MARK = "; stderr: "
+"""The last lines that a failed program wrote follow."""
 _PREFIXES = ("REASON_", "EvictionReason_")
 
 
 def status_text(message: str, reason: str) -> str:
-    said = _RAW_MESSAGES.get(message, message)
+    own, mark, output = message.partition(OUTPUT_MARK)
+    said = _RAW_MESSAGES.get(own, own)
+    if output:
+        return f"{said}{mark}{output}" if said else f"stderr: {output}"
     if not said:
         return reason_words(reason)
     because = _REASONS.get(reason, "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +32,10 @@ BYTES_MAX = 8 << 20
 BYTES_PER_S = 50_000
 """Of a topic to each of its viewers, on average: after a large message the next look is later."""
 BEAT_S = 15.0
-"""A page that heard nothing for so long gets a comment line, by which both ends notice a connection that is dead."""
+"""A page that heard nothing for so long gets a beat, by which both ends notice a connection that is dead."""
+BEAT = b"event: beat\ndata: {}\n\n"
+SLOW_S = 5.0
+"""A look that takes longer makes its topic stale: the page shows what it has, and since when."""
 LINGER_S = 5.0
 """A topic without viewers is looked at for so long: a page that is loaded again finds it."""
 
@@ -59,6 +63,7 @@ class _Viewer:
 @dataclass
 class _Running:
     frame: bytes = b""
+    good_ms: int = 0  # unix time of the last look that was answered; 0: none was
     viewers: list[_Viewer] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
 
@@ -110,7 +115,7 @@ class Hub:
                     async with asyncio.timeout(BEAT_S):
                         await viewer.wake.wait()
                 except TimeoutError:
-                    yield b": beat\n\n"
+                    yield BEAT
                     continue
                 viewer.wake.clear()
                 news, viewer.news = viewer.news, {}
@@ -139,27 +144,47 @@ class Hub:
         idle_s = 0.0
         try:
             while idle_s < LINGER_S:
-                frame, rest_s = await self._frame(name, topic, argument), topic.period_s
-                if frame != running.frame:
-                    running.frame, rest_s = frame, max(rest_s, len(frame) / BYTES_PER_S)
-                    for viewer in running.viewers:
-                        viewer.news[name] = None
-                        viewer.wake.set()
+                looking = asyncio.create_task(self._look(topic, argument))
+                try:
+                    done, _ = await asyncio.wait({looking}, timeout=SLOW_S)
+                    if not done:
+                        late = f"the api has not answered for {SLOW_S:g} s"
+                        self._tell(name, running, {"error": {"code": "deadline_exceeded", "message": late}})
+                    told = await looking
+                finally:
+                    looking.cancel()
+                changed = self._tell(name, running, told)
+                rest_s = max(topic.period_s, len(running.frame) / BYTES_PER_S) if changed else topic.period_s
                 await asyncio.sleep(rest_s)
                 idle_s = 0.0 if running.viewers else idle_s + rest_s
         finally:
             del self._running[name]
 
-    async def _frame(self, name: str, topic: Topic, argument: str) -> bytes:
-        try:
-            value: dict[str, Any] = {"value": await topic.look(self._api, argument)}
-        except (grpc.aio.AioRpcError, PelotonError) as error:
-            value = {"error": refusal_of(error).content()}
-        except Exception as error:  # a page says so; the others go on
-            log.exception("topic %s", name)
-            value = {"error": {"code": "internal", "message": f"{type(error).__name__}: see the log of role web"}}
-        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)  # maps of messages have no order
+    def _tell(self, name: str, running: _Running, told: dict[str, Any]) -> bool:
+        """Send news to the viewers of a topic; returns whether they are any. An error carries the time of the last
+        answer, which the page shows as the age of what it has."""
+        if "error" not in told:
+            running.good_ms = time.time_ns() // 1_000_000
+        elif running.good_ms:
+            told = {**told, "asOfMs": running.good_ms}
+        data = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)  # maps of messages have no order
         if len(data) > BYTES_MAX:
-            told = {"code": "resource_exhausted", "message": f"{len(data)} bytes are more than {BYTES_MAX}"}
-            data = orjson.dumps({"error": told})
-        return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+            message = f"{len(data)} bytes are more than {BYTES_MAX}"
+            data = orjson.dumps({"error": {"code": "resource_exhausted", "message": message}})
+        frame = b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+        if frame == running.frame:
+            return False
+        running.frame = frame
+        for viewer in running.viewers:
+            viewer.news[name] = None
+            viewer.wake.set()
+        return True
+
+    async def _look(self, topic: Topic, argument: str) -> dict[str, Any]:
+        try:
+            return {"value": await topic.look(self._api, argument)}
+        except (grpc.aio.AioRpcError, PelotonError) as error:
+            return {"error": refusal_of(error).content()}
+        except Exception as error:  # a page says so; the others go on
+            log.exception("topic of %s", argument)
+            return {"error": {"code": "internal", "message": f"{type(error).__name__}: see the log of role web"}}

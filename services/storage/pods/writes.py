@@ -18,6 +18,7 @@ from peloton.lifecycle.guards import Condition, Parameter, Row, parameters
 from peloton.lifecycle.pod_machine import TABLE, Event
 from peloton.model.ids import PodId
 from peloton.model.pod import PodRecord, PodState
+from peloton.model.status_text import OUTPUT_MARK
 from services.storage.codec import stored_text
 from services.storage.engine import key_table, key_values
 from services.storage.pods.scope import ONE, Chosen, Scope, Span, in_scope
@@ -251,8 +252,6 @@ def forget_earlier_tries(conn: sa.Connection, job_id: str, instances: Sequence[i
 
 
 # -- output --------------------------------------------------------------------------------------------------------
-
-OUTPUT_MARK = "; stderr: "
 
 
 def add_output(conn: sa.Connection, pod_id: PodId, text: str) -> None:

@@ -16,6 +16,8 @@ TOPICS = {
     "job": Topic(job.look, period_s=2.0, takes_argument=True),
     "use": Topic(job.look_at_use, period_s=5.0, takes_argument=True),
     "instance": Topic(job.look_at_instance, period_s=2.0, takes_argument=True),
+    "instances": Topic(job.look_at_instances, period_s=2.0, takes_argument=True),
+    "problems": Topic(overview.look_at_problems, period_s=5.0, takes_argument=True),
     "states": Topic(job.look_at_states, period_s=5.0, takes_argument=True),
     "pools": Topic(pools.tree, period_s=2.0),
     "pool": Topic(pools.pool, period_s=2.0, takes_argument=True),

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict, Parse, ParseError
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
@@ -17,10 +17,12 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, NotFound
+from peloton.model.status_text import status_text
 from peloton.model.text import quote
 from services.web.api import TIMEOUT_S, Api
 
 DIGITS_MAX = 9
+ASKED_CHARS_MAX = 8_000
 RUNS_SHOWN = 10
 """Of an instance, with all of their events."""
 ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
@@ -55,6 +57,36 @@ async def look_at_use(api: Api, asked: str) -> Any:
     return MessageToDict(await api.job_table.GetInstanceUse(request, timeout=TIMEOUT_S))
 
 
+async def look_at_instances(api: Api, asked: str) -> Any:
+    """``asked``: a request of TaskManager.Query in JSON. ``rows`` as [instance, state, host, message, run, start,
+    completion, failures], and ``total``, which counts all that match."""
+    if len(asked) > ASKED_CHARS_MAX:
+        raise InvalidArgument(f"the filters have {len(asked)} characters, at most {ASKED_CHARS_MAX} are allowed")
+    try:
+        request = Parse(asked, task_pb2.QueryRequest())
+    except ParseError as error:
+        raise InvalidArgument(f"not a request of Query: {error}") from error
+    answer = await api.tasks.Query(request, timeout=TIMEOUT_S)
+    if answer.HasField("error"):
+        raise NotFound(answer.error.notFound.message or f"job {request.jobId.value} not found")
+    return {"rows": [_instance_row(one) for one in answer.records], "total": answer.pagination.total}
+
+
+def _instance_row(info: task_pb2.TaskInfo) -> list[Any]:
+    runtime = info.runtime
+    run = runtime.mesosTaskId.value.rpartition("-")[2]
+    return [
+        info.instanceId,
+        task_pb2.TaskState.Name(runtime.state),
+        runtime.host,
+        status_text(runtime.message, runtime.reason),
+        int(run) if run.isdigit() else 0,
+        runtime.startTime,
+        runtime.completionTime,
+        runtime.failureCount,
+    ]
+
+
 async def look_at_instance(api: Api, argument: str) -> Any:
     """``JOB/INSTANCE``: its ``runtime``, and the ``events`` of its latest runs, the newest first."""
     text, _, number = argument.rpartition("/")
@@ -67,6 +99,8 @@ async def look_at_instance(api: Api, argument: str) -> Any:
     )
     if not found.HasField("result"):
         raise NotFound(found.notFound.message or f"job {text} has no instance {instance}")
+    for one in (found.result.runtime, *told.result):
+        one.message, one.reason = status_text(one.message, one.reason), ""
     return {"runtime": MessageToDict(found.result.runtime), "events": [MessageToDict(one) for one in told.result]}
 
 

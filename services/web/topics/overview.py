@@ -15,6 +15,7 @@ from peloton.api.v0.overview import overview_pb2
 from services.web.api import TIMEOUT_S, Api
 from services.web.topics.history import Values, start_of, with_gaps
 
+OF_JOB = overview_pb2.SUBJECT_KIND_JOB
 QUANTITIES: dict[int, str] = {
     history_pb2.QUANTITY_REGISTERED: "registered",
     history_pb2.QUANTITY_CAPACITY: "capacity",
@@ -34,6 +35,13 @@ async def look(api: Api, _: str) -> Any:
     for role in overview.roles:
         role.ClearField("seconds_left")  # it changes with each look, and says nothing but who leads
     return {"overview": MessageToDict(overview), "demand": demand}
+
+
+async def look_at_problems(api: Api, job_id: str) -> Any:
+    """Return what the overview says is wrong with this job or service, the worst first."""
+    overview = await api.overview.GetOverview(overview_pb2.GetOverviewRequest(), timeout=TIMEOUT_S)
+    mine = [one for one in overview.problems if one.subject_kind == OF_JOB and one.subject_id == job_id]
+    return [MessageToDict(one) for one in mine]
 
 
 async def _demand(api: Api) -> dict[str, float]:

@@ -17,6 +17,8 @@ from peloton.model.status_text import status_text
         ("Memory limit exceeded", "REASON_CONTAINER_LIMITATION_MEMORY", "Memory limit exceeded (out of memory)"),
         ("", "REASON_NEWER_THAN_THIS", "newer than this"),
         ("evicting running task: x", "EvictionReason_PREEMPTION", "evicting running task: x"),
+        ("Task throttled due to failure; stderr: no disk", "", "waits before it runs again; stderr: no disk"),
+        ("Task sent for placement", "cpu 2 wanted, 1 left", "cpu 2 wanted, 1 left"),
         ("", "waits behind job big in the queue of /p", "waits behind job big in the queue of /p"),
         ('Back-off pulling image "x"', "ImagePullBackOff", 'Back-off pulling image "x"'),
     ],

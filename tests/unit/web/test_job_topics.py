@@ -143,3 +143,23 @@ async def test_an_instance_that_there_is_not() -> None:
         await job.look_at_instance(api(answers), f"{JOB}/9")
     with pytest.raises(InvalidArgument, match="is no number"):
         await job.look_at_instance(api(answers), f"{JOB}/x")
+
+
+async def test_instances_are_rows_with_their_attempts_and_messages_for_people() -> None:
+    """A page of them, and how many there are in all; what is no request is refused before the API is asked."""
+    found = task_pb2.QueryResponse()
+    task = found.records.add(instanceId=3)
+    task.runtime.state, task.runtime.host, task.runtime.failureCount = task_pb2.FAILED, "h1", 2
+    task.runtime.message, task.runtime.reason = "", "REASON_CONTAINER_LIMITATION_MEMORY"
+    task.runtime.mesosTaskId.value = f"{JOB}-3-4"
+    task.runtime.startTime = "2026-01-01T00:00:00Z"
+    found.pagination.total = 120
+    answers = Answers(Query=found)
+
+    told = await job.look_at_instances(api(answers), json.dumps({"jobId": {"value": JOB}}))
+
+    assert [[3, "FAILED", "h1", "out of memory", 4, "2026-01-01T00:00:00Z", "", 2]] == told["rows"]
+    assert (120, JOB) == (told["total"], answers.asked["Query"].jobId.value)
+    for nonsense in ("{", '{"nosuch": 1}', " " * 8_001):
+        with pytest.raises(InvalidArgument):
+            await job.look_at_instances(api(Answers()), nonsense)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
@@ -125,7 +126,7 @@ async def test_large_messages_come_more_rarely(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
     """With the code word of the refusal; a bug is told without its text, and of an api that is away that it is."""
-    pushed = Pushed()
+    pushed, began_ms = Pushed(), time.time_ns() // 1_000_000
     hub = hub_of(pushed)
     async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
         await anext(stream)
@@ -139,12 +140,33 @@ async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
         _, fine = await anext(stream)
     await hub.close()
 
-    assert {"error": {"code": "not_found", "message": "no such job"}} == refused
-    assert {"error": {"code": "internal", "message": "KeyError: see the log of role web"}} == broken
+    assert {"code": "not_found", "message": "no such job"} == refused["error"]
+    assert {"code": "internal", "message": "KeyError: see the log of role web"} == broken["error"]
     assert ("unavailable", "the api does not answer: failed to connect to all addresses") == tuple(
         away["error"].values()
     )
+    assert began_ms <= refused["asOfMs"] == broken["asOfMs"] == away["asOfMs"] <= time.time_ns() // 1_000_000
     assert {"value": ["", 3]} == fine
+
+
+async def test_a_look_that_takes_long_makes_its_topic_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it ends, by its own timeout or with an answer; the answer follows."""
+    monkeypatch.setattr(live, "SLOW_S", 0.01)
+    answered = asyncio.Event()
+
+    async def look(api: object, argument: str) -> str:
+        await answered.wait()
+        return "late"
+
+    hub = Hub(cast(Any, None), {"one": Topic(look)})
+    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
+        stale = await anext(stream)
+        answered.set()
+        late = await anext(stream)
+    await hub.close()
+
+    error = {"code": "deadline_exceeded", "message": "the api has not answered for 0.01 s"}
+    assert (("one", {"error": error}), ("one", {"value": "late"})) == (stale, late)
 
 
 async def test_a_topic_ends_when_nobody_views_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +190,7 @@ async def test_a_viewer_that_hears_nothing_gets_a_beat(monkeypatch: pytest.Monke
     hub = hub_of(Pushed())
     async with asyncio.timeout(PATIENCE_S), aclosing(cast(Any, hub.stream(["one"]))) as stream:
         async for frame in stream:
-            if frame == b": beat\n\n":
+            if frame == live.BEAT:
                 break
     await hub.close()
 

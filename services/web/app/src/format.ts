@@ -57,10 +57,23 @@ export function duration(seconds: number): string {
   return shown.join(" ");
 }
 
+// Of a run that may go on: from its start to its end, or to now.
+export function ranFor(start: string | undefined, end: string | undefined, isOver: boolean): string {
+  if (!start) return "";
+  const until = isOver && end ? new Date(end).getTime() : Date.now();
+  return duration(Math.max(0, (until - new Date(start).getTime()) / 1000));
+}
+
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 export function time(at: string | number | Date): string {
   return moment.format(new Date(at));
+}
+
+const ofDay = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+
+export function clock(at: string | number | Date): string {
+  return ofDay.format(new Date(at));
 }
 
 export function ago(at: string | number | Date, now = Date.now()): string {

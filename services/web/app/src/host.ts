@@ -42,7 +42,7 @@ export interface Maintenance {
   deadline?: string;
   podCount?: number;
   leavingCount?: number;
-  blockers?: { jobId: string; podCount?: number; reason?: string }[];
+  blockers?: { jobId: string; jobName?: string; podCount?: number; reason?: string }[];
   waitingFor?: string;
   toPool?: string;
 }

@@ -62,6 +62,7 @@ export interface Why {
   waiting?: { poolPath?: string; queue?: string; firstInstance?: number; gangCount?: number; gangSize?: number; gangsAhead?: number; reason?: Reason }[];
   reasons?: Reason[];
   text?: string;
+  jobNames?: Record<string, string>; // by id
 }
 
 export interface TaskRuntime {

@@ -4,8 +4,14 @@ import { duration } from "./format";
 
 export const SERVICE = "peloton.api.v1alpha.job.stateless.svc.JobService";
 
-// [instance, state, host, entity version, message, health]
-export type Pod = [number, string, string, string, string, string];
+// [instance, state, host, entity version, message, health, run, start, completion, failures]
+export type Pod = [number, string, string, string, string, string, number, string, string, number];
+
+export interface Trouble {
+  title: string;
+  detail: string;
+  instance: number; // whose stderr says more
+}
 
 export interface Update {
   type?: string;
@@ -32,6 +38,7 @@ export interface Told {
     disruptions?: { timestamp: string; instanceId?: number; granted?: boolean; message?: string; reason?: string }[];
   };
   pods: Pod[];
+  trouble: Trouble[];
   why: string;
   poolPath: string;
 }

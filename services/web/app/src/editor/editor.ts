@@ -74,6 +74,7 @@ export function edit(parent: HTMLElement, text: string, schema: Schema, label: s
       ],
     }),
   });
+  view.scrollDOM.tabIndex = 0; // long lines are scrolled by keys as well
   const place = ({ line, column }: Fault) => {
     const at = view.state.doc.line(Math.min(Math.max(line, 1), view.state.doc.lines));
     return at.from + [...at.text].slice(0, column - 1).join("").length;

@@ -12,6 +12,7 @@ import { Absent, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
+import { Cards } from "../parts/cards";
 
 const BLOCK_MIN = 4; // percent of the width, so that there is something to point at
 
@@ -34,7 +35,7 @@ export default function Host({ arguments: { name = "" } }: PageProps) {
       <Blocks pods={pods.pods ?? []} capacity={of(host.capacity, "cpu")} />
       <Pods pods={pods.pods ?? []} hasMore={pods.hasMore ?? false} />
       <Drain hostname={host.hostname} maintenance={maintenance} />
-      <section aria-label="Labels">
+      <section aria-label="Labels" class="minor">
         <h2>Labels</h2>
         <ul class="labels">{(host.labels ?? []).map((label) => <li key={`${label.key}=${label.value}`}><code>{label.key}={label.value}</code></li>)}</ul>
       </section>
@@ -114,7 +115,7 @@ function Blocks({ pods, capacity }: { pods: Pod[]; capacity: number }) {
 function Pods({ pods, hasMore }: { pods: Pod[]; hasMore: boolean }) {
   if (!pods.length) return null;
   return (
-    <div class="scroll tall" tabIndex={0}>
+    <Cards isTall>
       <table>
         <caption>{hasMore ? `The first ${count(pods.length)} pods` : count(pods.length, "pod")}</caption>
         <thead><tr><th>Job</th><th class="figure">Instance</th><th>Pool</th><th class="figure">Priority</th><th>Workload</th><th>State</th><th class="figure">CPU</th><th class="figure">Memory</th><th>Since</th><th>Notes</th></tr></thead>
@@ -135,7 +136,7 @@ function Pods({ pods, hasMore }: { pods: Pod[]; hasMore: boolean }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Cards>
   );
 }
 

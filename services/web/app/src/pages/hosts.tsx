@@ -10,6 +10,7 @@ import { HostEvents } from "../parts/host-events";
 import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
+import { Cards } from "../parts/cards";
 
 const ROWS_SHOWN = 200;
 const PERCENT_KINDS: Kind[] = ["cpu", "memory"];
@@ -88,7 +89,7 @@ function Rows({ hosts, order, hasPools }: { hosts: Host[]; order: string; hasPoo
   );
   const figure = (value?: number) => <td class="figure">{value === undefined ? "" : `${value} %`}</td>;
   return (
-    <div class="scroll" tabIndex={0}>
+    <Cards>
       <table>
         <caption>{hosts.length > ROWS_SHOWN ? `The first ${ROWS_SHOWN} of ${count(hosts.length)}` : "Each host"}</caption>
         <thead>
@@ -116,6 +117,6 @@ function Rows({ hosts, order, hasPools }: { hosts: Host[]; order: string; hasPoo
           ))}
         </tbody>
       </table>
-    </div>
+    </Cards>
   );
 }

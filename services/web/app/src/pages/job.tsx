@@ -11,7 +11,7 @@ import { Grid } from "../parts/grid";
 import { Instance } from "../parts/instance";
 import { Instances } from "../parts/instances";
 import { JobSteer, runsForGood, submitHref } from "../parts/job-steer";
-import { Absent, Stale } from "../parts/problem";
+import { Absent, Failed, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
@@ -46,13 +46,13 @@ export default function Job({ arguments: { id = "" } }: PageProps) {
       {(value.problem || value.why?.waiting?.length || value.why?.reasons?.length) && (
         <section aria-label="Why it waits">
           <h2>Why it waits</h2>
-          {value.problem && <p class="stale" role="alert">Not known now: {value.problem}</p>}
+          {value.problem && <Failed error={{ code: "unavailable", message: value.problem }}>Not known now</Failed>}
           {value.why && <WhyTree why={value.why} />}
         </section>
       )}
       {!hasEnded && <Use job={id} />}
       <States id={id} hasEnded={hasEnded} />
-      <Instances job={id} version={JSON.stringify(row.taskStats)} />
+      <Instances job={id} />
       <Configuration id={id} />
       <SameAs command={`peloton job status ${id}`} service={JOB_TABLE} method="GetJob" request={{ id: { value: id } }} />
     </>
@@ -93,7 +93,7 @@ function Timeline({ row }: { row: Row }) {
   const text = parts.map((part) => `${part.name} ${duration(part.seconds)}`).join(", ");
   return (
     <div class="row" data-varies>
-      <h3>Timeline</h3>
+      <h2>Timeline</h2>
       <div class="bar" role="img" aria-label={`Timeline: ${text}`}>
         <div class="track" aria-hidden="true">
           {parts.map((part) => <span key={part.name} class={`part ${part.tone}`} style={{ width: `${(100 * part.seconds) / Math.max(waited + ran, 1e-9)}%` }} />)}
@@ -170,7 +170,7 @@ function Configuration({ id }: { id: string }) {
             {gang > 1 && ` Instances 0 to ${gang - 1} are one gang: they start together or not at all.`}
           </p>
           {held.length > 0 && <p>Held so far, by what was asked for: {held.join(", ")}.</p>}
-          <details><summary>All of it</summary><pre class="scroll">{JSON.stringify(config, null, 2)}</pre></details>
+          <details><summary>All of it</summary><pre class="scroll" tabIndex={0}>{JSON.stringify(config, null, 2)}</pre></details>
         </>
       )}
     </section>

@@ -12,6 +12,7 @@ import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { Typed } from "../parts/typed";
 import { address, go, pageAt, parameter } from "../router";
+import { Cards } from "../parts/cards";
 
 const FILTERS = ["pool", "owner", "state", "type", "label", "name", "age"];
 
@@ -32,7 +33,7 @@ export default function Jobs() {
       <Filters />
       <Stale error={error} />
       <p class="quiet" role="status">
-        {total ? `${total.more ? "At least " : ""}${count(total.count ?? 0, "job")} ${!FILTERS.some(parameter) ? "in all" : total.count === 1 ? "matches" : "match"}.` : "Counting"}
+        {!total && counted.error ? "Not counted: there is no answer now." : total ? `${total.more ? "At least " : ""}${count(total.count ?? 0, "job")} ${!FILTERS.some(parameter) ? "in all" : total.count === 1 ? "matches" : "match"}.` : "Counting"}
       </p>
       {value ? <Found listed={value} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
       <SameAs command={commandOf()} service={JOB_TABLE} method="ListJobs" request={request} />
@@ -117,25 +118,25 @@ function Found({ listed }: { listed: Listed }) {
 
 function Table({ jobs }: { jobs: Row[] }) {
   return (
-    <div class="scroll" tabIndex={0}>
+    <Cards>
       <table>
         <thead><tr><th>State</th><th>Name</th><th>Instances</th><th>Pool</th><th>Owner</th><th>Type</th><th>Created</th><th>Labels</th></tr></thead>
         <tbody>
           {jobs.map((job) => (
             <tr key={job.id.value}>
               <td><State state={job.state ?? "UNKNOWN"} /></td>
-              <td><a href={`/jobs/${job.id.value}`}>{called(job.name, job.id.value)}</a></td>
+              <td class="title"><a href={`/jobs/${job.id.value}`}>{called(job.name, job.id.value)}</a></td>
               <td>{instances(job)}</td>
               <td><a href={pageOfPool(job.poolPath ?? "")}>{job.poolPath}</a></td>
               <td>{job.owner}</td>
               <td>{(job.type ?? "BATCH").toLowerCase()}</td>
               <td><Time at={job.creationTime} /></td>
-              <td class="quiet">{(job.labels ?? []).map((one) => `${one.key ?? ""}=${one.value ?? ""}`).join(", ")}</td>
+              <td class="quiet wide">{(job.labels ?? []).map((one) => `${one.key ?? ""}=${one.value ?? ""}`).join(", ")}</td>
             </tr>
           ))}
         </tbody>
       </table>
-    </div>
+    </Cards>
   );
 }
 

@@ -14,6 +14,8 @@ import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
+import { titleAndDetail, type Wrong } from "../parts/trouble";
+import { Cards } from "../parts/cards";
 
 interface Amounts {
   kind: Kind;
@@ -24,15 +26,6 @@ interface Amounts {
   measuredCapacity?: number;
   slack?: number;
   slackHeld?: number;
-}
-
-interface Wrong {
-  severity?: string;
-  text: string;
-  subjectKind?: string;
-  subjectId?: string;
-  since?: string;
-  command?: string;
 }
 
 interface Told {
@@ -89,15 +82,13 @@ function Shown({ told: { overview, demand } }: { told: Told }) {
 
 function Problems({ problems, leftOut }: { problems: Wrong[]; leftOut: number }) {
   return (
-    <section aria-label="What is wrong now">
+    <section aria-label="What is wrong now" class={problems.length ? "wrong-now" : ""}>
       <h2>What is wrong now</h2>
       {!problems.length && <p class="fine">Nothing is wrong.</p>}
       <ul class="wrong">
         {problems.map((one, index) => (
           <li key={index} class={one.severity === "SEVERITY_CRITICAL" ? "critical" : "warning"}>
-            <strong>{one.severity === "SEVERITY_CRITICAL" ? "▲ Critical" : "● Warning"}</strong> <Subject wrong={one} />
-            {one.since && <span class="quiet"> since <Time at={one.since} /></span>}
-            {one.command && <details><summary>More</summary><Copy text={one.command} /></details>}
+            <WrongLine wrong={one} />
           </li>
         ))}
       </ul>
@@ -106,10 +97,19 @@ function Problems({ problems, leftOut }: { problems: Wrong[]; leftOut: number })
   );
 }
 
-function Subject({ wrong }: { wrong: Wrong }) {
+function WrongLine({ wrong }: { wrong: Wrong }) {
+  const [title, detail] = titleAndDetail(wrong.text);
   const below = SUBJECTS[wrong.subjectKind ?? ""];
   const id = wrong.subjectId ?? "";
-  return below ? <a href={below === "/pools" ? poolHref(id) : below + encodeURIComponent(id)}>{wrong.text}</a> : <>{wrong.text}</>;
+  return (
+    <>
+      <strong>{wrong.severity === "SEVERITY_CRITICAL" ? "▲ Critical" : "● Warning"}</strong>{" "}
+      {below ? <a href={below === "/pools" ? poolHref(id) : below + encodeURIComponent(id)}>{title}</a> : title}
+      {wrong.since && <span class="quiet"> since <Time at={wrong.since} /></span>}
+      {detail && <div class="detail">{detail}</div>}
+      {wrong.command && <details><summary>From a terminal</summary><Copy text={wrong.command} /></details>}
+    </>
+  );
 }
 
 function summed(all: Amounts[], field: Exclude<keyof Amounts, "kind">): number {
@@ -153,7 +153,7 @@ function Capacity({ kind, all, demand }: { kind: Kind; all: Amounts[]; demand: n
 
 function Clusters({ clusters }: { clusters: NonNullable<Told["overview"]["clusters"]> }) {
   return (
-    <div class="scroll" tabIndex={0}>
+    <Cards>
       <table>
         <caption>By cluster</caption>
         <thead><tr><th>Cluster</th><th>Kind</th><th class="figure">Hosts</th>{KINDS.map((kind) => <th key={kind} class="figure">{KIND_NAMES[kind]} allocated</th>)}</tr></thead>
@@ -171,7 +171,7 @@ function Clusters({ clusters }: { clusters: NonNullable<Told["overview"]["cluste
           ))}
         </tbody>
       </table>
-    </div>
+    </Cards>
   );
 }
 
@@ -211,22 +211,22 @@ function Work({ overview }: { overview: Told["overview"] }) {
 
 function Leaders({ overview }: { overview: Told["overview"] }) {
   return (
-    <section aria-label="Leaders">
+    <section aria-label="Leaders" class="minor">
       <h2>Leaders</h2>
-      <div class="scroll" tabIndex={0}>
+      <Cards>
         <table>
           <thead><tr><th>Role</th><th>Led at</th><th>Lease</th></tr></thead>
           <tbody>
             {(overview.roles ?? []).map((role) => (
               <tr key={role.role}>
                 <td>{role.role}</td>
-                <td>{role.address ?? <><State state="DOWN" /> nobody leads</>}</td>
+                <td>{role.address ?? <><State state="DOWN" /> no leader</>}</td>
                 <td>{role.address ? "held" : "ran out"}</td>
               </tr>
             ))}
           </tbody>
         </table>
-      </div>
+      </Cards>
       {overview.temporalAddress && <p class="quiet">Temporal at {overview.temporalAddress}, namespace {overview.temporalNamespace}</p>}
     </section>
   );

@@ -27,6 +27,7 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
       <h1>{nameOf(path)}</h1>
       <Stale error={error} />
       <section aria-label="Amounts">
+        <h2 class="hidden">Amounts</h2>
         <PoolBarLegend />
         {kinds.map((each) => {
           const one = amounts[each]!;

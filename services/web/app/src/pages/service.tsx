@@ -1,5 +1,5 @@
 // A service: how far its rollout is, which versions run where, and what its SLA let go.
-import { called, count } from "../format";
+import { called, count, ranFor } from "../format";
 import { hostHref } from "../host";
 import { useLive } from "../live";
 import type { PageProps } from "./all";
@@ -10,12 +10,15 @@ import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { Rollout } from "../parts/rollout";
 import { ServiceSteer } from "../parts/service-steer";
+import { logHref, TroubleBanner } from "../parts/trouble";
 import { Versions } from "../parts/versions";
 import { poolHref } from "../pools";
 import { isRolling, type Pod, SERVICE, type Told, versionOf, word } from "../service";
 import { useTitle } from "../title";
+import { Cards } from "../parts/cards";
 
 const GRANTS_SHOWN = 20;
+const ENDED = ["SUCCEEDED", "FAILED", "KILLED", "LOST"];
 
 export default function Service({ arguments: { id = "" } }: PageProps) {
   const { value, error } = useLive<Told>(`service:${id}`);
@@ -33,12 +36,13 @@ export default function Service({ arguments: { id = "" } }: PageProps) {
         <span>created <Time at={status.creationTime} /></span> <a href={`/jobs/${id}`}>its instances, logs and events</a>{" "}
         <a href={`/submit?kind=service&from=${id}&pool=${encodeURIComponent(value.poolPath)}`}>edit and submit again</a>
       </p>
+      <TroubleBanner id={id} trouble={value.trouble} />
       <ServiceSteer id={id} told={value} isRolling={isRolling(value)} />
-      {value.why && <p class="quiet lines">{value.why}</p>}
+      {value.why && (value.trouble.length ? <details class="quiet"><summary>Why its instances do not run</summary><p class="lines">{value.why}</p></details> : <p class="quiet lines">{value.why}</p>)}
       <Rollout id={id} told={value} />
       <Side told={value} />
       <Sla told={value} />
-      <Pods pods={value.pods} total={spec.instanceCount ?? 0} />
+      <Pods id={id} pods={value.pods} total={spec.instanceCount ?? 0} />
       <Versions id={id} told={value} />
       <SameAs command={`peloton job stateless get ${id}`} service={SERVICE} method="GetJob" request={{ jobId: { value: id } }} />
     </>
@@ -83,14 +87,14 @@ function Sla({ told }: { told: Told }) {
   const away = told.pods.filter(([, state]) => state !== "RUNNING").length;
   const disruptions = (told.job.disruptions ?? []).slice(0, GRANTS_SHOWN);
   return (
-    <section aria-label="SLA">
+    <section aria-label="SLA" class="minor">
       <h2>SLA</h2>
       <p>
         {allowed ? `At most ${count(allowed, "instance")} may be away at a time` : "No bound on instances that are away"}; {count(away)} of{" "}
         {count(spec.instanceCount ?? 0)} do not run now.
       </p>
       {disruptions.length > 0 && (
-        <div class="scroll">
+        <Cards>
           <table>
             <caption>Who asked instances to go, and what the SLA said</caption>
             <thead><tr><th>When</th><th>Instance</th><th>Answer</th><th>Why</th></tr></thead>
@@ -100,39 +104,48 @@ function Sla({ told }: { told: Told }) {
                   <td><Time at={one.timestamp} /></td>
                   <td>{one.instanceId === -1 ? "several" : one.instanceId ?? 0}</td>
                   <td>{one.granted ? "granted" : "refused"}</td>
-                  <td>{one.message || word(one.reason, "TERMINATION_STATUS_REASON_").toLowerCase()}</td>
+                  <td class="wide">{one.message || word(one.reason, "TERMINATION_STATUS_REASON_").toLowerCase().replaceAll("_", " ")}</td>
                 </tr>
               ))}
             </tbody>
           </table>
-        </div>
+        </Cards>
       )}
     </section>
   );
 }
 
-function Pods({ pods, total }: { pods: Pod[]; total: number }) {
+function Pods({ id, pods, total }: { id: string; pods: Pod[]; total: number }) {
+  const hasHealth = pods.some(([, , , , , health]) => health);
   return (
     <section aria-label="Pods">
       <h2>Pods</h2>
       {pods.length < total && <p class="quiet">The first {count(pods.length)} of {count(total)}.</p>}
-      <div class="scroll tall" tabIndex={0}>
+      <Cards isTall>
         <table>
-          <thead><tr><th>Instance</th><th>State</th><th>Health</th><th>Host</th><th>Version</th><th>Message</th></tr></thead>
+          <thead>
+            <tr>
+              <th>Instance</th><th>State</th>{hasHealth && <th>Health</th>}<th>Host</th><th>Version</th><th>Started</th><th class="figure">Duration</th>
+              <th class="figure">Attempts</th><th>Message</th>
+            </tr>
+          </thead>
           <tbody>
-            {pods.map(([instance, state, host, version, message, health]) => (
+            {pods.map(([instance, state, host, version, message, health, run, start, end]) => (
               <tr key={instance}>
-                <td>{instance}</td>
+                <td><a href={logHref(id, instance)}>{instance}<span class="quiet"> logs</span></a></td>
                 <td><State state={state} /></td>
-                <td>{health.toLowerCase()}</td>
+                {hasHealth && <td>{health.toLowerCase()}</td>}
                 <td>{host && <a href={hostHref(host)}>{host}</a>}</td>
                 <td>{versionOf(version)}</td>
-                <td>{message}</td>
+                <td>{start && <Time at={start} />}</td>
+                <td class="figure" data-varies>{ranFor(start, end, ENDED.includes(state))}</td>
+                <td class="figure">{run || ""}</td>
+                <td class="wide">{message}</td>
               </tr>
             ))}
           </tbody>
         </table>
-      </div>
+      </Cards>
     </section>
   );
 }

@@ -10,6 +10,7 @@ import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { Typed } from "../parts/typed";
 import { pageAt, parameter, setParameters } from "../router";
+import { Cards } from "../parts/cards";
 
 interface Row {
   id: { value: string };
@@ -60,12 +61,12 @@ export default function Services() {
         : <Empty command="peloton job stateless create /tutorial examples/services/web.yaml --watch">There is no service yet. <a href="/submit?kind=service">Write one</a>, or begin with an example:</Empty>
       )}
       {jobs.length > 0 && (
-        <div class="scroll">
+        <Cards>
           <table>
             <thead><tr><th>Service</th><th>Pool</th><th>Owner</th><th>State</th><th>Running</th><th>Latest update</th><th>Created</th></tr></thead>
             <tbody>{jobs.map((job) => <ServiceRow key={job.id.value} job={job} />)}</tbody>
           </table>
-        </div>
+        </Cards>
       )}
       <nav class="buttons" aria-label="Pages of the table">
         {parameter("page") && <a href={pageAt("page", "")}>First page</a>}

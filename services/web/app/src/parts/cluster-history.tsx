@@ -7,7 +7,8 @@ import { Empty } from "./empty";
 import { chosenKind, KindChoice } from "./kind-choice";
 import { Stale } from "./problem";
 import { chosenRange, RangeChoice } from "./range-choice";
-import { beginOf, type Layer, letterOf, Stack, TONES } from "./stack";
+import { beginOf, isDrawn, type Layer, letterOf, Stack, TONES, Undrawn } from "./stack";
+import { Cards } from "./cards";
 
 const RANGE_FIRST = "24";
 const ROWS_MAX = 24;
@@ -50,8 +51,8 @@ function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
   const missing = Object.entries(told.missing);
   return (
     <>
-      <Stack label={`${KIND_NAMES[kind]} of the clusters over time; the tables below have its numbers`} timesS={timesS} layers={layers} lines={lines} marks={NO_MARKS} shown={shown} />
-      <div class="scroll" tabIndex={0}>
+      {isDrawn(layers) ? <Stack label={`${KIND_NAMES[kind]} of the clusters over time; the tables below have its numbers`} timesS={timesS} layers={layers} lines={lines} marks={NO_MARKS} shown={shown} /> : <Undrawn step={step} />}
+      <Cards>
         <table>
           <caption>{KIND_NAMES[kind]} in intervals of {step}{isYoung && `; nothing was recorded before ${time(timesS[0]! * 1000)}`}</caption>
           <thead><tr><th>What</th><th class="figure">First</th><th class="figure">Last</th><th class="figure">Mean</th><th class="figure">Most</th></tr></thead>
@@ -70,7 +71,7 @@ function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
             })}
           </tbody>
         </table>
-      </div>
+      </Cards>
       {missing.map(([cluster, intervals]) => (
         <p key={cluster} class="quiet">Cluster {cluster} was not recorded in {count(intervals, "interval")}: the sums there are without it.</p>
       ))}
@@ -88,7 +89,7 @@ function ByTime({ timesS, all, shown }: { timesS: number[]; all: Layer[]; shown:
   const starts = Array.from({ length: Math.ceil(timesS.length / together) }, (_, row) => row * together);
   const whole = all.find((each) => each.name === CAPACITY)?.values ?? [];
   return (
-    <div class="scroll" tabIndex={0}>
+    <Cards>
       <table>
         <thead><tr><th>From</th>{all.map(({ name }) => <th key={name} class="figure">{name}</th>)}</tr></thead>
         <tbody>
@@ -107,7 +108,7 @@ function ByTime({ timesS, all, shown }: { timesS: number[]; all: Layer[]; shown:
           })}
         </tbody>
       </table>
-    </div>
+    </Cards>
   );
 }
 

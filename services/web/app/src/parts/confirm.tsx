@@ -9,9 +9,10 @@ interface Props {
   children?: ComponentChildren; // what will happen
   act: () => Promise<unknown>;
   disabled?: boolean;
+  weight?: "primary" | "danger"; // primary: the one button of its card; danger: what it ends does not come back by itself
 }
 
-export function Confirm({ label, title, children, act, disabled }: Props) {
+export function Confirm({ label, title, children, act, disabled, weight }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [isActing, setActing] = useState(false);
   const [failure, setFailure] = useState("");
@@ -33,13 +34,13 @@ export function Confirm({ label, title, children, act, disabled }: Props) {
   };
   return (
     <>
-      <button type="button" disabled={disabled} onClick={open}>{label}</button>
+      <button type="button" class={weight} disabled={disabled} onClick={open}>{label}</button>
       <dialog ref={dialog} aria-label={title}>
         <h2>{title}</h2>
         {children}
         {failure && <p class="stale" role="alert">{failure}</p>}
         <p class="buttons">
-          <button type="button" class="danger" disabled={isActing} onClick={confirm}>{label}</button>
+          <button type="button" class={weight ?? "primary"} disabled={isActing} onClick={confirm}>{label}</button>
           <button type="button" onClick={() => dialog.current!.close()}>Leave it as it is</button>
         </p>
       </dialog>

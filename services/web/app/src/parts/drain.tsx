@@ -1,7 +1,7 @@
 // Maintenance of a host: its progress, its plan, and the buttons that steer it.
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
-import { count, time } from "../format";
+import { called, count, time } from "../format";
 import { MAINTENANCE, type Maintenance, stateWord } from "../host";
 import { useAsked } from "./asked";
 import { Bar } from "./bar";
@@ -9,9 +9,11 @@ import { Confirm } from "./confirm";
 import { Stale } from "./problem";
 import { State } from "./state";
 import { Time } from "./time";
+import { Cards } from "./cards";
 
 interface Departing {
   jobId: string;
+  jobName?: string;
   departure?: string;
   podCount?: number;
   allowedCount?: number;
@@ -26,7 +28,7 @@ const TIMER_MAX_MS = 3_600_000; // browsers have no timer of months
 
 const WAYS: Record<string, string> = {
   DEPARTURE_REQUEUED: "at once, back to their queue",
-  DEPARTURE_STOPPED: "when somebody stops them: their volume is on the host",
+  DEPARTURE_STOPPED: "when they are stopped: their volume is on the host",
   DEPARTURE_LAST: "when all others have",
 };
 
@@ -46,13 +48,13 @@ function Begin({ hostname, steer }: { hostname: string; steer: (method: string, 
   return (
     <>
       <p>The host is in service.</p>
-      {!isPlanned && <p class="buttons"><button type="button" onClick={() => setPlanned(true)}>Plan a drain</button></p>}
+      {!isPlanned && <p class="buttons"><button type="button" class="primary" onClick={() => setPlanned(true)}>Plan a drain</button></p>}
       {isPlanned && (
         <>
           <Planned hostname={hostname} />
           <p><label>Reason <input value={reason} maxLength={500} onInput={(event) => setReason(event.currentTarget.value)} /></label></p>
           <p class="buttons">
-            <Confirm label="Drain" title={`Drain ${hostname} for maintenance?`} act={() => steer("Start", { reason })}>
+            <Confirm label="Drain" weight="primary" title={`Drain ${hostname} for maintenance?`} act={() => steer("Start", { reason })}>
               <p>It takes no more pods, those on it leave as planned, and then it goes down until its maintenance is completed.</p>
             </Confirm>
             <button type="button" onClick={() => setPlanned(false)}>Leave it as it is</button>
@@ -69,14 +71,14 @@ function Planned({ hostname }: { hostname: string }) {
   if (!value) return error ? <Stale error={error} /> : <p class="quiet" aria-busy="true">Planning</p>;
   return (
     <>
-      <div class="scroll" tabIndex={0}>
+      <Cards>
         <table>
           <caption>What a drain would do now</caption>
           <thead><tr><th>Job</th><th class="figure">Pods</th><th>Leave</th><th class="figure">Without room elsewhere</th></tr></thead>
           <tbody>
             {(host?.jobs ?? []).map((job) => (
               <tr key={`${job.jobId} ${job.departure}`}>
-                <td><a href={`/jobs/${job.jobId}`}>{job.jobId}</a></td>
+                <td><a href={`/jobs/${job.jobId}`}>{called(job.jobName, job.jobId)}</a></td>
                 <td class="figure">{count(job.podCount ?? 0)}</td>
                 <td>{WAYS[job.departure ?? ""] ?? `as the SLA allows: ${count(job.allowedCount ?? 0)} of the job now`}</td>
                 <td class="figure">{job.departure === "DEPARTURE_SLA" ? count(job.homelessCount ?? 0) : ""}</td>
@@ -84,7 +86,7 @@ function Planned({ hostname }: { hostname: string }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Cards>
       {!host?.jobs?.length && <p>No pods are on it: it would go down at once, if its turn has come.</p>}
       {(host?.leavingCount ?? 0) > 0 && <p>{count(host!.leavingCount!, "pod")} leave already.</p>}
       {(host?.uncheckedCount ?? 0) > 0 && <p>For {count(host!.uncheckedCount!, "pod")} no other host was looked for, because there are too many.</p>}
@@ -127,17 +129,17 @@ function Progress({ hostname, maintenance, steer }: { hostname: string; maintena
       )}
       {maintenance.waitingFor && <p>Waits for {maintenance.waitingFor}.</p>}
       {(maintenance.blockers ?? []).length > 0 && (
-        <ul>{maintenance.blockers!.map((one) => <li key={one.jobId}><a href={`/jobs/${one.jobId}`}>{one.jobId}</a> keeps {count(one.podCount ?? 0, "pod")}: {one.reason}</li>)}</ul>
+        <ul>{maintenance.blockers!.map((one) => <li key={one.jobId}><a href={`/jobs/${one.jobId}`}>{called(one.jobName, one.jobId)}</a> keeps {count(one.podCount ?? 0, "pod")}: {one.reason}</li>)}</ul>
       )}
       <p class="buttons">
         {goal === "DOWN" && state !== "DOWN" && (
           <Confirm label="Cancel" title={`Cancel the maintenance of ${hostname}?`} act={() => steer("Cancel")}><p>It takes pods again. Those that have left do not come back by themselves.</p></Confirm>
         )}
         {state === "DRAINING" && isLate && !maintenance.forced && (
-          <Confirm label="Force" title={`Force the drain of ${hostname}?`} act={() => steer("Force")}><p>Its pods leave without asking the SLA of their jobs.</p></Confirm>
+          <Confirm label="Force" weight="danger" title={`Force the drain of ${hostname}?`} act={() => steer("Force")}><p>Its pods leave without asking the SLA of their jobs.</p></Confirm>
         )}
         {state === "DOWN" && goal === "DOWN" && (
-          <Confirm label="Complete" title={`Complete the maintenance of ${hostname}?`} act={() => steer("Complete")}><p>The host may come back and takes pods again.</p></Confirm>
+          <Confirm label="Complete" weight="primary" title={`Complete the maintenance of ${hostname}?`} act={() => steer("Complete")}><p>The host may come back and takes pods again.</p></Confirm>
         )}
       </p>
     </>

@@ -12,6 +12,7 @@ import { State } from "./state";
 import { Time } from "./time";
 import { Use } from "./use";
 import { settings } from "../settings";
+import { Cards } from "./cards";
 
 // ``state``: what is known of the instance before the rest is.
 export function Instance({ job, instance, state, hasEnded }: { job: string; instance: number; state: string; hasEnded: boolean }) {
@@ -22,7 +23,7 @@ export function Instance({ job, instance, state, hasEnded }: { job: string; inst
   const isStopped = runtime.goalState === "KILLED";
   const act = (method: string) => () => call(TASK_MANAGER, method, { jobId: id, ranges: [{ from: instance, to: instance + 1 }] });
   return (
-    <section aria-label={`Instance ${instance}`} aria-busy={!value && !error}>
+    <section aria-label={`Instance ${instance}`} class="chosen" aria-busy={!value && !error}>
       <h2>Instance {instance}</h2>
       <Stale error={error} />
       <p class="facts">
@@ -36,12 +37,12 @@ export function Instance({ job, instance, state, hasEnded }: { job: string; inst
       {!hasEnded && (
         <p class="buttons">
           {isStopped ? (
-            <Confirm key="start" label="Start instance" title={`Start instance ${instance}?`} act={act("Start")}><p>It was stopped; another run begins.</p></Confirm>
+            <Confirm key="start" label="Start instance" weight="primary" title={`Start instance ${instance}?`} act={act("Start")}><p>It was stopped; another run begins.</p></Confirm>
           ) : (
             <Confirm key="restart" label="Restart instance" title={`Restart instance ${instance}?`} act={act("Restart")}><p>Its pod is stopped, and another run begins; if it is of a gang, of the whole gang.</p></Confirm>
           )}
           {!isStopped && !ENDED.includes(runtime.state ?? "") && (
-            <Confirm key="stop" label="Stop instance" title={`Stop instance ${instance}?`} act={act("Stop")}>
+            <Confirm key="stop" label="Stop instance" weight="danger" title={`Stop instance ${instance}?`} act={act("Stop")}>
               <p>Its pod is stopped, and does not run again by itself; if it is of a gang, the whole gang.</p>
             </Confirm>
           )}
@@ -50,9 +51,9 @@ export function Instance({ job, instance, state, hasEnded }: { job: string; inst
       )}
       {runtime.state === "RUNNING" && <Use job={job} instance={instance} />}
       <h3>Events</h3>
-      {value ? <Events events={value.events} /> : <p class="quiet">Loading</p>}
+      {value ? <Events events={value.events} /> : !error && <p class="quiet">Loading</p>}
       <h3>Log</h3>
-      {value ? <Logs job={job} instance={instance} runtime={runtime} events={value.events} choice={choice} choose={choose} /> : <p class="quiet">Loading</p>}
+      {value ? <Logs job={job} instance={instance} runtime={runtime} events={value.events} choice={choice} choose={choose} /> : !error && <p class="quiet">Loading</p>}
     </section>
   );
 }
@@ -66,7 +67,7 @@ function Events({ events }: { events: PodEvent[] }) {
   if (!events.length) return <p class="quiet">None yet.</p>;
   const moments = events.map((event) => new Date(event.timestamp ?? 0).getTime());
   return (
-    <div class="scroll tall" tabIndex={0}>
+    <Cards isTall>
       <table>
         <thead><tr><th>When</th><th>State</th><th class="figure">For</th><th>Run</th><th>Host</th><th>Message</th></tr></thead>
         <tbody>
@@ -77,11 +78,11 @@ function Events({ events }: { events: PodEvent[] }) {
               <td class="figure">{index && event.taskId?.value === events[index - 1]!.taskId?.value ? lasted((moments[index - 1]! - moments[index]!) / 1000) : ""}</td>
               <td>{runNumber(event.taskId?.value)}</td>
               <td>{event.hostname}</td>
-              <td>{event.message || event.reason}</td>
+              <td class="wide">{event.message || event.reason}</td>
             </tr>
           ))}
         </tbody>
       </table>
-    </div>
+    </Cards>
   );
 }

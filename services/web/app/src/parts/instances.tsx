@@ -1,37 +1,36 @@
 // Instances as a table, by state and host.
 import { useState } from "preact/hooks";
-import { call } from "../api";
-import { count } from "../format";
+import { count, ranFor } from "../format";
 import { hostHref } from "../host";
-import { TASK_MANAGER, type TaskRuntime } from "../jobs";
-import { useAsked } from "./asked";
+import { useLive } from "../live";
 import { Stale } from "./problem";
 import { State } from "./state";
+import { Time } from "./time";
 import { Typed } from "./typed";
 import { setParameters } from "../router";
+import { Cards } from "./cards";
 
 const PAGE = 50;
 const STATES = ["INITIALIZED", "PENDING", "LAUNCHED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "LOST", "PREEMPTING", "KILLING", "KILLED"];
 
-interface Answer {
-  records?: { instanceId?: number; runtime?: TaskRuntime }[];
-  pagination?: { total?: number };
-}
+// [instance, state, host, message, run, start, completion, failures]
+type Row = [number, string, string, string, number, string, string, number];
 
-// ``version``: when it changes the page is asked for again.
-export function Instances({ job, version }: { job: string; version: string }) {
+const OVER = ["SUCCEEDED", "FAILED", "KILLED", "LOST"];
+
+export function Instances({ job }: { job: string }) {
   const [state, setState] = useState("");
   const [host, setHost] = useState("");
   const [offset, setOffset] = useState(0);
   const spec = { pagination: { offset, limit: PAGE }, ...(state && { taskStates: [state] }), ...(host && { hosts: [host] }) };
-  const { value, error, isBusy } = useAsked(JSON.stringify([job, spec, version]), () => call<Answer>(TASK_MANAGER, "Query", { jobId: { value: job }, spec }));
-  const total = value?.pagination?.total ?? 0;
+  const { value, error } = useLive<{ rows: Row[]; total: number }>(`instances:${JSON.stringify({ jobId: { value: job }, spec })}`);
+  const total = value?.total ?? 0;
   const refine = (set: (text: string) => void) => (text: string) => {
     set(text);
     setOffset(0);
   };
   return (
-    <section aria-label="Instances as a table" aria-busy={isBusy}>
+    <section aria-label="Instances as a table" aria-busy={!value && !error}>
       <h2>As a table</h2>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         <label>
@@ -41,31 +40,40 @@ export function Instances({ job, version }: { job: string; version: string }) {
           </select>
         </label>
         <label>Host <Typed value={host} take={refine(setHost)} placeholder="its whole name" /></label>
-        <span class="quiet" role="status">{value ? count(total, "instance") : "Loading"}</span>
+        <span class="quiet" role="status">{value ? count(total, "instance") : error ? "" : "Loading"}</span>
       </form>
       <Stale error={error} />
-      {(value?.records ?? []).length > 0 && (
-        <div class="scroll" tabIndex={0}>
+      {(value?.rows ?? []).length > 0 && (
+        <Cards>
           <table>
-            <thead><tr><th class="figure">Instance</th><th>State</th><th>Host</th><th class="figure">Failures</th><th>Message</th></tr></thead>
+            <thead>
+              <tr>
+                <th class="figure">Instance</th><th>State</th><th>Host</th><th>Started</th><th class="figure">Duration</th><th class="figure">Attempts</th><th class="figure">Failures</th><th>Message</th>
+              </tr>
+            </thead>
             <tbody>
-              {value!.records!.map(({ instanceId = 0, runtime = {} }) => (
-                <tr key={instanceId}>
-                  <td class="figure"><button type="button" class="plain" onClick={() => setParameters({ instance: String(instanceId) })}>{instanceId}</button></td>
-                  <td><State state={runtime.state ?? ""} /></td>
-                  <td>{runtime.host && <a href={hostHref(runtime.host)}>{runtime.host}</a>}</td>
-                  <td class="figure">{runtime.failureCount ?? 0}</td>
-                  <td>{runtime.message || runtime.reason}</td>
+              {value!.rows.map(([instance, state, host, message, run, start, end, failures]) => (
+                <tr key={instance}>
+                  <td class="figure"><button type="button" class="plain" onClick={() => setParameters({ instance: String(instance) })}>{instance}</button></td>
+                  <td><State state={state} /></td>
+                  <td>{host && <a href={hostHref(host)}>{host}</a>}</td>
+                  <td>{start && <Time at={start} />}</td>
+                  <td class="figure" data-varies>{ranFor(start, end, OVER.includes(state))}</td>
+                  <td class="figure">{run || ""}</td>
+                  <td class="figure">{failures}</td>
+                  <td class="wide">{message}</td>
                 </tr>
               ))}
             </tbody>
           </table>
-        </div>
+        </Cards>
       )}
-      <nav class="buttons" aria-label="Pages of instances">
-        <button type="button" disabled={!offset} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Previous</button>
-        <button type="button" disabled={offset + PAGE >= total} onClick={() => setOffset(offset + PAGE)}>Next</button>
-      </nav>
+      {total > PAGE && (
+        <nav class="buttons" aria-label="Pages of instances">
+          <button type="button" disabled={!offset} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Previous</button>
+          <button type="button" disabled={offset + PAGE >= total} onClick={() => setOffset(offset + PAGE)}>Next</button>
+        </nav>
+      )}
     </section>
   );
 }

@@ -13,7 +13,7 @@ export function JobSteer({ row }: { row: Row }) {
   if (!ENDED.includes(row.state ?? "")) {
     return (
       <p class="buttons">
-        <Confirm key="stop" label="Stop job" title={`Stop ${name}?`} act={act("Stop")}>
+        <Confirm key="stop" label="Stop job" weight="danger" title={`Stop ${name}?`} act={act("Stop")}>
           <p>All of its {all} are stopped, and do not run again by themselves.</p>
         </Confirm>
         <Confirm key="restart" label="Restart job" title={`Restart ${name}?`} act={act("Restart")}>
@@ -25,9 +25,9 @@ export function JobSteer({ row }: { row: Row }) {
   return (
     <p class="buttons">
       {runsForGood(row) ? (
-        <Confirm key="start" label="Start job" title={`Start ${name}?`} act={act("Start")}><p>All of its {all} run again, with the configuration that they had.</p></Confirm>
+        <Confirm key="start" label="Start job" weight="primary" title={`Start ${name}?`} act={act("Start")}><p>All of its {all} run again, with the configuration that they had.</p></Confirm>
       ) : (
-        <a class="button" href={submitHref(row)}>Run again</a>
+        <a class="button primary" href={submitHref(row)}>Run again</a>
       )}
     </p>
   );

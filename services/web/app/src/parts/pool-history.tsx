@@ -6,7 +6,8 @@ import { nameOf, type OverTime, poolHref, type Values } from "../pools";
 import { Empty } from "./empty";
 import { Stale } from "./problem";
 import { chosenRange, RangeChoice } from "./range-choice";
-import { beginOf, type Layer, letterOf, Stack, TONES } from "./stack";
+import { beginOf, isDrawn, type Layer, letterOf, Stack, TONES, Undrawn } from "./stack";
+import { Cards } from "./cards";
 
 const LAYERS_MAX = 10;
 const RANGE_FIRST = "6";
@@ -36,8 +37,8 @@ function Chart({ told: all, kind }: { told: OverTime; kind: Kind }) {
   const step = duration(told.stepS);
   return (
     <>
-      <Stack label={`Allocation of ${own.path} by pool over time; the table below has its numbers`} timesS={timesS} layers={layers} lines={lines} marks={marks} shown={shown} />
-      <div class="scroll">
+      {isDrawn(layers) ? <Stack label={`Allocation of ${own.path} by pool over time; the table below has its numbers`} timesS={timesS} layers={layers} lines={lines} marks={marks} shown={shown} /> : <Undrawn step={step} />}
+      <Cards>
         <table>
           <caption>Allocation in intervals of {step}{told.start !== all.start && `; nothing was recorded before ${time(timesS[0]! * 1000)}`}</caption>
           <thead><tr><th>Pool</th><th class="figure">First</th><th class="figure">Last</th><th class="figure">Most</th></tr></thead>
@@ -52,7 +53,7 @@ function Chart({ told: all, kind }: { told: OverTime; kind: Kind }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Cards>
       <Preemptions told={told} timesS={timesS} />
     </>
   );

@@ -1,12 +1,13 @@
 // What if a pool's reservation, limit or share were another: the answer of `respool plan`, and the change if it is wanted.
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
-import { amount, count, duration, type Kind, KIND_NAMES } from "../format";
+import { amount, called, count, duration, type Kind, KIND_NAMES } from "../format";
 import { poolHref } from "../pools";
 import { useAsked } from "./asked";
 import { Confirm } from "./confirm";
 import { Problem } from "./problem";
 import { SameAs } from "./same-as";
+import { Cards } from "./cards";
 
 const RESPOOLS = "peloton.api.respool.ResourceManager";
 const EXPLAIN = "peloton.api.v0.explain.ExplainService";
@@ -26,6 +27,7 @@ export interface PoolPlanned {
   aboveEntitlement?: { poolPath: string; kind: Kind; allocation?: number; entitlement?: number }[];
   admitted?: { jobId: { value: string }; poolPath: string; gangCount?: number; gangSize?: number; gangCountBefore?: number }[];
   evictions?: Eviction[];
+  jobNames?: Record<string, string>;
 }
 export interface Eviction {
   jobId: { value: string };
@@ -96,7 +98,7 @@ function Dry({ id, path, kind, capacity, config, again }: { id: string; path: st
       {isMoved && (
         <p class="buttons">
           <button type="button" onClick={() => setWanted({})}>As it is</button>
-          <Confirm label="Change it" title={`Change ${path}?`} act={update} disabled={!plan}>
+          <Confirm label="Change it" weight="primary" title={`Change ${path}?`} act={update} disabled={!plan}>
             <ul>{QUANTITIES.filter((each) => each in wanted).map((each) => <li key={each}>{each}: {shown(kind, each, now[each] ?? 0)} → {shown(kind, each, wanted[each]!)}</li>)}</ul>
           </Confirm>
         </p>
@@ -133,7 +135,7 @@ export function Outcome({ plan }: { plan: PoolPlanned }) {
   return (
     <>
       {entitlements.length ? (
-        <div class="scroll">
+        <Cards>
           <table>
             <thead><tr><th>Pool</th><th>Resource</th><th class="figure">Entitled now</th><th class="figure">Then</th></tr></thead>
             <tbody>
@@ -145,7 +147,7 @@ export function Outcome({ plan }: { plan: PoolPlanned }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Cards>
       ) : <p>No entitlement would change.</p>}
       <ul>
         {aboveEntitlement.map((one) => (
@@ -153,22 +155,22 @@ export function Outcome({ plan }: { plan: PoolPlanned }) {
         ))}
         {more.map((one) => (
           <li key={`${one.jobId.value} ${one.poolPath}`}>
-            Of <a href={`/jobs/${one.jobId.value}`}>{one.jobId.value}</a> in {one.poolPath} {count((one.gangCount ?? 0) * (one.gangSize ?? 1), "instance")} would be admitted now, not {count((one.gangCountBefore ?? 0) * (one.gangSize ?? 1))}.
+            Of <a href={`/jobs/${one.jobId.value}`}>{called(plan.jobNames?.[one.jobId.value], one.jobId.value)}</a> in {one.poolPath} {count((one.gangCount ?? 0) * (one.gangSize ?? 1), "instance")} would be admitted now, not {count((one.gangCountBefore ?? 0) * (one.gangSize ?? 1))}.
           </li>
         ))}
       </ul>
-      <Evictions evictions={evictions} />
+      <Evictions evictions={evictions} names={plan.jobNames} />
       {!evictions.length && <p>Nothing would be evicted that is not evicted anyway.</p>}
     </>
   );
 }
 
-export function Evictions({ evictions }: { evictions: Eviction[] }) {
+export function Evictions({ evictions, names = {} }: { evictions: Eviction[]; names?: Record<string, string> }) {
   if (!evictions.length) return null;
   return (
     <ul>
       {evictions.map((one, index) => (
-        <li key={index}>▼ {count(one.instanceCount ?? 0, "instance")} of <a href={`/jobs/${one.jobId.value}`}>{one.jobId.value}</a> in {one.poolPath} would be evicted within {duration(one.withinS ?? 0)}: {one.text}</li>
+        <li key={index}>▼ {count(one.instanceCount ?? 0, "instance")} of <a href={`/jobs/${one.jobId.value}`}>{called(names[one.jobId.value], one.jobId.value)}</a> in {one.poolPath} would be evicted within {duration(one.withinS ?? 0)}: {one.text}</li>
       ))}
     </ul>
   );

@@ -2,6 +2,7 @@
 import { amount, called, count, type Kind } from "../format";
 import { poolHref, type PoolTold, type Waiting } from "../pools";
 import { Empty } from "./empty";
+import { Cards } from "./cards";
 
 const QUEUE_TEXTS: Record<string, string> = {
   QUEUE_NON_PREEMPTIBLE: "non-preemptible", QUEUE_CONTROLLER: "controllers", QUEUE_REVOCABLE: "revocable", QUEUE_ORDINARY: "ordinary",
@@ -17,13 +18,13 @@ export function Queue({ told, path }: { told: PoolTold; path: string }) {
       {!pool.isLeaf && <Heads told={told} />}
       {pool.isLeaf && !waiting.length && <Empty command={`peloton job create ${path} examples/tutorial/hello.yaml`}>Nothing waits in this pool.</Empty>}
       {waiting.length > 0 && (
-        <div class="scroll tall" tabIndex={0}>
+        <Cards isTall>
           <table>
             <caption>{count(gangs, "gang")} of {count(pool.queuedInstances ?? 0, "instance")}, in the order in which they are admitted</caption>
             <thead><tr><th class="figure">Place</th><th>Job</th><th class="figure">Instances</th><th class="figure">Priority</th><th>Queue</th><th>Why it waits</th></tr></thead>
             <tbody>{waiting.map((one) => <QueueRow key={`${one.jobId.value} ${one.firstInstance ?? 0}`} one={one} />)}</tbody>
           </table>
-        </div>
+        </Cards>
       )}
       {shown < gangs && pool.isLeaf && <p class="quiet">These are the first {count(shown)} of {count(gangs, "gang")}.</p>}
     </section>
@@ -37,11 +38,11 @@ function QueueRow({ one }: { one: Waiting }) {
   return (
     <tr>
       <td class="figure">{count(gangsAhead + 1)}</td>
-      <td><a href={`/jobs/${one.jobId.value}`}>{called(one.jobName, one.jobId.value)}</a></td>
+      <td class="title"><a href={`/jobs/${one.jobId.value}`}>{called(one.jobName, one.jobId.value)}</a></td>
       <td class="figure" title={`from instance ${firstInstance} on`}>{count(instances)}{gangSize > 1 && ` in ${count(gangCount, "gang")} of ${gangSize}`}</td>
       <td class="figure">{one.priority ?? 0}</td>
       <td>{QUEUE_TEXTS[one.queue ?? ""] ?? one.queue}</td>
-      <td>{one.reason.text}{cause?.text && !one.reason.text?.includes(cause.text) && <div class="quiet">In front of it: {cause.text}</div>}</td>
+      <td class="wide">{one.reason.text}{cause?.text && !one.reason.text?.includes(cause.text) && <div class="quiet">In front of it: {cause.text}</div>}</td>
     </tr>
   );
 }
@@ -51,7 +52,7 @@ function Heads({ told }: { told: PoolTold }) {
   const { queues = [] } = told;
   if (!queues.length) return <p class="quiet">Nothing waits in the pools below.</p>;
   return (
-    <div class="scroll">
+    <Cards>
       <table>
         <caption>The first of each queue below</caption>
         <thead><tr><th>Pool</th><th>Queue</th><th class="figure">Instances</th><th>Why the first of them waits</th></tr></thead>
@@ -61,12 +62,12 @@ function Heads({ told }: { told: PoolTold }) {
               <td><a href={poolHref(one.poolPath)}>{one.poolPath}</a></td>
               <td>{QUEUE_TEXTS[one.queue ?? ""] ?? one.queue}</td>
               <td class="figure">{count(one.instanceCount ?? 0)}</td>
-              <td>{one.head.reason.text}</td>
+              <td class="wide">{one.head.reason.text}</td>
             </tr>
           ))}
         </tbody>
       </table>
-    </div>
+    </Cards>
   );
 }
 

@@ -1,3 +1,5 @@
+// What could not be read or done, in words; what gRPC says of it is folded.
+import type { ComponentChildren } from "preact";
 import { useTitle } from "../title";
 
 export function Problem({ title, text }: { title: string; text?: string }) {
@@ -9,9 +11,34 @@ export function Problem({ title, text }: { title: string; text?: string }) {
   );
 }
 
-// Above what is shown while it cannot be brought up to date.
-export function Stale({ error }: { error?: { message: string } }) {
-  return error ? <p class="stale" role="alert">Not up to date: {error.message}</p> : null;
+const PASSING = ["unavailable", "deadline_exceeded"];
+
+interface Failure {
+  code?: string;
+  message: string;
+  hasValue?: boolean;
+}
+
+// "the api does not answer: failed to connect to ..." has its own words before the first colon.
+function wordsOf({ code = "", message }: Failure): [string, string] {
+  const at = PASSING.includes(code) ? message.indexOf(": ") : -1;
+  return at < 0 ? [message, ""] : [message.slice(0, at), message.slice(at + 2)];
+}
+
+export function Failed({ children, error }: { children: ComponentChildren; error: Failure }) {
+  const [words, details] = wordsOf(error);
+  return (
+    <div class="stale" role="alert">
+      {children}: {words}
+      {details && <details><summary>Details</summary>{details}</details>}
+    </div>
+  );
+}
+
+// Above what is shown while it cannot be brought up to date. While the api is away the header says it of the whole page.
+export function Stale({ error }: { error?: Failure }) {
+  if (!error || (error.hasValue && PASSING.includes(error.code ?? ""))) return null;
+  return <Failed error={error}>{error.hasValue ? "Not up to date" : "Not known now"}</Failed>;
 }
 
 interface Absent {
@@ -29,7 +56,7 @@ export function Absent({ what, name, error, all }: Absent) {
   return (
     <>
       <h1>{isUnknown ? `There is no ${what} ${name}` : name}</h1>
-      <p class="stale" role="alert">{isUnknown ? error.message : `It cannot be read now: ${error.message}`}</p>
+      {isUnknown ? <p class="stale" role="alert">{error.message}</p> : <Failed error={error}>It cannot be read now</Failed>}
       <p><a href={all.href}>{all.title}</a>{isUnknown && <>, or search with <kbd>/</kbd></>}</p>
     </>
   );

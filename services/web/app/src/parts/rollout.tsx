@@ -38,11 +38,11 @@ export function Rollout({ id, told }: { id: string; told: Told }) {
       {!isOver && (
         <p class="buttons">
           {state === "PAUSED" ? (
-            <Confirm key="Resume" label="Resume" title="Resume the rollout?" act={() => steer(id, "Resume", version)}><p>The next batches begin.</p></Confirm>
+            <Confirm key="Resume" label="Resume" weight="primary" title="Resume the rollout?" act={() => steer(id, "Resume", version)}><p>The next batches begin.</p></Confirm>
           ) : (
-            <Confirm key="Pause" label="Pause" title="Pause the rollout?" act={() => steer(id, "Pause", version)}><p>Instances in flight finish, no others begin.</p></Confirm>
+            <Confirm key="Pause" label="Pause" weight="primary" title="Pause the rollout?" act={() => steer(id, "Pause", version)}><p>Instances in flight finish, no others begin.</p></Confirm>
           )}
-          <Confirm label="Abort" title="Abort the rollout?" act={() => steer(id, "Abort", version)}><p>Instances stay at the versions that they have.</p></Confirm>
+          <Confirm label="Abort" weight="danger" title="Abort the rollout?" act={() => steer(id, "Abort", version)}><p>Instances stay at the versions that they have.</p></Confirm>
         </p>
       )}
     </section>

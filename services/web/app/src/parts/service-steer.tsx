@@ -16,7 +16,7 @@ export function ServiceSteer({ id, told, isRolling }: { id: string; told: Told; 
   if (isStopped) {
     return (
       <p class="buttons">
-        <Confirm key="start" label="Start service" title={`Start ${name}?`} act={act("StartJob")}><p>All of its {all} run again.</p></Confirm>
+        <Confirm key="start" label="Start service" weight="primary" title={`Start ${name}?`} act={act("StartJob")}><p>All of its {all} run again.</p></Confirm>
       </p>
     );
   }
@@ -33,7 +33,7 @@ export function ServiceSteer({ id, told, isRolling }: { id: string; told: Told; 
           </p>
         </Confirm>
       )}
-      <Confirm key="stop" label="Stop service" title={`Stop ${name}?`} act={act("StopJob")}><p>All of its {all} are stopped, without asking its SLA, until it is started again.</p></Confirm>
+      <Confirm key="stop" label="Stop service" weight="danger" title={`Stop ${name}?`} act={act("StopJob")}><p>All of its {all} are stopped, without asking its SLA, until it is started again.</p></Confirm>
     </p>
   );
 }

@@ -1,32 +1,33 @@
 // What is round every page: links, search, theme, and whether what is shown is live.
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { connection } from "../live";
 import { load, type PageProps, PAGES } from "../pages/all";
 import { address, found } from "../router";
 import { setTheme, theme, type Theme } from "../theme";
 import { useTitle } from "../title";
+import { FreshnessMark } from "./freshness";
 import { Problem } from "./problem";
 import { openSearch, Search } from "./search";
 
-const CONNECTION_TEXTS = { live: "Live", waiting: "Connecting", lost: "Not live: connection lost" };
-
 export function Shell() {
   const here = found.value;
+  const [isOpen, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [address.value.pathname]);
   return (
     <>
       <a class="skip" href="#content">To the content</a>
-      <header class="top">
+      <header class={`top ${isOpen ? "open" : ""}`}>
         <a class="brand" href="/">Peloton</a>
-        <nav aria-label="Pages">
+        <nav aria-label="Pages" id="pages">
           {PAGES.filter((page) => page.nav).map((page) => (
             <a key={page.name} href={page.path} aria-current={isBelow(page.path) ? "page" : undefined}>{page.title}</a>
           ))}
         </nav>
         <span class="tools">
-          <span class={`connection ${connection.value}`} role="status">{CONNECTION_TEXTS[connection.value]}</span>
+          <FreshnessMark />
           <button type="button" onClick={openSearch} title="Search (key /)">Search <kbd>/</kbd></button>
-          <label>
+          <button type="button" class="menu" aria-expanded={isOpen} aria-controls="pages" onClick={() => setOpen(!isOpen)}>Menu</button>
+          <label class="theme">
             <span class="hidden">Theme</span>
             <select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as Theme)}>
               <option value="system">As the system</option>

@@ -22,7 +22,11 @@ interface Props {
 export const TONES = 8;
 const HEIGHT = 220;
 const DAY_S = 86_400;
-const SHOWN_MIN = 12; // intervals, so that the axis has a sense
+const MINUTE_S = 60;
+const POINTS_MIN = 2; // of a chart
+const LABEL_PX = 90; // between labels of the time axis: more than the longest takes
+const STEPS_S = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, DAY_S, 2 * DAY_S, 7 * DAY_S, 30 * DAY_S, 90 * DAY_S];
+const toTheSecond = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const DASHES = [[6, 4], [2, 3], [], [10, 3, 2, 3]]; // lines differ without colour
@@ -34,8 +38,16 @@ export function letterOf(index: number): string {
 
 // Where a chart begins: of a young cluster the time before it was recorded is left out.
 export function beginOf(series: Values[], length: number): number {
-  const first = Math.min(length, ...series.map((values) => values.findIndex((value) => value !== null)).filter((at) => at >= 0));
-  return Math.max(0, Math.min(first, length - SHOWN_MIN));
+  return Math.min(length, ...series.map((values) => values.findIndex((value) => value !== null)).filter((at) => at >= 0));
+}
+
+// Whether there is a line to draw, and not a point.
+export function isDrawn(layers: Layer[]): boolean {
+  return layers.some(({ values }) => values.filter((value) => value !== null).length >= POINTS_MIN);
+}
+
+export function Undrawn({ step }: { step: string }) {
+  return <p class="quiet">There is one point so far. The chart begins with the second, within {step}.</p>;
 }
 
 export function Stack({ label, timesS, layers, lines, marks, shown }: Props) {
@@ -51,7 +63,7 @@ export function Stack({ label, timesS, layers, lines, marks, shown }: Props) {
         cursor: { drag: { x: false, y: false } },
         scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.05 : 1] } },
         axes: [
-          { stroke: colour(element, "var(--quiet)"), grid: { stroke: colour(element, "var(--line)"), width: 1 }, values: (_, ticks, __, ___, step) => ticks.map((at) => (step >= DAY_S ? day : clock).format(at * 1000)) },
+          { stroke: colour(element, "var(--quiet)"), grid: { stroke: colour(element, "var(--line)"), width: 1 }, space: LABEL_PX, incrs: STEPS_S, values: (_, ticks, __, ___, step) => ticks.map((at) => (step >= DAY_S ? day : step < MINUTE_S ? toTheSecond : clock).format(at * 1000)) },
           { stroke: colour(element, "var(--quiet)"), grid: { stroke: colour(element, "var(--line)"), width: 1 }, size: 80, values: (_, ticks) => ticks.map(shown) },
         ],
         series: [

@@ -162,7 +162,7 @@ function Create({ wanted, plan, done }: { wanted: Wanted | null; plan?: string; 
     else go(created.href);
   };
   return (
-    <Confirm label="Create" title={`Create ${name}?`} act={act} disabled={!wanted}>
+    <Confirm label="Create" weight="primary" title={`Create ${name}?`} act={act} disabled={!wanted}>
       {shown && <p>{summary(shown.kind, shown.message)}, {shown.kind === "pool" ? `as ${pathOf(shown.pool, shown.message.name)}` : `in ${shown.pool}`}{shown.batchSize ? `, ${shown.batchSize} at a time` : ""}.</p>}
       {plan ? <p>By its plan: {plan}.</p> : <p class="quiet">What would become of it has not been planned.</p>}
     </Confirm>

@@ -96,7 +96,7 @@ function JobOutcome({ kind, plan }: { kind: Kind; plan: JobPlanned }) {
       <Bar label="Instances" parts={parts} whole={admitted + waiting + held} text={headline(kind, plan)} />
       {room?.text && <p class={room.notKnown ? "lines stale" : "lines"}>{sentence(room.text)}</p>}
       {(plan.waiting?.length || plan.reasons?.length) ? <WhyTree why={plan} /> : null}
-      <Evictions evictions={evictions} />
+      <Evictions evictions={evictions} names={plan.jobNames} />
       {!evictions.length && <p>Nothing would be evicted for it.</p>}
       {kind === "service" && <p class="quiet">It is of all instances at once: batches, which come one after the other, are not part of a plan.</p>}
     </>

@@ -8,6 +8,7 @@ import { Stale } from "./problem";
 import { SpecDiff } from "./spec-diff";
 import { State } from "./state";
 import { Time } from "./time";
+import { Cards } from "./cards";
 
 const UPDATES_SHOWN = 50;
 
@@ -35,7 +36,7 @@ export function Versions({ id, told }: { id: string; told: Told }) {
     <section aria-label="History" aria-busy={isBusy}>
       <h2>History</h2>
       <Stale error={error} />
-      <div class="scroll">
+      <Cards>
         <table>
           <thead><tr><th>Update</th><th>State</th><th>From</th><th>To</th><th>Begun</th><th>Took</th><th><span class="hidden">Way back</span></th></tr></thead>
           <tbody>
@@ -61,7 +62,7 @@ export function Versions({ id, told }: { id: string; told: Told }) {
             })}
           </tbody>
         </table>
-      </div>
+      </Cards>
       {known.length > 1 && <Compare key={known[0]} id={id} versions={known} />}
     </section>
   );

@@ -1,5 +1,5 @@
 // Why instances wait, as a tree: the rule, its numbers, and what stands in front, which waits for something itself.
-import { amount, count, type Kind, KINDS } from "../format";
+import { amount, called, count, type Kind, KINDS } from "../format";
 import type { Reason, Why } from "../jobs";
 
 const SHOWN = 3; // the first places in queues; the others are folded
@@ -7,17 +7,18 @@ const SHOWN = 3; // the first places in queues; the others are folded
 export function WhyTree({ why }: { why: Why }) {
   const waiting = why.waiting ?? [];
   const reasons = why.reasons ?? [];
+  const names = why.jobNames ?? {};
   if (!waiting.length && !reasons.length) return why.text ? <p class="lines quiet">{why.text}</p> : null;
   return (
     <>
       <ul class="tree">
-        {waiting.slice(0, SHOWN).map((one, index) => <WaitingNode key={index} one={one} />)}
-        {reasons.map((reason, index) => <ReasonNode key={index} reason={reason} />)}
+        {waiting.slice(0, SHOWN).map((one, index) => <WaitingNode key={index} one={one} names={names} />)}
+        {reasons.map((reason, index) => <ReasonNode key={index} reason={reason} names={names} />)}
       </ul>
       {waiting.length > SHOWN && (
         <details>
           <summary>{count(waiting.length - SHOWN, "more place")} in queues</summary>
-          <ul class="tree">{waiting.slice(SHOWN).map((one, index) => <WaitingNode key={index} one={one} />)}</ul>
+          <ul class="tree">{waiting.slice(SHOWN).map((one, index) => <WaitingNode key={index} one={one} names={names} />)}</ul>
         </details>
       )}
       {why.text && <details><summary>In words</summary><p class="lines">{why.text}</p></details>}
@@ -25,13 +26,15 @@ export function WhyTree({ why }: { why: Why }) {
   );
 }
 
-function WaitingNode({ one }: { one: NonNullable<Why["waiting"]>[number] }) {
+type Names = Record<string, string>;
+
+function WaitingNode({ one, names }: { one: NonNullable<Why["waiting"]>[number]; names: Names }) {
   return (
     <li>
-      {count(one.gangCount ?? 0, (one.gangSize ?? 1) > 1 ? `gang of ${one.gangSize}` : "instance")} from instance {one.firstInstance ?? 0} on, in the queue{" "}
-      {(one.queue ?? "").replace("QUEUE_", "").toLowerCase().replaceAll("_", "-")} of {one.poolPath}
+      {count(one.gangCount ?? 0, (one.gangSize ?? 1) > 1 ? `gang of ${one.gangSize}` : "instance")} from instance {one.firstInstance ?? 0} on, in the{" "}
+      {(one.queue ?? "").replace("QUEUE_", "").toLowerCase().replaceAll("_", "-")} queue of {one.poolPath}
       {one.gangsAhead ? `, ${count(one.gangsAhead)} ahead` : ", first in it"}
-      {one.reason && <ul><ReasonNode reason={one.reason} /></ul>}
+      {one.reason && <ul><ReasonNode reason={one.reason} names={names} /></ul>}
     </li>
   );
 }
@@ -41,7 +44,7 @@ function quantity(kind: string, value: number): string {
   return KINDS.includes(kind as Kind) ? amount(kind as Kind, value) : `${count(value)} ${kind}`.trim();
 }
 
-function ReasonNode({ reason }: { reason: Reason }) {
+function ReasonNode({ reason, names }: { reason: Reason; names: Names }) {
   const rule = (reason.rule ?? "").replace("RULE_", "").toLowerCase().replaceAll("_", " ");
   const kind = reason.kind ?? "";
   const numbers = reason.wanted // of the rules that are about an amount
@@ -55,12 +58,12 @@ function ReasonNode({ reason }: { reason: Reason }) {
       <ul>
         {(reason.holders ?? []).map((one, index) => (
           <li key={index}>
-            held by {one.jobId ? <a href={`/jobs/${one.jobId.value}`}>job {one.jobId.value}</a> : `pool ${one.poolPath}`}: {quantity(kind, one.amount ?? 0)}
+            held by {one.jobId ? <a href={`/jobs/${one.jobId.value}`}>job {called(names[one.jobId.value], one.jobId.value)}</a> : `pool ${one.poolPath}`}: {quantity(kind, one.amount ?? 0)}
           </li>
         ))}
         {(reason.refusingHosts ?? []).map((one, index) => <li key={index}>{count(one.hostCount ?? 0, "host")}: {one.rule}</li>)}
-        {reason.blockingJobId && <li>in front: <a href={`/jobs/${reason.blockingJobId.value}`}>job {reason.blockingJobId.value}</a></li>}
-        {reason.blockingReason && <ReasonNode reason={reason.blockingReason} />}
+        {reason.blockingJobId && <li>in front: <a href={`/jobs/${reason.blockingJobId.value}`}>job {called(names[reason.blockingJobId.value], reason.blockingJobId.value)}</a></li>}
+        {reason.blockingReason && <ReasonNode reason={reason.blockingReason} names={names} />}
       </ul>
     </li>
   );

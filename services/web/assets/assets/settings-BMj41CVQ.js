@@ -1,1 +1,0 @@
-import{C as e,z as t}from"./index-CJp3RIYy.js";var n=t({temporalUi:``,temporalNamespace:``,viewer:``,mayChange:!1});e(`/settings.json`).then(e=>n.value=e,()=>void 0);export{n as t};

@@ -1,1 +1,0 @@
-import{B as e,O as t,U as n,b as r,p as i}from"./index-CJp3RIYy.js";var a=1e4;function o({at:o}){let[,s]=n(0);return e(()=>{let e=setInterval(()=>s(e=>e+1),a);return()=>clearInterval(e)},[]),o?t(`time`,{dateTime:o,title:r(o),children:i(o)}):t(`span`,{class:`quiet`,children:`–`})}export{o as t};

@@ -1,1 +1,0 @@
-import{O as e,U as t}from"./index-CJp3RIYy.js";function n({value:n,take:r,isWrong:i,...a}){let[o,s]=t(null);return e(`input`,{...a,value:o??n,"aria-invalid":i,spellcheck:!1,autocomplete:`off`,onInput:e=>s(e.currentTarget.value),onBlur:()=>s(null),onChange:e=>{s(null),r(e.currentTarget.value.trim())}})}export{n as t};
