@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from peloton.lifecycle.constraints import Labels, label_pairs
 from peloton.lifecycle.problems import span_text
-from peloton.lifecycle.reason_text import amount_text, avoided_text, counted, reservation_text
+from peloton.lifecycle.reason_text import (
+    NO_NAMES,
+    Names,
+    amount_text,
+    avoided_text,
+    counted,
+    job_text,
+    reservation_text,
+)
 from peloton.model.advice import Mark
 from peloton.model.host import HostState
 from peloton.model.host_event import HostEvent, HostEventKind
@@ -193,7 +201,7 @@ def drain_begun(host: HostMaintenance, away_count: int, now_ns: int) -> HostEven
     return _of(host, Kind.DRAINING, text, now_ns)
 
 
-def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int) -> HostEvent | None:
+def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int, names: Names = NO_NAMES) -> HostEvent | None:
     """When a round has found the first pods, and each time that about half of them have left since: a drain has few of
     them, whatever its pods."""
     count = now.pod_count
@@ -204,7 +212,7 @@ def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int) -> HostEve
     if now.blockers:
         kept, first = sum(one.pod_count for one in now.blockers), now.blockers[0]
         text += f"; {counted(kept, 'pod')} of {counted(len(now.blockers), 'job')} may not go yet, first "
-        text += f"of job {first.job_id}: {first.reason}"
+        text += f"of {job_text(first.job_id, names)}: {first.reason}"
     return _of(host, Kind.DRAIN_PROGRESS, text, at_ns)
 
 

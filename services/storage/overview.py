@@ -28,6 +28,7 @@ from peloton.model.volume import VolumeRecord
 from services.storage.engine import Database
 from services.storage.hosts.maintenance import draining
 from services.storage.jobs.configs import facts_of
+from services.storage.jobs.names import job_names
 from services.storage.jobs.rows import read_job
 from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
 from services.storage.pods.sql import GOAL_ENDED, NEWER
@@ -36,8 +37,6 @@ from services.storage.updates.rows import read_update
 from services.storage.updates.stalls import with_failed_runs
 from services.storage.volumes.rows import WAITED_FOR, volume_record, volume_there
 
-NAMES_MAX = 1_000
-"""Jobs whose names one question is answered for."""
 UPDATES_READ_MAX = 1_000
 """Of those that have failed or stand still, the newest."""
 FAILED_STATES = (UpdateState.FAILED.value, UpdateState.ROLLING_BACKWARD.value, UpdateState.ROLLED_BACK.value)
@@ -156,10 +155,9 @@ class Overview:
         return self._db.read(work)
 
     def job_names(self, job_ids: Iterable[str]) -> dict[str, str]:
-        """Return id -> name of the jobs that exist, at most NAMES_MAX."""
-        wanted = sorted(set(job_ids))[:NAMES_MAX]
-        query = sa.select(JOB.c.job_id, JOB.c.name).where(JOB.c.job_id.in_(wanted), JOB.c.state != _DELETED)
-        return self._db.read(lambda conn: {row.job_id: row.name for row in conn.execute(query)}) if wanted else {}
+        """Return id -> name of the jobs that exist."""
+        wanted = set(job_ids)
+        return self._db.read(lambda conn: job_names(conn, wanted)) if wanted else {}
 
     def drains(self, cluster: str) -> list[HostMaintenance]:
         """Hosts that drain, the longest first, with their progress."""

@@ -18,13 +18,14 @@ from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import Termination, TerminationReason
 from peloton.model.reason import EvictionReason, Grounds, QosReason
 from services.storage.jobs.configs import facts_of
+from services.storage.jobs.names import job_names
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.scope import READY, Chosen, Span, within
 from services.storage.pods.sql import where
 from services.storage.pods.writes import fire
 from services.storage.ranges import as_ranges
-from services.storage.tables import JOB, POD
+from services.storage.tables import POD
 from services.storage.updates.disruptions import ask
 
 EVICTION_MESSAGE = "evicting running task: "
@@ -88,10 +89,7 @@ def evict_job(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder
 
 def _names(conn: sa.Connection, why: EvictionReason) -> Names:
     """Return the name of the job that the pods give way to."""
-    if not isinstance(why, Grounds) or not why.for_job:
-        return NO_NAMES
-    name = conn.execute(sa.select(JOB.c.name).where(JOB.c.job_id == why.for_job)).scalar()
-    return {why.for_job: name or ""}
+    return job_names(conn, [why.for_job]) if isinstance(why, Grounds) and why.for_job else NO_NAMES
 
 
 def requeue_ready(

@@ -34,6 +34,7 @@ from services.storage.codec import stored_text
 from services.storage.engine import Database, take_numbers
 from services.storage.hosts.host_events import record
 from services.storage.hosts.host_pools import HOST_POOLS_SEQ, desired_pool, put_to_rest
+from services.storage.jobs.names import job_names
 from services.storage.tables import HOST
 
 MAINTENANCE_SEQ = "maintenance"
@@ -190,7 +191,8 @@ class Maintenance:
 
         def work(conn: sa.Connection) -> None:
             conn.execute(_update(host.cluster, host.hostname, progress=_progress_to_text(progress)))
-            record(conn, [host_events.drain_step(host, progress, now_ns)])
+            names = job_names(conn, (one.job_id for one in progress.blockers))
+            record(conn, [host_events.drain_step(host, progress, now_ns, names)])
 
         self._db.write(work)
 

@@ -1,0 +1,23 @@
+"""Names of jobs, for texts that mention them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_STATE_NUMBERS
+from peloton.model.job import JobState
+from services.storage.tables import JOB
+
+NAMES_MAX = 1_000
+"""Jobs whose names one question is answered for; texts call the others by their ids."""
+
+
+def job_names(conn: sa.Connection, job_ids: Iterable[str]) -> dict[str, str]:
+    """Return id -> name of the jobs that exist."""
+    wanted = sorted(set(job_ids))[:NAMES_MAX]
+    if not wanted:
+        return {}
+    is_there = sa.and_(JOB.c.job_id.in_(wanted), JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
+    return {row.job_id: row.name for row in conn.execute(sa.select(JOB.c.job_id, JOB.c.name).where(is_there))}
