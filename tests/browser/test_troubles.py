@@ -1,4 +1,4 @@
-"""What pages say when something is wrong: with what they show, with a service, and with the size of the screen."""
+"""Pages say what is wrong: with their age, with a service, and on a screen that is narrow."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_topic_that_is_not_answered_makes_the_page_stale(visit: Visit) -> None
 
 
 def test_a_service_that_crash_loops_says_so_above_all_else(stage: Stage, visit: Visit) -> None:
-    """With the cause, and a link to stderr of its program; its pods have attempts, and links to their logs."""
+    """The banner has the cause and a link to stderr; pods have attempts, and links to their logs."""
     service = Service(stage.cluster, stage.pool("web"), 2, CRASHES, name="loops").create()
     view = visit(f"/services/{service.id}")
     banner = view.get_by_role("alert", name="What is wrong")
@@ -114,7 +114,7 @@ def test_a_service_that_is_well_has_no_banner(stage: Stage, visit: Visit) -> Non
 
 
 def test_rows_are_cards_and_the_navigation_folds_on_a_narrow_screen(stage: Stage, browser: Browser) -> None:
-    """Why an instance waits is on the screen, and the header is one line until its menu is opened."""
+    """The reason of a wait is on the screen, and the header is one line until its menu is opened."""
     stage.full_pool("tight")
     stage.submit("comes later", pool="tight", cpu=1)
     with opened(browser, f"{stage.url}/pools/tight", size=NARROW) as page:
@@ -140,7 +140,7 @@ def test_rows_are_cards_and_the_navigation_folds_on_a_narrow_screen(stage: Stage
 
 @pytest.mark.parametrize("page", [page for page in pages() if ":" not in page.path], ids=lambda page: page.name)
 def test_a_narrow_page_has_no_fault_of_accessibility(stage: Stage, browser: Browser, page: Any) -> None:
-    """By axe's audit: cards are rows of a table to a screen reader."""
+    """Axe finds none: cards are rows of a table to a screen reader."""
     with opened(browser, stage.url + page.path, size=NARROW) as open_page:
         assert "" == open_page.axe()
 

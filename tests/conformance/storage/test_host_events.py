@@ -19,7 +19,7 @@ from peloton.model.maintenance import Blocker, DrainProgress, MaintenanceAct, Ma
 from peloton.model.mover import Made, MoverRule
 from services.storage.hosts import host_events
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import NOW, SECOND, Clock
+from tests.conformance.storage.builders import NOW, SECOND, Clock, a_config, create
 
 C, H1, H2 = "cluster", Hostname("h1"), Hostname("h2")
 DRAINING, DRAINED, DOWN = HostState.DRAINING, HostState.DRAINED, HostState.DOWN
@@ -88,7 +88,8 @@ def test_many_hosts_take_few_transactions(storage: Storage, monkeypatch: pytest.
 
 def test_a_maintenance_from_its_request_to_its_end(storage: Storage) -> None:
     """Each step once, with its numbers; what is repeated or refused has no event."""
-    records, blocked = storage.maintenance, Blocker("job", 5, "its SLA keeps 5")
+    job = create(storage, a_config())
+    records, blocked = storage.maintenance, Blocker(job, 5, "its SLA keeps 5")
     asked = [MaintenanceRequest(name, "ip", deadline_s=60, reason="a new disk") for name in (H1, H2)]
     records.request(C, asked, 1, NOW)
     records.request(C, asked, 1, NOW)
@@ -114,8 +115,8 @@ def test_a_maintenance_from_its_request_to_its_end(storage: Storage) -> None:
     assert [
         ("MAINTENANCE_ASKED", "Maintenance asked for: a new disk"),
         ("DRAINING", "Drain begun for its maintenance; 1 host of the cluster away"),
-        ("DRAIN_PROGRESS", "8 pods to leave, 3 on their way; 5 pods of 1 job may not go yet, first of job job: its SLA "
-         "keeps 5"),
+        ("DRAIN_PROGRESS", "8 pods to leave, 3 on their way; 5 pods of 1 job may not go yet, first of job train: its "
+         "SLA keeps 5"),
         ("DRAIN_PROGRESS", "7 pods to leave, 3 on their way"),
         ("DRAIN_PROGRESS", "3 pods to leave, 3 on their way"),
         ("DRAIN_PROGRESS", "1 pod to leave, 1 on their way"),

@@ -11,7 +11,7 @@ import pytest
 from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.sla import Grant
 from peloton.model.host import HostState
-from peloton.model.ids import Hostname, JobId
+from peloton.model.ids import Hostname, JobId, new_job_id
 from peloton.model.job import JobState, JobType
 from peloton.model.maintenance import (
     Blocker,
@@ -214,7 +214,7 @@ def test_the_bound_holds_in_a_race(open_storage: Callable[[], Storage]) -> None:
 def test_progress_is_kept(storage: Storage) -> None:
     """As it was noted; a step forgets it."""
     storage.maintenance.request(C, asked("a"), 1, NOW)
-    progress = DrainProgress(3, 1, (Blocker("job", 2, 'wörter "und" zahlen'),), "the end of 1 pod")
+    progress = DrainProgress(3, 1, (Blocker(new_job_id(), 2, 'wörter "und" zahlen'),), "the end of 1 pod")
 
     storage.maintenance.note_drain(storage.maintenance.all(C)[0], progress, NOW)
 

@@ -129,7 +129,7 @@ def test_hosts_that_drain(storage: Storage) -> None:
         wanted = [MaintenanceRequest(Hostname(name), "10.0.0.1", deadline_s=60) for name in names]
         storage.maintenance.request(cluster, wanted, 1, NOW)
     (first,) = storage.overview.drains("west")
-    progress = DrainProgress(2, 1, (Blocker("j", 1, "no"),), "the SLA of 1 job")
+    progress = DrainProgress(2, 1, (Blocker(new_job_id(), 1, "no"),), "the SLA of 1 job")
 
     storage.maintenance.note_drain(first, progress, NOW)
 

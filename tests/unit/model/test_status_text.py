@@ -1,4 +1,4 @@
-"""What people read of a pod's message and reason."""
+"""A pod's message and reason become a line for people."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
 
 
 async def test_a_look_that_takes_long_makes_its_topic_stale(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it ends, by its own timeout or with an answer; the answer follows."""
+    """The viewer gets an error before the look ends, and then its answer."""
     monkeypatch.setattr(live, "SLOW_S", 0.01)
     answered = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What the page of a service is told: its pods, and what is wrong with them."""
+"""The page of a service gets its pods, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_service_that_is_well_has_no_trouble() -> None:
 
 
 def test_a_service_that_crash_loops_says_so_between_its_runs_too() -> None:
-    """With the cause as the resource manager words it; else with the pods' own last messages."""
+    """The cause is worded by the resource manager, else by the last messages of the pods."""
     why = explain_pb2.JobWhyResponse()
     why.reasons.add(rule=explain_pb2.RULE_BACK_OFF, text="instance 1 FAILED on h1, exit code 3; it runs again at ...")
     waits = pod(1, "INITIALIZED", failure_count=8, message="Task throttled due to failure; stderr: no config")
@@ -77,7 +77,7 @@ class Services:
 
 
 async def test_pods_have_run_times_attempts_and_messages_for_people() -> None:
-    """By instance. What was stopped by intent is in no trouble."""
+    """Rows are in the order of instances. A service that was stopped by intent is in no trouble."""
     pods = [pod(1, "FAILED", failure_count=1), pod(0, host="h1", message="Add hostname and ports")]
     looked = [
         await service.look(cast(Api, SimpleNamespace(services=one, explain=one)), JOB)
@@ -91,7 +91,7 @@ async def test_pods_have_run_times_attempts_and_messages_for_people() -> None:
 
 
 async def test_the_problems_of_one_job_are_those_of_the_overview() -> None:
-    """Those of other subjects are left out."""
+    """Problems of other subjects are left out."""
 
     async def answer(request: Any, timeout: float) -> Any:
         found = overview_pb2.GetOverviewResponse()
