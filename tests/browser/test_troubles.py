@@ -23,9 +23,9 @@ AS_OF = re.compile(r"as of \d{1,2}:\d{2}:\d{2}")
 NOTE_TEXTS = """
   window.drawn = [];
   const draw = CanvasRenderingContext2D.prototype.fillText;
-  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
-    drawn.push(text);
-    return draw.call(this, text, ...rest);
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+    drawn.push([text, Math.round(x)]);
+    return draw.call(this, text, x, ...rest);
   };
 """
 POOLS = [["/", 0, False, 0, 0, {"cpu": [4, None, 1, 4, 1, 0, 0]}]]
@@ -49,6 +49,7 @@ def test_the_header_says_how_old_the_page_is_while_the_api_is_away(stage: Stage,
         expect(mark.get_by_text("the api does not answer")).to_be_hidden()
         mark.locator("summary").click()
         expect(mark.get_by_text(re.compile("the api does not answer: .*connect"))).to_be_visible()
+        assert "" == page.axe()
         assert "rgb(255, 212, 121)" == mark.locator("summary").evaluate("one => getComputedStyle(one).backgroundColor")
 
         view.goto(f"{stage.url}/jobs")
@@ -171,8 +172,11 @@ def test_a_chart_begins_with_two_points_and_its_labels_differ(visit: Visit) -> N
 
     young(view, 4, 5)
     expect(chart.locator("canvas")).to_have_count(1)
-    expect(chart.get_by_role("table")).to_contain_text("nothing was recorded before 1 Jan 2026, 10:09:40")
-    labels = [text for text in view.evaluate("drawn") if re.fullmatch(r"[\d:]+", text)]
-    assert labels
-    assert len(labels) == len(set(labels))
-    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", text) for text in labels)
+    expect(chart.get_by_role("table", name="Allocation in intervals")).to_contain_text(
+        "nothing was recorded before 1 Jan 2026, 10:09:40"
+    )
+    places = {(text, x) for text, x in view.evaluate("drawn") if ":" in text}
+    labels = sorted(text for text, _ in places)
+    assert len(labels) > 1
+    assert sorted(set(labels)) == labels  # the same one is at one place
+    assert [] == [text for text in labels if not re.fullmatch(r"\d\d:\d\d:\d\d", text)]

@@ -99,9 +99,11 @@ async def look_at_instance(api: Api, argument: str) -> Any:
     )
     if not found.HasField("result"):
         raise NotFound(found.notFound.message or f"job {text} has no instance {instance}")
-    for one in (found.result.runtime, *told.result):
-        one.message, one.reason = status_text(one.message, one.reason), ""
-    return {"runtime": MessageToDict(found.result.runtime), "events": [MessageToDict(one) for one in told.result]}
+    runtime = found.result.runtime
+    runtime.message, runtime.reason = status_text(runtime.message, runtime.reason), ""
+    for event in told.result:
+        event.message, event.reason = status_text(event.message, event.reason), ""
+    return {"runtime": MessageToDict(runtime), "events": [MessageToDict(one) for one in told.result]}
 
 
 def _number(instance: str) -> int:

@@ -22,15 +22,15 @@ WHY = explain_pb2.JobWhyResponse(poolPath="/web")
 
 
 def pod(instance: int, state: str = "RUNNING", age_s: float = 3_600, health: str = "", **status: Any) -> Any:
-    containers = [pod_pb2.ContainerStatus(healthy={"state": f"HEALTH_STATE_{health}"})] if health else []
-    found = pod_pb2.PodStatus(
-        state=f"POD_STATE_{state}",
-        start_time=rfc3339(int((NOW_S - age_s) * NS_PER_S)),
-        pod_id={"value": f"{JOB}-{instance}-2"},
-        containers_status=containers,
+    given: dict[str, Any] = {
+        "state": f"POD_STATE_{state}",
+        "start_time": rfc3339(int((NOW_S - age_s) * NS_PER_S)),
+        "pod_id": {"value": f"{JOB}-{instance}-2"},
+        "containers_status": [{"healthy": {"state": f"HEALTH_STATE_{health}"}}] if health else [],
         **status,
-    )
-    return pod_pb2.PodSummary(pod_name={"value": f"{JOB}-{instance}"}, status=found)
+    }
+    named: dict[str, Any] = {"pod_name": {"value": f"{JOB}-{instance}"}, "status": given}
+    return pod_pb2.PodSummary(**named)
 
 
 def told(*pods: Any, why: Any = WHY) -> list[Any]:

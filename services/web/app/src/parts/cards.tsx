@@ -15,10 +15,11 @@ export function Cards({ children, isTall }: { children: ComponentChildren; isTal
     for (const group of table.querySelectorAll("thead, tbody")) group.setAttribute("role", "rowgroup");
     for (const title of table.querySelectorAll("th")) title.setAttribute("role", "columnheader");
     for (const row of table.querySelectorAll<HTMLTableRowElement>("tbody tr")) {
-      [...row.cells].forEach((cell, at) => {
+      for (const [at, cell] of [...row.cells].entries()) {
+        if (cell.dataset.title === titles[at]) continue; // thousands of them are drawn again each second
         cell.setAttribute("role", "cell");
         cell.dataset.title = titles[at] ?? "";
-      });
+      }
     }
   });
   return <div class={`scroll cards ${isTall ? "tall" : ""}`} ref={box} tabIndex={0}>{children}</div>;

@@ -9,7 +9,7 @@ export function FreshnessMark() {
   const isToday = new Date(asOfMs).toDateString() === new Date().toDateString();
   return (
     <details class="freshness stale-now">
-      <summary role="status">{asOfMs ? <>as of {isToday ? clock(asOfMs) : time(asOfMs)}</> : "Not live"}<span class="more"> details</span></summary>
+      <summary><span role="status">{asOfMs ? <>as of {isToday ? clock(asOfMs) : time(asOfMs)}</> : "Not live"}</span><span class="more"> details</span></summary>
       <div class="causes">
         <p>{asOfMs ? "What is shown may have changed since." : "Nothing could be read yet."} The page goes on trying.</p>
         {causes.map((cause) => <p key={cause} class="quiet">{cause}</p>)}
