@@ -61,18 +61,18 @@ def sleepers(cluster: Cluster, pool: str, count: int, cpu: float = 1.0, **more: 
 def test_a_full_pool(cluster: Cluster) -> None:
     """Of a job behind a full pool it is said which limit binds, how far it is used, and which job holds it."""
     pool = cluster.pool("full", cpu=2)
-    holder = sleepers(cluster, pool, 2)
+    holder = sleepers(cluster, pool, 2, name="holder")
     cluster.wait(lambda: cluster.counts(holder).get("RUNNING") == 2, "the holder runs")
-    waiter = sleepers(cluster, pool, 3)
+    waiter = sleepers(cluster, pool, 3, name="waiter")
     cluster.wait(lambda: reason(cluster, waiter).get("rule") == "RULE_POOL_LIMIT", "the limit is named")
 
     why = run(cluster, "job", "why", waiter)
     found = reason(cluster, waiter)
 
-    assert f"cpu 1 wanted, 0 left of the pool limit of /full: 2\n    held by job {holder}: cpu 2" in why
+    assert "cpu 1 wanted, 0 left of the pool limit of /full: 2\n    held by job holder: cpu 2" in why
     assert (found["wanted"], found["bound"], found["holders"][0]["jobId"]["value"]) == (1, 2, holder)
     assert "nothing waits: 2 instances on hosts" in run(cluster, "job", "why", holder)
-    assert f"first job {waiter}" in run(cluster, "respool", "why", "/full")
+    assert "first job waiter" in run(cluster, "respool", "why", "/full")
     behind = sleepers(cluster, pool, 1)
     cluster.wait(lambda: reason(cluster, behind).get("rule") == "RULE_HEAD_OF_LINE", "it stands in line")
     assert "3 gangs ahead" in run(cluster, "job", "why", behind)

@@ -62,7 +62,7 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
     big = cluster.submit(borrower, **pods(cpus))
     wait_running(cluster, big, cpus, "a full cluster")
 
-    own = cluster.submit(lender, **pods(half))
+    own = cluster.submit(lender, **pods(half), name="owner")
     if victim:
         cluster.wait(lambda: bool(evicted(cluster, big)), "the first evictions")
         cluster.kill(victim)
@@ -78,7 +78,7 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
     ).result
     told = next(event for event in events if event.actualState == "PREEMPTING")
     assert told.reason == "EvictionReason_PREEMPTION"
-    assert told.message.startswith(f"evicting running task: preempted for job {own} of /lender-{victim}, which wants")
+    assert told.message.startswith(f"evicting running task: preempted for job owner of /lender-{victim}, which wants")
     if not victim:  # a leader takes what it counted within the last period with it
         cluster.wait(lambda: preempted(cluster, f"/borrower-{victim}") == {f"/lender-{victim}": half}, "the marks")
     stop(cluster, big)
