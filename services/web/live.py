@@ -144,7 +144,7 @@ class Hub:
         idle_s = 0.0
         try:
             while idle_s < LINGER_S:
-                looking = asyncio.create_task(self._look(topic, argument))
+                looking = asyncio.create_task(self._look(name, topic, argument))
                 try:
                     done, _ = await asyncio.wait({looking}, timeout=SLOW_S)
                     if not done:
@@ -180,11 +180,11 @@ class Hub:
             viewer.wake.set()
         return True
 
-    async def _look(self, topic: Topic, argument: str) -> dict[str, Any]:
+    async def _look(self, name: str, topic: Topic, argument: str) -> dict[str, Any]:
         try:
             return {"value": await topic.look(self._api, argument)}
         except (grpc.aio.AioRpcError, PelotonError) as error:
             return {"error": refusal_of(error).content()}
         except Exception as error:  # a page says so; the others go on
-            log.exception("topic of %s", argument)
+            log.exception("topic %s", name)
             return {"error": {"code": "internal", "message": f"{type(error).__name__}: see the log of role web"}}

@@ -16,7 +16,19 @@ from peloton.model.update import UpdateSpec, UpdateState
 from peloton.model.volume import VolumeState
 from services.storage.overview import Counts
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import NOW, SECOND, K, R, S, a_job, a_running_job, admit, report
+from tests.conformance.storage.builders import (
+    NOW,
+    SECOND,
+    K,
+    R,
+    S,
+    a_config,
+    a_job,
+    a_running_job,
+    admit,
+    create,
+    report,
+)
 from tests.conformance.storage.services import a_service, roll, service_config, update
 from tests.conformance.storage.test_volumes import a_database, launch, of_job
 
@@ -136,6 +148,14 @@ def test_hosts_that_drain(storage: Storage) -> None:
     assert [("h1", progress, NOW)] == [
         (one.hostname, one.progress, one.drained_from_ns) for one in storage.overview.drains("west")
     ]
+
+
+def test_names_of_jobs(storage: Storage) -> None:
+    """A job that does not exist has none; without ids nothing is asked."""
+    job_id = create(storage, a_config())
+
+    assert {job_id: "train"} == storage.overview.job_names([job_id, new_job_id(), job_id])
+    assert {} == storage.overview.job_names([])
 
 
 def test_leases(storage: Storage) -> None:
