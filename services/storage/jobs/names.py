@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_STATE_NUMBERS
+from peloton.model.ids import parse_job_id
 from peloton.model.job import JobState
 from services.storage.tables import JOB
 
@@ -15,9 +16,17 @@ NAMES_MAX = 1_000
 
 
 def job_names(conn: sa.Connection, job_ids: Iterable[str]) -> dict[str, str]:
-    """Return id -> name of the jobs that exist."""
-    wanted = sorted(set(job_ids))[:NAMES_MAX]
+    """Return id -> name of the jobs that exist. What is no id, which PostgreSQL would refuse, names no job."""
+    wanted = sorted(filter(_is_id, set(job_ids)))[:NAMES_MAX]
     if not wanted:
         return {}
     is_there = sa.and_(JOB.c.job_id.in_(wanted), JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
     return {row.job_id: row.name for row in conn.execute(sa.select(JOB.c.job_id, JOB.c.name).where(is_there))}
+
+
+def _is_id(text: str) -> bool:
+    try:
+        parse_job_id(text)
+    except ValueError:
+        return False
+    return True
