@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { fetched } from "../api";
 import { count } from "../format";
 import { follow } from "../log/follow";
-import { pieces, visible } from "../log/visible";
+import { pieces, plain } from "../log/text";
 import { appended, type Block, BLOCKS_MAX, countBefore, holds, prepended } from "../log/window";
 import "../log/log.css";
 
@@ -241,7 +241,7 @@ class Lines extends Component<{ block: Block; wanted: string; current: number }>
   render({ block, wanted, current }: { block: Block; wanted: string; current: number }) {
     return (
       <div>
-        {pieces(visible(block.text), wanted).map(({ text, place }) =>
+        {pieces(plain(block.text), wanted).map(({ text, place }) =>
           place < 0 ? text : <mark key={place} class={place === current ? "current" : ""}>{text}</mark>,
         )}
       </div>

@@ -1,5 +1,5 @@
-// Foreign programs write logs. Escape sequences, colours among them, are taken out, and characters that cannot be seen, or
-// that turn text around, are shown by their numbers.
+// Programs write logs for terminals: their escape sequences, colours among them, are taken out. Other characters that do
+// something to a text are escaped where all texts of pages are, see visible.ts.
 
 const ESCAPES = new RegExp(
   [
@@ -11,15 +11,9 @@ const ESCAPES = new RegExp(
   ].join("|"),
   "g",
 );
-const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]/g;
 
-export function visible(text: string): string {
-  return text.replace(ESCAPES, "").replace(UNSEEN, numbered);
-}
-
-function numbered(letter: string): string {
-  const code = letter.charCodeAt(0);
-  return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+export function plain(text: string): string {
+  return text.replace(ESCAPES, "");
 }
 
 export interface Piece {
