@@ -224,11 +224,11 @@ def test_logs_of_earlier_runs_are_read(stage: Stage, visit: Visit) -> None:
     second = rows(events).filter(has=view.locator("td:nth-child(4)", has_text=re.compile("^2$")))
     expect(second.filter(has=view.locator(".state", has_text="running"))).to_have_count(1)
 
-    view.get_by_label("Run", exact=True).select_option("1")
+    view.get_by_role("combobox", name="Run", exact=True).select_option("1")
     expect(log_of(view)).to_contain_text(f"this is {job}-0-1")
     view.get_by_role("link", name="On a page of its own").click()
     expect(log_of(view)).to_contain_text(f"this is {job}-0-1")
-    view.get_by_label("Run", exact=True).select_option("2")
+    view.get_by_role("combobox", name="Run", exact=True).select_option("2")
     expect(log_of(view)).to_contain_text(f"this is {job}-0-2")
 
 
