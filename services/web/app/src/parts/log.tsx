@@ -10,6 +10,7 @@ import "../log/log.css";
 
 const NEAR_PX = 300; // from an end of what is held: more is read
 const AT_END_PX = 40;
+const STATE_MAX = 100; // characters; an agent quotes paths
 
 interface Part extends Block {
   is_end: boolean;
@@ -159,7 +160,7 @@ export function Log({ job, instance, run, file, isWhole = false }: { job: string
         <button type="button" onClick={() => stay(true)}>Last lines</button>
         <a class="button" href={address("/download")} download>Download</a>
         <Search found={found} isSearching={isSearching} chosen={chosen} find={find} choose={(index) => found && choose(found, index)} />
-        <span class="quiet" role="status" data-varies>{state}</span>
+        <span class="quiet" role="status" title={state} data-varies>{state.length > STATE_MAX ? `${state.slice(0, STATE_MAX)}…` : state}</span>
       </div>
       {fault && <p class="stale" role="alert">{fault}</p>}
       <div
