@@ -1,9 +1,0 @@
-<<<<<<< HEAD:services/web/assets/assets/bar-CGeea4y5.js
-<<<<<<<< HEAD:services/web/assets/assets/bar-BpL5sstI.js
-import{y as e}from"./index-9kTnRaAH.js";function t({label:t,parts:n,marks:r=[],whole:i,text:a}){let o=e=>`${i>0?Math.min(100,100*e/i):0}%`;return e(`div`,{class:`bar`,role:`img`,"aria-label":`${t}: ${a}`,children:[e(`div`,{class:`track`,"aria-hidden":`true`,children:[n.map(t=>e(`span`,{class:`part ${t.tone}`,style:{width:o(t.value)},title:t.name},t.name)),r.map(t=>e(`span`,{class:`mark ${t.tone??``}`,style:{left:o(t.value)},title:t.name},t.name))]}),e(`span`,{class:`figures`,"aria-hidden":`true`,children:a})]})}export{t};
-========
-import{y as e}from"./index-B4M0s4ZB.js";function t({label:t,parts:n,marks:r=[],whole:i,text:a}){let o=e=>`${i>0?Math.min(100,100*e/i):0}%`;return e(`div`,{class:`bar`,role:`img`,"aria-label":`${t}: ${a}`,children:[e(`div`,{class:`track`,"aria-hidden":`true`,children:[n.map(t=>e(`span`,{class:`part ${t.tone}`,style:{width:o(t.value)},title:t.name},t.name)),r.map(t=>e(`span`,{class:`mark ${t.tone??``}`,style:{left:o(t.value)},title:t.name},t.name))]}),e(`span`,{class:`figures`,"aria-hidden":`true`,children:a})]})}export{t};
->>>>>>>> 457f4d69 (Keep filters in two columns on a narrow screen):services/web/assets/assets/bar-CGeea4y5.js
-=======
-import{y as e}from"./index-DLmnoeXX.js";function t({label:t,parts:n,marks:r=[],whole:i,text:a}){let o=e=>`${i>0?Math.min(100,100*e/i):0}%`;return e(`div`,{class:`bar`,role:`img`,"aria-label":`${t}: ${a}`,children:[e(`div`,{class:`track`,"aria-hidden":`true`,children:[n.map(t=>e(`span`,{class:`part ${t.tone}`,style:{width:o(t.value)},title:t.name},t.name)),r.map(t=>e(`span`,{class:`mark ${t.tone??``}`,style:{left:o(t.value)},title:t.name},t.name))]}),e(`span`,{class:`figures`,"aria-hidden":`true`,children:a})]})}export{t};
->>>>>>> 94033ece (Name jobs in the tutorial and in stories of explanations):services/web/assets/assets/bar-D9m08tp_.js
