@@ -1,4 +1,4 @@
-"""How activities are defined: errors, the time that their calls have, and their end when they are cancelled."""
+"""Definition of activities: their errors, the time that their calls have, and their end when they are cancelled."""
 
 from __future__ import annotations
 

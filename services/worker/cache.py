@@ -1,4 +1,4 @@
-"""How many workflows a worker keeps in memory."""
+"""The number of workflows that a worker keeps in memory."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def killer() -> Iterator[tuple[Killer, LaunchActivities]]:
 def test_a_call_has_the_time_of_its_activity_or_its_own_if_that_is_less(
     killer: tuple[Killer, LaunchActivities], limit_s: float, expected_s: float
 ) -> None:
-    """The host manager is told when the activity gives up."""
+    """The call carries the deadline of the activity to the host manager."""
     servicer, launch = killer
 
     assert 3 == run_for(limit_s).run(launch.kill_running, JOB)
