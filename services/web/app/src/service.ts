@@ -19,6 +19,9 @@ export interface Update {
   numInstancesCompleted?: number;
   numInstancesRemaining?: number;
   numInstancesFailed?: number;
+  numRunsFailed?: number;
+  stalledTime?: string;
+  stallCause?: string;
   instancesCurrent?: number[];
   version?: { value: string };
   prevVersion?: { value: string };

@@ -10,7 +10,8 @@ import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { Rollout } from "../parts/rollout";
 import { ServiceSteer } from "../parts/service-steer";
-import { logHref, TroubleBanner } from "../parts/trouble";
+import { logHref } from "../parts/logs";
+import { TroubleBanner } from "../parts/trouble";
 import { Versions } from "../parts/versions";
 import { poolHref } from "../pools";
 import { isRolling, type Pod, SERVICE, type Told, versionOf, word } from "../service";
@@ -132,7 +133,7 @@ function Pods({ id, pods, total }: { id: string; pods: Pod[]; total: number }) {
           <tbody>
             {pods.map(([instance, state, host, version, message, health, run, start, end]) => (
               <tr key={instance}>
-                <td><a href={logHref(id, instance)}>{instance}<span class="quiet"> logs</span></a></td>
+                <td><a href={logHref(id, instance, { run: "", file: "" })}>{instance}<span class="quiet"> logs</span></a></td>
                 <td><State state={state} /></td>
                 {hasHealth && <td>{health.toLowerCase()}</td>}
                 <td>{host && <a href={hostHref(host)}>{host}</a>}</td>

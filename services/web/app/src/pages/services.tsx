@@ -21,7 +21,7 @@ interface Row {
   instanceCount?: number;
   taskStats?: Record<string, number>;
   creationTime?: string;
-  update?: { state?: string; doneCount?: number; failedCount?: number; totalCount?: number; waitingFor?: string };
+  update?: { state?: string; doneCount?: number; failedCount?: number; failedRunCount?: number; totalCount?: number; waitingFor?: string; stalledTime?: string };
 }
 
 interface Told {
@@ -95,11 +95,12 @@ function ServiceRow({ job }: { job: Row }) {
 }
 
 function Update({ update }: { update: NonNullable<Row["update"]> }) {
-  const { state = "", doneCount = 0, failedCount = 0, totalCount = 0, waitingFor } = update;
-  const failed = failedCount ? `, ${count(failedCount)} failed` : "";
+  const { state = "", doneCount = 0, failedCount = 0, failedRunCount = 0, totalCount = 0, waitingFor, stalledTime } = update;
+  const instances = failedCount ? `, ${count(failedCount)} failed` : "";
+  const runs = failedRunCount ? `, ${count(failedRunCount, "run")} failed` : "";
   return (
     <>
-      <State state={state} /> {count(doneCount)} of {count(totalCount)} done{failed}
+      <State state={state} />{stalledTime && " stalled,"} {count(doneCount)} of {count(totalCount)} done{instances}{runs}
       {waitingFor && <div class="quiet">waits for {waitingFor}</div>}
     </>
   );

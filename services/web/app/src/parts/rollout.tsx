@@ -14,11 +14,12 @@ export function Rollout({ id, told }: { id: string; told: Told }) {
   const update = status.workflowStatus;
   const state = word(update?.state, "WORKFLOW_STATE_");
   if (!update || !state || state === "INVALID") return null;
-  const { numInstancesCompleted: done = 0, numInstancesFailed: failed = 0, numInstancesRemaining: rest = 0 } = update;
+  const { numInstancesCompleted: done = 0, numInstancesFailed: failed = 0, numInstancesRemaining: rest = 0, numRunsFailed: failedRuns = 0 } = update;
   const current = update.instancesCurrent?.length ?? 0;
   const total = done + failed + rest;
   const batch = batchOf(told);
   const batches = batch ? `, batches of ${count(batch)}: ${Math.ceil((done + failed) / batch)} of ${Math.ceil(total / batch)} done` : ", all at once";
+  const runs = failedRuns ? `, ${count(failedRuns, "run")} failed` : "";
   const version = status.version?.value;
   const isOver = !isRolling(told);
   return (
@@ -27,13 +28,14 @@ export function Rollout({ id, told }: { id: string; told: Told }) {
       <p class="facts"><State state={state} /> <span>{isOver ? "took" : "for"} {lasted(update)}</span></p>
       <Bar
         label="Rollout" whole={Math.max(total, 1)}
-        text={`${count(done)} of ${count(total)} done, ${count(failed)} failed, ${count(current)} in flight${batches}`}
+        text={`${count(done)} of ${count(total)} done, ${count(failed)} failed, ${count(current)} in flight${runs}${batches}`}
         parts={[
           { name: "done", value: done, tone: "use" },
           { name: "failed", value: failed, tone: "slack" },
           { name: "in flight", value: current, tone: "demand" },
         ]}
       />
+      {update.stallCause && <p class="lines">Stalled: {update.stallCause}</p>}
       {update.waitingFor && <p>Waits for {update.waitingFor}.</p>}
       {!isOver && (
         <p class="buttons">

@@ -2,6 +2,7 @@
 import { useLive } from "../live";
 import type { Trouble } from "../service";
 import { Copy } from "./copy";
+import { logHref } from "./logs";
 
 export interface Wrong {
   severity?: string;
@@ -18,10 +19,6 @@ export function titleAndDetail(text: string): [string, string] {
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 2, at + 3).toUpperCase() + text.slice(at + 3)];
 }
 
-export function logHref(id: string, instance: number): string {
-  return `/jobs/${id}?instance=${instance}`;
-}
-
 export function TroubleBanner({ id, trouble }: { id: string; trouble: Trouble[] }) {
   const problems = useLive<Wrong[]>(`problems:${id}`).value ?? [];
   if (!trouble.length && !problems.length) return null;
@@ -31,7 +28,7 @@ export function TroubleBanner({ id, trouble }: { id: string; trouble: Trouble[] 
         <div key={one.title}>
           <h2>{one.title}</h2>
           {one.detail && <p class="lines">{one.detail}</p>}
-          <p><a href={logHref(id, one.instance)}>stderr of instance {one.instance}</a></p>
+          <p><a href={logHref(id, one.instance, { run: "", file: "stderr" })}>stderr of instance {one.instance}</a></p>
         </div>
       ))}
       {problems.map((one) => {
