@@ -263,7 +263,7 @@ def event_row(event: v0.task.PodEvent) -> Sequence[object]:
         event.configVersion,
         health_words(event.healthy),
         event.hostname,
-        event.message,
+        status_text(event.message, event.reason),
         event.reason,
         seconds_text(event.timestamp),
     )

@@ -35,14 +35,17 @@ _PREFIXES = ("REASON_", "EvictionReason_")
 
 
 def status_text(message: str, reason: str) -> str:
+    """Return the line: the message in words, the reason if it adds to it, and the last lines of stderr."""
     own, mark, output = message.partition(OUTPUT_MARK)
     said = _RAW_MESSAGES.get(own, own)
-    if output:
-        return f"{said}{mark}{output}" if said else f"stderr: {output}"
-    if not said:
-        return reason_words(reason)
     because = _REASONS.get(reason, "")
-    return f"{said} ({because})" if because and because not in said else said
+    if not said:
+        said = because if output else reason_words(reason)
+    elif because and because not in said:
+        said = f"{said} ({because})"
+    if not output:
+        return said
+    return f"{said}{mark}{output}" if said else f"stderr: {output}"
 
 
 def reason_words(reason: str) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
+import socket
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -29,6 +31,8 @@ LOGS_MAX = 50
 TRIES_MAX = 12
 """Calls for one range: each brings some bytes, or comes nearer to the first of them."""
 OUTPUTS = ("stdout", "stderr")
+FILE_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+"""The name of a log, or the name of its container before it."""
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 AGENT_FAULTS = (OSError, http.client.HTTPException, ValueError, KeyError)
 """Raised where an agent does not answer, or not as agents do."""
@@ -120,11 +124,11 @@ class LogFiles:
             return await self._read_agent(file, start, end - start)
         data, is_end = b"", False
         for _ in range(TRIES_MAX):
+            piece = await self._piece(file, start + len(data), follow=False)
+            data, is_end = data + piece.data, piece.is_end
             if is_end or len(data) >= end - start:
                 data = data[: end - start]
                 return data, start + len(data)
-            piece = await self._piece(file, start + len(data), follow=False)
-            data, is_end = data + piece.data, piece.is_end
         raise Unavailable(f"{file.name} cannot be read up to byte {end} within {TRIES_MAX} calls: try again")
 
     async def stream(self, file: LogFile) -> AsyncGenerator[bytes, None]:
@@ -143,6 +147,9 @@ class LogFiles:
             while data := await asyncio.to_thread(response.read, STREAM_BYTES):
                 yield data
         finally:
+            if connection.sock is not None:
+                with suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)  # ends a read of the other thread, for which close waits
             connection.close()
 
     async def _read_agent(self, file: LogFile, offset: int, length: int) -> tuple[bytes, int]:
@@ -195,6 +202,8 @@ def fault_of(answer: task_pb2.BrowseSandboxResponse) -> str:
 
 
 def log_names(paths: Sequence[str], is_sandbox: bool) -> list[str]:
+    """Return the logs among these files that an address can name: outputs first, at most LOGS_MAX."""
     names = {path.rpartition("/")[2] if is_sandbox else path for path in paths}
-    others = {name for name in names if not is_sandbox or name.endswith(".log")} - {*OUTPUTS}
+    logs = {name for name in names if not is_sandbox or name.endswith(".log")}
+    others = {name for name in logs if FILE_NAME.fullmatch(name)} - {*OUTPUTS}
     return [*(name for name in OUTPUTS if name in names), *sorted(others)][:LOGS_MAX]

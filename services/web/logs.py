@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import re
 from collections.abc import AsyncIterator
 
 import grpc.aio
@@ -20,7 +19,7 @@ from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.model.ids import parse_job_id
 from peloton.model.text import quote
 from services.web.faults import refusal_of, refused
-from services.web.log_files import AGENT_FAULTS, CHUNK_BYTES, LogFile, LogFiles
+from services.web.log_files import AGENT_FAULTS, CHUNK_BYTES, FILE_NAME, LogFile, LogFiles
 
 VIEWERS_MAX = 100
 """Files that are followed at a time; more are refused."""
@@ -29,7 +28,6 @@ TAIL_BYTES = 64 * 1024
 LOOK_S = 1.0
 BEAT_LOOKS = 15
 """Looks without news after which a comment shows that the connection lives."""
-_FILE = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 class Logs:
@@ -97,7 +95,7 @@ def file_of(request: HTTPConnection) -> LogFile:
         job_id = parse_job_id(job_id)
     except ValueError:
         raise InvalidArgument(f"job id {quote(job_id)} is no UUID") from None
-    if not _FILE.fullmatch(name):
+    if not FILE_NAME.fullmatch(name):
         raise InvalidArgument(
             f"file {quote(name)}: want stdout, stderr, another log, or one of them behind the name of a container"
         )

@@ -58,7 +58,8 @@ def troubles(pods: Sequence[pod_pb2.PodSummary], why: explain_pb2.JobWhyResponse
     if failing:
         # The resource manager names exit code and next run; the message of a pod that waits says only that it waits.
         told = [reason.text for reason in why.reasons if reason.rule == explain_pb2.RULE_BACK_OFF]
-        texts = Counter(status_text(pod.status.message, pod.status.reason) for pod in failing)
+        said = [(pod.status.message.partition(OUTPUT_MARK)[0], pod.status.reason) for pod in failing]
+        texts = Counter(status_text(message, reason) for message, reason in said)
         del texts[""]
         told = told or [f"{text} ({count} instances)" if count > 1 else text for text, count in texts.most_common()]
         lines = told[:TEXTS_MAX]
@@ -66,7 +67,7 @@ def troubles(pods: Sequence[pod_pb2.PodSummary], why: explain_pb2.JobWhyResponse
         if output := next(filter(None, outputs), ""):
             lines.append(f"stderr: {output}")
         yield _trouble(failing, len(pods), "fails", "fail", "\n".join(lines))
-    sick = [pod for pod in pods if pod not in failing and "UNHEALTHY" in _health(pod)]
+    sick = [pod for pod in pods if not _is_failing(pod.status, now_s) and "UNHEALTHY" in _health(pod)]
     if sick:
         yield _trouble(sick, len(pods), "is unhealthy", "are unhealthy", "Health checks fail.")
 

@@ -94,6 +94,9 @@ def test_events_print_a_table(run: Run, api: FakeApi) -> None:
     ] == header.split()
     assert ["1", "RUNNING", "SUCCEEDED", "1", "2026-11-20T10:00:00Z"] == row.split()
     assert max(len(header), len(row)) <= 90
+    event.message = "Add hostname and ports"
+    api.answers["tasks.GetPodEvents"] = [task_pb2.GetPodEventsResponse(result=[event])]
+    assert "launched on its host" in run(f"task events {JOB} 0").stdout
     header, row = run(f"task events {JOB} 0 -l 3 -o wide").stdout.splitlines()
     assert ("Task Id ", "Update Time", [f"{JOB}-0-1", f"{JOB}-0-1", "RUNNING", "SUCCEEDED"]) == (
         header[:8], header[-11:], row.split()[:4],

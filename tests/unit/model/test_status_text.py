@@ -18,6 +18,12 @@ from peloton.model.status_text import status_text
         ("", "REASON_NEWER_THAN_THIS", "newer than this"),
         ("evicting running task: x", "EvictionReason_PREEMPTION", "evicting running task: x"),
         ("Task throttled due to failure; stderr: no disk", "", "waits before it runs again; stderr: no disk"),
+        (
+            "Command terminated with signal Killed; stderr: x",
+            "REASON_CONTAINER_LIMITATION_MEMORY",
+            "Command terminated with signal Killed (out of memory); stderr: x",
+        ),
+        ("; stderr: x", "REASON_CONTAINER_LIMITATION_MEMORY", "out of memory; stderr: x"),
         ("Task sent for placement", "cpu 2 wanted, 1 left", "cpu 2 wanted, 1 left"),
         ("", "waits behind job big in the queue of /p", "waits behind job big in the queue of /p"),
         ('Back-off pulling image "x"', "ImagePullBackOff", 'Back-off pulling image "x"'),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread, Timer
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,9 +16,10 @@ from starlette.testclient import TestClient
 
 from peloton.api.mesos_access import OPEN
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from services.web import log_files, log_parts
 from services.web.api import Api
-from services.web.log_files import LogFiles, log_names
+from services.web.log_files import LogFile, LogFiles, log_names
 from services.web.log_parts import LogParts, search
 from tests.unit.web.test_logs import JOB, RUN, Pods
 
@@ -192,7 +194,58 @@ def test_logs_of_a_run_have_names(client: TestClient, pods: Pods) -> None:
     expected = ["stdout", "stderr", "app.log"] if isinstance(pods, Agent) else ["stdout", "proxy/stdout"]
 
     assert {"run": RUN, "files": expected, "message": ""} == client.get(f"/logs/{JOB}/0/files").json()
+    assert ["app.log"] == log_names(["a/app.log", "a/my app.log", "a/.gc.log", "a/app@1.log"], is_sandbox=True)
     assert log_files.LOGS_MAX == len(log_names([f"{number}.log" for number in range(99)], is_sandbox=True))
+
+
+async def test_the_last_call_for_a_range_may_bring_it() -> None:
+    """A host manager that skips the first part of a file answers with no bytes for a while."""
+    pods, file = Pods(), LogFile(JOB, 0, RUN, "stdout", "stdout")
+    skips = [b""] * (log_files.TRIES_MAX - 1)
+
+    async def skip_first(request: Any, timeout: float) -> pod_svc_pb2.GetPodFileResponse:
+        return pod_svc_pb2.GetPodFileResponse(data=skips.pop() if skips else b"0123456789")
+
+    pods.GetPodFile = skip_first  # type: ignore[method-assign]
+    files = LogFiles(cast(Api, pods), OPEN)
+
+    assert (b"01234567", 108) == await files.read_range(file, 100, 108)
+
+
+async def test_a_download_that_is_broken_off_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that waits for an agent's next bytes is ended at once; the loop would wait for it."""
+    monkeypatch.setattr(log_files, "TIMEOUT_S", 600.0)
+    asked, released = Event(), Event()
+
+    class Stalled(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x")
+            asked.set()
+            released.wait()
+
+        def log_message(self, *args: Any) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stalled)
+    Thread(target=server.serve_forever, daemon=True).start()
+    giving_up = Timer(60, released.set)
+    giving_up.start()
+    host, port = server.server_address[:2]
+    stream = LogFiles(cast(Api, Pods()), OPEN).stream(LogFile(JOB, 0, RUN, "stdout", "f", (str(host), int(port))))
+    reading = asyncio.ensure_future(anext(stream))
+    await asyncio.to_thread(asked.wait)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    was_released = released.is_set()
+    giving_up.cancel()
+    released.set()
+    await asyncio.to_thread(server.shutdown)
+    server.server_close()
+
+    assert not was_released
 
 
 @pytest.mark.parametrize(

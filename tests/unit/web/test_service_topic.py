@@ -54,6 +54,13 @@ def test_a_service_that_crash_loops_says_so_between_its_runs_too() -> None:
     assert [("2 of 2 instances fail", "Command exited with status 2 (2 instances)", 0)] == told(*failed)
 
 
+def test_instances_that_fail_alike_are_counted_whatever_they_print() -> None:
+    """The lines of stderr stand once, below the cause."""
+    failed = [pod(n, "FAILED", message=f"Command exited with status 1; stderr: boom {n}") for n in (0, 1)]
+
+    assert [("2 of 2 instances fail", "Command exited with status 1 (2 instances)\nstderr: boom 0", 0)] == told(*failed)
+
+
 def test_an_instance_whose_health_check_fails_is_told() -> None:
     """Once, also when it has failed before."""
     assert [("1 of 2 instances is unhealthy", "Health checks fail.", 1)] == told(pod(0), pod(1, health="UNHEALTHY"))

@@ -20,8 +20,8 @@ export function follow(address: string, heard: Heard): () => void {
     heard.state("Following");
   });
   on("text", (text: string, id) => {
-    heard.text(Number(id), text);
     heard.state("Following");
+    heard.text(Number(id), text);
   });
   on("waiting", ({ message }) => heard.state(`Waiting: ${message}`));
   on("end", ({ message }) => end(message ? `The run has ended: ${message}` : "The run has ended"));

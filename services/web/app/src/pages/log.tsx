@@ -21,7 +21,7 @@ export default function LogPage({ arguments: { id = "", instance = "" } }: PageP
       <p class="facts">
         <State state={runtime.state ?? ""} />
         <span>of job <a href={`/jobs/${id}?instance=${instance}`}>{id}</a></span>
-        {runtime.mesosTaskId && <span>run {runNumber(runtime.mesosTaskId.value)}</span>}
+        {choice.run && <span>run {runNumber(choice.run)}</span>}
         {runtime.state === "RUNNING" && <a href={terminalHref(id, Number(instance))}>Terminal</a>}
       </p>
       <section aria-label="Log">

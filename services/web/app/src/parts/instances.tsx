@@ -68,10 +68,10 @@ export function Instances({ job }: { job: string }) {
           </table>
         </Cards>
       )}
-      {total > PAGE && (
+      {(total > PAGE || offset > 0) && (
         <nav class="buttons" aria-label="Pages of instances">
           <button type="button" disabled={!offset} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Previous</button>
-          <button type="button" disabled={offset + PAGE >= total} onClick={() => setOffset(offset + PAGE)}>Next</button>
+          <button type="button" disabled={Boolean(value) && offset + PAGE >= total} onClick={() => setOffset(offset + PAGE)}>Next</button>
         </nav>
       )}
     </section>

@@ -35,6 +35,7 @@ export function Log({ job, instance, run, file, isWhole = false }: { job: string
   const [fault, setFault] = useState("");
   const box = useRef<HTMLDivElement>(null);
   const isReading = useRef(false);
+  const jump = useRef(0); // the latest, which makes the answers of earlier reads void
   const isAtEnd = useRef(true);
   const isMoved = useRef(false); // by the reader, since it was at the end
   const held = useRef(blocks); // a search takes its time
@@ -57,7 +58,7 @@ export function Log({ job, instance, run, file, isWhole = false }: { job: string
         end = behind;
         setBlocks((before) => {
           const after = appended(before, block);
-          if (!isAtEnd.current && after.length === BLOCKS_MAX) setFollows(false); // what is being read would go
+          if (!isAtEnd.current && after.length === BLOCKS_MAX) leave(); // what is being read would go
           return after;
         });
       },
@@ -77,9 +78,17 @@ export function Log({ job, instance, run, file, isWhole = false }: { job: string
     mark.scrollIntoView({ block: "center", inline: "nearest" });
   });
 
+  // The end that is held is not the end of the file any more.
+  function leave() {
+    setFollows(false);
+    setState("Not followed");
+    hasMore.current = true;
+  }
+
   async function read(way: string, offset: number): Promise<Part | null> {
     if (isReading.current) return null;
     isReading.current = true;
+    const mine = jump.current;
     try {
       setFault("");
       return await fetched<Part>(address("/part", `&way=${way}&offset=${offset}`));
@@ -87,15 +96,16 @@ export function Log({ job, instance, run, file, isWhole = false }: { job: string
       setFault((error as Error).message);
       return null;
     } finally {
-      isReading.current = false;
+      if (mine === jump.current) isReading.current = false;
     }
   }
 
   async function goTo(offset: number, way: string) {
-    setFollows(false);
-    setState("Not followed");
+    if (follows) leave();
+    const mine = ++jump.current;
+    isReading.current = false; // a jump goes before what scrolling reads
     const part = await read(way, offset);
-    if (!part) return;
+    if (!part || mine !== jump.current) return;
     hasMore.current = !part.is_end;
     setBlocks([part]);
     if (way === "forward") box.current!.scrollTop = 0;
@@ -110,10 +120,7 @@ export function Log({ job, instance, run, file, isWhole = false }: { job: string
     if (first && first.offset > 0 && lines.scrollTop < NEAR_PX && !(follows && isAtEnd.current)) {
       const part = await read("back", first.offset);
       if (!part) return;
-      if (blocks.length >= BLOCKS_MAX) {
-        setFollows(false);
-        hasMore.current = true;
-      }
+      if (blocks.length >= BLOCKS_MAX) leave();
       setBlocks((before) => (before[0] === first ? prepended(before, part) : before));
     } else if (!follows && hasMore.current && fromEnd < NEAR_PX && blocks.length) {
       const last = blocks.at(-1)!;
@@ -147,8 +154,8 @@ export function Log({ job, instance, run, file, isWhole = false }: { job: string
     const offset = among.places[next]!;
     isAtEnd.current = false;
     seeks.current = true;
-    if (holds(held.current, offset)) setFollows(false);
-    else goTo(offset, "around");
+    if (!holds(held.current, offset)) goTo(offset, "around");
+    else if (follows) leave();
   }
 
   return (

@@ -32,8 +32,8 @@ interface Props {
 
 export function Logs({ job, instance, runtime, events, choice, choose, isWhole }: Props) {
   const hosted = events.filter((event) => event.hostname).map((event) => event.taskId?.value);
-  const runs = [...new Set([runtime.host ? runtime.mesosTaskId?.value : undefined, ...hosted])].filter((run): run is string => Boolean(run));
-  const run = runs.includes(choice.run) ? choice.run : (runs[0] ?? "");
+  const runs = [...new Set([runtime.host ? runtime.mesosTaskId?.value : undefined, ...hosted, choice.run])].filter((run): run is string => Boolean(run));
+  const run = choice.run || (runs[0] ?? "");
   const last = events.find((event) => event.taskId?.value === run)?.actualState;
   const { value } = useAsked(`${job}/${instance} ${run} ${last}`, async () =>
     run ? fetched<{ files: string[] }>(`/logs/${job}/${instance}/files?run=${encodeURIComponent(run)}`) : { files: [] },
