@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from http.client import HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread, Timer
+from time import sleep
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -215,15 +217,23 @@ async def test_the_last_call_for_a_range_may_bring_it() -> None:
 async def test_a_download_that_is_broken_off_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that waits for an agent's next bytes is ended at once; the loop would wait for it."""
     monkeypatch.setattr(log_files, "TIMEOUT_S", 600.0)
-    asked, released = Event(), Event()
+    reads, released = Event(), Event()
+    read = HTTPResponse.read
+
+    def noted(response: HTTPResponse, amount: int) -> bytes:
+        reads.set()
+        return read(response, amount)
+
+    monkeypatch.setattr(HTTPResponse, "read", noted)
 
     class Stalled(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Length", "1000")
             self.end_headers()
             self.wfile.write(b"x")
-            asked.set()
             released.wait()
 
         def log_message(self, *args: Any) -> None:
@@ -236,7 +246,8 @@ async def test_a_download_that_is_broken_off_holds_nothing_up(monkeypatch: pytes
     host, port = server.server_address[:2]
     stream = LogFiles(cast(Api, Pods()), OPEN).stream(LogFile(JOB, 0, RUN, "stdout", "f", (str(host), int(port))))
     reading = asyncio.ensure_future(anext(stream))
-    await asyncio.to_thread(asked.wait)
+    await asyncio.to_thread(reads.wait)
+    await asyncio.to_thread(sleep, 0.5)  # into the read itself
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
     was_released = released.is_set()
