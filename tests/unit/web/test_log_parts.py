@@ -235,6 +235,7 @@ async def test_a_download_that_is_broken_off_holds_nothing_up(monkeypatch: pytes
             self.end_headers()
             self.wfile.write(b"x")
             released.wait()
+            self.close_connection = True
 
         def log_message(self, *args: Any) -> None:
             return
