@@ -64,7 +64,7 @@ class PlacementActivities:
     def place_gang(self, job_id: str) -> PlacementBatch:
         """Place all of the job's gang. Empty when it does not fit whole, with the reason.
 
-        Only workflows that releases up to 0.1 began call it: the batch crosses their history twice."""
+        The batch crosses the history of the workflow twice, so it is for small gangs."""
         return self._place_gang(JobId(job_id))
 
     @define_activity("place_and_launch_gang")

@@ -30,6 +30,7 @@ class Policies:
     look_again_s: float = LOOK_AGAIN_S  # a lost signal costs at most this, where no sweep finds it
     pod_placement_s: float = 600.0  # until a host is found for an admitted pod that stands alone
     gang_placement_s: float = 600.0  # until hosts are found for all of an admitted gang
+    gang_two_calls_max: int = 1_000  # members up to which a gang is placed by one call and launched by another
     gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs
 
     def is_long(self, info: workflow.Info) -> bool:

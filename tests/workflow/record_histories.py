@@ -144,6 +144,17 @@ async def gang_launched(client: Client) -> JobId:
     return job
 
 
+async def large_gang_launched(client: Client) -> JobId:
+    """A gang that counts as large here waits for hosts, and is placed and launched by one activity."""
+    async with server_story(client, hosts=1, slots=3) as story:
+        policies = replace(story.policies, gang_two_calls_max=0)
+        job = await story.submit(4, sla=SlaSpec(minimum_running_instances=4), policies=policies)
+        await wait_until(lambda: story.cluster.calls["ready_gang"] >= 2, "two placements without hosts")
+        story.cluster.add_hosts(1)
+        await story.result(job)
+    return job
+
+
 async def gang_given_up(client: Client) -> JobId:
     """No hosts for all of a gang in time: it is released, and the job is killed in the queue."""
     async with server_story(client, hosts=1, slots=3) as story:
@@ -325,6 +336,7 @@ RECIPES: tuple[Recipe, ...] = (
     job_with_failing_calls,
     job_unknown,
     gang_launched,
+    large_gang_launched,
     gang_given_up,
     job_that_fits_no_host,
     update_in_batches,

@@ -37,11 +37,12 @@ async def test_a_gang_is_launched_and_retried_as_one(client: Client) -> None:
 
 
 async def test_a_launch_costs_the_same_history_whatever_the_size_of_the_gang(client: Client) -> None:
-    """Members do not cross the history of the workflow that launches them."""
+    """Members of a large gang do not cross the history of the workflow that launches them."""
     sizes_bytes = []
     async with server_story(client, hosts=20, slots=100, run_s=3_600) as story:
         for members in (4, 1_000):
-            job = await story.submit(members, sla=SlaSpec(minimum_running_instances=members))
+            sla, policies = SlaSpec(minimum_running_instances=members), Policies(gang_two_calls_max=2)
+            job = await story.submit(members, sla=sla, policies=policies)
             launch = client.get_workflow_handle(gang_workflow_id(job, 1))
             await story.pods(job, "RUNNING", members)
             await launch.result()
