@@ -58,6 +58,16 @@ class Admitted(NamedTuple):
     run: GangRun
     gang_count: int
 
+    @property
+    def is_part(self) -> bool:
+        """Return whether gangs of the run are left waiting."""
+        return self.gang_count < self.run.gang_count
+
+    @property
+    def rest_start(self) -> int:
+        """Return the start of the gangs that are left waiting."""
+        return self.run.start + self.gang_count * self.run.gang_size
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -67,7 +77,7 @@ class Admission:
     passed_over: dict[tuple[JobId, int], Reason] = field(default_factory=dict)
     """(job, start) of runs that can never fit as things are."""
     passed: dict[tuple[JobId, int], Reason] = field(default_factory=dict)
-    """(job, start) of runs that wait, and let gangs behind them go first."""
+    """(job, start) of runs that wait, in whole or in part, and let gangs behind them go first."""
     resume_at: int = 0
     """Pool row to begin with next time; other than 0 when the bound ended the pass early."""
 

@@ -23,11 +23,16 @@ class PassedGangs:
         self._since_ns: dict[tuple[JobId, int], int] = {}
 
     def note(self, admission: Admission, jobs: Mapping[JobId, JobLedger], now_ns: int) -> None:
-        """Take in the runs that a cycle lets others pass, and drop those that wait no more."""
+        """Take in the runs that a cycle lets others pass, and drop those that wait no more. The rest of a run that was
+        admitted in part keeps its clock."""
+        rests = {(one.run.job_id, one.run.start): one.rest_start for one in admission.admitted if one.is_part}
+        for (job_id, start), rest_start in rests.items():
+            if (job_id, start) in self._since_ns:
+                self._since_ns.setdefault((job_id, rest_start), self._since_ns[job_id, start])
         for key in [key for key in self._since_ns if not _waits(jobs, *key)]:
             del self._since_ns[key]
-        for key in admission.passed:
-            self._since_ns.setdefault(key, now_ns)
+        for job_id, start in admission.passed:
+            self._since_ns.setdefault((job_id, rests.get((job_id, start), start)), now_ns)
 
     def backfill(self, now_ns: int) -> Backfill:
         """Return for how long each of them may still be passed, in whole seconds."""

@@ -103,6 +103,7 @@ def check_order(state: ResmgrState, records: Records, admission: Admission, pass
     """In each queue, admitted runs stood before the first that waits, could ever fit and is not held back. Those of
     other compartments are passed by, and in all queues but the ordinary one every run for a bounded time."""
     parts_of = state.accounts.usage.parts_of
+    _follow_the_rests(admission, passed)
     last: dict[tuple[int, int, tuple[int, ...]], tuple[int, int, int]] = {}
     for chosen in admission.admitted:
         key, order = (chosen.pool, chosen.run.queue, tuple(parts_of(chosen.run))), _place(records, chosen.run)
@@ -124,6 +125,14 @@ def check_order(state: ResmgrState, records: Records, admission: Admission, pass
     for job_id, start in list(passed):
         if records.jobs[job_id].pods[start].state is not PodState.PENDING:
             del passed[job_id, start]
+
+
+def _follow_the_rests(admission: Admission, passed: Passed) -> None:
+    """Date the rest of a run that was admitted in part as its first gangs were dated."""
+    for chosen in admission.admitted:
+        run = chosen.run
+        if chosen.is_part and (run.job_id, run.start) in passed:
+            passed.setdefault((run.job_id, chosen.rest_start), passed[run.job_id, run.start])
 
 
 def check_held_back(records: Records, admission: Admission) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from peloton.model.ids import JobId
+from peloton.model.pod import PodState
 from peloton.model.reason import Rule
+from peloton.model.times import NS_PER_S
 from peloton.scheduling import admission
-from peloton.scheduling.gangs import GangRun
+from peloton.scheduling.backfill import BACKFILL_MAX_S
+from peloton.scheduling.gangs import GangRun, QueueKind
 from services.resmgr.ledger import JobLedger
 from services.resmgr.passed import PassedGangs
 from services.resmgr.state import ResmgrState
@@ -82,6 +87,32 @@ def test_a_gang_that_is_passed_without_a_bound_is_noticed(monkeypatch: pytest.Mo
     monkeypatch.setattr(PassedGangs, "note", lambda *_: None)
     with pytest.raises(AssertionError, match="was overtaken"):
         run()
+
+
+def test_a_rest_that_is_passed_for_longer_than_its_run_is_noticed() -> None:
+    """Gangs that are admitted in between leave the rest of their run the time that the run had."""
+    pods = [SimpleNamespace(state=PodState.PENDING, queue_seq=1, held_until_ns=0) for _ in range(4)]
+    jobs = {"large": pods, "small": [SimpleNamespace(state=PodState.READY, queue_seq=2)]}
+    record = SimpleNamespace(sla=SimpleNamespace(priority=0))
+    records: Any = SimpleNamespace(jobs={job: SimpleNamespace(record=record, pods=jobs[job]) for job in jobs})
+    large = GangRun(JobId("large"), 0, 4, 1, (4,), 0, 1, preemptible=False)
+    small = admission.Admitted(0, GangRun(JobId("small"), 0, 1, 1, (1,), 0, 2, preemptible=False), 1)
+    rest, passed = replace(large, start=1, gang_count=3), invariants.Passed()
+
+    def admit(now_s: int, chosen: admission.Admitted, waits: GangRun) -> None:
+        pools = {"p": {QueueKind.NON_PREEMPTIBLE: [waits]}}
+        usage, tree = SimpleNamespace(parts_of=lambda _: (0,)), SimpleNamespace(ids=["p"], paths=["/p"])
+        accounts, waiting = SimpleNamespace(usage=usage), SimpleNamespace(pools=pools)
+        state: Any = SimpleNamespace(accounts=accounts, waiting=waiting, tree=tree)
+        records.clock_ns = now_s * NS_PER_S
+        invariants.check_order(state, records, admission.Admission((chosen,)), passed)
+
+    admit(0, small, large)
+    pods[0].state = PodState.READY
+    admit(200, admission.Admitted(0, large, 1), rest)
+    admit(BACKFILL_MAX_S - 1, small, rest)
+    with pytest.raises(AssertionError, match="was overtaken 300 s after the first time"):
+        admit(BACKFILL_MAX_S, small, rest)
 
 
 def test_a_seed_stands_for_one_day() -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
+from peloton.model.reason import Reason, Rule
 from peloton.model.times import NS_PER_S
+from peloton.scheduling.admission import Admission, Admitted
 from peloton.scheduling.backfill import BACKFILL_MAX_S
+from peloton.scheduling.gangs import GangRun
+from services.resmgr.ledger import HOLDING, PENDING
+from services.resmgr.passed import PassedGangs
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
@@ -60,6 +69,49 @@ async def test_gangs_pass_one_that_waits_until_its_time_is_up(world: World) -> N
 
     assert [False, True, False] == before
     assert [True, True] == [passing.is_admitted(job_id) for job_id in (large, late)]
+
+
+async def test_the_rest_of_a_run_goes_on_with_its_clock(world: World) -> None:
+    """Gangs of a run that were refused once are passed for 300 s in all, however many of the run are admitted first."""
+    passing = Passing(world)
+    holder = world.job(passing.pool, 8, cpu=1, preemptible=False)
+    large, early, late = world.job(passing.pool, 4, cpu=4, preemptible=False), passing.job(1), passing.job(1)
+    async with running(world, HOUR) as loop:
+        loop.clock_ns = lambda: world.now_ns
+
+        async def queue(job_id: JobId) -> None:
+            await loop.enqueue(job_id, 10)
+            await loop.run_cycle()
+
+        await queue(holder)
+        await queue(large)
+        first_s = loop.state.passed.backfill(world.now_ns).left_s
+        world.now_ns += (BACKFILL_MAX_S - 1) * NS_PER_S
+        world.finish(holder, range(2))
+        await loop.run_cycle()
+        await loop.run_cycle()
+        left_s = loop.state.passed.backfill(world.now_ns).left_s
+        world.finish(holder, [2])
+        await queue(early)
+        world.now_ns += NS_PER_S
+        world.finish(holder, [3])
+        await queue(late)
+        await loop.run_cycle()
+
+    assert [first_s, left_s] == [{(large, 0): BACKFILL_MAX_S}, {(large, 1): 1}]
+    assert [True, False] == [passing.is_admitted(job_id) for job_id in (early, late)]
+
+
+def test_a_rest_that_is_refused_starts_its_clock() -> None:
+    """The clock of a run begins in the cycle that admits only its first gangs."""
+    large, passed = JobId("large"), PassedGangs()
+    run = GangRun(large, 0, 4, 1, (4_000, 0, 0, 0), 0, 1, preemptible=False)
+    refused = {(large, 0): Reason(Rule.RESERVATION, "/p")}
+    ledger: Any = SimpleNamespace(states=np.array([HOLDING, HOLDING, PENDING, PENDING], np.uint8))
+
+    passed.note(Admission((Admitted(1, run, 2),), passed=refused), {large: ledger}, 7)
+
+    assert {(large, 2): BACKFILL_MAX_S} == passed.backfill(7).left_s
 
 
 async def test_a_rebuild_goes_on_with_the_clock(world: World) -> None:
