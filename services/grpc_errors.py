@@ -18,8 +18,9 @@ from peloton.ports import CALL_DEADLINE_S
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 
-DETAILS_CHARS_MAX = 6_000
-"""Characters of the text of a status. It travels in a header, and clients refuse more than 16 KiB of these."""
+DETAILS_BYTES_MAX = 6_000
+"""Bytes of the text of a status as sent. It travels in a header, and clients refuse headers above 8 KiB at random, and
+above 16 KiB always."""
 
 
 def status_of(error: PelotonError) -> grpc.StatusCode:
@@ -29,7 +30,26 @@ def status_of(error: PelotonError) -> grpc.StatusCode:
 
 def details_of(error: PelotonError) -> str:
     """Return the text of the status: errors quote little of what they refuse, and none outgrows a header."""
-    return cut(error.message, DETAILS_CHARS_MAX)
+    return fit_header(error.message)
+
+
+def fit_header(text: str) -> str:
+    """Return the text, or a beginning and the count of its characters that a header has room for together."""
+    if _count_fitting(text, DETAILS_BYTES_MAX) == len(text):
+        return text
+    return cut(text, _count_fitting(text, DETAILS_BYTES_MAX - len(cut(text, 0))))
+
+
+def _count_fitting(text: str, bytes_max: int) -> int:
+    """Return how many characters have room in ``bytes_max`` bytes. Headers are percent-encoded: each byte of UTF-8 that
+    is not printable ASCII, or is "%", is sent as three."""
+    left = bytes_max
+    for count, character in enumerate(text):
+        is_sent_as_is = " " <= character <= "~" and character != "%"
+        left -= 1 if is_sent_as_is else 3 * len(character.encode(errors="surrogatepass"))
+        if left < 0:
+            return count
+    return len(text)
 
 
 def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:

@@ -23,6 +23,7 @@ from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, Unavailable
 from services.api.channels import LeaderChannels
 from services.api.forward import passed_on, refusal, relay
+from services.grpc_errors import fit_header
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ class ClusterServices(grpc.GenericRpcHandler):
                 )
             except grpc.aio.AioRpcError as error:
                 already = f" (done already: {', '.join(done)})" if done else ""
-                await context.abort(error.code(), f"{refusal(error, _host_manager(cluster))}{already}")
+                await context.abort(error.code(), fit_header(f"{refusal(error, _host_manager(cluster))}{already}"))
                 raise
             merged.MergeFromString(answer)
             done += mine

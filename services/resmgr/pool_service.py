@@ -18,6 +18,7 @@ from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonErro
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.model.text import ID_CHARS_MAX, shorten
+from services.grpc_errors import fit_header
 from services.resmgr import pool_rules
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import JobRecords, PoolRecords
@@ -189,7 +190,7 @@ class PoolService:
                 await self._loop.learn_capacity()
             except Unavailable as error:
                 reason = f"the capacity of the cluster is not known yet: {error.message}"
-                await context.abort(grpc.StatusCode.UNAVAILABLE, reason)
+                await context.abort(grpc.StatusCode.UNAVAILABLE, fit_header(reason))
 
     # -- queries ----------------------------------------------------------------------------------------------------
 
