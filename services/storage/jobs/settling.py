@@ -51,14 +51,14 @@ def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp
 
     found = [one for one in db.read(read) if _is_quiet(one)]
     changes = [one for one in found if one.must_write]
-    seen = [one for one in found if not one.must_write and one.new_due_ns(now_ns) is not None]
+    seen = [one for one in found if not one.must_write and one.wake is not None and one.wake.is_unseen]
     lost: set[JobId] = set()
     if changes or seen:
 
         def write(conn: sa.Connection) -> list[JobProgress | None]:
             done = [apply(conn, one, now_ns, is_shown=False) for one in changes]
-            for one in seen:  # last, as writers lock jobs before notes
-                take_back(conn, one, now_ns)
+            for one in seen:  # last, as writers lock jobs before notes; an earlier count may have yet to be shown
+                take_back(conn, one, now_ns, is_shown=False)
             return done
 
         written = db.write(write)

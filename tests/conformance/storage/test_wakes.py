@@ -14,7 +14,7 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.reason import RequeueReason, RequeueRule
-from services.storage.jobs.wakes import mark_seen, read_wake
+from services.storage.jobs.wakes import mark_seen, note_wakes, read_wake
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
@@ -205,6 +205,25 @@ def test_counting_takes_notes_back(storage: Storage) -> None:
     assert [left, counted] == due(storage, NOW + (1 + TIMER_GRACE_S) * SECOND)
     storage.jobs.settle(counted, NOW + 6 * SECOND)
     assert [left] == due(storage, NOW + (1 + TIMER_GRACE_S) * SECOND)
+
+
+def test_a_count_without_changes_keeps_the_note_of_an_earlier_one(storage: Storage) -> None:
+    """Counts that the workflow has yet to show are shown although the process that is to wake it is killed, and a
+    report that changes no count came in between."""
+    job_id = a_job(storage, 2)
+    admit(storage, job_id)
+    launch(storage, job_id)
+    settle_all(storage)
+    report(storage, job_id, range(2), R, NOW + SECOND)
+    storage.jobs.roll_up([job_id], NOW + SECOND)
+    storage.jobs.roll_up([job_id], NOW + SECOND)
+    storage.db.write(partial(note_wakes, job_ids=[job_id], now_ns=NOW + 2 * SECOND))
+    storage.jobs.roll_up([job_id], NOW + 2 * SECOND)
+
+    assert [] == due(storage, NOW + 2 * SECOND)
+    assert [job_id] == due(storage, NOW + (2 + TIMER_GRACE_S) * SECOND)
+    storage.jobs.settle(job_id, NOW + 6 * SECOND)
+    assert [] == due(storage, NOW + 10**6 * SECOND)
 
 
 def test_a_job_that_is_forgotten_leaves_no_note(storage: Storage) -> None:
