@@ -27,6 +27,8 @@ SIGNAL_GRACE_S = 10.0
 PAGE_JOBS = 1_000
 ROUND_JOBS_MAX = 10_000
 """Jobs that one round wakes. No round begins while as many wait to be signalled."""
+FORGET_PAGES_MAX = 50
+"""Pages of notes of ended jobs that one round forgets, each in a transaction of its own."""
 
 
 class Notes(Protocol):
@@ -34,7 +36,7 @@ class Notes(Protocol):
         """A page of notes, in their order."""
         ...
 
-    def forget_ended(self, until_ns: int) -> int: ...
+    def forget_ended(self, until_ns: int, limit: int) -> int: ...
 
 
 class Sweep:
@@ -65,7 +67,9 @@ class Sweep:
     async def once(self, grace_s: float = 0.0) -> int:
         """One round; returns how many jobs it has woken, ROUND_JOBS_MAX at most. Raises what storage raises."""
         until_ns = self._clock_ns() - int(grace_s * NS_PER_S)
-        await asyncio.to_thread(self._notes.forget_ended, until_ns)
+        for _ in range(FORGET_PAGES_MAX):
+            if await asyncio.to_thread(self._notes.forget_ended, until_ns, PAGE_JOBS) < PAGE_JOBS:
+                break
         count = 0
         while count < ROUND_JOBS_MAX:
             page = await asyncio.to_thread(self._notes.due, until_ns, PAGE_JOBS, self._after)

@@ -12,7 +12,15 @@ from peloton.lifecycle.wake import TIMER_GRACE_S, Wake, next_due_ns, shown_by_ns
 from peloton.model.ids import JobId
 from peloton.model.job import JobProgress, JobState
 from services.missing_workflows import MissingWorkflows
-from services.sweep import BUSY_PERIOD_S, PAGE_JOBS, PERIOD_S, ROUND_JOBS_MAX, SIGNAL_GRACE_S, Sweep
+from services.sweep import (
+    BUSY_PERIOD_S,
+    FORGET_PAGES_MAX,
+    PAGE_JOBS,
+    PERIOD_S,
+    ROUND_JOBS_MAX,
+    SIGNAL_GRACE_S,
+    Sweep,
+)
 from tests.unit.virtual_time import START_S, in_virtual_time, now_s
 
 SECOND = 10**9
@@ -29,6 +37,7 @@ class Notes:
         self.rows = {JobId(job): int((START_S + at_s) * SECOND) for job, at_s in due_s.items()}
         self.woken: list[tuple[JobId, float]] = []
         self.pages = 0
+        self.ended = 0
         self.is_away = False
 
     def due(self, until_ns: int, limit: int, after: tuple[int, str] = (0, "")) -> Sequence[tuple[int, JobId]]:
@@ -37,8 +46,10 @@ class Notes:
         self.pages += 1
         return sorted(row for job, at in self.rows.items() if (row := (at, job)) > after and at <= until_ns)[:limit]
 
-    def forget_ended(self, until_ns: int) -> int:
-        return 0
+    def forget_ended(self, until_ns: int, limit: int) -> int:
+        count = min(limit, self.ended)
+        self.ended -= count
+        return count
 
     def wake(self, job_ids: Iterable[JobId]) -> None:
         self.woken += [(job_id, now_s() - START_S) for job_id in job_ids]
@@ -84,6 +95,19 @@ async def test_a_round_is_bounded_and_the_next_goes_on() -> None:
     await asyncio.sleep(BUSY_PERIOD_S)
     assert many == len(set(notes.jobs)) == len(notes.jobs)
     await sweep.close()
+
+
+@in_virtual_time
+async def test_a_round_forgets_ended_jobs_page_by_page() -> None:
+    """Jobs that ended by the thousand are forgotten by one round, and more of them by the rounds that follow."""
+    notes = Notes()
+    sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
+    notes.ended = 3 * PAGE_JOBS + 1
+    await sweep.once()
+    assert 0 == notes.ended
+    notes.ended = FORGET_PAGES_MAX * PAGE_JOBS + 1
+    await sweep.once()
+    assert 1 == notes.ended
 
 
 @in_virtual_time

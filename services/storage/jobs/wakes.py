@@ -15,9 +15,6 @@ from peloton.model.ids import JobId
 from services.storage.engine import Database, key_table, key_values
 from services.storage.tables import FINISHED_STATES, JOB, JOB_WAKE
 
-ENDED_PER_SWEEP = 1_000
-"""Notes of ended jobs that one transaction forgets."""
-
 _MINE = JOB_WAKE.c.job_id == sa.bindparam("of_job", type_=JOB_WAKE.c.job_id.type)
 _READING = sa.select(JOB_WAKE.c.noted_ns, JOB_WAKE.c.due_ns).where(_MINE)
 _SEEN = _MINE & (JOB_WAKE.c.noted_ns == sa.bindparam("noted", type_=sa.BigInteger))
@@ -40,12 +37,12 @@ class JobWakes:
         query = query.order_by(due_ns, job_id).limit(limit)
         return self._db.read(lambda conn: [(due, JobId(job)) for due, job in conn.execute(query)])
 
-    def forget_ended(self, until_ns: int) -> int:
-        """Forget notes until then of jobs that have ended or are gone, whose workflows take none; returns how many. A
-        late report of a pod notes one."""
+    def forget_ended(self, until_ns: int, limit: int) -> int:
+        """Forget up to ``limit`` notes until then of jobs that have ended or are gone, whose workflows take none;
+        returns how many. A late report of a pod notes one."""
         lives = sa.select(JOB.c.job_id).where(JOB.c.job_id == JOB_WAKE.c.job_id, _HAS_WORKFLOW).exists()
         old = sa.and_(JOB_WAKE.c.due_ns <= until_ns, JOB_WAKE.c.noted_ns <= until_ns)
-        ended = sa.select(JOB_WAKE.c.job_id).where(old, ~lives).order_by(JOB_WAKE.c.due_ns).limit(ENDED_PER_SWEEP)
+        ended = sa.select(JOB_WAKE.c.job_id).where(old, ~lives).order_by(JOB_WAKE.c.due_ns).limit(limit)
         # The age once more: a job that is started meanwhile has a younger note.
         statement = sa.delete(JOB_WAKE).where(JOB_WAKE.c.job_id.in_(ended), JOB_WAKE.c.noted_ns <= until_ns)
         return self._db.write(lambda conn: conn.execute(statement).rowcount)

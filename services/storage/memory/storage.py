@@ -141,10 +141,10 @@ class MemoryWakes(_Repository):
         found = sorted((wake.due_ns, job_id) for job_id, wake in self._rows.wakes.items() if wake.due_ns <= until_ns)
         return [one for one in found if one > after][:limit]
 
-    def forget_ended(self, until_ns: int) -> int:
+    def forget_ended(self, until_ns: int, limit: int) -> int:
         wakes, jobs = self._rows.wakes, self._rows.jobs
         old = [job_id for job_id, wake in wakes.items() if max(wake.due_ns, wake.noted_ns) <= until_ns]
-        ended = [job_id for job_id in old if job_id not in jobs or jobs[job_id].has_ended]
+        ended = [job_id for job_id in old if job_id not in jobs or jobs[job_id].has_ended][:limit]
         for job_id in ended:
             del wakes[job_id]
         return len(ended)

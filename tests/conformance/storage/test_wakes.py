@@ -161,8 +161,20 @@ def test_notes_of_ended_jobs_are_forgotten(storage: Storage) -> None:
     late = PodStatus(PodId(job_id, 0, 1), R, time_ns=NOW)
     for one in (job_id, running):
         storage.host_pods.apply_status([late if one == job_id else PodStatus(PodId(one, 0, 1), S, time_ns=NOW)])
-    storage.wakes.forget_ended(NOW)
+    storage.wakes.forget_ended(NOW, ALL)
 
+    assert [running] == due(storage, NOW)
+
+
+def test_notes_of_ended_jobs_are_forgotten_page_by_page(storage: Storage) -> None:
+    """One transaction forgets a page, and leaves the notes of living jobs."""
+    running, ended = a_running_job(storage, 1), [a_running_job(storage, 1) for _ in range(3)]
+    for job_id in ended:
+        report(storage, job_id, range(1), S, NOW)
+    settle_all(storage)
+    storage.db.write(partial(note_wakes, job_ids=[running, *ended], now_ns=NOW))
+
+    assert [2, 1, 0] == [storage.wakes.forget_ended(NOW, 2) for _ in range(3)]
     assert [running] == due(storage, NOW)
 
 
