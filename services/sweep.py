@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from peloton.model.ids import JobId
@@ -26,9 +27,13 @@ SIGNAL_GRACE_S = 10.0
 """A younger note has its signal under way."""
 PAGE_JOBS = 1_000
 ROUND_JOBS_MAX = 10_000
-"""Jobs that one round wakes. No round begins while as many wait to be signalled."""
+"""Notes that one round reads. No round begins while as many wait to be signalled."""
+WOKEN_KEPT_MAX = 100_000
+"""Wakings that a pass remembers. Jobs beyond them are woken by each pass."""
 FORGET_PAGES_MAX = 50
 """Pages of notes of ended jobs that one round forgets, each in a transaction of its own."""
+
+_FIRST: tuple[int, str] = (0, "")
 
 
 class Notes(Protocol):
@@ -39,8 +44,24 @@ class Notes(Protocol):
     def forget_ended(self, until_ns: int, limit: int) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Waking:
+    """The last waking of a job, for the note that was due at ``due_ns``."""
+
+    due_ns: int
+    age_ns: int
+
+    def is_enough(self, due_ns: int, age_ns: int) -> bool:
+        """The note is still the same, and not yet twice as old as it was then."""
+        return due_ns == self.due_ns and age_ns < 2 * self.age_ns
+
+
 class Sweep:
-    """One instance sweeps from its construction in a running loop until it is closed; ``once`` sweeps by itself."""
+    """One instance sweeps from its construction in a running loop until it is closed; ``once`` sweeps by itself.
+
+    A pass over all notes takes one round or several. A note that stays is woken again only when its age has doubled:
+    while no worker runs, each signal lengthens a history.
+    """
 
     def __init__(
         self,
@@ -53,7 +74,9 @@ class Sweep:
         """``backlog``: wake-ups that wait to be sent."""
         self._notes, self._wake, self._backlog = notes, wake, backlog
         self._period_s, self._clock_ns = period_s, clock_ns
-        self._after: tuple[int, str] = (0, "")  # the note at which the last round ended
+        self._after = _FIRST  # the note at which the last round ended
+        self._wakings: dict[JobId, _Waking] = {}  # of notes that the last pass has seen
+        self._seen: dict[JobId, _Waking] = {}  # of those that this pass has seen so far
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -65,23 +88,38 @@ class Sweep:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def once(self, grace_s: float = 0.0) -> int:
-        """One round; returns how many jobs it has woken, ROUND_JOBS_MAX at most. Raises what storage raises."""
+        """One round; returns how many jobs it has woken. Raises what storage raises."""
         until_ns = self._clock_ns() - int(grace_s * NS_PER_S)
         for _ in range(FORGET_PAGES_MAX):
             if await asyncio.to_thread(self._notes.forget_ended, until_ns, PAGE_JOBS) < PAGE_JOBS:
                 break
-        count = 0
-        while count < ROUND_JOBS_MAX:
+        read_count = woken_count = 0
+        while read_count < ROUND_JOBS_MAX:
             page = await asyncio.to_thread(self._notes.due, until_ns, PAGE_JOBS, self._after)
-            self._wake([job_id for _, job_id in page])
-            count += len(page)
+            woken = self._choose(page)
+            self._wake(woken)
+            read_count += len(page)
+            woken_count += len(woken)
             if len(page) < PAGE_JOBS:
-                self._after = (0, "")
+                self._after, self._wakings, self._seen = _FIRST, self._seen, {}
                 break
             self._after = page[-1]
-        if count:
-            log.info("%d jobs with changes that their workflows had yet to see were woken", count)
-        return count
+        if woken_count:
+            log.info("%d jobs with changes that their workflows had yet to see were woken", woken_count)
+        return woken_count
+
+    def _choose(self, page: Sequence[tuple[int, JobId]]) -> list[JobId]:
+        """The jobs of a page that are to be woken now, whose wakings are remembered."""
+        now_ns = self._clock_ns()
+        chosen = []
+        for due_ns, job_id in page:
+            waking, age_ns = self._wakings.get(job_id), now_ns - due_ns
+            if waking is None or not waking.is_enough(due_ns, age_ns):
+                chosen.append(job_id)
+                waking = _Waking(due_ns, age_ns)
+            if len(self._seen) < WOKEN_KEPT_MAX or job_id in self._seen:
+                self._seen[job_id] = waking
+        return chosen
 
     async def _run(self) -> None:
         pause_s = self._period_s
@@ -91,7 +129,8 @@ class Sweep:
             if self._backlog() >= ROUND_JOBS_MAX:
                 continue
             try:
-                if await self.once(SIGNAL_GRACE_S) < ROUND_JOBS_MAX:
+                await self.once(SIGNAL_GRACE_S)
+                if self._after == _FIRST:
                     pause_s = self._period_s
             except Exception as error:  # of storage: the next round makes up for it
                 log.warning("jobs that are to be woken are not looked for: %s", error)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from peloton.errors import Unavailable
 from peloton.lifecycle.wake import TIMER_GRACE_S, Wake, next_due_ns, shown_by_ns
 from peloton.model.ids import JobId
@@ -108,6 +110,37 @@ async def test_a_round_forgets_ended_jobs_page_by_page() -> None:
     notes.ended = FORGET_PAGES_MAX * PAGE_JOBS + 1
     await sweep.once()
     assert 1 == notes.ended
+
+
+@in_virtual_time
+async def test_a_note_that_stays_is_woken_when_its_age_has_doubled() -> None:
+    """All workers are away for a night: each signal that they have yet to take lengthens a history. A new change of
+    the job is woken by the next round."""
+    notes = Notes(job=0.0)
+    sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
+    sweep.start()
+    await asyncio.sleep(8 * 3_600)
+    wakings = [round(at_s / PERIOD_S) for _, at_s in notes.woken]
+    assert [1, 2, 4, 8, 16, 32, 64, 128, 256] == wakings
+    notes.rows[JobId("job")] = clock_ns()
+    await asyncio.sleep(PERIOD_S + SIGNAL_GRACE_S)
+    assert len(wakings) + 1 == len(notes.woken)
+    await sweep.close()
+
+
+@in_virtual_time
+async def test_wakings_are_remembered_while_their_notes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note that comes back after a pass without it is woken; those beyond the bound are woken by each pass."""
+    monkeypatch.setattr("services.sweep.WOKEN_KEPT_MAX", 2)
+    notes = Notes(a=-100.0, b=-100.0, c=-100.0)
+    sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
+    assert [3, 1, 1] == [await sweep.once() for _ in range(3)]
+    gone = notes.rows.pop(JobId("a"))
+    await sweep.once()
+    await sweep.once()
+    notes.rows[JobId("a")] = gone
+    assert 1 == await sweep.once()
+    assert ["a"] == notes.jobs[-1:]
 
 
 @in_virtual_time
