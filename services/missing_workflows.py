@@ -1,7 +1,8 @@
 """Finds active jobs that have no workflow: Temporal has lost its store, or was set back, or a workflow has failed.
 
 An idle job is not woken, so that nothing else would notice. Two counts tell whether any workflow is missing, and cost
-milliseconds whatever the number of jobs; only when they differ twice in a row the ids are compared.
+milliseconds whatever the number of jobs; only when they differ twice in a row the ids are compared. Lists of Temporal
+lag behind: a workflow is missing when two comparisons in a row have not found it.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ class MissingWorkflows:
         self._client, self._clock = client, clock
         self._expected_count, self._active_ids = expected_count, active_ids
         self._was_short = False
+        self._missed: set[JobId] = set()  # by the last comparison
         self._rests_until_s = 0.0
 
     async def find(self) -> list[JobId]:
-        """Active jobs without a workflow, when two looks in a row have counted too few. Raises errors of Temporal and
-        of storage."""
+        """Active jobs that two comparisons of ids have found without a workflow; ids are compared when two looks in a
+        row have counted too few. Raises errors of Temporal and of storage."""
         expected = await asyncio.to_thread(self._expected_count)
         running = (await self._client.count_workflows(RUNNING, rpc_timeout=RPC_TIMEOUT)).count
         was_short, self._was_short = self._was_short, running < expected
@@ -52,7 +54,9 @@ class MissingWorkflows:
         active = await asyncio.to_thread(self._active_ids)  # before the list: a job that begins meanwhile is in neither
         found = self._client.list_workflows(RUNNING, limit=IDS_MAX, page_size=PAGE_IDS, rpc_timeout=RPC_TIMEOUT)
         there = {one.id async for one in found}
-        missing = [job_id for job_id in active if job_workflow_id(job_id) not in there]
+        missed = [job_id for job_id in active if job_workflow_id(job_id) not in there]
+        missing = [job_id for job_id in missed if job_id in self._missed]
+        self._missed = set(missed)
         self._rests_until_s = self._clock() + REST_PER_COMPARISON * (self._clock() - began_s)
         if missing:
             log.warning("%d of %d active jobs have no workflow: it is started", len(missing), len(active))

@@ -26,7 +26,6 @@ from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
 from peloton.model.pod import PodState
 from peloton.model.secret import Secret
-from peloton.model.update import UPDATE_TERMINAL
 from services.storage.codec import job_record
 from services.storage.engine import Database, lock_job
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
@@ -34,7 +33,7 @@ from services.storage.jobs.rows import grown_config, hold_job, insert_alone, sto
 from services.storage.jobs.secrets import Sent, carry_secrets
 from services.storage.jobs.settling import apply, read_pending, roll_up_part, take_back
 from services.storage.jobs.steering import START_MESSAGE, steer_job, steer_pods, write_steering
-from services.storage.jobs.wakes import mark_seen
+from services.storage.jobs.wakes import IS_UPDATING, mark_seen
 from services.storage.ranges import CHUNK_PODS, pod_spans
 from services.storage.tables import (
     CLUSTER_BINDING,
@@ -95,8 +94,7 @@ class Jobs:
 
     def active_ids(self) -> list[JobId]:
         """Jobs that have not ended, and services with an update to roll out."""
-        updating = sa.select(UPDATE.c.job_id).where(UPDATE.c.state.not_in(UPDATE_TERMINAL))
-        active = sa.or_(JOB.c.state.not_in(FINISHED_STATES), JOB.c.job_id.in_(updating))
+        active = sa.or_(JOB.c.state.not_in(FINISHED_STATES), IS_UPDATING)
         query = sa.select(JOB.c.job_id).where(active, JOB.c.state != _DELETED).order_by(JOB.c.job_id)
         return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 

@@ -10,16 +10,22 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.lifecycle.wake import Wake
 from peloton.model.ids import JobId
+from peloton.model.job import JobState
+from peloton.model.update import UPDATE_TERMINAL
 from services.storage.engine import Database, key_table, key_values
-from services.storage.tables import FINISHED_STATES, JOB, JOB_WAKE
+from services.storage.tables import FINISHED_STATES, JOB, JOB_WAKE, UPDATE
 
 _MINE = JOB_WAKE.c.job_id == sa.bindparam("of_job", type_=JOB_WAKE.c.job_id.type)
 _READING = sa.select(JOB_WAKE.c.noted_ns, JOB_WAKE.c.due_ns).where(_MINE)
 _SEEN = _MINE & (JOB_WAKE.c.noted_ns == sa.bindparam("noted", type_=sa.BigInteger))
 _FORGETTING = sa.delete(JOB_WAKE).where(_SEEN)
 _SETTING = sa.update(JOB_WAKE).where(_SEEN).values(due_ns=sa.bindparam("due", type_=sa.BigInteger))
+_DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
+IS_UPDATING = JOB.c.job_id.in_(sa.select(UPDATE.c.job_id).where(UPDATE.c.state.not_in(UPDATE_TERMINAL)))
+"""The job has an update to roll out, and a workflow also when it has ended."""
 _HAS_WORKFLOW = JOB.c.state.not_in(FINISHED_STATES) | (JOB.c.update_id != "")
 
 
@@ -49,10 +55,13 @@ class JobWakes:
 
     def settled_count(self) -> int:
         """Active jobs whose workflows have seen the last change: each has one, unless that was lost."""
-        active = sa.select(sa.func.count()).select_from(JOB).where(JOB.c.state.not_in(FINISHED_STATES))
         is_unseen = JOB_WAKE.c.due_ns <= JOB_WAKE.c.noted_ns
         unseen = sa.select(JOB_WAKE.c.job_id).where(JOB_WAKE.c.job_id == JOB.c.job_id, is_unseen).exists()
-        return self._db.read(lambda conn: conn.execute(active.where(~unseen)).scalar_one())
+        has_ended = JOB.c.state.in_(FINISHED_STATES) & (JOB.c.state != _DELETED)
+        counting = sa.select(sa.func.count()).select_from(JOB).where(~unseen)
+        # Two counts, as the index of active jobs serves no OR: ended jobs may be many.
+        kinds = (JOB.c.state.not_in(FINISHED_STATES), has_ended & IS_UPDATING)
+        return self._db.read(lambda conn: sum(conn.execute(counting.where(kind)).scalar_one() for kind in kinds))
 
 
 # -- within a transaction ----------------------------------------------------------------------------------------------

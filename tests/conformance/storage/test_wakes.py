@@ -14,6 +14,7 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.reason import RequeueReason, RequeueRule
+from peloton.model.update import UpdateSpec
 from services.storage.jobs.wakes import mark_seen, note_wakes, read_wake
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
@@ -31,6 +32,7 @@ from tests.conformance.storage.builders import (
     launch,
     report,
 )
+from tests.conformance.storage.services import a_service, service_config, update
 from tests.reasons import PREEMPTED
 
 ALL = 100
@@ -189,6 +191,20 @@ def test_jobs_that_were_settled_are_counted(storage: Storage) -> None:
     create(storage, a_config(1))  # noted
 
     assert 2 == storage.wakes.settled_count()
+
+
+def test_ended_services_with_an_update_are_counted(storage: Storage) -> None:
+    """A stopped service with an update has a workflow: if it were not counted, it would hide one that is missing."""
+    a_running_job(storage, 1)
+    stopped, job_id = a_service(storage, 0), a_service(storage, 0)
+    for one in (stopped, job_id):
+        storage.jobs.set_service_goal(one, None, JobState.KILLED, False, NOW)
+        storage.jobs.settle(one, NOW)
+    update(storage, job_id, service_config(2, "v2"), UpdateSpec(start_paused=True))
+    settle_all(storage)
+    assert JobState.KILLED is storage.jobs.get(job_id).state  # type: ignore[union-attr]
+
+    assert 2 == len(storage.jobs.active_ids()) == storage.wakes.settled_count()
 
 
 def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:
