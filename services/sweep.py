@@ -30,6 +30,8 @@ ROUND_JOBS_MAX = 10_000
 """Notes that one round reads. No round begins while as many wait to be signalled."""
 WOKEN_KEPT_MAX = 100_000
 """Wakings that a pass remembers. Jobs beyond them are woken by each pass."""
+WOKEN_AGAIN_MAX_S = 3_600
+"""Time after which a note that stays is woken again at the latest."""
 FORGET_PAGES_MAX = 50
 """Pages of notes of ended jobs that one round forgets, each in a transaction of its own."""
 
@@ -52,15 +54,15 @@ class _Waking:
     age_ns: int
 
     def is_enough(self, due_ns: int, age_ns: int) -> bool:
-        """The note is still the same, and not yet twice as old as it was then."""
-        return due_ns == self.due_ns and age_ns < 2 * self.age_ns
+        """The note is still the same, and has neither doubled its age since then nor stayed for an hour more."""
+        return due_ns == self.due_ns and age_ns < self.age_ns + min(self.age_ns, WOKEN_AGAIN_MAX_S * NS_PER_S)
 
 
 class Sweep:
     """One instance sweeps from its construction in a running loop until it is closed; ``once`` sweeps by itself.
 
-    A pass over all notes takes one round or several. A note that stays is woken again only when its age has doubled:
-    while no worker runs, each signal lengthens a history.
+    A pass over all notes takes one round or several. A note that stays is woken again only when its age has doubled,
+    or an hour later: while no worker runs, each signal lengthens a history.
     """
 
     def __init__(
