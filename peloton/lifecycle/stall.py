@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from peloton.lifecycle.reason_text import counted
 from peloton.model.pod import HealthState, PodEvent, PodRecord, PodState
+from peloton.model.status_text import status_text
 from peloton.model.times import NS_PER_S
 from peloton.model.update import ROLLING, UpdateRecord
 
@@ -59,7 +60,7 @@ def cause_text(update: UpdateRecord, worst: PodRecord | None, last: PodEvent | N
     words = ", ".join(filter(None, (worst.reason, worst.message)))
     if last is not None:
         on = f" on {last.host}" if last.host else ""
-        text = f"{name} fails again and again, last{on}: {last.message or last.reason}"
+        text = f"{name} fails again and again, last{on}: {status_text(last.message, last.reason)}"
     elif worst.state in _HELD:
         text = f"{name}{where} has not started: {words}"
     elif worst.state in _RUNS:

@@ -144,9 +144,9 @@ async def test_an_update_that_has_stalled(world: World) -> None:
 
     assert lines[1].startswith("  instance 0 FAILED on h1, stderr: no such table; it runs again at ")
     assert [line.strip() for line in lines[2:]] == [
-        "UPDATE ROLLING_FORWARD: 0 of 1 done, 1 run failed, waits for instance 0 to run and be healthy",
+        "the update is rolling out: 0 of 1 done, 1 run failed, waits for instance 0 to run and be healthy",
         "the update has stalled: no instance has become done for 60 seconds or more: instance 0 fails again and again, "
-        "last on h1: ; stderr: no such table",
+        "last on h1: stderr: no such table",
     ]
 
 
