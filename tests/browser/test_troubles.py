@@ -91,9 +91,7 @@ def test_a_service_that_crash_loops_says_so_above_all_else(stage: Stage, visit: 
     expect(banner).to_contain_text(re.compile("exit code 3|exited with status 3"))
     pods = view.get_by_role("region", name="Pods").get_by_role("table")
     expect(rows(pods).nth(1).get_by_role("cell").nth(6)).to_have_text(re.compile(r"^[2-9]$"))
-    expect(rows(pods).nth(0).get_by_role("link", name="0 logs")).to_have_attribute(
-        "href", f"/jobs/{service.id}?instance=0"
-    )
+    expect(rows(pods).nth(0).get_by_role("link", name="0 logs")).to_have_attribute("href", f"/jobs/{service.id}/0/log")
     banner.get_by_role("link", name="stderr of instance 1").click()
     expect(view.get_by_label("stderr of instance 1")).to_contain_text("no config")
 
