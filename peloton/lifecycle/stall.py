@@ -1,7 +1,7 @@
 """Decide when an update has stalled, and name the cause.
 
 Each instance that becomes done starts the time again. A paused update, and one that has nothing in flight and waits for
-a pulse, has no deadline. A stall changes nothing else: the update goes on, and limits alone end it or roll it back.
+a pulse, has no deadline. A stall changes nothing else: the update continues, and limits alone end it or roll it back.
 """
 
 from __future__ import annotations
