@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from temporalio.client import Client
@@ -157,8 +157,10 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
     """The leading resource manager moves an idle job to the current version of the workers."""
     async with quiet_job(client) as (story, job):
         await story.stop_worker()
-        async with worker(client, story, "e1"), worker(client, story, "e2"):
-            await current(client, "e2")
+        async with AsyncExitStack() as workers:
+            for version in ("e1", "e2"):  # one after the other: the version that the server saw last is the current one
+                await workers.enter_async_context(worker(client, story, version))
+                await current(client, version)
             await goes_on(story, job, "e2")
             keeper = VersionKeeper(client)
             waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
