@@ -89,6 +89,7 @@ from peloton.lifecycle.pod_terms import (
     UPDATE_STARTED,
     UPDATE_STOPPED,
     VANISHES,
+    WAITS_ON_HOST,
     WHY,
     WORDS,
 )
@@ -252,7 +253,7 @@ TABLE: Mapping[Event, Rule] = {
     Event.REPORT_STARTING: _rule(
         {_HOSTMGR},
         Row(LAUNCHED, _S.STARTING, ALIVE),
-        Row(STARTING & Said("is_waiting") & OTHER_WORDS, None, WORDS),
+        Row(STARTING & (Said("is_waiting") | WAITS_ON_HOST) & OTHER_WORDS, None, WORDS),
     ),
     Event.REPORT_RUNNING: _rule(
         {_HOSTMGR},

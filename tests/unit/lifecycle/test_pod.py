@@ -310,6 +310,9 @@ def test_why_a_pod_waits_on_its_host_is_its_message() -> None:
         "no"
         == applied(starting, a_status(PodState.STARTING, waits=True, reason="ErrImagePull", message="no")).pod.message
     )
+    pulled = applied(starting, a_status(PodState.STARTING)).pod  # the image of an init container that runs now
+    assert ("", "") == (pulled.reason, pulled.message)
+    assert isinstance(apply_status(pulled, a_status(PodState.STARTING, message="other"), JobType.BATCH), Ignored)
 
 
 def test_the_answer_to_a_question_is_no_wait() -> None:
