@@ -20,7 +20,7 @@ ROUGH ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check web fmt proto docs bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test nightly check web fmt proto docs bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,8 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp
 	@echo "installing what the tests need into $(VENV) ..."
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@
+
+dev: $(VENV)/dev.stamp ## make the environment of the tests: .venv/bin/pytest path::test works then
 
 demo: $(VENV)/run.stamp ## start a local cluster, run a job on it, show what happens, clean up
 	@$(BIN)/peloton demo
@@ -57,8 +59,13 @@ check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 	$(call checked,-n 3 --dist worksteal tests/unit tests/workflow)
 
 # Tests of whole clusters wait for more than half of their time: four at a time keep two cores busy.
-test: $(VENV)/dev.stamp ## everything: make check, conformance, end to end, faults, simulation
-	$(call checked,-n 4 --dist loadgroup --no-loadscope-reorder tests/e2e tests/browser tests/simulation tests/conformance tests/kubernetes tests/workflow tests/unit)
+ALL_TESTS := -n 4 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/conformance tests/kubernetes tests/workflow tests/unit
+
+test: $(VENV)/dev.stamp ## make check, conformance, end to end, faults, simulation
+	$(call checked,-m 'not nightly' $(ALL_TESTS))
+
+nightly: $(VENV)/dev.stamp ## what make test leaves out: more seeds, kinds of clusters and long stories
+	@$(BIN)/pytest -q -m nightly $(ALL_TESTS)
 
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build $(if $(UNTIL),--until $(UNTIL))

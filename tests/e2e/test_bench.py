@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from peloton.scheduling.tree import build_tree
 from tests.bench import reads, resmgr, scheduling
 from tests.bench.churn import churn, scale_out
 from tests.bench.daemons import daemon_50k
@@ -17,32 +16,18 @@ from tests.bench.growth import updates
 from tests.bench.live import ROLES, live
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
-from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.pressure import pressure
 from tests.bench.rebalance import rebalance
-from tests.bench.run import CASES
 from tests.bench.web import web, web_paint
 from tests.bench.weight import config_weight
 from tests.bench.wide import hosts, wide
 from tests.browser.chromium import lacking
-from tests.unit.test_docs import DOCS, table
+from tests.nightly import NIGHTLY
+
+pytestmark = NIGHTLY
 
 TIMES = {"median_ms", "p90_ms", "cpu_median_ms"}
 MEMORY = {"rss_growth_mib", "rss_mib", "peak_rss_mib"}
-
-
-def test_every_case_is_documented() -> None:
-    """docs/benchmarks.md has a row for each case, and for no other."""
-    assert sorted(row[0].strip("`") for row in table(DOCS / "benchmarks.md", "case")) == sorted(CASES)
-
-
-def test_pools_are_as_many_as_asked_for() -> None:
-    """The tree has exactly so many leaves, four levels, and is the same each time."""
-    pools = organisation(300)
-
-    assert len(leaves(pools)) == 300
-    assert pools == organisation(300)
-    assert int(build_tree(pools).depth.max()) == DEPTH
 
 
 def test_entitlement() -> None:

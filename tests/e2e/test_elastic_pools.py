@@ -21,8 +21,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from tests.e2e.local import Cluster, temporary
 from tests.e2e.test_tutorial import MARK, processes_with
+from tests.nightly import NIGHTLY
 
-pytestmark = pytest.mark.xdist_group("preemption")
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("preemption")]
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 300.0

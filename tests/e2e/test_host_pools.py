@@ -20,6 +20,7 @@ from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import Service
 from tests.e2e.test_maintenance import hosts_of, kill, maintained, states
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.xdist_group("host pools")
 HOSTS, PODS = 10, 40
@@ -56,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(params=["mesos", "kubernetes"])
+@pytest.fixture(params=["mesos", nightly("kubernetes")])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     if request.param == "mesos":
         yield request.getfixturevalue("cluster")

@@ -17,6 +17,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.respool import respool_pb2
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
+from tests.nightly import nightly
 
 # One busy process is far more than this host has, also on a busy machine.
 HOST = {"name": "small", "cpus": 0.2, "mem": 512, "disk": 4096}
@@ -28,7 +29,7 @@ SOON = {
 }
 
 
-@pytest.fixture(params=["mesos", "kubernetes"])
+@pytest.fixture(params=["mesos", nightly("kubernetes")])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """On Mesos one host; on Kubernetes three nodes that are larger."""
     hosts = tmp_path / "hosts.yaml"

@@ -15,6 +15,7 @@ from services.storage.storage import Storage
 from tests.bench.figures import status_kib
 from tests.e2e.crowd import LOOK_S, Crowd
 from tests.e2e.local import Cluster, temporary
+from tests.nightly import NIGHTLY
 
 SUBMIT_S = 120.0
 JOBS_WAITING_MAX, JOBS_ACTIVE_MAX = 40, 60
@@ -22,7 +23,7 @@ RSS_MAX_MIB = {"api": 300, "worker": 400, "resmgr": 300, "hostmgr": 300}
 """Several times what they hold at rest; what grows with what was refused would pass it."""
 PAGE = 500
 
-pytestmark = pytest.mark.xdist_group("pressure")
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("pressure")]
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import pytest
 
 from tests.e2e.local import Cluster, temporary
 from tests.e2e.random_life import HOSTS, Life
+from tests.nightly import NIGHTLY, seeds
 
-pytestmark = pytest.mark.xdist_group("random-life")
-SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1").split(",")]
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("random-life")]
+SEEDS = seeds("1")
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "30"))
 
 

@@ -23,8 +23,9 @@ from tests.e2e.test_real_kubernetes import RealKubernetes
 from tests.kubernetes.client import Client, Json
 from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.kubelet import NODE, Machine
+from tests.nightly import NIGHTLY
 
-pytestmark = pytest.mark.xdist_group("real-kubelet")  # with a control plane of its own
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("real-kubelet")]  # with a control plane of its own
 MEMORY_MB = 64
 """Less could be too little for the start of a container."""
 SERVER = "trap 'exit 0' TERM; while :; do sleep 0.1; done"

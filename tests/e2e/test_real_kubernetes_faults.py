@@ -19,8 +19,9 @@ from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.fake_kubelet import ALLOCATABLE, FakeKubelets
 from tests.kubernetes.fixtures import NEVER_S, running_control_plane
+from tests.nightly import NIGHTLY
 
-pytestmark = pytest.mark.xdist_group("kubernetes-faults")
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("kubernetes-faults")]
 NAMESPACE = "faults"
 NODES = [f"{NAMESPACE}-{i}" for i in range(3)]
 PODS, AT_A_TIME, CPU = 1_000, 300, 0.01

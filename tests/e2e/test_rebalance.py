@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from cli.main import peloton
 from tests.e2e.local import Cluster, bound_to, shell, temporary
 from tests.e2e.test_faults import launched_twice
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("both kinds")
 KINDS = ("local", "kubernetes")
@@ -106,6 +107,7 @@ def test_a_host_is_freed_for_a_pod_that_fits_nowhere(rebalanced: Rebalanced) -> 
     rebalanced.stop(web, big)
 
 
+@NIGHTLY
 def test_consolidation_empties_hosts(rebalanced: Rebalanced) -> None:
     """As far as the SLA lets pods go at a time, and then it rests."""
     cluster = rebalanced.cluster

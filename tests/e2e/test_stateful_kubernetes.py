@@ -16,8 +16,9 @@ from peloton.api.v0.volume.svc import volume_svc_pb2
 from tests.e2e.database import Database, pool_config
 from tests.e2e.local import Cluster, temporary
 from tests.kubernetes.client import MERGE, Client, login_of
+from tests.nightly import NIGHTLY
 
-pytestmark = pytest.mark.xdist_group("kubernetes")
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("kubernetes")]
 LOST, CREATED = volume_pb2.VolumeState.LOST, volume_pb2.VolumeState.CREATED
 
 

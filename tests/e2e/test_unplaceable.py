@@ -18,6 +18,7 @@ from cli.main import peloton
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, bound_to, job_config, shell, temporary
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("gangs")
 
@@ -173,6 +174,7 @@ def test_a_service_that_fits_no_host(cluster: Cluster, file: Path) -> None:
     assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
 
 
+@NIGHTLY
 def test_two_jobs_that_wait_for_an_empty_host(tmp_path: Path) -> None:
     """While hosts are half full they take turns at what their pool has, and leave time to a job behind them."""
     with Cluster(temporary(tmp_path, simulate=2, environment={"PELOTON_POD_PLACEMENT_TIMEOUT_S": "20"})) as cluster:
@@ -188,6 +190,7 @@ def test_two_jobs_that_wait_for_an_empty_host(tmp_path: Path) -> None:
         assert all("held back for" in why(cluster, job) or "admitted" in why(cluster, job) for job in stuck)
 
 
+@NIGHTLY
 def test_hosts_that_do_not_become_free_in_time(tmp_path: Path) -> None:
     """Pods that hosts could take if they were free wait for that, and give back what they hold after the timeout; when
     hosts are free at last they run."""

@@ -18,8 +18,9 @@ from tests.e2e.service import Service
 from tests.e2e.test_maintenance import complete, maintained, start, wait_state
 from tests.e2e.test_services import HEALTH, NEWER
 from tests.e2e.upgraded import Upgraded, unpack_last_release
+from tests.nightly import NIGHTLY
 
-pytestmark = pytest.mark.xdist_group("upgrade")
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("upgrade")]
 ORDER = ("resmgr", "hostmgr", "api", "worker")
 AT_A_TIME = 3
 STAGES = len(ORDER) + 4  # of the batch job: one pod ends in each

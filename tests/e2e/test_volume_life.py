@@ -18,6 +18,7 @@ from peloton.api.v0.volume import volume_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
 from tests.e2e.database import Stateful, pool_config
 from tests.e2e.local import Cluster, temporary
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.xdist_group("volume-life")
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1").split(",")]
@@ -134,7 +135,7 @@ class Life:
         return sorted([*mesos, *top.glob(f"kubernetes/nodes/*/volumes/{volume_id}")])
 
 
-@pytest.fixture(params=["mesos", "kubernetes"])
+@pytest.fixture(params=["mesos", nightly("kubernetes")])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cluster, str]]:
     """With the name of its host manager."""
     settings = temporary(tmp_path)

@@ -18,6 +18,7 @@ from peloton.scheduling.gangs import GangRun, QueueKind
 from services.resmgr.ledger import JobLedger
 from services.resmgr.passed import PassedGangs
 from services.resmgr.state import ResmgrState
+from tests.nightly import nightly
 from tests.simulation import invariants, resmgr
 from tests.simulation.day import ROUGH, USUAL, Chances, Day
 from tests.simulation.description import Size
@@ -27,7 +28,7 @@ from tests.simulation.figures import report
 SMALL = Size(hosts=40, pools=12, pods=1_000, hours=2, step_s=10)
 
 
-@pytest.mark.parametrize("seed", range(1, 3))
+@pytest.mark.parametrize("seed", [1, nightly(2)])
 def test_a_small_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None:
     """With usual losses, kills and changes, no step breaks an invariant, and all jobs have ended in the end."""
     counts = Day(seed, SMALL).run()
@@ -35,7 +36,7 @@ def test_a_small_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None
     assert sum(counts.ended.values()) == counts.jobs
 
 
-@pytest.mark.parametrize("seed", range(11, 13))
+@pytest.mark.parametrize("seed", [11, nightly(12)])
 def test_a_rough_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None:
     """Nor does it when far more goes wrong."""
     counts = Day(seed, SMALL, ROUGH).run()
@@ -44,7 +45,7 @@ def test_a_rough_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None
     assert min(counts.lost_pods, counts.kills, counts.pool_changes, counts.failed_pods, counts.rejected) > 0
 
 
-@pytest.mark.parametrize("seed", range(11, 13))
+@pytest.mark.parametrize("seed", [nightly(11), 12])
 def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor when pods give back what they hold already after a minute without a host."""
     monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
@@ -54,7 +55,7 @@ def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch
     assert counts.requeued_pods > 0
 
 
-@pytest.mark.parametrize(("seed", "chances"), [(21, USUAL), (22, ROUGH), (24, ROUGH), (33, USUAL)])
+@pytest.mark.parametrize(("seed", "chances"), [(21, USUAL), nightly(22, ROUGH), (24, ROUGH), nightly(33, USUAL)])
 def test_a_day_on_divided_hosts(seed: int, chances: Chances) -> None:
     """Nor when host pools divide the hosts, and hosts move between them: no compartment is dealt more than it has, and
     no pod goes to hosts that do not serve it."""

@@ -11,6 +11,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import PodState
 from peloton.scheduling.cycle import Plan
 from peloton.scheduling.eviction import Eviction
+from tests.nightly import nightly
 from tests.simulation import resmgr
 from tests.simulation.day import ROUGH, USUAL, Day
 from tests.simulation.description import HOUR_S, Size
@@ -78,7 +79,7 @@ class StandingDay(Day):
         """Not here."""
 
 
-@pytest.mark.parametrize(("seed", "chances"), [(1, USUAL), (2, USUAL), (12, ROUGH), (14, ROUGH)])
+@pytest.mark.parametrize(("seed", "chances"), [(1, USUAL), nightly(2, USUAL), (12, ROUGH), nightly(14, ROUGH)])
 def test_comes_to_rest_at_constant_demand(seed: int, chances: Any) -> None:
     """When the demand is constant the last pod is sent from its host soon, although pods wait and everything is full.
 

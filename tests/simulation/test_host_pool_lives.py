@@ -15,10 +15,11 @@ from peloton.scheduling import fit
 from services.hostmgr import maintenance
 from services.hostmgr.hosts import pooled_hosts
 from services.hostmgr.hosts.host_rooms import HostRooms
+from tests.nightly import NIGHTLY, seeds
 from tests.simulation.host_pool_life import HostPoolLife
 from tests.simulation.job_life import first_fault
 
-SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+SEEDS = seeds("1,2")
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
 ACTS = {"move", "move_at_once", "change_factors", "change_workloads", "drain", "lead", "lose_host", "maintain"}
 
@@ -52,6 +53,7 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
 }
 
 
+@NIGHTLY
 @pytest.mark.parametrize(("where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_rule_that_is_forgotten_is_noticed(
     where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

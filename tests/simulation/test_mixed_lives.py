@@ -9,9 +9,10 @@ import pytest
 
 from peloton.model.rebalance import Goal
 from peloton.model.volume import VolumeState
+from tests.nightly import seeds
 from tests.simulation.mixed_life import MixedLife
 
-SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+SEEDS = seeds("1,2")
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
 MOVES_IN_FLIGHT_MIN = 3
 

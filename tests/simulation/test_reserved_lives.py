@@ -12,10 +12,11 @@ from peloton.model.resources import Resources
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.reservation_book import ReservationBook
 from services.hostmgr.hosts.reservations import HostReservations
+from tests.nightly import NIGHTLY, seeds
 from tests.simulation.job_life import first_fault
 from tests.simulation.reserved_life import ReservedLife
 
-SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+SEEDS = seeds("1,2")
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "500"))
 ACTS = {"reserved", "found", "given_back", "lead", "stop", "lose_host", "restart"}
 
@@ -42,6 +43,7 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
 }
 
 
+@NIGHTLY
 @pytest.mark.parametrize(("where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_rule_that_is_forgotten_is_noticed(
     where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

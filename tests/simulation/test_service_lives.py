@@ -16,11 +16,12 @@ from peloton.model.resources import Resources
 from services.hostmgr.hosts.domain_counts import DomainCounts
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.hostmgr.hosts.room_holds import RoomHolds
+from tests.nightly import NIGHTLY, seeds
 from tests.simulation.rebalanced_life import RebalancedLife
 from tests.simulation.service_life import ServiceLife
 from tests.simulation.spread_life import SpreadLife
 
-SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+SEEDS = seeds("1,2")
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "800"))
 
 
@@ -77,6 +78,7 @@ FAULTS: dict[str, tuple[type[ServiceLife], Any, str, Any, str]] = {
 }
 
 
+@NIGHTLY
 @pytest.mark.parametrize(("kind", "where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_rule_that_is_forgotten_is_noticed(
     kind: type[ServiceLife],

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from services.storage.volumes import rows
+from tests.nightly import NIGHTLY, seeds
 from tests.simulation.volume_life import VolumeLife
 
-SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+SEEDS = seeds("1,2")
 STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "700"))
 ACTS = {"lead", "restart", "fail", "lose_host", "return_host"}
 
@@ -32,6 +33,7 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
 # What would go wrong is noticed.
 
 
+@NIGHTLY
 def test_a_rule_that_is_forgotten_is_noticed(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The life ends with what was broken, and with the seed and the step that repeat it."""
     monkeypatch.setattr(rows, "volumes_of", lambda *given: {})  # each launch makes a volume of its own

@@ -1,4 +1,4 @@
-"""How benchmark lines are compared with the baseline, and how profiles are summed up."""
+"""Benchmark lines are compared with the baseline, profiles are summed up, and cases are documented."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from peloton.scheduling.tree import build_tree
 from tests.bench import baseline, run, temporal_postgres
 from tests.bench.paint import painted
+from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.profile import table
+from tests.unit import test_docs
 
 BASE: dict[str, Any] = {
     "case": "throughput",
@@ -25,6 +28,22 @@ BASE: dict[str, Any] = {
     "rebuilt": {"cycle_ms": 8.0},
     "ratio_to_target": 0.6,
 }
+
+
+def test_every_case_is_documented() -> None:
+    """docs/benchmarks.md has a row for each case, and for no other."""
+    assert sorted(row[0].strip("`") for row in test_docs.table(test_docs.DOCS / "benchmarks.md", "case")) == sorted(
+        run.CASES
+    )
+
+
+def test_pools_are_as_many_as_asked_for() -> None:
+    """The tree has exactly so many leaves, four levels, and is the same each time."""
+    pools = organisation(300)
+
+    assert len(leaves(pools)) == 300
+    assert pools == organisation(300)
+    assert int(build_tree(pools).depth.max()) == DEPTH
 
 
 def test_the_same_line_is_its_own_baseline() -> None:

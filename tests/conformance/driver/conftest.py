@@ -26,6 +26,7 @@ from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.kubernetes.fixtures import MUST_HAVE_KUBELET, REAL_KUBERNETES
 from tests.kubernetes.kubelet import Machine
+from tests.nightly import nightly
 
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 OFFER_HOLD_S = 0.4
@@ -114,9 +115,9 @@ class Mesos:
 
 
 PARAMS = [
-    *("memory", "simulated", "processes", "mesos", "kubernetes", "fake-kubelets"),
+    *("memory", nightly("simulated"), "processes", "mesos", "kubernetes", nightly("fake-kubelets")),
     pytest.param("apiserver", marks=REAL_KUBERNETES),
-    *(["kubelet"] if MUST_HAVE_KUBELET else []),
+    *([nightly("kubelet")] if MUST_HAVE_KUBELET else []),
 ]
 
 

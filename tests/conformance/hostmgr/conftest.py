@@ -16,6 +16,7 @@ from services.storage import migrate
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.hostmgr.world import World, wait
+from tests.nightly import nightly
 
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 
@@ -75,7 +76,7 @@ def world(make: Make) -> World:
     return make()
 
 
-@pytest.fixture(params=["simulated", "processes", "mesos"])
+@pytest.fixture(params=[nightly("simulated"), "processes", "mesos"])
 def any_world(request: pytest.FixtureRequest, make: Make) -> World:
     """Each of the three."""
     if request.param == "mesos" and not MESOS:
