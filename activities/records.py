@@ -28,7 +28,7 @@ class RecordsActivities:
     @define_activity("settle")
     def settle(self, job_id: str, created_max: int = 0) -> JobProgress:
         """Missing pods are created, too, when they are no more than ``created_max``."""
-        progress = self._jobs.settle(JobId(job_id), self._now_ns())
+        progress = self._jobs.settle(JobId(job_id), self._now_ns(), created_max)
         is_small = 0 < progress.missing_count <= created_max
         return self._created(JobId(job_id), lambda _: None) if is_small else progress
 

@@ -46,8 +46,9 @@ CALL_DEADLINE_S: ContextVar[float | None] = ContextVar("CALL_DEADLINE_S", defaul
 class JobRecords(Protocol):
     def get(self, job_id: JobId) -> JobRecord | None: ...
 
-    def settle(self, job_id: JobId, now_ns: int) -> JobProgress:
-        """Bring a bounded number of ended pods to their next run or rest, roll up the job's state, report counts."""
+    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:
+        """Bring a bounded number of ended pods to their next run or rest, roll up the job's state, report counts.
+        Create the instances of a new service when they are at most ``created_max``."""
         ...
 
     def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:

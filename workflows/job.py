@@ -8,8 +8,8 @@ the first turn) and moves pods on: INITIALIZED pods into the pool's queue, READY
 their end. Signals say only that something changed; what changed is read from storage, so lost, repeated and reordered
 signals do no harm.
 
-Missing pods, when they are few, are created by ``settle``; pods of which the call that queues them says that they were
-admitted are launched in the same turn.
+Missing pods, when they are few, are created by ``settle``, as are those of a new service; pods of which the call that
+queues them says that they were admitted are launched in the same turn.
 
 History: 14 events to start and end a job, 8 with at most 100 pods, 5 per wake-up and 1 more when the job's state
 changed, 6 per 10,000 pods queued, 7 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait

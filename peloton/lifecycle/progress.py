@@ -35,8 +35,9 @@ def details(progress: JobProgress, waiting_for: str = "", life: Sequence[str] = 
     total = sum(progress.counts.values())
     lines = [f"The job is **{progress.state}** with {_count(total, 'pod')}{':' if total else '.'}"]
     lines += _list(f"{progress.counts[state]} {_doing(state)}" for state in PodState if progress.counts.get(state))
-    if progress.update_id and not progress.is_finished:
-        lines += ["", f"Update `{progress.update_id}` is being rolled out."]
+    update_id = progress.update_id or progress.creation_id
+    if update_id and not progress.is_finished:
+        lines += ["", f"Update `{update_id}` is being rolled out."]
     if waiting_for:
         lines += ["", f"It waits for {waiting_for}."]
     return "\n".join([*lines, *_story(life)])

@@ -143,6 +143,7 @@ class UpdateView(NamedTuple):
     update_id: str = ""
     version: int = 0
     moves: bool = False
+    is_creation: bool = False  # settles of the job roll it out, while the job has not ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +306,7 @@ def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
     if job.state in JOB_TERMINAL:
         return ended_progress(job, view.update)
     pods, counts, is_daemon = view.pods, _texts(job), job.type is JobType.DAEMON
+    update = UpdateView() if view.update.is_creation else view.update
     return JobProgress(
         state=job.state,
         counts=counts,
@@ -313,13 +315,14 @@ def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
         ready_count=0 if is_daemon else pods.count(READY & STAYS, in_gang=False),
         kill_count=pods.count(_LEAVES_QUEUE | UNWANTED),
         queued_kill_count=pods.count(_LEAVES_QUEUE),
-        update_id=view.update.update_id,
-        update_version=view.update.version,
-        update_moves=view.update.moves,
+        update_id=update.update_id,
+        update_version=update.version,
+        update_moves=update.moves,
         deadline_s=_wait_s(view, now_ns),
         gang_run=pods.first_run if pods.count(_ON_ITS_WAY, in_gang=True) else 0,
         follows_hosts=is_daemon and not is_ending(job),
         hosts_wait=is_daemon and bool(pods.count(_NEEDS_HOST)),
+        creation_id=view.update.update_id if view.update.is_creation else "",
     )
 
 

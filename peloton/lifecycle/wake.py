@@ -14,7 +14,8 @@ from peloton.model.times import NS_PER_S
 TIMER_GRACE_S = 60
 """A workflow has a timer of its own for its next deadline. A sweep wakes it when that timer is so late."""
 LOOK_S = 240
-"""Until a job is looked at, and the grace, while workflows that it started are under way: they might fail silently."""
+"""Until a job is looked at, and the grace, while workflows that it started are under way, which might fail silently, or
+while its service is being created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def next_due_ns(wake: Wake | None, progress: JobProgress, now_ns: int) -> int | 
 
 def _wait_s(progress: JobProgress) -> float:
     """Seconds until the job is to be looked at though nothing changes; 0 = never."""
-    has_others = progress.update_id or progress.gang_run or progress.hosts_wait
+    has_others = progress.update_id or progress.creation_id or progress.gang_run or progress.hosts_wait
     waits = (progress.deadline_s, LOOK_S if has_others else 0.0)
     return min((wait for wait in waits if wait), default=0.0)
 

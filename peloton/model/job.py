@@ -125,6 +125,7 @@ class JobProgress:
     gang_run: int = 0  # of the gang's first member, while the gang is between admission and running; else 0
     follows_hosts: bool = False  # of a daemon that is to run
     hosts_wait: bool = False  # of a daemon: pods are to be launched on their hosts
+    creation_id: str = ""  # of the update that creates the service, which settles roll out: see lifecycle.creation
 
     @property
     def is_finished(self) -> bool:

@@ -31,7 +31,7 @@ from services.storage.engine import Database, lock_job
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
 from services.storage.jobs.rows import grown_config, hold_job, insert_alone, store_growth
 from services.storage.jobs.secrets import Sent, carry_secrets
-from services.storage.jobs.settling import apply, read_pending, roll_up_part, take_back
+from services.storage.jobs.settling import apply, create_and_apply, read_pending, roll_up_part, take_back
 from services.storage.jobs.steering import START_MESSAGE, steer_job, steer_pods, write_steering
 from services.storage.jobs.wakes import IS_UPDATING, mark_seen
 from services.storage.ranges import CHUNK_PODS, pod_spans
@@ -215,24 +215,28 @@ class Jobs:
 
     # -- settling
 
-    def settle(self, job_id: JobId, now_ns: int) -> JobProgress:
+    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:
         """At most SETTLE_PODS_MAX pods are changed; ``settle_again`` when that was not all. Raises NotFound.
+
+        The instances of a new service are created, too, when they are at most ``created_max``.
 
         ``deadline_s`` counts to the next moment at which settling changes something by itself: the end of a pod's
         longest running time, or of a service's wait before its next run. An ended job is not touched.
         """
         for attempt in range(1, SETTLE_ATTEMPTS_MAX + 1):
-            found, wake = self._db.read(partial(read_pending, job_id=job_id, now_ns=now_ns))
+            read = partial(read_pending, job_id=job_id, now_ns=now_ns, created_max=created_max)
+            found, wake = self._db.read(read)
             if isinstance(found, JobProgress):
                 due_ns = next_due_ns(wake, found, now_ns)
                 if wake is not None and due_ns is not None:
                     self._db.write(partial(mark_seen, job_id=job_id, wake=wake, due_ns=due_ns))
                 return found
-            if not found.must_write:
+            if not found.must_write and not found.creates:
                 if found.new_due_ns(now_ns) is not None:
                     self._db.write(partial(take_back, found=found, now_ns=now_ns))
                 return replace(found.plan.progress, settle_again=found.work.more)
-            settled = self._db.write(partial(apply, found=found, now_ns=now_ns))
+            write = create_and_apply if found.creates else apply
+            settled = self._db.write(partial(write, found=found, now_ns=now_ns))
             if settled is not None:
                 return settled
             if attempt == SETTLE_ATTEMPTS_MAX:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
 from peloton.lifecycle import rollout
+from peloton.lifecycle.creation import is_plain_creation
 from peloton.lifecycle.guards import Condition
 from peloton.lifecycle.pod_terms import VANISHES
 from peloton.lifecycle.settle import (
@@ -46,6 +47,12 @@ class PendingSettle:
     plan: SettlePlan
     work: SettleWork
     wake: Wake | None  # the note that was there
+    created_max: int = 0
+
+    @property
+    def creates(self) -> bool:
+        """The update that creates the service is to take a step."""
+        return self.view.update.is_creation and self.view.update.moves
 
     @property
     def must_write(self) -> bool:
@@ -56,13 +63,15 @@ class PendingSettle:
         return None if self.work.more else next_due_ns(self.wake, self.plan.progress, now_ns)
 
 
-def plan_for(conn: sa.Connection, job: JobRecord, now_ns: int, wake: Wake | None) -> PendingSettle | JobProgress:
+def plan_for(
+    conn: sa.Connection, job: JobRecord, now_ns: int, wake: Wake | None, created_max: int = 0
+) -> PendingSettle | JobProgress:
     if job.state in JOB_TERMINAL and not _has_rest(conn, job):
         return ended_progress(job, read_update_view(conn, job, now_ns))
-    view = read_view(conn, job, now_ns)
+    view = read_view(conn, job, now_ns, created_max)
     plan = plan_settle(view, now_ns)
     work = find_work(plan, partial(_find, conn, job.job_id, now_ns), partial(find_shared_fate, conn, job))
-    return PendingSettle(view, plan, work, wake)
+    return PendingSettle(view, plan, work, wake, created_max)
 
 
 def _has_rest(conn: sa.Connection, job: JobRecord) -> bool:
@@ -74,18 +83,19 @@ def _has_rest(conn: sa.Connection, job: JobRecord) -> bool:
     return bool(deleted) or count != sum(job.pod_counts.values())
 
 
-def read_view(conn: sa.Connection, job: JobRecord, now_ns: int) -> SettleView:
-    return SettleView(job, _count_pods(conn, job, now_ns), read_update_view(conn, job, now_ns))
+def read_view(conn: sa.Connection, job: JobRecord, now_ns: int, created_max: int = 0) -> SettleView:
+    return SettleView(job, _count_pods(conn, job, now_ns), read_update_view(conn, job, now_ns, created_max))
 
 
-def read_update_view(conn: sa.Connection, job: JobRecord, now_ns: int) -> UpdateView:
+def read_update_view(conn: sa.Connection, job: JobRecord, now_ns: int, created_max: int = 0) -> UpdateView:
     update = read_update(conn, job.update_id)
     if update is None or not update.is_active:
         return UpdateView()
 
     pods = StoredPods(conn, job.job_id)
     moves = rollout.may_move(update, pods.count, rollout.sla_maximum(job), now_ns)
-    return UpdateView(update.update_id, job.workflow_version, moves)
+    is_creation = is_plain_creation(job, update, created_max, now_ns)
+    return UpdateView(update.update_id, job.workflow_version, moves, is_creation)
 
 
 # -- counting ------------------------------------------------------------------------------------------------------

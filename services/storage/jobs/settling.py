@@ -25,6 +25,7 @@ from services.storage.jobs.wakes import mark_seen, read_wake, read_wakes
 from services.storage.pods.scope import Chosen
 from services.storage.pods.writes import fire
 from services.storage.tables import JOB
+from services.storage.updates.rolling import advance
 from services.storage.watch_log import note_job
 
 SMALL_PODS = 100
@@ -32,12 +33,14 @@ SMALL_PODS = 100
 _COUNTED = [number for kind, number in JOB_TYPE_NUMBERS.items() if kind.runs_to_end]
 
 
-def read_pending(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[PendingSettle | JobProgress, Wake | None]:
+def read_pending(
+    conn: sa.Connection, job_id: str, now_ns: int, created_max: int = 0
+) -> tuple[PendingSettle | JobProgress, Wake | None]:
     job = read_job(conn, job_id)
     if job is None:
         raise NotFound(f"job {job_id} not found")
     wake = read_wake(conn, job_id)
-    return plan_for(conn, job, now_ns, wake), wake
+    return plan_for(conn, job, now_ns, wake, created_max), wake
 
 
 def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp:
@@ -77,6 +80,14 @@ def _is_quiet(found: PendingSettle) -> bool:
     return not found.work.changes and progress == only_counts and job.state not in JOB_TERMINAL
 
 
+def create_and_apply(conn: sa.Connection, found: PendingSettle, now_ns: int) -> JobProgress | None:
+    """Take the step of the update that creates the service, and settle what it leaves, in one transaction."""
+    job_id = found.view.job.job_id
+    advance(conn, job_id, now_ns)
+    after, _ = read_pending(conn, job_id, now_ns, found.created_max)
+    return apply(conn, after, now_ns) if isinstance(after, PendingSettle) else after
+
+
 def apply(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool = True) -> JobProgress | None:
     """Write what the settle is to do, and the job; None when the job changed since. ``is_shown``: by the workflow,
     which has asked for it."""
@@ -87,7 +98,7 @@ def apply(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool
     for change in found.work.changes:
         fire(conn, Chosen(view.job.job_id, change.instances), change.event, now_ns, **change.given)
     if found.work.changes:
-        fresh = read_view(conn, view.job, now_ns)
+        fresh = read_view(conn, view.job, now_ns, found.created_max)
         plan = plan_settle(replace(fresh, pods=fresh.pods.with_times_of(view.pods)), now_ns)
     if found.must_write:
         # The revision rises also when only pods changed: it refuses the write of a settle that read before this one.

@@ -1,0 +1,28 @@
+"""Decide whether the workflow of a job rolls out the update that creates its service.
+
+Such an update begins all instances at once and is done when they run: two steps, which the settles of the job take in
+their own transactions. Any other update has batches, pulses, pauses or deadlines to watch, in a workflow of its own.
+"""
+
+from __future__ import annotations
+
+from peloton.lifecycle.stall import PROGRESS_DEADLINE_S
+from peloton.lifecycle.wake import LOOK_S
+from peloton.model.job import JobRecord, JobType
+from peloton.model.times import NS_PER_S
+from peloton.model.update import UpdateRecord, UpdateState, UpdateType
+
+_PLAIN_STATES = (UpdateState.INITIALIZED, UpdateState.ROLLING_FORWARD)
+
+
+def is_plain_creation(job: JobRecord, update: UpdateRecord, created_max: int, now_ns: int) -> bool:
+    """Return whether settles of the job roll the update out. One that makes no progress for ``LOOK_S`` is handed over
+    to a workflow of its own, which watches its progress deadline."""
+    if job.type is not JobType.SERVICE or update.type is not UpdateType.UPDATE or update.prev_config_version:
+        return False
+    if update.state not in _PLAIN_STATES or update.spec.pulse_s or not 0 < update.total_count <= created_max:
+        return False
+    is_whole = not update.spec.batch_size or update.spec.batch_size >= update.total_count
+    has_usual_deadline = update.spec.progress_deadline_s in (0, PROGRESS_DEADLINE_S)
+    is_young = not update.progressed_ns or now_ns - update.progressed_ns < LOOK_S * NS_PER_S
+    return is_whole and has_usual_deadline and is_young
