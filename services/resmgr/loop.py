@@ -234,7 +234,8 @@ class AdmissionLoop:
         period_s = min(settings.entitlement_period_s, settings.preemption_period_s if settings.preempts else math.inf)
         due_s = time.monotonic() + period_s
         while not self._is_dirty and time.monotonic() < due_s:
-            patience_s = settings.cycle_period_s if self.state.is_busy else due_s - time.monotonic()
+            log_s = settings.log_patience_s(self.state.has_waiting, self.state.is_busy)
+            patience_s = min(log_s, due_s - time.monotonic())
             try:
                 # Not wait_for: before Python 3.12 it may swallow a cancellation, and the loop would never end.
                 async with asyncio.timeout(max(patience_s, 0)):

@@ -18,6 +18,7 @@ class LoopSettings:
     """Periods in seconds; bounds in pods or rows. Raises InvalidArgument for a backfill that cannot be meant."""
 
     cycle_period_s: float = 0.1  # at most one cycle in this time
+    quiet_period_s: float = 1.0  # between reads of the log of ended pods, while no gang waits for their room
     entitlement_period_s: float = 5.0  # at least one cycle in this time
     capacity_period_s: float = 5.0
     retry_period_s: float = 1.0  # after an error
@@ -31,6 +32,12 @@ class LoopSettings:
     evicted_pods_max: int = 10_000  # in one round
     checks_invariants: bool = False  # after each cycle
     backfill_s: int = BACKFILL_MAX_S  # a waiting gang may be passed for so long; 0: never
+
+    def log_patience_s(self, has_waiting: bool, is_busy: bool) -> float:
+        """Return the seconds until the log of ended pods is read, unless something else has it read before."""
+        if not is_busy:
+            return self.entitlement_period_s
+        return self.cycle_period_s if has_waiting else self.quiet_period_s
 
     def __post_init__(self) -> None:
         if self.backfill_s < 0:

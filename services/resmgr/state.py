@@ -338,6 +338,11 @@ class ResmgrState:
         """Some pod waits or holds resources."""
         return bool(self.jobs)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Some gang waits in a queue."""
+        return bool(self.waiting.pools)
+
     def snapshot(self, pod_limit: int, now_ns: int) -> Snapshot:
         """Valid until the next event: its arrays are the live ones. Held-back gangs count neither as waiting nor as
         demand."""

@@ -55,9 +55,10 @@ from workflows.update import UpdateWorkflow
 
 log = logging.getLogger(__name__)
 
-STICKY_TIMEOUT = timedelta(seconds=10)
-"""How long the jobs of a worker that died wait before another one takes them. A worker that only has much to do must be
-quicker: a workflow that is taken from it is replayed from its first event, which makes more to do."""
+STICKY_S, STICKY_USUAL_S = {SERVICE_QUEUE: 4.0, MAINTENANCE_QUEUE: 4.0}, 10.0
+"""Seconds for which the workflows of a worker that died wait before another one takes them. A worker that only has much
+to do must be quicker: a workflow that is taken from it is replayed from its first event, which makes more to do. Batch
+jobs come in crowds; a person who stops a service waits for it."""
 NEW_SHARE = 0.6
 """Of the polls, those for jobs that no worker has begun: when many wait, new ones start before old ones are counted."""
 SLOTS = {BATCH_QUEUE: 16, SERVICE_QUEUE: 10, MAINTENANCE_QUEUE: 4}
@@ -200,7 +201,7 @@ def build_workers(
                 max_concurrent_workflow_tasks=slots,
                 max_concurrent_activities=slots,
                 max_concurrent_local_activities=slots,
-                sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+                sticky_queue_schedule_to_start_timeout=timedelta(seconds=STICKY_S.get(queue, STICKY_USUAL_S)),
                 nonsticky_to_sticky_poll_ratio=NEW_SHARE,
                 graceful_shutdown_timeout=SHUTDOWN_GRACE,
                 deployment_config=deployment,
