@@ -18,6 +18,7 @@ from temporalio.client import Client
 
 from peloton.model.ids import Hostname, JobId
 from services.missing_workflows import MissingWorkflows
+from services.recheck import Recheck
 from services.temporal import RPC_TIMEOUT, JobWaker, wake_maintenance
 from workflows.policies import Policies
 
@@ -56,6 +57,7 @@ class Revival:
         self._wake_migrations, self._wake_rebalances = wake_migrations, wake_rebalances
         self._wake_daemons = wake_daemons
         self._missing, self._current_version = missing, current_version
+        self._outdated = Recheck()  # runs become outdated when the current version changes
         self._since = datetime.now(UTC)
         self._task = asyncio.create_task(self._run(), name="revival of terminated workflows")
 
@@ -82,18 +84,22 @@ class Revival:
         await self._start(query, REVIVED_MAX, TERMINATED)
 
     async def _renew(self) -> None:
-        if current := self._current_version():
+        current = self._current_version()
+        if current and self._outdated.is_due(current):
             began_elsewhere = (
                 f"ExecutionStatus = 'Running' AND TemporalWorkerDeploymentVersion != '{current}' "
                 f"AND TemporalWorkerDeploymentVersion IS NOT NULL AND PelotonType IS NOT NULL"
             )
-            await self._start(began_elsewhere, OUTDATED_PER_LOOK, OUTDATED)
+            if await self._start(began_elsewhere, OUTDATED_PER_LOOK, OUTDATED):
+                self._outdated.has_found()
 
-    async def _start(self, query: str, limit: int, cause: str) -> None:
-        """Wake the workflows of a list; one that has ended is started if there is work for it."""
+    async def _start(self, query: str, limit: int, cause: str) -> int:
+        """Wake the workflows of a list, and return how many; one that has ended is started if there is work for it."""
         found = self._client.list_workflows(query, limit=limit, rpc_timeout=RPC_TIMEOUT)
-        for workflow_id in dict.fromkeys([one.id async for one in found]):
+        workflow_ids = dict.fromkeys([one.id async for one in found])
+        for workflow_id in workflow_ids:
             await self._start_one(cause, *workflow_id.split("/"))
+        return len(workflow_ids)
 
     async def _start_one(self, cause: str, kind: str, *names: str) -> None:
         match kind, *names:

@@ -34,6 +34,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.lifecycle.worker_versions import UNVERSIONED, WorkerVersions
+from services.recheck import Recheck
 from services.temporal import BATCH_QUEUE, RPC_TIMEOUT
 from services.temporal_connection import HEARTBEAT
 
@@ -190,12 +191,16 @@ class VersionKeeper(_Watch):
     current = ""
     """As the search attribute of runs names it; empty while workers have none."""
 
+    def __init__(self, client: Client) -> None:
+        self._moves = Recheck()  # versions lose their workers when the set of those at work changes
+        super().__init__(client)
+
     async def _act(self, seen: WorkerVersions) -> bool:
         self.current = f"{DEPLOYMENT}:{seen.current}" if seen.current != UNVERSIONED else ""
         if seen.is_rolled_back:
             await set_current(self._client, UNVERSIONED)
             return False
-        if seen.can_take_over:
+        if seen.can_take_over and self._moves.is_due(seen.at_work):
             await self._move_all(seen.at_work)
         return True
 
@@ -208,6 +213,7 @@ class VersionKeeper(_Watch):
         found = [one.id async for one in self._client.list_workflows(query, limit=MOVED_MAX, rpc_timeout=RPC_TIMEOUT)]
         if found:
             log.info("%d workflows are pinned to versions without workers, and go on with the current one", len(found))
+            self._moves.has_found()
         slots = asyncio.Semaphore(MOVES_IN_FLIGHT_MAX)
         await asyncio.gather(*(self._unpin(workflow_id, slots) for workflow_id in found))
 

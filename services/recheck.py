@@ -1,0 +1,34 @@
+"""The pace of a question that reads as much as there are jobs, and whose answer changes only after an event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+LAG_S = 60.0
+"""Seconds after an event in which lists of Temporal may still lag behind it."""
+REST_S = 600.0
+"""Seconds between two questions while no event is seen, in case that one was missed."""
+
+
+class Recheck:
+    """The question is due with each look for LAG_S after an event, and else every REST_S."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: object = None
+        self._event_s = self._asked_s = float("-inf")
+
+    def is_due(self, seen: object) -> bool:
+        """Return whether to ask now. ``seen`` differs from the last one after an event."""
+        now_s = self._clock()
+        if seen != self._seen:
+            self._seen, self._event_s = seen, now_s
+        is_due = now_s - self._event_s < LAG_S or now_s - self._asked_s >= REST_S
+        if is_due:
+            self._asked_s = now_s
+        return is_due
+
+    def has_found(self) -> None:
+        """Go on with each look: the question has found something, and may find more."""
+        self._event_s = self._clock()

@@ -1,0 +1,40 @@
+"""The pace of costly questions."""
+
+from __future__ import annotations
+
+from services.recheck import LAG_S, REST_S, Recheck
+
+
+class Clock:
+    now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_question_is_due_for_a_while_after_an_event_and_then_rarely() -> None:
+    """The event is a change of what is seen, the first sight of it included."""
+    clock = Clock()
+    recheck = Recheck(clock)
+    assert recheck.is_due("a")
+    clock.now_s += LAG_S - 1
+    assert recheck.is_due("a")
+    clock.now_s += 1
+    assert not recheck.is_due("a")
+    assert recheck.is_due("b")
+    clock.now_s += LAG_S
+    assert not recheck.is_due("b")
+    clock.now_s += REST_S - LAG_S
+    assert recheck.is_due("b")
+    assert not recheck.is_due("b")
+
+
+def test_a_question_that_finds_something_is_asked_again() -> None:
+    """A list is bounded, and may have more behind what it has shown."""
+    clock = Clock()
+    recheck = Recheck(clock)
+    recheck.is_due("a")
+    clock.now_s += LAG_S
+    assert not recheck.is_due("a")
+    recheck.has_found()
+    assert recheck.is_due("a")
