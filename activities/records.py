@@ -55,3 +55,7 @@ class RecordsActivities:
     @define_activity("advance_update")
     def advance_update(self, job_id: str) -> UpdateProgress:
         return self._updates.advance(JobId(job_id), self._now_ns())
+
+    @define_activity("roll_back_failed_update")
+    def roll_back_failed_update(self, job_id: str) -> None:
+        self._updates.roll_back_failed(JobId(job_id), self._now_ns())

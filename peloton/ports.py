@@ -85,7 +85,12 @@ class UpdateRecords(Protocol):
         ...
 
     def advance(self, job_id: JobId, now_ns: int) -> UpdateProgress:
-        """Take one step of the update of a service, if one is under way."""
+        """Note which instances in flight of the update of a service are done or have failed, and put the next ones in
+        flight. Changes nothing when the update ``rolls_back_to`` a version, or none is under way."""
+        ...
+
+    def roll_back_failed(self, job_id: JobId, now_ns: int) -> None:
+        """Turn the update of a service round to the version before, if too many of its instances have failed."""
         ...
 
     def images_to_prefetch(self, job_id: JobId) -> Mapping[str, Sequence[Hostname]]:

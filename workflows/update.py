@@ -1,22 +1,28 @@
 """The rollout of a service's update.
 
-    [ take step -> prefetch images -> wait for change ]* -> SUCCEEDED | FAILED | ABORTED | ROLLED_BACK
+    begin -> [ wait | replace the batch -> watch it | roll back ]* -> finish
 
-A step (``lifecycle.rollout``) sorts the instances in flight into done and failed, fills the batch up, and changes the
-pods that it chose. Few that hosts run are told to end right here; the job's workflow ends the others, and starts them
-all like any others. Pause, resume, abort and a newer update are
-rows that people change: each step looks at the job's update as it is now, so that lost, repeated and reordered signals
-do no harm.
+    begin     find what differs from the version before
+    wait      it is paused, or nothing is in flight and nothing may begin: no pulse came, or the SLA refuses
+    replace   few pods that hosts run are ended right here; the job's workflow ends the others, and starts them all
+    watch     until instances in flight are healthy or have failed
+    roll back too many have failed: the same loop to the version before, in a run of its own
+    finish    SUCCEEDED, FAILED, ABORTED or ROLLED_BACK
 
-While a batch is being updated in place, the hosts of the next one are asked to fetch their new images. Nothing waits
-for that, and nothing fails with it.
+The phase follows from what the last look returned (``lifecycle.rollout_phase``). A look is one transaction: it notes
+which instances in flight are done or have failed, and puts those in flight that may begin, as ``lifecycle.rollout``
+decides. Pause, resume, abort and a newer update are rows that people change, and each look is about the job's update as
+it is then, so that lost, repeated and reordered signals do no harm.
 
-The job's workflow starts it, and tells it when its next step would change something. It ends when the job has no update
-that is under way; the next one has the same id, so that there is one rollout of a job at a time.
+While a batch is being updated in place, the hosts of the next one are asked to fetch their new images. The rollout
+neither waits for that nor fails with it.
+
+The job's workflow starts it, and signals it when its next look would change something. It ends when the job has no
+update that is under way; the next one has the same id, so that there is one rollout of a job at a time.
 
 History: 8 events to start and end, 5 for each wake-up, 1 for each batch that is ended here, 5 each time the job is
-told: at the start and the end, of another batch, of a pause; 6 for each batch whose images are fetched ahead; 1 or 2
-for a timer. Beyond the bound it continues as new.
+signalled: at the start and the end, for another batch, for a pause; 6 for each batch whose images are fetched ahead; 1
+or 2 for a timer; 12 for a rollback. Beyond the bound it continues as new.
 """
 
 from __future__ import annotations
@@ -33,12 +39,23 @@ with workflow.unsafe.imports_passed_through():
     from activities.launch import LaunchActivities
     from activities.records import RecordsActivities
     from peloton.lifecycle.progress import lived, update_details
+    from peloton.lifecycle.rollout_phase import (
+        BEGIN,
+        CONTINUE,
+        NEXT,
+        Phase,
+        phase_of,
+        replace_text,
+        roll_back_text,
+        wait_text,
+        watch_text,
+    )
     from peloton.model.host import Prefetched
     from peloton.model.ids import job_workflow_id
     from peloton.model.update import UpdateProgress
     from workflows.attributes import STATE, UPDATE
     from workflows.calls import WakeTimer, look, stoppable
-    from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, Policies
+    from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, SUMMARY_MAX, Policies
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
 
 
@@ -84,16 +101,27 @@ class UpdateWorkflow:
 
     @workflow.run
     async def run(self, input: UpdateInput) -> UpdateResult:
-        return await stoppable(self.live(input), self.stop)
+        return await stoppable(self.live(), self.stop)
 
-    async def live(self, input: UpdateInput) -> UpdateResult:
-        while not (await self.take_step()).is_finished or self.wakeup_pending:
-            self.prefetch_images()
-            await self.wait_for_change()
-            await self.continue_as_new_when_due(input)
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        done, failed = self.progress.done_count, self.progress.failed_count
-        return UpdateResult(self.progress.update_id, self.progress.state.value, done, failed)
+    async def live(self) -> UpdateResult:
+        await self.begin()
+        while True:
+            match phase_of(self.progress):
+                case Phase.WAIT:
+                    await self.wait()
+                case Phase.REPLACE:
+                    await self.replace_batch()
+                    await self.watch_batch()
+                case Phase.WATCH:
+                    await self.watch_batch()
+                case Phase.ROLL_BACK:
+                    await self.roll_back()
+                case Phase.FINISH:
+                    await self.tell_the_job()
+                    if not self.wakeup_pending:
+                        return await self.finish()
+                    await self.continue_as_new_when_due()
+                    await self.look(NEXT)
 
     @workflow.signal
     def changed(self) -> None:
@@ -106,38 +134,71 @@ class UpdateWorkflow:
 
     # Steps, in the order of the story.
 
-    async def take_step(self) -> UpdateProgress:
+    async def begin(self) -> None:
+        await self.look(CONTINUE if self.life.shown else BEGIN)
+
+    async def wait(self) -> None:
+        await self.tell_the_job()
+        await self.wait_for_change()
+        await self.look(wait_text(self.progress))
+
+    async def replace_batch(self) -> None:
+        """End a few pods right here; the job's workflow ends, queues and starts all others."""
+        if await self.end_pods():
+            self.life = replace(self.life, told=self.progress.milestone)
+        await self.tell_the_job()
+
+    async def watch_batch(self) -> None:
+        await self.tell_the_job()
+        await self.wait_for_change()
+        await self.look(watch_text(self.progress))
+
+    async def roll_back(self) -> None:
+        """Turn the update round. The way back is another run: a worker of release 0.1, which knows no such step, may
+        have to replay the run that is under way."""
+        await look(RecordsActivities.roll_back_failed_update, self.job_id, summary=roll_back_text(self.progress))
+        await self.continue_as_new()
+
+    async def finish(self) -> UpdateResult:
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        done, failed = self.progress.done_count, self.progress.failed_count
+        return UpdateResult(self.progress.update_id, self.progress.state.value, done, failed)
+
+    # What the steps do.
+
+    async def look(self, summary: str) -> None:
+        """Take in how far the update is; the same transaction puts the next instances in flight, if they may begin."""
         self.wakeup_pending = False
-        self.progress = await look(RecordsActivities.advance_update, self.job_id, summary="take the next step")
-        self.show()
+        self.progress = await look(RecordsActivities.advance_update, self.job_id, summary=summary[:SUMMARY_MAX])
         if self.progress.milestone != self.life.told:
             self.pause_s = 0.0
-            if not await self.end_pods():
-                await self.tell_the_job()
-            self.life = replace(self.life, told=self.progress.milestone)
-        return self.progress
+        self.show()
 
     async def end_pods(self) -> bool:
-        """A few pods that hosts run are told to end here; the host manager tells the job when they have. Returns
-        whether that was all there is to do: the job ends, queues and starts all others, and what fails here."""
+        """End a few pods that hosts run; the host manager wakes the job when they have ended. Returns whether nothing
+        is left to do for the job."""
         count = self.progress.kill_count
         if not 0 < count <= self.policies.at_once_pods_max or self.progress.rest_count:
             return False
+        summary = replace_text(self.progress)[:SUMMARY_MAX]
         try:
-            told = await workflow.execute_local_activity_method(
-                LaunchActivities.kill_running, self.job_id, summary=f"end {count} pods of the batch", **AT_ONCE_CALL
+            ended_count = await workflow.execute_local_activity_method(
+                LaunchActivities.kill_running, self.job_id, summary=summary, **AT_ONCE_CALL
             )
         except FailureError as error:
             if is_cancelled_exception(error):
                 raise
             return False
-        return told >= count
+        return ended_count >= count
 
     async def tell_the_job(self) -> None:
-        """It ends and starts the pods that the step chose, and shows what became of the update."""
+        """Signal the job, once for each milestone: it moves the pods of the batch, and shows the update."""
+        if self.progress.milestone == self.life.told:
+            return
         job = workflow.get_external_workflow_handle(job_workflow_id(self.job_id))
-        with suppress(ApplicationError):  # it has ended: nobody is left to be told
+        with suppress(ApplicationError):  # it has ended, and needs no signal
             await job.signal("changed")
+        self.life = replace(self.life, told=self.progress.milestone)
 
     def prefetch_images(self) -> None:
         """Once for each batch, one call at a time; what becomes of it is noted whenever it is known."""
@@ -161,8 +222,13 @@ class UpdateWorkflow:
         self.prefetch_images()
 
     async def wait_for_change(self) -> None:
-        if self.wakeup_pending:
-            return
+        """Return when a look would change something, on the current version of the workers."""
+        self.prefetch_images()
+        if not self.wakeup_pending:
+            await self.sleep()
+        await self.continue_as_new_when_due()
+
+    async def sleep(self) -> None:
         patience_s = self.policies.look_again_s
         if self.progress.look_again:
             self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
@@ -192,7 +258,9 @@ class UpdateWorkflow:
             workflow.upsert_search_attributes([STATE.value_set(state), UPDATE.value_set(update)])
         workflow.set_current_details(update_details(self.progress, self.life.states))
 
-    async def continue_as_new_when_due(self, input: UpdateInput) -> None:
+    async def continue_as_new_when_due(self) -> None:
         if self.renewal.is_due(self.policies):
-            policies = await fresh_policies(self.policies)
-            continue_as_new(replace(input, policies=policies, life=self.life))
+            await self.continue_as_new()
+
+    async def continue_as_new(self) -> None:
+        continue_as_new(UpdateInput(self.job_id, await fresh_policies(self.policies), self.life))

@@ -40,6 +40,12 @@ from peloton.model.update import (
 
 TO_RESUME = "somebody to resume it"
 _NAMED_MAX = 3
+_VERBS = {
+    UpdateType.UPDATE: "replace",
+    UpdateType.RESTART: "restart",
+    UpdateType.START: "start",
+    UpdateType.STOP: "stop",
+}
 COMING_BATCHES = 2
 """How far ``coming_back`` looks. A batch is filled up as its instances are done, and images are looked up once
 for each batch that has begun: one batch ahead would miss some of the next."""
@@ -60,7 +66,7 @@ class Step:
     change: tuple[int, ...] = ()
     remove: tuple[int, ...] = ()
     kill_count: int = 0  # of these that hosts run, and are still to be asked to end
-    rolls_back: bool = False  # the older configuration becomes a new version: see ``reversed_update``
+    rolls_back: bool = False  # too many have failed: nothing begins before ``reversed_update``
 
 
 # -- an instance in flight -----------------------------------------------------------------------------------------
@@ -350,6 +356,8 @@ def progress_of(
         current_count=len(update.current),
         kill_count=kill_count,
         rest_count=chosen_count - kill_count,
+        begun="" if step is None else begun_text(step),
+        rolls_back_to=update.prev_config_version if step is not None and step.rolls_back else 0,
         waiting_for=update.waiting_for if update.is_active else "",
         look_again=step is not None and update.is_active and not update.current and not update.awaits_pulse,
         batch_size=update.spec.batch_size,
@@ -357,6 +365,12 @@ def progress_of(
         stalls_in_s=stall.stalls_in_s(update, now_ns),
         stall=stall.stall_text(update),
     )
+
+
+def begun_text(step: Step) -> str:
+    """Name the instances that a step put in flight, like "add instance 10 and replace instances 0-4"."""
+    parts = (("add", step.add), (_VERBS[step.update.type], step.change), ("remove", step.remove))
+    return " and ".join(f"{verb} {instances_text(chosen)}" for verb, chosen in parts if chosen)
 
 
 def paused(update: UpdateRecord) -> UpdateRecord:

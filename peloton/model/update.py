@@ -135,6 +135,8 @@ class UpdateProgress:
     current_count: int = 0
     kill_count: int = 0  # of the instances that this step put in flight, those that hosts run
     rest_count: int = 0  # of the instances that this step put in flight, the others
+    begun: str = ""  # those that this step put in flight, in words
+    rolls_back_to: int = 0  # version to which it is to be rolled back: too many have failed; 0 = they have not
     waiting_for: str = ""
     look_again: bool = False  # no wake-up follows when what it waits for changes
     batch_size: int = 0

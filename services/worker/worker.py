@@ -115,6 +115,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         records.settle,
         records.look_at_gang,
         records.advance_update,
+        records.roll_back_failed_update,
         records.stop_job,
         records.abort_update,
         records.delete_job,

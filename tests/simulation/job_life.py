@@ -190,7 +190,7 @@ class JobLife:
         """Of a turn of the job's workflow."""
         now_ns = self.clock.ns
         return [
-            lambda: self.storage.updates.advance(job_id, now_ns),
+            lambda: self._roll_out(job_id),
             lambda: self.storage.jobs.settle(job_id, now_ns),
             lambda: self._kill(job_id),
             lambda: self.storage.admission.kill_queued(job_id, now_ns),
@@ -198,6 +198,10 @@ class JobLife:
             lambda: self.storage.admission.mark_ready([(job_id, 0, PODS_PER_TURN)]),
             lambda: self._place(job_id),
         ]
+
+    def _roll_out(self, job_id: JobId) -> None:
+        if self.storage.updates.advance(job_id, self.clock.ns).rolls_back_to:
+            self.storage.updates.roll_back_failed(job_id, self.clock.ns)
 
     def _kill(self, job_id: JobId) -> None:
         self.core.kill_running(job_id)

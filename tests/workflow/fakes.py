@@ -84,6 +84,10 @@ class FakeRecords(FakeIntent):
         return self.cluster.rolled[job_id].advance(now_ns)
 
     @call
+    def roll_back_failed(self, job_id: JobId, now_ns: int) -> None:
+        self.cluster.rolled[job_id].roll_back_failed(now_ns)
+
+    @call
     def images_to_prefetch(self, job_id: JobId) -> dict[str, list[Hostname]]:
         return self.cluster.rolled[job_id].coming_images()
 

@@ -227,6 +227,20 @@ async def update_steered(client: Client) -> JobId:
     return job
 
 
+async def update_rolled_back(client: Client) -> JobId:
+    """An instance fails: the roll-back is a step that names itself, and the way back another run."""
+    async with server_story(client, run_s=60.0) as story:
+        job = await story.submit(1)
+        service = story.service(job, 3)
+        service.broken_versions = {2}
+        service.roll_out(1, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
+        await story.rolled_out(job, "update1")
+        story.cluster.kill(job)
+        await story.result(job)
+        assert service.versions == [3, 1, 1]
+    return job
+
+
 async def update_with_failing_steps(client: Client) -> JobId:
     """The SLA refuses the first step, calls fail before and after they acted; several runs by continue-as-new."""
     async with server_story(client, run_s=60.0) as story:
@@ -342,6 +356,7 @@ RECIPES: tuple[Recipe, ...] = (
     update_in_batches,
     update_in_place,
     update_steered,
+    update_rolled_back,
     update_with_failing_steps,
     job_cancelled,
     job_with_storage_away,

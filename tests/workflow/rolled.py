@@ -113,10 +113,7 @@ class RolledService:
             if self.update is None:
                 return UpdateProgress()
             before, was_active = self.update, self.update.is_active
-            step = rollout.next_step(self.update, self.pods, self.sla_maximum, now_ns)
-            if step.rolls_back:
-                before = self._turned_back(step.update)
-                step = rollout.next_step(before, self.pods, self.sla_maximum, now_ns)
+            step = rollout.next_step(before, self.pods, self.sla_maximum, now_ns)
             self.update = self._judged(before, step.update, now_ns)
             self.was_stalled |= bool(self.update.stalled_ns)
             image_count = sum(map(len, self.coming_images().values()))
@@ -128,6 +125,13 @@ class RolledService:
                 tell, self.on_end = self.on_end, lambda: None
                 tell()
             return answer
+
+    def roll_back_failed(self, now_ns: int) -> None:
+        with self.lock:
+            assert self.update is not None
+            step = rollout.next_step(self.update, self.pods, self.sla_maximum, now_ns)
+            if step.rolls_back:
+                self.update = self._turned_back(step.update)
 
     def _judged(self, before: UpdateRecord, after: UpdateRecord, now_ns: int) -> UpdateRecord:
         judged = stall.judge_progress(before, after, now_ns)

@@ -17,6 +17,7 @@ from workflows.policies import Policies
 from workflows.update import UpdateResult
 
 SLACK_S = 10.0
+FAILING = {"rollback_on_failure": True, "max_instance_attempts": 1, "max_failure_instances": 1}
 
 
 def test_batches() -> None:
@@ -30,6 +31,22 @@ def test_batches() -> None:
     assert story.workflow.current_details.startswith(
         "The UPDATE `update1` is **SUCCEEDED**:\n\n- 6 of 6 instances done"
     )
+
+
+def test_each_step_names_itself() -> None:
+    """The summaries that Temporal's pages show are the story of the rollout."""
+    story = Story(5).roll_out(2)
+    story.end()
+
+    assert story.workflow.summaries == [
+        "begin: find what differs",
+        "replace instances 0-1, batch 1 of 3",
+        "watch batch 1 of 3: waits for instances 0-1 to run and be healthy",
+        "replace instances 2-3, batch 2 of 3",
+        "watch batch 2 of 3: waits for instances 2-3 to run and be healthy",
+        "replace instance 4, batch 3 of 3",
+        "watch batch 3 of 3: waits for instance 4 to run and be healthy",
+    ]
 
 
 def test_a_large_batch_is_the_jobs() -> None:
@@ -69,11 +86,42 @@ def test_a_failing_version_is_rolled_back() -> None:
     """The instance that failed is brought back; the others are never touched."""
     story = Story(4)
     story.service.broken_versions = {2}
-    story.roll_out(1, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
+    story.roll_out(1, **FAILING)
 
     assert story.end().state == "ROLLED_BACK"
     assert story.service.versions == [3, 1, 1, 1]
     assert story.workflow.shown_states == ["ROLLING_FORWARD", "ROLLING_BACKWARD", "ROLLED_BACK"]
+
+
+def test_a_rollback_is_a_step_and_a_run_of_its_own() -> None:
+    """It names the version and the failures, and costs a bounded number of events."""
+    story = Story(4)
+    story.service.broken_versions = {2}
+    story.roll_out(1, **FAILING)
+    story.end()
+
+    first, second = story.workflow.runs
+    looks = [name for name in story.workflow.summaries if name.startswith(("begin", "continue", "roll back"))]
+    assert looks == [
+        "begin: find what differs",
+        "roll back to version 1: 1 of 4 instances failed",
+        "continue the rollout",
+    ]
+    told, wakes = 5 * len(story.told_s), 5 * story.workflow.wakes
+    assert first.events + second.events == 8 + wakes + story.batches + told + 1 + 12
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_rollback_whose_call_fails_turns_once(fault: Fault) -> None:
+    """It is repeated, and finds that it was done, if it was."""
+    story = Story(4)
+    story.service.broken_versions = {2}
+    story.workflow.faults = {3: fault}  # begin, replace, watch
+    story.roll_out(1, **FAILING)
+
+    assert story.end().state == "ROLLED_BACK"
+    assert "roll_back_failed_update" == story.workflow.calls[3]
+    assert story.service.versions == [3, 1, 1, 1]
 
 
 def test_a_step_that_the_sla_refuses_looks_again() -> None:

@@ -31,6 +31,7 @@ class Story:
         activities = RecordsActivities(records, records, records, self.clock.now_ns)
         steps = [
             activities.advance_update,
+            activities.roll_back_failed_update,
             activities.abort_update,
             LaunchActivities(FakeHostManager(cluster)).kill_running,
             ImageActivities(records, FakePrefetcher(cluster)).prefetch,

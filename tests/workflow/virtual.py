@@ -95,6 +95,7 @@ class Virtual(Children):
         self.faults: dict[int, Fault] = {}  # index of an activity call, in the order of the workflow's asking
         self.on_call: dict[str, Callable[[], None]] = {}  # done once, when the workflow asks for that activity
         self.calls: list[str] = []
+        self.summaries: list[str] = []  # of these calls
         self.attempts: Counter[str] = Counter()
         self.commands: Counter[str] = Counter()
         self.wakes = 0
@@ -260,9 +261,8 @@ class Virtual(Children):
 
     def _do_schedule_activity(self, run: Run, command: WorkflowCommand) -> None:
         asked = command.schedule_activity
-        index = self._note_call(asked.activity_type)
+        index = self._note_call(asked.activity_type, command)
         assert asked.HasField("start_to_close_timeout")
-        assert command.user_metadata.HasField("summary"), f"{asked.activity_type} has no summary"
         run.events += 1
         self.clock.after(ACTIVITY_S, lambda: self._attempt(run, asked, index, 1))
         self.on_call.pop(asked.activity_type, lambda: None)()
@@ -270,8 +270,7 @@ class Virtual(Children):
     def _do_schedule_local_activity(self, run: Run, command: WorkflowCommand) -> None:
         asked = command.schedule_local_activity
         assert asked.retry_policy.maximum_attempts, f"{asked.activity_type} would hold a workflow task for ever"
-        assert command.user_metadata.HasField("summary"), f"{asked.activity_type} has no summary"
-        index = self._note_call(asked.activity_type)
+        index = self._note_call(asked.activity_type, command)
         run.local_open += 1
         self._attempt(run, asked, index, 1)
 
@@ -320,8 +319,10 @@ class Virtual(Children):
 
     # Activities.
 
-    def _note_call(self, name: str) -> int:
+    def _note_call(self, name: str, command: WorkflowCommand) -> int:
+        assert command.user_metadata.HasField("summary"), f"{name} has no summary"
         self.calls.append(name)
+        self.summaries += CONVERTER.payload_converter.from_payloads([command.user_metadata.summary])
         return len(self.calls) - 1
 
     def _attempt(self, run: Run, asked: Any, index: int, attempt: int) -> None:

@@ -1,5 +1,6 @@
-"""Updates carried out: one step at a time, each in one transaction that looks, decides (``lifecycle.rollout``) and
-changes the pods it decided on. The job's own workflow then ends, queues, places and starts them as any others."""
+"""Looks at updates, each in one transaction that reads, decides (``lifecycle.rollout``) and changes the pods it decided
+on. ``workflows/update.py`` is the order in which they come; the job's own workflow ends, queues, places and starts the
+pods as any others."""
 
 from __future__ import annotations
 
@@ -42,6 +43,8 @@ _MESSAGES = {
 
 
 def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
+    """Note which instances in flight are done or have failed, and put those in flight that may begin: none when the
+    update is to be rolled back."""
     job = hold_job(conn, job_id)
     update = None if job is None else read_update(conn, job.update_id)
     if job is None or update is None:
@@ -52,17 +55,10 @@ def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         after = rollout.aborted(update)
         write_update(conn, update, after, now_ns)
         return rollout.progress_of(after)
-    pods = StoredPods(conn, job_id)
     before = update
     if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE:
         update = _begun(conn, job, update, now_ns)
-    sla_maximum = rollout.sla_maximum(job)
-    step = rollout.next_step(update, pods, sla_maximum, now_ns)
-    if step.rolls_back:
-        job, turned = start_rollback(conn, job, step.update, now_ns)
-        write_update(conn, before, turned, now_ns)
-        before = turned
-        step = rollout.next_step(turned, pods, sla_maximum, now_ns)
+    step = rollout.next_step(update, StoredPods(conn, job_id), rollout.sla_maximum(job), now_ns)
     step = replace(step, update=with_cause(conn, judge_progress(before, step.update, now_ns)))
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
@@ -85,6 +81,18 @@ def _difference(conn: sa.Connection, job: JobRecord, version: int) -> rollout.Di
     assert config is not None, f"job {job.job_id} has no configuration {version}"
     differs = instances.changed(conn, job.job_id, pods, config)
     return rollout.difference(pods, wanted_count(job, config), version, differs)
+
+
+def roll_back_failed(conn: sa.Connection, job_id: str, now_ns: int) -> None:
+    """Turn the update round if too many of its instances have failed; the next looks take the way back."""
+    job = hold_job(conn, job_id)
+    update = None if job is None else read_update(conn, job.update_id)
+    if job is None or update is None or job.goal is JobState.DELETED:
+        return
+    step = rollout.next_step(update, StoredPods(conn, job_id), rollout.sla_maximum(job), now_ns)
+    if step.rolls_back:
+        _, turned = start_rollback(conn, job, step.update, now_ns)
+        write_update(conn, update, turned, now_ns)
 
 
 def start_rollback(

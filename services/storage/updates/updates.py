@@ -47,7 +47,7 @@ from services.storage.updates.requests import (
     take_name,
     wanted_count,
 )
-from services.storage.updates.rolling import advance
+from services.storage.updates.rolling import advance, roll_back_failed
 from services.storage.updates.rows import (
     Version,
     hold_version,
@@ -272,8 +272,14 @@ class Updates:
     # -- carried out
 
     def advance(self, job_id: JobId, now_ns: int) -> UpdateProgress:
-        """One step of the job's update. Safe to repeat: what is in flight is not begun again."""
+        """Watch the instances in flight of the job's update, and begin the next ones. Safe to repeat: what is in flight
+        is not begun again."""
         return self._db.write(partial(advance, job_id=job_id, now_ns=now_ns))
+
+    def roll_back_failed(self, job_id: JobId, now_ns: int) -> None:
+        """Turn the job's update round to the version before, if too many of its instances have failed. Safe to repeat:
+        one that rolls back is not turned again."""
+        self._db.write(partial(roll_back_failed, job_id=job_id, now_ns=now_ns))
 
     def images_to_prefetch(self, job_id: JobId) -> dict[str, list[Hostname]]:
         """Image -> hosts to which the instances that are updated next bring it."""

@@ -36,12 +36,21 @@ def update(
     return storage.updates.create(job_id, type=type_, spec=spec, config=config, now_ns=NOW, **wanted)  # type: ignore[arg-type]
 
 
+def advance(storage: Storage, job_id: JobId) -> UpdateProgress:
+    """Look at the update, and roll it back when too many have failed, as its workflow does."""
+    progress = storage.updates.advance(job_id, NOW)
+    if not progress.rolls_back_to:
+        return progress
+    storage.updates.roll_back_failed(job_id, NOW)
+    return storage.updates.advance(job_id, NOW)
+
+
 def turn(storage: Storage, job_id: JobId, broken_version: int = 0, starts: bool = True) -> UpdateProgress:
     """One step of the update, and what a cluster makes of it: pods end, are queued, start; those of a
     broken version fail. What settling says of the step comes true."""
     said = storage.jobs.settle(job_id, NOW)
     before = storage.updates.get(said.update_id)
-    progress = storage.updates.advance(job_id, NOW)
+    progress = advance(storage, job_id)
     assert said.update_moves == (storage.updates.get(said.update_id) != before)
     settle_all(storage, job_id)
     storage.admission.kill_queued(job_id, NOW)
@@ -72,4 +81,4 @@ def versions(storage: Storage, job_id: JobId) -> dict[int, int]:
     return {pod.instance_id: pod.config_version for pod in storage.pods.page(job_id, limit=1_000_000)}
 
 
-__all__ = ["ALL_AT_ONCE", "a_service", "roll", "runs_of", "service_config", "turn", "update", "versions"]
+__all__ = ["ALL_AT_ONCE", "a_service", "advance", "roll", "runs_of", "service_config", "turn", "update", "versions"]

@@ -203,6 +203,8 @@ def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) ->
     run(storage, job, but=("full",))
     assert [2, 1, 2, 2] == [pod(storage, job, i).config_version for i in range(4)]
     report(storage, job, [0], PodState.FAILED)
+    assert 1 == storage.updates.advance(job, NOW).rolls_back_to
+    storage.updates.roll_back_failed(job, NOW)
     storage.updates.advance(job, NOW)
     assert UpdateState.ROLLING_BACKWARD is storage.updates.get(update_id).state
     follow(storage, job, "a", "b", "full", "joined", "late")

@@ -119,6 +119,28 @@ def test_failures_turn_it_back(storage: Storage) -> None:
     assert "v1" == storage.configs.task_configs(job_id, 3, [0])[0].command.value
 
 
+def test_a_rollback_is_an_act_of_its_own(storage: Storage) -> None:
+    """The look that finds too many failures changes no instance, a paused update is not turned, and a repeated call
+    does nothing."""
+    job_id = a_service(storage, 4)
+    spec = UpdateSpec(batch_size=1, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
+    update(storage, job_id, service_config(4, "v2"), spec)
+    storage.updates.roll_back_failed(job_id, NOW)
+    turn(storage, job_id, broken_version=2)
+    for _ in range(2):
+        assert 1 == storage.updates.advance(job_id, NOW).rolls_back_to
+    assert {0: 2, 1: 1, 2: 1, 3: 1} == versions(storage, job_id)
+    storage.updates.steer(job_id, None, UpdateAct.PAUSE, None, NOW)
+    storage.updates.roll_back_failed(job_id, NOW)
+    assert 2 == storage.jobs.get(job_id).config_version  # type: ignore[union-attr]
+    storage.updates.steer(job_id, None, UpdateAct.RESUME, None, NOW)
+    for _ in range(2):
+        storage.updates.roll_back_failed(job_id, NOW)
+        assert 3 == storage.jobs.get(job_id).config_version  # type: ignore[union-attr]
+    assert UpdateState.ROLLED_BACK is roll(storage, job_id, broken_version=2).state
+    assert {0: 3, 1: 3, 2: 3, 3: 3} == versions(storage, job_id)
+
+
 def test_failures_without_rollback_stop_it(storage: Storage) -> None:
     """The update has failed, and its instances stay where they are."""
     job_id = a_service(storage, 4)

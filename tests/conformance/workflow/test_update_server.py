@@ -9,6 +9,7 @@ from tests.workflow.record_histories import (
     Recipe,
     update_in_batches,
     update_in_place,
+    update_rolled_back,
     update_steered,
     update_with_failing_steps,
 )
@@ -16,7 +17,7 @@ from tests.workflow.record_histories import (
 
 @pytest.mark.parametrize(
     "recipe",
-    [update_in_batches, update_in_place, update_steered, update_with_failing_steps],
+    [update_in_batches, update_in_place, update_rolled_back, update_steered, update_with_failing_steps],
     ids=lambda recipe: recipe.__name__,
 )
 async def test_story(recipe: Recipe, client: Client) -> None:

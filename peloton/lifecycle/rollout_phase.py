@@ -1,0 +1,66 @@
+"""Choose the phase of a rollout from the progress that a look returned, and name what its workflow does there.
+
+begin --> [ WAIT | REPLACE --> WATCH | WATCH | ROLL_BACK ]* --> FINISH
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from peloton.model.update import UpdateProgress, UpdateState
+
+BEGIN = "begin: find what differs"
+CONTINUE = "continue the rollout"
+NEXT = "look for another update"
+
+
+class Phase(StrEnum):
+    WAIT = "WAIT"  # paused, or nothing is in flight and nothing may begin: no pulse, or the SLA refuses
+    REPLACE = "REPLACE"  # the look put instances in flight, whose pods are to be replaced
+    WATCH = "WATCH"  # instances in flight become healthy, or fail
+    ROLL_BACK = "ROLL_BACK"  # too many have failed
+    FINISH = "FINISH"
+
+
+def phase_of(progress: UpdateProgress) -> Phase:
+    """Return the phase that follows a look; the first rule that holds decides."""
+    if progress.is_finished:
+        return Phase.FINISH
+    if progress.rolls_back_to:
+        return Phase.ROLL_BACK
+    if progress.kill_count or progress.rest_count:
+        return Phase.REPLACE
+    is_waiting = progress.state is UpdateState.PAUSED or not progress.current_count
+    return Phase.WAIT if is_waiting else Phase.WATCH
+
+
+def replace_text(progress: UpdateProgress) -> str:
+    """Return what the look put in flight, like "replace instances 20-29, batch 3 of 10"."""
+    begun = progress.begun or f"end {progress.kill_count} pods"  # a look of release 0.1 does not name them
+    return f"{begun}, {batch_text(progress)}"
+
+
+def watch_text(progress: UpdateProgress) -> str:
+    return f"watch {batch_text(progress)}{_waits(progress)}"
+
+
+def wait_text(progress: UpdateProgress) -> str:
+    return f"look whether it may continue{_waits(progress)}"
+
+
+def roll_back_text(progress: UpdateProgress) -> str:
+    return (
+        f"roll back to version {progress.rolls_back_to}: "
+        f"{progress.failed_count} of {progress.total_count} instances failed"
+    )
+
+
+def batch_text(progress: UpdateProgress) -> str:
+    """Return the number of the batch that began last, among those of the update."""
+    size = progress.batch_size or max(progress.total_count, 1)
+    number, count = (-(-instances // size) for instances in (progress.begun_count, progress.total_count))
+    return f"batch {max(number, 1)} of {max(count, 1)}"
+
+
+def _waits(progress: UpdateProgress) -> str:
+    return f": waits for {progress.waiting_for}" if progress.waiting_for else ""
