@@ -9,10 +9,13 @@
     SUCCEEDED
 
 What people want, and how far it is, are rows of storage; who asks for a migration binds the object to the target there,
-so that new pods of it go nowhere else. Each turn takes one step (``lifecycle.migration``): of the services under way,
-the next instances are taken down, as far as batch and SLA allow, and their jobs are told, whose workflows end, queue,
-place and start them as any others. A step finds out by itself what there is to do, so turns may be repeated and
-interrupted anywhere. Signals say only that people changed something.
+so that new pods of it go nowhere else. The state that a step left says what the next turn does:
+
+    begin -> [ move the next instances | bring the next ones back | rest ]* -> finish
+
+A step (``lifecycle.migration``) takes down the next instances of the services under way, as far as batch and SLA allow.
+Their jobs are signalled, whose workflows end, queue, place and start them as any others. A step finds out by itself
+what there is to do, so turns may be repeated and interrupted anywhere. Signals say only that people changed something.
 
 History: 10 events for each turn, and 3 for each job that is told; a turn by itself after 2 to 15 s, sooner while
 something moves. It continues as new by the same bound as jobs do.
@@ -29,7 +32,7 @@ from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.migration import MigrationActivities
-    from peloton.lifecycle.migration import details
+    from peloton.lifecycle.migration import details, moved_text
     from peloton.model.ids import job_workflow_id
     from peloton.model.migration import MigrationProgress, MigrationState
     from workflows.attributes import STATE
@@ -76,15 +79,19 @@ class MigrationWorkflow:
 
     @workflow.run
     async def run(self, input: MigrationInput) -> MigrationResult:
-        return await stoppable(self.live(input), self.roll_back)
+        return await stoppable(self.live(), self.roll_back)
 
-    async def live(self, input: MigrationInput) -> MigrationResult:
-        while not (await self.take_step()).is_over or self.wakeup_pending:
-            await self.tell_the_jobs()
-            await self.wait_for_change()
-            await self.continue_as_new_when_due(input)
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        return MigrationResult(self.progress.state.value, self.progress.service_count, self.progress.moved_count)
+    async def live(self) -> MigrationResult:
+        await self.begin()
+        while not self.progress.is_over or self.wakeup_pending:
+            match self.progress.state:
+                case MigrationState.MIGRATING:
+                    await self.move_next()
+                case MigrationState.ROLLING_BACK:
+                    await self.bring_next_back()
+                case _:
+                    await self.rest()
+        return await self.finish()
 
     @workflow.signal
     def changed(self) -> None:
@@ -97,20 +104,41 @@ class MigrationWorkflow:
 
     # Steps, in the order of the story.
 
-    async def take_step(self) -> MigrationProgress:
+    async def begin(self) -> None:
+        await self.take_step(f"begin: take instances down that go to {self.target}")
+
+    async def move_next(self) -> None:
+        await self.tell_the_jobs()
+        await self.wait_for_change(self.retry_s)
+        await self.take_step(f"take the next instances down that go to {self.target}: {moved_text(self.progress)}")
+
+    async def bring_next_back(self) -> None:
+        await self.tell_the_jobs()
+        await self.wait_for_change(self.retry_s)
+        await self.take_step(f"take the next instances down that come back: {moved_text(self.progress)}")
+
+    async def rest(self) -> None:
+        """Wait until people resume it or roll it back."""
+        await self.tell_the_jobs()
+        await self.wait_for_change(self.policies.look_again_s)
+        await self.take_step(f"look whether it may continue: {moved_text(self.progress)}")
+
+    async def finish(self) -> MigrationResult:
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return MigrationResult(self.progress.state.value, self.progress.service_count, self.progress.moved_count)
+
+    # What the steps do.
+
+    async def take_step(self, summary: str) -> None:
         self.wakeup_pending = False
         before = self.progress
         self.progress = await workflow.execute_activity_method(
-            MigrationActivities.advance,
-            self.migration_id,
-            summary=f"take the next step: {before.moved_count} instances moved",
-            **RECORDS_CALL,
+            MigrationActivities.advance, self.migration_id, summary=summary[:SUMMARY_MAX], **RECORDS_CALL
         )
         moved = replace(self.progress, to_wake=()) != replace(before, to_wake=())
         self.retry_s = self.policies.retry_s if moved or not self.retry_s else self.retry_s * 2
         self.retry_s = min(self.retry_s, MIGRATION_RETRY_MAX_S)
         self.show()
-        return self.progress
 
     async def tell_the_jobs(self) -> None:
         """Their workflows end the pods that the step chose. A lost signal is sent again with the next step."""
@@ -119,11 +147,13 @@ class MigrationWorkflow:
             with suppress(ApplicationError):  # it has ended, or somebody terminated it: it is started anew
                 await job.signal("changed")
 
-    async def wait_for_change(self) -> None:
-        if self.wakeup_pending:
-            return
-        is_paused = self.progress.state is MigrationState.PAUSED
-        patience_s = self.policies.look_again_s if is_paused else self.retry_s
+    async def wait_for_change(self, patience_s: float) -> None:
+        """Return when a step is due, on the current version of the workers."""
+        if not self.wakeup_pending:
+            await self.sleep(patience_s)
+        await self.continue_as_new_when_due()
+
+    async def sleep(self, patience_s: float) -> None:
         waits = self.progress.waiting_for
         summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
         with suppress(TimeoutError):  # the time to look again has come
@@ -149,7 +179,7 @@ class MigrationWorkflow:
             self.life = replace(self.life, shown_state=state)
             workflow.upsert_search_attributes([STATE.value_set(state)])
 
-    async def continue_as_new_when_due(self, input: MigrationInput) -> None:
+    async def continue_as_new_when_due(self) -> None:
         if self.renewal.is_due(self.policies):
             policies = await fresh_policies(self.policies)
-            continue_as_new(replace(input, policies=policies, life=self.life))
+            continue_as_new(MigrationInput(self.migration_id, self.name, self.target, policies, self.life))

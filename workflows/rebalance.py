@@ -4,11 +4,16 @@
         |           |
         +--stopped--+--> STOPPING --nothing on its way--> STOPPED
 
-What people want, the budget of moves and each move are rows of storage. A turn is one step of the host manager: it sees
-what has become of the pods under way, and, when all of them run again and the hour's budget has something left, makes a
-plan and asks its pods to move, as far as their SLAs allow. Each of them is asked in one transaction and knows its new
-host from then on; its job's workflow ends, queues, places and starts it as any other. So turns may be repeated and
-interrupted anywhere, and an end leaves nothing half done. Signals say only that people changed something.
+What people want, the budget of moves and each move are rows of storage. What the last step left says what the next turn
+does:
+
+    begin -> [ watch the moves under way | plan the next round and begin its moves | rest while paused ]* -> finish
+
+A step is the host manager's: it sees what has become of the pods under way, and, when all of them run again and the
+hour's budget has something left, makes a plan and asks its pods to move, as far as their SLAs allow. Each of them is
+asked in one transaction and knows its new host from then on; its job's workflow ends, queues, places and starts it as
+any other. So turns may be repeated and interrupted anywhere, and an end leaves nothing half done. Signals say only that
+people changed something.
 
 History: 10 events for each turn, whatever it moves; a turn by itself after 2 to 15 s while pods are on their way, and
 after a minute while nothing is to be gained. It continues as new by the same bound as jobs do.
@@ -72,14 +77,18 @@ class RebalanceWorkflow:
 
     @workflow.run
     async def run(self, input: RebalanceInput) -> RebalanceResult:
-        return await stoppable(self.live(input), self.stop)
+        return await stoppable(self.live(), self.stop)
 
-    async def live(self, input: RebalanceInput) -> RebalanceResult:
-        while not (await self.take_step()).is_over or self.wakeup_pending:
-            await self.wait_for_change()
-            await self.continue_as_new_when_due(input)
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        return RebalanceResult(self.progress.move_count)
+    async def live(self) -> RebalanceResult:
+        await self.begin()
+        while not self.progress.is_over or self.wakeup_pending:
+            if self.progress.moving_count:
+                await self.watch_moves()
+            elif self.progress.state is RebalanceState.PAUSED:
+                await self.rest()
+            else:
+                await self.plan_round()
+        return await self.finish()
 
     @workflow.signal
     def changed(self) -> None:
@@ -92,37 +101,51 @@ class RebalanceWorkflow:
 
     # Steps, in the order of the story.
 
-    async def take_step(self) -> RebalanceProgress:
+    async def begin(self) -> None:
+        await self.take_step("begin: plan a round, and begin its moves")
+
+    async def watch_moves(self) -> None:
+        await self.wait_for_change(self.retry_s)
+        await self.take_step(f"watch {self.progress.moving_count} of {self.progress.move_count} moves")
+
+    async def plan_round(self) -> None:
+        await self.wait_for_change(REST_S if self.progress.waiting_for == TO_TAKE_ROOM else REBALANCE_LOOK_S)
+        await self.take_step(f"plan the next round: {self.progress.hour_count} moves begun within the last hour")
+
+    async def rest(self) -> None:
+        await self.wait_for_change(self.policies.look_again_s)
+        await self.take_step("look whether it may continue")
+
+    async def finish(self) -> RebalanceResult:
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return RebalanceResult(self.progress.move_count)
+
+    # What the steps do.
+
+    async def take_step(self, summary: str) -> None:
         self.wakeup_pending = False
         before = self.progress
         self.progress = await workflow.execute_activity_method(
-            RebalanceActivities.advance,
-            self.cluster,
-            summary=f"take the next step: {before.moving_count} of {before.move_count} moves are under way",
-            **HOSTMGR_CALL,
+            RebalanceActivities.advance, self.cluster, summary=summary, **HOSTMGR_CALL
         )
         has_news = self.progress != before
         self.retry_s = self.policies.retry_s if has_news or not self.retry_s else self.retry_s * 2
         self.retry_s = min(self.retry_s, REBALANCE_RETRY_MAX_S)
         self.show()
-        return self.progress
 
-    async def wait_for_change(self) -> None:
-        if self.wakeup_pending:
-            return
+    async def wait_for_change(self, patience_s: float) -> None:
+        """Return when a step is due, on the current version of the workers."""
+        if not self.wakeup_pending:
+            await self.sleep(patience_s)
+        await self.continue_as_new_when_due()
+
+    async def sleep(self, patience_s: float) -> None:
         waits = self.progress.waiting_for
         summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
         with suppress(TimeoutError):  # the time to look again has come
             await workflow.wait_condition(
-                lambda: self.wakeup_pending, timeout=timedelta(seconds=self.patience_s()), timeout_summary=summary
+                lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
             )
-
-    def patience_s(self) -> float:
-        if self.progress.moving_count:
-            return self.retry_s
-        if self.progress.waiting_for == TO_TAKE_ROOM:
-            return REST_S
-        return self.policies.look_again_s if self.progress.state is RebalanceState.PAUSED else REBALANCE_LOOK_S
 
     async def stop(self) -> None:
         """Whoever cancels the workflow wants no further moves."""
@@ -142,7 +165,6 @@ class RebalanceWorkflow:
             self.life = replace(self.life, shown_state=state)
             workflow.upsert_search_attributes([STATE.value_set(state)])
 
-    async def continue_as_new_when_due(self, input: RebalanceInput) -> None:
+    async def continue_as_new_when_due(self) -> None:
         if self.renewal.is_due(self.policies):
-            policies = await fresh_policies(self.policies)
-            continue_as_new(replace(input, policies=policies, life=self.life))
+            continue_as_new(RebalanceInput(self.cluster, await fresh_policies(self.policies), self.life))

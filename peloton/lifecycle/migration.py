@@ -203,6 +203,10 @@ def refusal_of(act: MigrationAct, migration: Migration) -> str:
 # -- for people ------------------------------------------------------------------------------------------------------
 
 
+def moved_text(progress: MigrationProgress) -> str:
+    return f"{_instances(progress.moved_count)} moved, {progress.left_count} left in the services under way"
+
+
 def details(name: str, target: str, progress: MigrationProgress, refusal: str = "") -> str:
     """Markdown: how far it is, and what it waits for."""
     lines = [

@@ -65,6 +65,23 @@ def test_a_pool_moves() -> None:
     assert story.workflow.events <= 14 * story.pool.calls["advance"]
 
 
+def test_each_step_names_itself() -> None:
+    """The summaries that Temporal's pages show are the story of the migration."""
+    story = Story(1).until_half()
+    story.pool.act(MigrationAct.PAUSE)
+    story.until(lambda: story.status["state"] == "PAUSED")
+    story.pool.act(MigrationAct.ROLL_BACK)
+    story.end()
+
+    moved = "2 instances moved, 2 left in the services under way"
+    assert list(dict.fromkeys(story.workflow.summaries)) == [
+        "begin: take instances down that go to b",
+        f"take the next instances down that go to b: {moved}",
+        f"look whether it may continue: {moved}",
+        "take the next instances down that come back: 2 instances moved, 0 left in the services under way",
+    ]
+
+
 def test_a_large_service_costs_no_more_than_a_small_one() -> None:
     """The turns are those of its batches."""
     events = []

@@ -66,6 +66,21 @@ def test_pods_move_round_after_round_until_nothing_is_gained() -> None:
     assert ["RUNNING", "STOPPING", "STOPPED"] == story.workflow.shown_states
 
 
+def test_each_step_names_itself() -> None:
+    """The summaries that Temporal's pages show are the story of rebalancing."""
+    story = Story(2).until_at_rest()
+    story.cluster.act(RebalanceAct.PAUSE)
+    story.until(lambda: story.status["state"] == "PAUSED")
+    story.stop()
+
+    assert list(dict.fromkeys(story.workflow.summaries)) == [
+        "begin: plan a round, and begin its moves",
+        "watch 2 of 2 moves",
+        "plan the next round: 2 moves begun within the last hour",
+        "look whether it may continue",
+    ]
+
+
 def test_rounds_leave_the_room_to_what_waited() -> None:
     """The next plan is made when that had the time to take it, and no look later."""
     story = Story().until_at_rest()
