@@ -8,22 +8,24 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError
 from peloton.ports import CALL_DEADLINE_S
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _FINAL = (InvalidArgument, NotFound, AlreadyExists)
+_REFUSALS = (*_FINAL, Aborted)
+"""Answers to a person, who looks again before the next attempt."""
 ANSWER_S = 0.5
 """Time that an activity keeps for its answer. A call of it that is still under way when Temporal makes the next attempt
 would do its work at the same time as that one."""
 
 
-def define_activity(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Define the activity ``name``.
+def define_activity(name: str, *, is_request: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Define the activity ``name``; ``is_request``: it does what a person asks for, and a refusal is its answer.
 
     It raises ``ApplicationError`` with the error's code as its type instead of a PelotonError, and its calls to ports
     end before its time is over. No exception is thrown into its thread, where it might hit a transaction: a long
@@ -36,8 +38,9 @@ def define_activity(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return method(*args, **kwargs)
             except PelotonError as error:
-                final = isinstance(error, _FINAL)
-                raise ApplicationError(error.message, type=error.code, non_retryable=final) from error
+                final = isinstance(error, _REFUSALS if is_request else _FINAL)
+                kind = ApplicationErrorCategory.BENIGN if final and is_request else ApplicationErrorCategory.UNSPECIFIED
+                raise ApplicationError(error.message, type=error.code, non_retryable=final, category=kind) from error
             finally:
                 CALL_DEADLINE_S.reset(token)
 

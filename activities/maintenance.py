@@ -6,7 +6,7 @@ from activities.definition import define_activity
 from peloton.errors import Aborted, NotFound
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
-from peloton.model.maintenance import HostMaintenance
+from peloton.model.maintenance import HostMaintenance, MaintenanceAct
 from peloton.ports import HostKeepers, MaintenanceRecords
 
 
@@ -50,7 +50,13 @@ class MaintenanceActivities:
     def cancel(self, cluster: str, hostname: str) -> str:
         """Returns why it was refused; empty when it was not."""
         try:
-            self._keepers.keeper(cluster).cancel(hostname)
+            self._keepers.keeper(cluster).steer(hostname, MaintenanceAct.CANCEL)
         except (Aborted, NotFound) as refusal:
             return refusal.message
         return ""
+
+    @define_activity("steer_maintenance", is_request=True)
+    def steer(self, cluster: str, hostname: str, act: MaintenanceAct) -> HostMaintenance:
+        """Complete, cancel or force, as the API does."""
+        self._keepers.keeper(cluster).steer(hostname, act)
+        return self.look(cluster, hostname)

@@ -21,16 +21,16 @@ from peloton.model.host import (
     Prefetched,
     ReadyGang,
 )
-from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.ids import EntityVersion, Hostname, JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord, JobState, Queued
-from peloton.model.maintenance import HostMaintenance
+from peloton.model.maintenance import HostMaintenance, MaintenanceAct
 from peloton.model.migration import Migration, MigrationAct, MigrationProgress
 from peloton.model.pod import PodShape
 from peloton.model.reason import PlacementReason, QosReason, RequeueReason
 from peloton.model.rebalance import Rebalance, RebalanceAct
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from peloton.model.update import UpdateProgress
+from peloton.model.update import UpdateAct, UpdateKey, UpdateProgress, UpdateRecord
 
 REQUEUED_PODS_MAX = 1_000
 """Pods that one call of ``ResourceManager.requeue_pods`` names."""
@@ -54,6 +54,10 @@ class JobRecords(Protocol):
     def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
         """Steer a job and its pods towards ``goal``; one that is to be deleted, and a batch job that has ended, stay as
         they are."""
+        ...
+
+    def stop(self, job_id: JobId, now_ns: int) -> JobRecord:
+        """Stop a job as people do, by the rules of the API. Raises NotFound, Aborted, InvalidArgument."""
         ...
 
     def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
@@ -80,6 +84,29 @@ class PodRecords(Protocol):
 
 
 class UpdateRecords(Protocol):
+    def get(self, update_id: str) -> UpdateRecord | None: ...
+
+    def steer(
+        self,
+        job_id: JobId,
+        version: EntityVersion | None,
+        act: UpdateAct,
+        opaque: str | None,
+        now_ns: int,
+        update_id: str = "",
+    ) -> JobRecord:
+        """Pause, resume or abort the job's update, if it is the one of ``update_id``. Raises NotFound, Aborted."""
+        ...
+
+    def pulse(self, job_id: JobId, key_text: str, now_ns: int) -> tuple[JobRecord, UpdateRecord]:
+        """Let the update of a job go on, if it has this key. Raises NotFound, Aborted, InvalidArgument."""
+        ...
+
+    def roll_back(self, update_id: str, key: UpdateKey, now_ns: int) -> JobRecord:
+        """Bring a job back to the configuration before its latest update, once for each ``key``. Raises NotFound,
+        InvalidArgument, AlreadyExists."""
+        ...
+
     def abort_active(self, job_id: JobId, now_ns: int) -> None:
         """Abort the update of a service, if one is under way."""
         ...
@@ -121,6 +148,12 @@ class RebalanceRecords(Protocol):
 
     def steer(self, clusters: Collection[str], act: RebalanceAct) -> list[Rebalance]:
         """Raises NotFound, Aborted."""
+        ...
+
+
+class Lockdowns(Protocol):
+    def refusal(self, kind: str) -> str:
+        """Return why calls of this kind, Read or Write, are turned away now; empty: they are not."""
         ...
 
 
@@ -270,9 +303,8 @@ class HostKeeper(Protocol):
 
     def bring_up(self, hostname: str) -> None: ...
 
-    def cancel(self, hostname: str) -> None:
-        """The host is to stay, in the host pool where it is. Raises Aborted once it is DOWN, NotFound when it is in no
-        maintenance."""
+    def steer(self, hostname: str, act: MaintenanceAct) -> None:
+        """Complete, cancel or force the maintenance of a host, as operators do. Raises NotFound, Aborted."""
         ...
 
 

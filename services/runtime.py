@@ -160,7 +160,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     policies = asdict(shared.policies)
     ports = WorkerPorts(
         storage.jobs, storage.pods, storage.updates, resmgr, hosts, placer, hosts, storage.maintenance, hosts,
-        storage.migrations, hosts, hosts, storage.rebalances, policies,
+        storage.migrations, hosts, hosts, storage.rebalances, storage.lockdowns, policies,
     )  # fmt: skip
     async with working(client, ports, cached_max(shared.settings.cached_workflows)):
         await stop.wait()

@@ -69,7 +69,7 @@ class JobLabels:
                 "",
                 f"- `peloton job get {self.job.job_id}` shows the job.",
                 f"- `peloton job why {self.job.job_id}` says what it waits for.",
-                "- **Request Cancellation** stops the job and all its pods.",
+                "- **Request Cancellation**, or the workflow update `stop`, stops the job and all its pods.",
                 "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
             ]
         )

@@ -79,10 +79,6 @@ class DaemonWorkflow:
         """Something about the daemon changed: its goal, its configuration, its hosts, its pods."""
         self.wakeup_pending = True
 
-    @workflow.query
-    def status(self) -> dict[str, str]:
-        return {"waiting_for": self.waiting_for}
-
     # Steps, in the order of the story.
 
     async def look_at_all(self) -> DaemonStep:
@@ -136,4 +132,4 @@ class DaemonWorkflow:
 
     async def continue_as_new_when_due(self, input: DaemonInput) -> None:
         if self.renewal.is_due(self.policies):
-            continue_as_new(replace(input, policies=await fresh_policies(self.policies)))
+            await continue_as_new(replace(input, policies=await fresh_policies(self.policies)))

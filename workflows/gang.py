@@ -106,10 +106,6 @@ class GangWorkflow:
         """Something about the job changed: its pods, their goals, or the hosts that it waited for."""
         self.wakeup_pending = True
 
-    @workflow.query
-    def status(self) -> dict[str, str]:
-        return {"step": self.verdict.step.value, "waiting_for": placement_text(self.placement)}
-
     # Steps, in the order of the story.
 
     async def look(self) -> Verdict:
@@ -204,4 +200,4 @@ class GangWorkflow:
         if self.renewal.is_due(self.policies) and not self.is_cancelled:
             policies = await fresh_policies(self.policies)
             if not self.is_cancelled:
-                continue_as_new(replace(input, policies=policies, life=replace(self.life, pause_s=self.pause_s)))
+                await continue_as_new(replace(input, policies=policies, life=replace(self.life, pause_s=self.pause_s)))

@@ -29,11 +29,15 @@ with workflow.unsafe.imports_passed_through():
     from activities.launch import LaunchActivities
     from activities.placement import PlacementActivities
     from activities.records import RecordsActivities
+    from activities.requests import RequestActivities
+    from peloton.errors import InvalidArgument
     from peloton.lifecycle.gang import Step
+    from peloton.lifecycle.job_machine import TO_BE_DELETED
     from peloton.lifecycle.progress import details, lived
     from peloton.lifecycle.reason_text import placement_text
     from peloton.model.ids import daemon_workflow_id, gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
+    from peloton.model.request import RequestAnswer
     from workflows import beside
     from workflows.attributes import JOB_NAME, STATE
     from workflows.calls import WakeTimer, call, look, stoppable
@@ -49,6 +53,7 @@ with workflow.unsafe.imports_passed_through():
         long_queue,
     )
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
+    from workflows.requests import carry_out, refuse
     from workflows.update import UpdateInput, UpdateWorkflow
 
 
@@ -116,9 +121,16 @@ class JobWorkflow:
         """Something about the job changed: its goal, its spec, its pods, or what it waited for."""
         self.wakeup_pending = True
 
-    @workflow.query
-    def status(self) -> dict[str, str]:
-        return {"state": self.progress.state.value, "waiting_for": self.waiting_for}
+    @workflow.update(name="stop", description="Stop the job. Its workflow ends when its pods have ended.")
+    async def request_stop(self) -> RequestAnswer:
+        answer = await carry_out(RequestActivities.stop, self.job_id, summary="stop the job")
+        self.wakeup_pending = True
+        return answer
+
+    @request_stop.validator
+    def check_stop(self) -> None:
+        if self.progress.is_unwanted:
+            refuse(InvalidArgument(TO_BE_DELETED))
 
     # Steps, in the order of the story.
 
@@ -277,7 +289,7 @@ class JobWorkflow:
             **DELETE_CALL,
         )
         if await look(RecordsActivities.is_stored, self.job_id, summary="is there a new job with its id?"):
-            continue_as_new(JobInput(self.job_id, (await fresh_policies(self.policies)).of_jobs()))
+            await continue_as_new(JobInput(self.job_id, (await fresh_policies(self.policies)).of_jobs()))
 
     async def stop(self) -> None:
         """An update that is under way might start pods, and is aborted first."""
@@ -321,4 +333,4 @@ class JobWorkflow:
         if self.renewal.is_due(self.policies):
             policies = await fresh_policies(self.policies)
             life = replace(self.life, retry_s=self.retry_s)
-            continue_as_new(replace(input, policies=policies.of_jobs(), life=life))
+            await continue_as_new(replace(input, policies=policies.of_jobs(), life=life))

@@ -27,14 +27,17 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.maintenance import MaintenanceActivities
-    from peloton.lifecycle.maintenance import Step, details, next_step
+    from peloton.errors import Aborted, NotFound
+    from peloton.lifecycle.maintenance import Step, details, next_step, refusal_of
     from peloton.model.host import HostState
     from peloton.model.ids import Hostname
-    from peloton.model.maintenance import HostMaintenance
+    from peloton.model.maintenance import HostMaintenance, MaintenanceAct
+    from peloton.model.request import RequestAnswer
     from workflows.attributes import STATE
     from workflows.calls import look, stoppable
     from workflows.policies import HOSTMGR_CALL, SUMMARY_MAX, Policies
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
+    from workflows.requests import carry_out, refuse
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class HostMaintenanceWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.host = HostMaintenance(input.cluster, Hostname(input.hostname), HostState.UP, HostState.DOWN)
+        self.has_looked = False  # in this run
         self.renewal = Renewal()
         self.wakeup_pending = False
         self.refusal = ""  # why a cancellation was
@@ -94,9 +98,42 @@ class HostMaintenanceWorkflow:
         """Something changed: what operators want, or pods that the drain waits for."""
         self.wakeup_pending = True
 
-    @workflow.query
-    def status(self) -> dict[str, str]:
-        return {"state": self.host.state.value, "waiting_for": self.host.progress.waiting_for}
+    @workflow.update(description="Complete the maintenance of a host that is DOWN: it comes back up.")
+    async def complete(self) -> RequestAnswer:
+        return await self.steer(MaintenanceAct.COMPLETE)
+
+    @workflow.update(description="Cancel the maintenance of a host that is not DOWN yet: it stays in service.")
+    async def cancel(self) -> RequestAnswer:
+        return await self.steer(MaintenanceAct.CANCEL)
+
+    @workflow.update(description="Force the drain after its deadline: pods leave whatever the SLA says.")
+    async def force(self) -> RequestAnswer:
+        return await self.steer(MaintenanceAct.FORCE)
+
+    async def steer(self, act: MaintenanceAct) -> RequestAnswer:
+        summary = f"{act.lower()} the maintenance"
+        host = await carry_out(MaintenanceActivities.steer, *self.key, act, summary=summary)
+        self.wakeup_pending = True
+        return RequestAnswer(host.state.value, host.goal.value)
+
+    @complete.validator
+    def check_complete(self) -> None:
+        self.check(MaintenanceAct.COMPLETE)
+
+    @cancel.validator
+    def check_cancel(self) -> None:
+        self.check(MaintenanceAct.CANCEL)
+
+    @force.validator
+    def check_force(self) -> None:
+        self.check(MaintenanceAct.FORCE)
+
+    def check(self, act: MaintenanceAct) -> None:
+        """Let the row decide before the first look, and while the host may have gone down since the last one."""
+        if not self.has_looked or self.host.state is HostState.DRAINED:
+            return
+        if refusal := refusal_of(act, self.host, workflow.time_ns()):
+            refuse(NotFound(refusal) if act is MaintenanceAct.COMPLETE else Aborted(refusal))
 
     # Steps, in the order of the story.
 
@@ -183,7 +220,7 @@ class HostMaintenanceWorkflow:
 
     def note(self, host: HostMaintenance) -> None:
         """Take in where the host is, and show it."""
-        self.host = host
+        self.host, self.has_looked = host, True
         self.life = replace(self.life, was_down=self.life.was_down or host.state is HostState.DOWN)
         workflow.set_current_details(details(host, self.refusal))
         if host.state.value != self.life.shown_state:
@@ -193,4 +230,4 @@ class HostMaintenanceWorkflow:
     async def continue_as_new_when_due(self, input: MaintenanceInput) -> None:
         if self.renewal.is_due(self.policies):
             policies = await fresh_policies(self.policies)
-            continue_as_new(replace(input, policies=policies, life=self.life))
+            await continue_as_new(replace(input, policies=policies, life=self.life))

@@ -98,10 +98,6 @@ class MigrationWorkflow:
         """People paused it, resumed it or rolled it back."""
         self.wakeup_pending = True
 
-    @workflow.query
-    def status(self) -> dict[str, str]:
-        return {"state": self.progress.state.value, "waiting_for": self.progress.waiting_for}
-
     # Steps, in the order of the story.
 
     async def begin(self) -> None:
@@ -182,4 +178,4 @@ class MigrationWorkflow:
     async def continue_as_new_when_due(self) -> None:
         if self.renewal.is_due(self.policies):
             policies = await fresh_policies(self.policies)
-            continue_as_new(MigrationInput(self.migration_id, self.name, self.target, policies, self.life))
+            await continue_as_new(MigrationInput(self.migration_id, self.name, self.target, policies, self.life))

@@ -106,6 +106,12 @@ DELETE_CALL = CallOptions(
     start_to_close_timeout=timedelta(minutes=10), heartbeat_timeout=timedelta(seconds=30), retry_policy=_PATIENT
 )
 KILL_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
+REQUEST_CALL = CallOptions(
+    start_to_close_timeout=timedelta(seconds=60),
+    schedule_to_close_timeout=timedelta(seconds=120),
+    retry_policy=_PATIENT,
+)
+"""A person waits for the answer."""
 PREFETCH_CALL = CallOptions(
     start_to_close_timeout=timedelta(seconds=10),
     schedule_to_close_timeout=timedelta(seconds=20),

@@ -95,10 +95,6 @@ class RebalanceWorkflow:
         """People started it anew, paused it, resumed it or stopped it."""
         self.wakeup_pending = True
 
-    @workflow.query
-    def status(self) -> dict[str, str]:
-        return {"state": self.progress.state.value, "waiting_for": self.progress.waiting_for}
-
     # Steps, in the order of the story.
 
     async def begin(self) -> None:
@@ -167,4 +163,4 @@ class RebalanceWorkflow:
 
     async def continue_as_new_when_due(self) -> None:
         if self.renewal.is_due(self.policies):
-            continue_as_new(RebalanceInput(self.cluster, await fresh_policies(self.policies), self.life))
+            await continue_as_new(RebalanceInput(self.cluster, await fresh_policies(self.policies), self.life))

@@ -51,7 +51,8 @@ async def fresh_policies(policies: Policies) -> Policies:
     return policies.updated(fresh)
 
 
-def continue_as_new(input: Any) -> NoReturn:
-    """On the current version of the workers."""
+async def continue_as_new(input: Any) -> NoReturn:
+    """Begin the next run on the current version of the workers, once the requests of people have their answers."""
+    await workflow.wait_condition(workflow.all_handlers_finished)
     current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
     workflow.continue_as_new(input, initial_versioning_behavior=current)

@@ -28,6 +28,7 @@ or 2 for a timer; 12 for a rollback. Beyond the bound it continues as new.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -38,7 +39,10 @@ with workflow.unsafe.imports_passed_through():
     from activities.images import ImageActivities
     from activities.launch import LaunchActivities
     from activities.records import RecordsActivities
+    from activities.requests import RequestActivities
+    from peloton.errors import Aborted, InvalidArgument, NotFound
     from peloton.lifecycle.progress import lived, update_details
+    from peloton.lifecycle.rollout import no_pulse_text, not_latest_text, nothing_before_text
     from peloton.lifecycle.rollout_phase import (
         BEGIN,
         CONTINUE,
@@ -52,11 +56,13 @@ with workflow.unsafe.imports_passed_through():
     )
     from peloton.model.host import Prefetched
     from peloton.model.ids import job_workflow_id
-    from peloton.model.update import UpdateProgress
+    from peloton.model.request import RequestAnswer
+    from peloton.model.update import UpdateAct, UpdateProgress
     from workflows.attributes import STATE, UPDATE
     from workflows.calls import WakeTimer, look, stoppable
     from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, SUMMARY_MAX, Policies
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
+    from workflows.requests import carry_out, refuse
 
 
 @dataclass(frozen=True)
@@ -115,22 +121,68 @@ class UpdateWorkflow:
                 case Phase.WATCH:
                     await self.watch_batch()
                 case Phase.ROLL_BACK:
-                    await self.roll_back()
+                    await self.roll_back_failed()
                 case Phase.FINISH:
-                    await self.tell_the_job()
-                    if not self.wakeup_pending:
-                        return await self.finish()
-                    await self.continue_as_new_when_due()
-                    await self.look(NEXT)
+                    if await self.is_last():
+                        return self.finish()
+                    await self.begin_next()
 
     @workflow.signal
     def changed(self) -> None:
         """Something about the job changed: its update, its pods, their health."""
         self.wakeup_pending = True
 
-    @workflow.query
-    def status(self) -> dict[str, str]:
-        return {"state": self.progress.state.value, "waiting_for": self.progress.waiting_for}
+    # What people ask of the rollout. ``update_id`` names the update that they mean; by default it is the one shown.
+
+    @workflow.update(description="Pause the rollout: it changes no further instance until it is resumed.")
+    async def pause(self, update_id: str = "") -> RequestAnswer:
+        return await self.steer(UpdateAct.PAUSE, update_id)
+
+    @workflow.update(description="Resume the rollout after a pause.")
+    async def resume(self, update_id: str = "") -> RequestAnswer:
+        return await self.steer(UpdateAct.RESUME, update_id)
+
+    @workflow.update(description="Abort the rollout: instances stay as they are.")
+    async def abort(self, update_id: str = "") -> RequestAnswer:
+        return await self.steer(UpdateAct.ABORT, update_id)
+
+    @workflow.update(name="roll_back", description="Roll back to the version before the update, by another update.")
+    async def request_roll_back(self, update_id: str = "") -> RequestAnswer:
+        await workflow.wait_condition(lambda: bool(self.life.shown))  # a repeated call names the same update
+        named = update_id or self.shown_update_id
+        return await self.request(RequestActivities.roll_back, named, summary="roll the update back")
+
+    @workflow.update(description="Let an update that needs pulses go on. Its update key may be given.")
+    async def pulse(self, key: str = "") -> RequestAnswer:
+        return await self.request(RequestActivities.pulse, self.job_id, key, summary="pulse the update")
+
+    async def steer(self, act: UpdateAct, update_id: str) -> RequestAnswer:
+        args = self.job_id, update_id or self.shown_update_id, act
+        return await self.request(RequestActivities.steer, *args, summary=f"{act} the update")
+
+    async def request(self, step: Callable[..., RequestAnswer], *args: str, summary: str) -> RequestAnswer:
+        answer = await carry_out(step, *args, summary=summary)
+        self.wakeup_pending = True
+        return answer
+
+    @pause.validator
+    @resume.validator
+    @abort.validator
+    def check_update(self, update_id: str = "") -> None:
+        latest = self.shown_update_id
+        if update_id and latest and update_id != latest:
+            refuse(Aborted(not_latest_text(update_id, self.job_id, latest)))
+
+    @request_roll_back.validator
+    def check_roll_back(self, update_id: str = "") -> None:
+        self.check_update(update_id)
+        if self.progress.is_first:
+            refuse(NotFound(nothing_before_text(self.shown_update_id, self.job_id)))
+
+    @pulse.validator
+    def check_pulse(self, key: str = "") -> None:
+        if self.progress.needs_no_pulse:
+            refuse(InvalidArgument(no_pulse_text(self.job_id)))
 
     # Steps, in the order of the story.
 
@@ -153,14 +205,23 @@ class UpdateWorkflow:
         await self.wait_for_change()
         await self.look(watch_text(self.progress))
 
-    async def roll_back(self) -> None:
+    async def roll_back_failed(self) -> None:
         """Turn the update round. The way back is another run: a worker of release 0.1, which knows no such step, may
         have to replay the run that is under way."""
         await look(RecordsActivities.roll_back_failed_update, self.job_id, summary=roll_back_text(self.progress))
         await self.continue_as_new()
 
-    async def finish(self) -> UpdateResult:
+    async def is_last(self) -> bool:
+        """Wait for the answers to people: a rollback that they request is another update, which is rolled out here."""
+        await self.tell_the_job()
         await workflow.wait_condition(workflow.all_handlers_finished)
+        return not self.wakeup_pending
+
+    async def begin_next(self) -> None:
+        await self.continue_as_new_when_due()
+        await self.look(NEXT)
+
+    def finish(self) -> UpdateResult:
         done, failed = self.progress.done_count, self.progress.failed_count
         return UpdateResult(self.progress.update_id, self.progress.state.value, done, failed)
 
@@ -250,6 +311,11 @@ class UpdateWorkflow:
 
     # Platform chores.
 
+    @property
+    def shown_update_id(self) -> str:
+        """The update of the last look, by this run or an earlier one."""
+        return self.life.shown.partition(" ")[0]
+
     def show(self) -> None:
         update, state = self.progress.update_id, self.progress.state.value
         if f"{update} {state}" != self.life.shown:
@@ -263,4 +329,4 @@ class UpdateWorkflow:
             await self.continue_as_new()
 
     async def continue_as_new(self) -> None:
-        continue_as_new(UpdateInput(self.job_id, await fresh_policies(self.policies), self.life))
+        await continue_as_new(UpdateInput(self.job_id, await fresh_policies(self.policies), self.life))

@@ -15,6 +15,9 @@ from peloton.lifecycle.goal import default_goal
 from peloton.lifecycle.guards import ALWAYS, Column, Differs, In, Parameter, Plus, Row, decide
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 
+TO_BE_DELETED = "job is going to be deleted"
+"""Why a service is neither started nor stopped any more."""
+
 
 class JobEvent(StrEnum):
     STOP = "stop"

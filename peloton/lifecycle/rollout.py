@@ -364,6 +364,8 @@ def progress_of(
         coming_image_count=coming_image_count,
         stalls_in_s=stall.stalls_in_s(update, now_ns),
         stall=stall.stall_text(update),
+        needs_no_pulse=not update.spec.pulse_s,
+        is_first=not update.prev_config_version,
     )
 
 
@@ -401,6 +403,18 @@ def aborted(update: UpdateRecord) -> UpdateRecord:
 def pulsed(update: UpdateRecord, now_ns: int) -> UpdateRecord:
     """``next_step`` clears ``awaits_pulse``; until then each pulse signals the workflow."""
     return replace(update, pulsed_ns=max(update.pulsed_ns, now_ns)) if update.is_active else update
+
+
+def not_latest_text(update_id: str, job_id: str, latest_id: str) -> str:
+    return f"update {update_id} is not the latest of job {job_id}, which is {latest_id}"
+
+
+def nothing_before_text(update_id: str, job_id: str) -> str:
+    return f"job {job_id} has no configuration before that of update {update_id}"
+
+
+def no_pulse_text(job_id: str) -> str:
+    return f"the update of job {job_id} needs no pulses: its pulse_seconds are 0"
 
 
 def clipped(instances: Iterable[int], instance_count: int) -> Instances:

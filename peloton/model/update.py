@@ -143,6 +143,8 @@ class UpdateProgress:
     coming_image_count: int = 0  # pairs of image and host that the next instances need
     stalls_in_s: float = 0.0  # until its progress deadline; 0 = none
     stall: str = ""  # why it has stalled
+    needs_no_pulse: bool = False
+    is_first: bool = False  # of the job: there is no configuration before it
 
     @property
     def begun_count(self) -> int:

@@ -6,13 +6,12 @@ import time
 from typing import Any
 
 from peloton.api.v0 import peloton_pb2
-from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.errors import InvalidArgument, NotFound, Unavailable
-from peloton.model.ids import JobId, parse_job_id
+from peloton.model.ids import parse_job_id
 from peloton.model.job import JobState
-from peloton.model.update import UpdateAct, UpdateRecord, UpdateSpec, UpdateType
+from peloton.model.update import UpdateAct, UpdateKey, UpdateRecord, UpdateSpec, UpdateType
 from services.api.calls import check_wanted
 from services.api.servicer import Backend, Servicer, write
 from services.api.v1.ids import opaque_of
@@ -60,23 +59,10 @@ class UpdateService(Servicer):
             in_place=asked.inPlace,
             start_pods=asked.startTasks,
         )
-        update_id = await self._roll_out(job_id, seen, update, config, b"", opaque)
-        return svc.CreateUpdateResponse(updateID=peloton_pb2.UpdateID(value=update_id))
-
-    async def _roll_out(
-        self,
-        job_id: JobId,
-        seen: int | None,
-        update: UpdateSpec,
-        config: job_pb2.JobConfig,
-        sent: bytes,
-        opaque: str,
-    ) -> str:
-        create = self._records.updates.create
-        kind, now_ns = UpdateType.UPDATE, time.time_ns()
-        job = await self._calls.run(create, job_id, seen, kind, update, config, sent, (), opaque, now_ns)
+        create, kind = self._records.updates.create, UpdateType.UPDATE
+        job = await self._calls.run(create, job_id, seen, kind, update, config, b"", (), opaque, time.time_ns())
         self._wake.changed(job_id)
-        return job.update_id
+        return svc.CreateUpdateResponse(updateID=peloton_pb2.UpdateID(value=job.update_id))
 
     @write
     async def PauseUpdate(self, request: svc.PauseUpdateRequest, context: Any) -> svc.PauseUpdateResponse:
@@ -106,20 +92,9 @@ class UpdateService(Servicer):
     async def RollbackUpdate(self, request: svc.RollbackUpdateRequest, context: Any) -> svc.RollbackUpdateResponse:
         """The configuration before the named update, as a new update that goes as that one went."""
         update = await self._update(request.updateId)
-        job = await self._job_or_not_found(update.job_id, "job not found")
-        if update.update_id != job.update_id:
-            raise InvalidArgument(
-                f"update {update.update_id} is not the latest of job {job.job_id}, which is {job.update_id}: only the "
-                f"latest can be rolled back"
-            )
-        before = update.prev_config_version
-        config = await self._calls.run(self._records.configs.job_config, job.job_id, before, overrides=True)
-        if before == 0 or config is None:
-            raise NotFound(f"job {job.job_id} has no configuration before that of update {update.update_id}")
-        sent = await self._calls.run(self._records.configs.job_spec, job.job_id, before)
         check_wanted(context)
-        spec = UpdateSpec(batch_size=update.spec.batch_size, in_place=update.spec.in_place)
-        await self._roll_out(job.job_id, job.config_version, spec, config, sent, update.opaque_data)
+        await self._calls.run(self._records.updates.roll_back, update.update_id, UpdateKey(), time.time_ns())
+        self._wake.changed(update.job_id)
         return svc.RollbackUpdateResponse()
 
     # -- reads

@@ -16,6 +16,7 @@ from peloton.model.host import Capacity, ClusterSums, Desired, HostLease, Launch
 from peloton.model.host_pool import PoolRoom
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount
+from peloton.model.maintenance import MaintenanceAct
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
@@ -151,10 +152,17 @@ class HostManagerClient:
         with translate_rpc_errors(NAME):
             self._stub().AdvanceRebalance(pb.AdvanceRebalanceRequest(), timeout=timeout_s(CALL_TIMEOUT_S * 2))
 
-    def cancel(self, hostname: str) -> None:
+    def steer(self, hostname: str, act: MaintenanceAct) -> None:
         stub = maintenance_pb2_grpc.MaintenanceServiceStub(self._channel())
+        hosts, limit_s = [hostname], timeout_s(CALL_TIMEOUT_S)
         with translate_rpc_errors(NAME):
-            stub.Cancel(maintenance_pb2.CancelRequest(hostnames=[hostname]), timeout=timeout_s(CALL_TIMEOUT_S))
+            match act:
+                case MaintenanceAct.COMPLETE:
+                    stub.Complete(maintenance_pb2.CompleteRequest(hostnames=hosts), timeout=limit_s)
+                case MaintenanceAct.CANCEL:
+                    stub.Cancel(maintenance_pb2.CancelRequest(hostnames=hosts), timeout=limit_s)
+                case MaintenanceAct.FORCE:
+                    stub.Force(maintenance_pb2.ForceRequest(hostnames=hosts), timeout=limit_s)
 
     def capacity(self) -> Capacity:
         with translate_rpc_errors(NAME):

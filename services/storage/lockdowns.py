@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from peloton.api.limits import LOCKED_DOWN
 from services.storage.engine import Database
 from services.storage.tables import LOCKDOWN
+
+
+def refusal_text(kind: str) -> str:
+    return f"All {kind.lower()} {LOCKED_DOWN}"
 
 
 class Lockdowns:
@@ -14,6 +19,10 @@ class Lockdowns:
 
     def locked(self) -> set[str]:
         return self._db.read(lambda conn: set(conn.execute(sa.select(LOCKDOWN.c.component)).scalars()))
+
+    def refusal(self, kind: str) -> str:
+        """Return why calls of this kind, Read or Write, are turned away now; empty: they are not."""
+        return refusal_text(kind) if kind in self.locked() else ""
 
     def set(self, component: str, locked: bool) -> None:
         mine = LOCKDOWN.c.component == component

@@ -25,6 +25,7 @@ from activities.placement import PlacementActivities
 from activities.policies import PolicyActivities
 from activities.rebalance import RebalanceActivities
 from activities.records import RecordsActivities
+from activities.requests import RequestActivities
 from peloton.ports import (
     ClusterRebalancers,
     DaemonKeeper,
@@ -32,6 +33,7 @@ from peloton.ports import (
     HostManager,
     ImagePrefetcher,
     JobRecords,
+    Lockdowns,
     MaintenanceRecords,
     MigrationRecords,
     Placer,
@@ -95,12 +97,14 @@ class WorkerPorts:
     daemons: DaemonKeeper
     rebalancers: ClusterRebalancers
     rebalances: RebalanceRecords
+    lockdowns: Lockdowns
     policies: Mapping[str, float] = field(default_factory=dict)  # of the installation, by name
 
 
 def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
     """Every activity of our workflows, bound to its ports."""
     records = RecordsActivities(ports.jobs, ports.pods, ports.updates, now_ns)
+    requests = RequestActivities(ports.jobs, ports.updates, ports.lockdowns, now_ns)
     admission = AdmissionActivities(ports.resmgr)
     placement = PlacementActivities(ports.pods, ports.hosts, ports.resmgr, ports.placer)
     launch = LaunchActivities(ports.hosts)
@@ -120,6 +124,10 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         records.abort_update,
         records.delete_job,
         records.is_stored,
+        requests.stop,
+        requests.steer,
+        requests.pulse,
+        requests.roll_back,
         admission.enqueue,
         admission.kill_queued,
         admission.requeue_gang,
@@ -135,6 +143,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         hosts.relabel,
         hosts.bring_up,
         hosts.cancel,
+        hosts.steer,
         images.prefetch,
         daemons.step,
         migrations.advance,

@@ -26,6 +26,7 @@ from services.hostmgr.client import CALL_TIMEOUT_S, HostManagerClient
 from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
+from tests.workflow.updates_port import FakeUpdates
 
 JOB = JobId("5a3c1e50-0000-4000-8000-000000000001")
 
@@ -96,8 +97,8 @@ def test_the_creation_of_pods_ends_between_two_chunks(end: Callable[[ActivityEnv
     clock = VirtualClock()
     cluster = Cluster(clock)
     cluster.submit(JOB, 2_500)
-    records = FakeRecords(cluster)
-    steps = RecordsActivities(records, records, records, clock.now_ns)
+    records, updates = FakeRecords(cluster), FakeUpdates(cluster)
+    steps = RecordsActivities(records, records, updates, clock.now_ns)
     environment = run_for(1_800.0)
     cluster.on_chunk = lambda count: end(environment)
 

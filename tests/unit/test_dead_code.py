@@ -14,8 +14,8 @@ from tests.unit.tidy import PACKAGES as OURS
 from tests.unit.tidy import python_files, tree_of
 
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli", "deploy")
-DECORATORS = ["@*.command", "@*.group", "@*.listens_for", "@on"]
-"""What they decorate is called through click, SQLAlchemy and Textual."""
+DECORATORS = ["@*.command", "@*.group", "@*.listens_for", "@on", "@*.validator"]
+"""What they decorate is called through click, SQLAlchemy, Textual and Temporal."""
 GENERATED = ["*_pb2*", "*/migrations/versions/*"]
 BY_OTHERS = {
     "click": "command_class format_commands",

@@ -83,6 +83,8 @@ class Cluster:
         self.leases_made = 0
         self.refused: set[PodId] = set()  # pods that no host takes
         self.unfit: set[int] = set()  # instances that are larger than any host
+        self.locked = ""  # why writes are turned away
+        self.stop_refusal = ""
         self.can_prefetch = True
         self.prefetched: list[tuple[str, Hostname]] = []  # image, host
         self.peak_scheduled = 0

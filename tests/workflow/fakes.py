@@ -31,7 +31,6 @@ from peloton.model.pod import PodShape, PodState
 from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, NoHost, PlacementReason, RequeueReason
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from peloton.model.update import UpdateProgress
 from peloton.ports import REQUEUED_PODS_MAX
 from services.storage.memory.jobs import MemoryJob
 from tests.workflow.cluster import UNFIT
@@ -78,18 +77,6 @@ class FakeRecords(FakeIntent):
     @call
     def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
         self.cluster.forget(job_id)
-
-    @call
-    def advance(self, job_id: JobId, now_ns: int) -> UpdateProgress:
-        return self.cluster.rolled[job_id].advance(now_ns)
-
-    @call
-    def roll_back_failed(self, job_id: JobId, now_ns: int) -> None:
-        self.cluster.rolled[job_id].roll_back_failed(now_ns)
-
-    @call
-    def images_to_prefetch(self, job_id: JobId) -> dict[str, list[Hostname]]:
-        return self.cluster.rolled[job_id].coming_images()
 
     @call
     def gang(self, job_id: JobId) -> GangProgress:

@@ -1,8 +1,8 @@
-"""What workflows want of a job on a ``Cluster`` when they are cancelled: the part of ``FakeRecords`` that steers."""
+"""Stops of a job on a ``Cluster``: the part of ``FakeRecords`` that steers."""
 
 from __future__ import annotations
 
-from peloton.lifecycle import rollout
+from peloton.errors import Aborted, NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobState
 from tests.workflow.port import Port, call
@@ -20,7 +20,11 @@ class FakeIntent(Port):
         return self.cluster.jobs[job_id].record
 
     @call
-    def abort_active(self, job_id: JobId, now_ns: int) -> None:
-        rolled = self.cluster.rolled.get(job_id)
-        if rolled is not None and rolled.update is not None and rolled.update.is_active:
-            rolled.steer(rollout.aborted)
+    def stop(self, job_id: JobId, now_ns: int) -> JobRecord:
+        job = self.cluster.jobs.get(job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} not found")
+        if self.cluster.stop_refusal:
+            raise Aborted(self.cluster.stop_refusal)
+        self.cluster.kill(job_id)
+        return self.cluster.jobs[job_id].record

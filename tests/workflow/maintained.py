@@ -127,14 +127,14 @@ class MaintainedHost:
                 self.row = None
                 self.steps.append("UP")
 
-    def cancel(self, hostname: str) -> None:
-        self._called("cancel")
+    def steer(self, hostname: str, act: MaintenanceAct) -> None:
+        self._called("steer")
         with self.lock:
             if self.row is None:
                 raise NotFound(f"host {hostname} is not in maintenance")
-            if refusal := refusal_of(MaintenanceAct.CANCEL, self.row, self.clock.now_ns()):
-                raise Aborted(refusal)
-            self.act(MaintenanceAct.CANCEL)
+            if refusal := refusal_of(act, self.row, self.clock.now_ns()):
+                raise NotFound(refusal) if act is MaintenanceAct.COMPLETE else Aborted(refusal)
+            self.act(act)
 
     # Pods.
 

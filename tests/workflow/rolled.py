@@ -80,6 +80,13 @@ class RolledService:
     def lose(self, instance: int) -> None:
         self.pods[instance] = replace(self.pods[instance], state=PodState.LOST)
 
+    def is_away(self, version: int) -> bool:
+        """Return whether an instance that is brought to this version has been told to end."""
+        return any(
+            pod.desired_config_version == version != pod.config_version and instance not in self.ending
+            for instance, pod in self.pods.items()
+        )
+
     def find(self, instance: int) -> None:
         """No workflow is woken."""
         self.pods[instance] = replace(self.pods[instance], state=PodState.RUNNING)

@@ -15,6 +15,7 @@ from tests.workflow.followed import FollowedHosts
 from tests.workflow.maintained import MaintainedHost
 from tests.workflow.migrated import MigratedPool
 from tests.workflow.rebalanced import RebalancedCluster
+from tests.workflow.updates_port import FakeLockdowns, FakeUpdates
 from tests.workflow.virtual import LOCAL_S, Virtual
 from workflows.gang import GangResult, GangWorkflow
 from workflows.job import JobInput, JobWorkflow
@@ -39,7 +40,7 @@ def ports_on(
     return WorkerPorts(
         records,
         records,
-        records,
+        FakeUpdates(cluster),
         FakeResourceManager(cluster),
         FakeHostManager(cluster),
         FakePlacer(cluster),
@@ -50,6 +51,7 @@ def ports_on(
         daemons or FollowedHosts(cluster),
         rebalanced,
         rebalanced,
+        FakeLockdowns(cluster),
         policies or {},
     )
 
@@ -119,4 +121,4 @@ class Story:
 
     @property
     def status(self) -> dict[str, str]:
-        return dict(self.workflow.query("status"))
+        return self.workflow.shown

@@ -135,11 +135,10 @@ def test_a_full_host_is_tried_again_and_said_to_be_full() -> None:
     """The others do not wait for it."""
     story = Story(3)
     story.hosts.full = {Hostname("host1")}
-    story.until(lambda: story.running == 2 and bool(story.daemon.query("status")["waiting_for"]))
-    assert "1 pod not on the host yet" in story.daemon.current_details
+    story.until(lambda: story.running == 2 and "1 pod not on the host yet: " in story.daemon.current_details)
     story.hosts.full = set()
     story.until_running(3)
-    story.until(lambda: not story.daemon.query("status")["waiting_for"])
+    story.until(lambda: "not on the host yet" not in story.daemon.current_details)
     story.stop()
 
 

@@ -333,8 +333,8 @@ def test_placement_does_not_wait_for_the_resource_manager() -> None:
     assert story.workflow.ended_at_s < 2 * 62
 
 
-def test_status_and_details() -> None:
-    """A query and the details in the Temporal UI tell the state and the pods of each state."""
+def test_details() -> None:
+    """The details in the Temporal UI tell the state and the pods of each state."""
     story = Story(admitted_max=10, ending=fail_first_runs(1, 9)).submit(35).run_until_pods("SUCCEEDED", 19)
     story.run_for(5)
 

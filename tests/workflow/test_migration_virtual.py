@@ -51,7 +51,7 @@ class Story:
 
     @property
     def status(self) -> dict[str, str]:
-        return dict(self.workflow.query("status"))
+        return self.workflow.shown
 
 
 def test_a_pool_moves() -> None:

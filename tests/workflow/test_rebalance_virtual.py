@@ -48,7 +48,7 @@ class Story:
 
     @property
     def status(self) -> dict[str, str]:
-        return dict(self.workflow.query("status"))
+        return self.workflow.shown
 
 
 def test_pods_move_round_after_round_until_nothing_is_gained() -> None:

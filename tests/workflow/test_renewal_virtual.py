@@ -55,7 +55,7 @@ def test_a_launch_moves_to_the_current_version() -> None:
     story.run_for(60)
 
     assert [["v1", "v2"]] == [runs_of(gang) for gang in story.gangs]
-    assert "place" == story.gangs[0].query("status")["step"]
+    assert story.gangs[0].current_details.startswith("The gang waits for hosts for all of it")
 
 
 def test_a_rollout_moves_to_the_current_version() -> None:

@@ -9,11 +9,13 @@ from activities.images import ImageActivities
 from activities.launch import LaunchActivities
 from activities.policies import PolicyActivities
 from activities.records import RecordsActivities
+from activities.requests import RequestActivities
 from peloton.model.ids import job_workflow_id, update_workflow_id
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakePrefetcher, FakeRecords
 from tests.workflow.rolled import RolledService
 from tests.workflow.stories import JOB
+from tests.workflow.updates_port import FakeLockdowns, FakeUpdates
 from tests.workflow.virtual import Virtual, VirtualClock
 from workflows.policies import Policies
 from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
@@ -27,14 +29,18 @@ class Story:
         self.cluster = cluster = Cluster(self.clock)
         self.service = RolledService(self.clock, JOB, instances, sla_maximum=sla_maximum, away_s=away_s)
         cluster.rolled[JOB] = self.service
-        records = FakeRecords(cluster)
-        activities = RecordsActivities(records, records, records, self.clock.now_ns)
+        records, updates = FakeRecords(cluster), FakeUpdates(cluster)
+        activities = RecordsActivities(records, records, updates, self.clock.now_ns)
+        requests = RequestActivities(records, updates, FakeLockdowns(cluster), self.clock.now_ns)
         steps = [
             activities.advance_update,
             activities.roll_back_failed_update,
             activities.abort_update,
             LaunchActivities(FakeHostManager(cluster)).kill_running,
-            ImageActivities(records, FakePrefetcher(cluster)).prefetch,
+            requests.steer,
+            requests.roll_back,
+            requests.pulse,
+            ImageActivities(updates, FakePrefetcher(cluster)).prefetch,
             PolicyActivities({}).policies,
         ]
         workflow_id = update_workflow_id(JOB)
@@ -73,4 +79,4 @@ class Story:
 
     @property
     def status(self) -> dict[str, str]:
-        return dict(self.workflow.query("status"))
+        return self.workflow.shown

@@ -10,6 +10,8 @@ that it was told is told to a second instance, which must answer with the same c
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -97,6 +99,8 @@ class Virtual(Children):
         self.calls: list[str] = []
         self.summaries: list[str] = []  # of these calls
         self.attempts: Counter[str] = Counter()
+        self.asked = 0  # workflow updates
+        self.answers: dict[str, Any] = {}  # by their ids: results, and errors of those that were refused
         self.commands: Counter[str] = Counter()
         self.wakes = 0
         self.shown_states: list[str] = []
@@ -122,8 +126,8 @@ class Virtual(Children):
         """Let time pass until the workflow ends, or ``until`` holds; returns the result of a workflow that ended."""
         while not self.ended and not until():
             if not self.clock.step():
-                raise Stuck(f"after {self.clock.elapsed_s} s: {self.query('status')}")
-            assert self.clock.elapsed_s < limit_s, f"not done after {limit_s} s: {self.query('status')}"
+                raise Stuck(f"after {self.clock.elapsed_s} s: {self.current_details}")
+            assert self.clock.elapsed_s < limit_s, f"not done after {limit_s} s: {self.current_details}"
         return self.result
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
@@ -147,6 +151,27 @@ class Virtual(Children):
         job.cancel_workflow.reason = "by a person"
         self._tell(self.runs[-1], job, events=1)
 
+    def ask(self, name: str, *args: object) -> Any:
+        """Send a workflow update and let time pass until it is answered; raises the error of one that is refused."""
+        return self.answer(self.send(name, *args))
+
+    def send(self, name: str, *args: object) -> str:
+        """Send a workflow update; returns its id."""
+        self.asked += 1
+        job = WorkflowActivationJob()
+        job.do_update.id = job.do_update.protocol_instance_id = request = f"request{self.asked}"
+        job.do_update.name, job.do_update.run_validator = name, True
+        job.do_update.input.extend(CONVERTER.payload_converter.to_payloads(args))
+        self._tell(self.runs[-1], job)
+        return request
+
+    def answer(self, request: str) -> Any:
+        self.run(until=lambda: request in self.answers)
+        answer = self.answers[request]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
     def upgrade(self, version: str = "v2", *, moved: bool = False) -> None:
         """The workers have another version now; ``moved``: those of the run's own version are gone."""
         self.version = version
@@ -162,8 +187,20 @@ class Virtual(Children):
         return CONVERTER.payload_converter.from_payloads([answer.succeeded.response], [kind])[0]
 
     @property
+    def metadata(self) -> WorkflowMetadata:
+        return self.query("__temporal_workflow_metadata", WorkflowMetadata)  # type: ignore[no-any-return]
+
+    @property
     def current_details(self) -> str:
-        return str(self.query("__temporal_workflow_metadata", WorkflowMetadata).current_details)
+        return str(self.metadata.current_details)
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The state, and what the workflow waits for, as its details say them."""
+        details = self.current_details
+        state = re.search(r"[^*]\*\*([A-Z_]+)\*\*", details)
+        waits = re.search(r"^It waits for (.+)\.$", details, re.MULTILINE)
+        return {"state": state[1] if state else "", "waiting_for": waits[1] if waits else ""}
 
     # Runs and their tasks.
 
@@ -264,7 +301,9 @@ class Virtual(Children):
         index = self._note_call(asked.activity_type, command)
         assert asked.HasField("start_to_close_timeout")
         run.events += 1
-        self.clock.after(ACTIVITY_S, lambda: self._attempt(run, asked, index, 1))
+        limit_s = asked.schedule_to_close_timeout.ToTimedelta().total_seconds()
+        closes_s = self.clock.elapsed_s + limit_s if limit_s else math.inf
+        self.clock.after(ACTIVITY_S, lambda: self._attempt(run, asked, index, 1, closes_s))
         self.on_call.pop(asked.activity_type, lambda: None)()
 
     def _do_schedule_local_activity(self, run: Run, command: WorkflowCommand) -> None:
@@ -273,6 +312,16 @@ class Virtual(Children):
         index = self._note_call(asked.activity_type, command)
         run.local_open += 1
         self._attempt(run, asked, index, 1)
+
+    def _do_update_response(self, run: Run, command: WorkflowCommand) -> None:
+        told = command.update_response
+        if told.HasField("rejected"):
+            error = CONVERTER.failure_converter.from_failure(told.rejected, CONVERTER.payload_converter)
+            self.answers[told.protocol_instance_id] = error
+        elif told.HasField("completed"):
+            (answer,) = CONVERTER.payload_converter.from_payloads([told.completed])
+            self.answers[told.protocol_instance_id] = answer
+        run.events += 1  # accepted, or completed
 
     def _do_complete_workflow_execution(self, run: Run, command: WorkflowCommand) -> None:
         payload = command.complete_workflow_execution.result
@@ -292,7 +341,7 @@ class Virtual(Children):
         self._on_end = tell
         self._start_run(asked.arguments)
         for job in left:
-            if job.HasField("signal_workflow"):
+            if job.HasField("signal_workflow") or job.HasField("do_update"):
                 self._tell(self.runs[-1], job, events=1)
 
     def _end(self, run: Run) -> None:
@@ -325,8 +374,8 @@ class Virtual(Children):
         self.summaries += CONVERTER.payload_converter.from_payloads([command.user_metadata.summary])
         return len(self.calls) - 1
 
-    def _attempt(self, run: Run, asked: Any, index: int, attempt: int) -> None:
-        """One attempt; ``asked`` is the command of an activity or of a local one."""
+    def _attempt(self, run: Run, asked: Any, index: int, attempt: int, closes_s: float = math.inf) -> None:
+        """One attempt; ``asked`` is the command of an activity or of a local one. None begins after ``closes_s``."""
         is_local = not hasattr(asked, "task_queue")
         self.attempts[asked.activity_type] += 1
         fault = self.faults.pop(index, None) if attempt == 1 else None
@@ -341,11 +390,11 @@ class Virtual(Children):
             error = raised
         delay_s = self._local_s if is_local else 0.0
         retry = RetryPolicy.from_proto(asked.retry_policy)
-        is_last = attempt == retry.maximum_attempts  # 0: there is no bound
+        pause_s = retry.initial_interval.total_seconds() * retry.backoff_coefficient ** min(attempt - 1, 50)
+        pause_s = min(pause_s, (retry.maximum_interval or timedelta(hours=1)).total_seconds())
+        is_last = attempt == retry.maximum_attempts or self.clock.elapsed_s + pause_s > closes_s  # 0: no bound
         if error is not None and not error.non_retryable and not is_last:
-            pause_s = retry.initial_interval.total_seconds() * retry.backoff_coefficient ** (attempt - 1)
-            pause_s = min(pause_s, (retry.maximum_interval or timedelta(hours=1)).total_seconds())
-            self.clock.after(delay_s + pause_s, lambda: self._attempt(run, asked, index, attempt + 1))
+            self.clock.after(delay_s + pause_s, lambda: self._attempt(run, asked, index, attempt + 1, closes_s))
             return
         job = WorkflowActivationJob()
         job.resolve_activity.seq, job.resolve_activity.is_local = asked.seq, is_local

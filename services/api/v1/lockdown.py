@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from peloton.api.limits import LOCKED_DOWN
 from peloton.api.public_services import JOB_SERVICE, POD_SERVICE, UPDATE_SERVICE, WATCH_SERVICE
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, TASK_MANAGER
 from peloton.errors import Unavailable
 from services.api.calls import Calls
 from services.grpc_handlers import AroundCalls, within
+from services.storage.lockdowns import refusal_text
 
 LOCKED_AGE_MAX_S = 1.0
 """Another process's lock-down is known here after this time at the latest."""
@@ -74,7 +74,7 @@ class Locks:
     async def check(self, kind: str) -> None:
         """Raises Unavailable when calls of this kind, Read or Write, are turned away."""
         if kind in await self._known():
-            raise Unavailable(f"All {kind.lower()} {LOCKED_DOWN}")
+            raise Unavailable(refusal_text(kind))
 
     async def set(self, component: str, locked: bool) -> None:
         await self._calls.run(self._stored.set, component, locked)

@@ -103,13 +103,7 @@ class Configs:
     def job_spec(self, job_id: JobId, version: int | None = None) -> bytes:
         """What the client of v1alpha sent; empty for a job made through v0, and for an unknown version."""
 
-        def work(conn: sa.Connection) -> bytes:
-            wanted = _wanted_version(conn, job_id, version)
-            query = sa.select(JOB_CONFIG.c.spec).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == wanted)
-            blob = conn.execute(query).scalar()
-            return unpack(blob) if blob else b""
-
-        return self._db.read(work)
+        return self._db.read(lambda conn: read_spec(conn, job_id, _wanted_version(conn, job_id, version)))
 
     def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> list[list[ShapeRange]]:
         """For each ``(job, version, start, count)`` its runs of one shape, [] for an unknown version; jobs without
@@ -183,6 +177,12 @@ def read_config_with_instances(conn: sa.Connection, job_id: str, version: int) -
         for row in conn.execute(_overrides(job_id, version, OVERRIDE.c.config)):
             config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
     return config
+
+
+def read_spec(conn: sa.Connection, job_id: str, version: int) -> bytes:
+    query = sa.select(JOB_CONFIG.c.spec).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
+    blob = conn.execute(query).scalar()
+    return unpack(blob) if blob else b""
 
 
 def read_facts(

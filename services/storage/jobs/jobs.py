@@ -18,8 +18,9 @@ from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.lifecycle import rollout
+from peloton.lifecycle.external import owner_refusal
 from peloton.lifecycle.goal import default_pod_goal
-from peloton.lifecycle.job_machine import JobEvent, next_job
+from peloton.lifecycle.job_machine import TO_BE_DELETED, JobEvent, next_job
 from peloton.lifecycle.settle import STOP_MESSAGE
 from peloton.lifecycle.wake import next_due_ns
 from peloton.model.ids import EntityVersion, JobId
@@ -191,7 +192,7 @@ class Jobs:
         def work(conn: sa.Connection) -> JobRecord:
             job = hold_version(conn, job_id, version)
             if job.goal is JobState.DELETED and goal is not JobState.DELETED:
-                raise InvalidArgument("job is going to be deleted")
+                raise InvalidArgument(TO_BE_DELETED)
             update = read_update(conn, job.update_id)
             if goal is JobState.KILLED and update is not None and update.is_active and update.spec.start_pods:
                 raise Aborted("job has active update with start_pods set, cannot stop the job now")
@@ -207,6 +208,20 @@ class Jobs:
         job = self._db.write(work)
         self._steer_all_pods(job, PodState.RUNNING if goal is JobState.RUNNING else PodState.KILLED, now_ns)
         return job
+
+    def stop(self, job_id: JobId, now_ns: int) -> JobRecord:
+        """Stop a job as people do: a service by ``set_service_goal``, another one by ``set_goal``, unless it has ended.
+        Raises NotFound, Aborted, InvalidArgument."""
+        job = self.get(job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} not found")
+        if why := owner_refusal(job):
+            raise InvalidArgument(why)
+        if job.type is JobType.SERVICE:
+            return self.set_service_goal(job_id, None, JobState.KILLED, False, now_ns)
+        if not job.is_active:
+            return job
+        return self.set_goal(job_id, JobState.KILLED, now_ns) or job
 
     def _steer_all_pods(self, job: JobRecord, goal: PodState, now_ns: int) -> None:
         message = STOP_MESSAGE if goal is PodState.KILLED else START_MESSAGE

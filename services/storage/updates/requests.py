@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from peloton.api import convert
 from peloton.api.compare import same_job
 from peloton.api.v0.job import job_pb2
-from peloton.errors import Aborted, InvalidArgument
+from peloton.errors import Aborted, InvalidArgument, NotFound
 from peloton.lifecycle import rollout
-from peloton.lifecycle.job_machine import JobEvent, next_job
+from peloton.lifecycle.job_machine import TO_BE_DELETED, JobEvent, next_job
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.update import ROLLING, UpdateKey, UpdateRecord, UpdateSpec, UpdateState, UpdateType
@@ -23,6 +23,7 @@ from services.storage.jobs.configs import (
     copy_config,
     insert_config,
     read_config_with_instances,
+    read_spec,
     search_text,
 )
 from services.storage.jobs.rows import read_job
@@ -66,7 +67,7 @@ def create_update(conn: sa.Connection, job_id: JobId, version: Version, wanted: 
         return job
     check_version(job, version)
     if job.goal is JobState.DELETED:
-        raise InvalidArgument("job is going to be deleted")
+        raise InvalidArgument(TO_BE_DELETED)
     if not job.type.is_rolled_out:
         raise InvalidArgument(f"{wanted.type} supported only for service jobs")
     if wanted.config is not None:
@@ -83,6 +84,34 @@ def create_update(conn: sa.Connection, job_id: JobId, version: Version, wanted: 
             raise InvalidArgument(f"workflow {wanted.type} cannot overwrite workflow {current.type}")
         write_update(conn, current, rollout.aborted(current), now_ns)
     return _store_new(conn, job, wanted, now_ns)
+
+
+def roll_back_update(conn: sa.Connection, update_id: str, key: UpdateKey, now_ns: int) -> JobRecord:
+    """Roll a service back to the configuration before its latest update, as a new update that goes as that one went."""
+    update = read_update(conn, update_id)
+    if update is None:
+        raise NotFound("update not found")
+    job = hold_version(conn, update.job_id, None)
+    if knows_request(conn, job.job_id, key):
+        return job
+    if update_id != job.update_id:
+        refusal = rollout.not_latest_text(update_id, job.job_id, job.update_id)
+        raise InvalidArgument(f"{refusal}: only the latest can be rolled back")
+    before = update.prev_config_version
+    config = read_config_with_instances(conn, job.job_id, before) if before else None
+    if config is None:
+        raise NotFound(rollout.nothing_before_text(update_id, job.job_id))
+    wanted = Wanted(
+        UpdateType.UPDATE,
+        UpdateSpec(batch_size=update.spec.batch_size, in_place=update.spec.in_place),
+        config,
+        read_spec(conn, job.job_id, before),
+        (),
+        update.opaque_data,
+        key,
+        Sent.of(config, ()),
+    )
+    return create_update(conn, job.job_id, job.config_version, wanted, now_ns)
 
 
 def check_immutable(job: JobRecord, config: job_pb2.JobConfig) -> None:

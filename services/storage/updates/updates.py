@@ -44,6 +44,7 @@ from services.storage.updates.requests import (
     create_update,
     created_with,
     first_state,
+    roll_back_update,
     take_name,
     wanted_count,
 )
@@ -154,11 +155,23 @@ class Updates:
             )
         )
 
+    def roll_back(self, update_id: str, key: UpdateKey, now_ns: int) -> JobRecord:
+        """Bring the job back to the configuration before its latest update, by a new update of the same pace. A request
+        with the ``key`` of an update that is kept changes nothing. Raises NotFound, InvalidArgument, AlreadyExists."""
+        return self._db.write(partial(roll_back_update, update_id=update_id, key=key, now_ns=now_ns))
+
     def steer(
-        self, job_id: JobId, version: EntityVersion | None, act: UpdateAct, opaque: str | None, now_ns: int
+        self,
+        job_id: JobId,
+        version: EntityVersion | None,
+        act: UpdateAct,
+        opaque: str | None,
+        now_ns: int,
+        update_id: str = "",
     ) -> JobRecord:
-        """Pause, resume or abort the job's update; one that has ended stays as it is. The workflow version rises in
-        any case. ``opaque`` None keeps what is there. Raises NotFound, Aborted."""
+        """Pause, resume or abort the job's update, if it is the one of ``update_id``; any if that is empty. One that
+        has ended stays as it is. The workflow version rises in any case. ``opaque`` None keeps what is there. Raises
+        NotFound, Aborted."""
         steer = {UpdateAct.PAUSE: rollout.paused, UpdateAct.RESUME: rollout.resumed, UpdateAct.ABORT: rollout.aborted}
 
         def work(conn: sa.Connection) -> JobRecord:
@@ -166,6 +179,8 @@ class Updates:
             update = read_update(conn, job.update_id)
             if update is None:
                 raise NotFound("no workflow found")
+            if update_id and update_id != job.update_id:
+                raise Aborted(rollout.not_latest_text(update_id, job_id, job.update_id))
             after = steer[act](update)
             after = replace(after, opaque_data=update.opaque_data if opaque is None else opaque)
             return write_steered(conn, job, update, after, now_ns)
@@ -187,7 +202,7 @@ class Updates:
                     f"to version {update.config_version}"
                 )
             if not update.spec.pulse_s:
-                raise InvalidArgument(f"the update of job {job_id} needs no pulses: its pulse_seconds are 0")
+                raise InvalidArgument(rollout.no_pulse_text(job_id))
             after = rollout.pulsed(update, now_ns)
             mine = UPDATE.c.update_id == update.update_id
             conn.execute(sa.update(UPDATE).where(mine).values(pulsed_ns=after.pulsed_ns))

@@ -1,13 +1,16 @@
-"""What a cancelled workflow asks of storage: the end of a job, or of its update."""
+"""Stops of jobs and updates, as people ask for them and as a cancelled workflow does."""
 
 from __future__ import annotations
 
+import pytest
+
+from peloton.errors import Aborted, NotFound
 from peloton.model.ids import new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec, UpdateState
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import NOW
+from tests.conformance.storage.builders import NOW, a_job, settle_all
 from tests.conformance.storage.services import a_service, service_config, turn, update
 
 
@@ -63,3 +66,28 @@ def test_a_job_that_is_to_be_deleted_stays_so(storage: Storage) -> None:
     turn(storage, job_id)
 
     assert storage.jobs.settle(job_id, NOW).is_unwanted
+
+
+def test_a_service_is_stopped_by_its_own_rules(storage: Storage) -> None:
+    """A stop of v1alpha is refused while an update starts pods."""
+    job_id = a_service(storage, 2)
+    assert JobState.KILLED is storage.jobs.stop(job_id, NOW).goal
+    for _ in range(2):
+        turn(storage, job_id)
+    update(storage, job_id, service_config(2, "v2"), UpdateSpec(start_pods=True))
+
+    with pytest.raises(Aborted, match="active update with start_pods"):
+        storage.jobs.stop(job_id, NOW)
+
+
+def test_a_batch_job_is_stopped_until_it_has_ended(storage: Storage) -> None:
+    """A job that has ended stays as it is, and one that is not stored is not found."""
+    job_id = a_job(storage, 2)
+    assert JobState.KILLED is storage.jobs.stop(job_id, NOW).goal
+    settle_all(storage, job_id)
+    ended = storage.jobs.get(job_id)
+
+    assert ended is not None
+    assert ended == storage.jobs.stop(job_id, NOW)
+    with pytest.raises(NotFound):
+        storage.jobs.stop(new_job_id(), NOW)

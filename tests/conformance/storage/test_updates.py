@@ -10,7 +10,7 @@ from peloton.model.admission import EvictionOrder
 from peloton.model.ids import EntityVersion, PodId, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
-from peloton.model.update import UpdateAct, UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from peloton.model.update import UpdateAct, UpdateKey, UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
@@ -457,3 +457,26 @@ def test_a_rollout_whose_pods_crash_has_stalled(storage: Storage) -> None:
     assert seen is not None
     assert (0, "", 0) == (seen.stalled_ns, seen.stall_cause, seen.failed_run_count)
     assert ([], 0) == storage.overview.stuck_updates()
+
+
+def test_a_named_update_alone_is_steered(storage: Storage) -> None:
+    """An abort of the update before does not hit the one that has come."""
+    job_id = a_service(storage, 2)
+    first = update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE).update_id
+    second = update(storage, job_id, service_config(2, "v3"), ONE_BY_ONE).update_id
+
+    with pytest.raises(Aborted, match=f"update {first} is not the latest of job {job_id}, which is {second}"):
+        storage.updates.steer(job_id, None, UpdateAct.ABORT, None, NOW, first)
+    assert second == storage.updates.steer(job_id, None, UpdateAct.ABORT, None, NOW, second).update_id
+
+
+def test_a_rollback_with_a_key_is_made_once(storage: Storage) -> None:
+    """Repeated, it is the one under way; it has the configuration before, and what the client had sent of it."""
+    job_id = a_service(storage, 2)
+    before = update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE).update_id
+    first, second = (storage.updates.roll_back(before, UpdateKey("back"), NOW).update_id for _ in range(2))
+
+    assert first == second != before
+    assert (b"spec", 3) == (storage.configs.job_spec(job_id), len(storage.updates.of_job(job_id)))
+    with pytest.raises(InvalidArgument, match="only the latest can be rolled back"):
+        storage.updates.roll_back(before, UpdateKey(), NOW)

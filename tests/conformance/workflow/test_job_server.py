@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import JobId, PodId, job_workflow_id
@@ -63,10 +64,11 @@ async def test_hosts_come_later(client: Client) -> None:
     async with server_story(client, hosts=0) as story:
         job = await story.submit(10)
         await wait_until(lambda: story.cluster.calls["note_unplaced"] >= 2, "second placement")
-        status = await story.handle(job).query("status")
+        metadata = await story.handle(job).query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
         story.cluster.add_hosts(1)
 
-        assert {"state": "PENDING", "waiting_for": "10 pods without a host (no host offered)"} == status
+        assert "The job is **PENDING** with 10 pods:" in metadata.current_details
+        assert "It waits for 10 pods without a host (no host offered)." in metadata.current_details
         assert ("SUCCEEDED", {"SUCCEEDED": 10}) == await story.result(job)
 
 
