@@ -25,6 +25,7 @@ from peloton.lifecycle.pod_terms import (
     DIFFERS,
     DUE,
     ENDED,
+    ENDED_UNLAUNCHED,
     ENDS,
     FACTS,
     GONE,
@@ -106,6 +107,7 @@ class Event(StrEnum):
     FORGET = "forget"
     ENQUEUE = "enqueue"
     ENQUEUE_GANG = "enqueue gang"
+    REFUSE = "refuse"
     ADMIT = "admit"
     SKIP_QUEUE = "skip queue"
     LEAVE_QUEUE = "leave queue"
@@ -208,6 +210,10 @@ TABLE: Mapping[Event, Rule] = {
     Event.ENQUEUE_GANG: _rule(
         {_RESMGR},
         Row(INITIALIZED & STAYS, _S.PENDING, IN_QUEUE, queue_seq=Parameter("queue_seq")),
+    ),
+    Event.REFUSE: _rule(  # its pool does not exist any more
+        {_RESMGR},
+        Row(INITIALIZED & STAYS, _S.FAILED, ENDED_UNLAUNCHED, message=MESSAGE),
     ),
     Event.ADMIT: _rule({_RESMGR}, Row(PENDING, _S.READY, held_until_ns=0)),
     Event.SKIP_QUEUE: _rule({_HOSTMGR}, Row(INITIALIZED & STAYS, _S.READY, message=MESSAGE, reason="")),  # of a daemon

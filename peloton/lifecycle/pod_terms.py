@@ -155,14 +155,14 @@ NEW_RUN: Sets = {  # failures, goal, usage and the place in the queue stay
     **NO_TERMINATION,
     **NO_NEXT_RUN,
 }
-KILLED_UNLAUNCHED: Sets = {
-    "message": NON_RUNNING_KILLED,
+ENDED_UNLAUNCHED: Sets = {
     "reason": "",
     "health": HealthState.INVALID,
     "completed_ns": NOW,
     "queue_seq": 0,
     **NO_NEXT_RUN,
 }
+KILLED_UNLAUNCHED: Sets = {"message": NON_RUNNING_KILLED, **ENDED_UNLAUNCHED}
 LAUNCHED_THERE: Sets = {
     "host": Parameter("host"),
     "agent_id": Parameter("agent_id"),

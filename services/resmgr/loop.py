@@ -17,11 +17,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from peloton.errors import NotFound, PelotonError, Unavailable
+from peloton.errors import Aborted, NotFound, PelotonError, Unavailable
 from peloton.lifecycle.in_vain import least_hold_s
+from peloton.lifecycle.pool_fate import PoolFate, judge_pool
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.admission import EvictionOrder, EvictionResult, HeldRange
-from peloton.model.ids import JobId
+from peloton.model.ids import ROOT_POOL_ID, JobId
+from peloton.model.job import JobRecord
 from peloton.model.pod import PodState
 from peloton.model.reason import PlacementReason, RequeueReason
 from peloton.ports import Lifecycles
@@ -99,7 +101,8 @@ class AdmissionLoop:
     # -- calls ------------------------------------------------------------------------------------------------------
 
     async def enqueue(self, job_id: JobId, limit: int) -> int:
-        """Queue up to about ``limit`` INITIALIZED pods of a job; returns how many. Raises NotFound, InvalidArgument."""
+        """Queue up to about ``limit`` INITIALIZED pods of a job; returns how many. Those of a pool that does not exist
+        any more fail, if they may, and count, too. Raises NotFound, Aborted."""
         limit = min(limit, self.settings.enqueued_pods_max)
         return await self._commit(lambda: self._store_enqueue(job_id, limit), lambda change: change())
 
@@ -107,7 +110,12 @@ class AdmissionLoop:
         job = self._records.jobs.get(job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
-        self.state.check_queue(job)
+        if fate := self._pool_fate(job):
+            if not fate.is_final:
+                raise Aborted(f"job {job_id} waits: {fate.reason}")
+            refused = self._admission.refuse(job_id, fate.reason, self.clock_ns())
+            log.warning("%d instances of job %s have failed: %s", refused, job_id, fate.reason)
+            return lambda: refused
         ranges: list[Range] = self._admission.queueable(job_id, limit)
         if not ranges:
             return lambda: 0
@@ -131,6 +139,15 @@ class AdmissionLoop:
             return self.state.enqueue_stored(job, shapes, queued)
 
         return change
+
+    def _pool_fate(self, job: JobRecord) -> PoolFate | None:
+        pool_id, tree = job.respool_id, self.state.tree
+        row = tree.row.get(pool_id)
+        if row is None:
+            is_stored = pool_id in self._records.pools.configs()
+            return judge_pool(job.type, pool_id, is_known=False, is_stored=is_stored, is_leaf=False)
+        is_leaf = pool_id != ROOT_POOL_ID and bool(tree.is_leaf[row])
+        return judge_pool(job.type, tree.paths[row], is_known=True, is_stored=True, is_leaf=is_leaf)
 
     async def kill_queued(self, job_id: JobId) -> int:
         """End the job's queued and admitted pods whose goal is KILLED; returns how many."""

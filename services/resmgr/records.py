@@ -41,6 +41,10 @@ class AdmissionRecords(Protocol):
         """``(job, start, count)`` PENDING -> READY; returns how many rows were PENDING."""
         ...
 
+    def refuse(self, job_id: JobId, message: str, now_ns: int) -> int:
+        """INITIALIZED pods that no queue will ever take fail; returns how many."""
+        ...
+
     def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
         """End PENDING and READY pods whose goal is KILLED: ``(start, count, state before)``."""
         ...
@@ -170,6 +174,8 @@ class LoopRecords(MemoryRecords, Protocol):
 
     @property
     def jobs(self) -> JobRecords: ...
+    @property
+    def pools(self) -> PoolRecords: ...
     @property
     def watch_log(self) -> LogTrimmer: ...
     @property

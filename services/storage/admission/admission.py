@@ -19,7 +19,7 @@ from peloton.model.reason import RequeueReason
 from peloton.model.times import NS_PER_S
 from services.storage.admission.evictions import evict_job
 from services.storage.admission.gang_requeues import requeue_gang
-from services.storage.admission.queue import joined, leave_queue, mark_pending, queueable
+from services.storage.admission.queue import joined, leave_queue, mark_pending, queueable, refuse
 from services.storage.admission.requeues import hold_back, requeue_pods
 from services.storage.admission.snapshot import read_held, read_snapshot, runs_of
 from services.storage.engine import Database, lock_jobs
@@ -88,6 +88,13 @@ class Admission:
             return sum(fire(conn, Span(*item), Event.ADMIT, now_ns) for item in joined(items))
 
         return self._db.write(work) if items else 0
+
+    def refuse(self, job_id: JobId, message: str, now_ns: int) -> int:
+        """INITIALIZED pods that no queue will ever take fail, and have no other run. Returns how many."""
+        spans = self._db.read(lambda conn: pod_spans(conn, job_id))
+        return sum(
+            self._db.write(partial(refuse, job_id=job_id, span=span, message=message, now_ns=now_ns)) for span in spans
+        )
 
     def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
         """PENDING and READY pods that are to end do; those that await a newer configuration are INITIALIZED with it.

@@ -16,6 +16,7 @@ from peloton.model.pod import PodState
 from services.storage.admission.snapshot import runs_of
 from services.storage.engine import lock_job
 from services.storage.jobs.rows import hold_job, read_job
+from services.storage.jobs.steering import touch_job
 from services.storage.pods.scope import INITIALIZED, Span, within
 from services.storage.pods.sql import GOAL_ALIVE
 from services.storage.pods.writes import fire, instances_of
@@ -91,6 +92,15 @@ def _room(conn: sa.Connection, job: JobRecord) -> int | None:
     query = sa.select(POD.c.state, sa.func.count()).where(POD.c.job_id == job.job_id).group_by(POD.c.state)
     counts = {POD_STATES[state]: count for state, count in conn.execute(query)}
     return max(maximum - scheduled_count(counts), 0)
+
+
+def refuse(conn: sa.Connection, job_id: str, span: tuple[int, int], message: str, now_ns: int) -> int:
+    if lock_job(conn, job_id) is None:
+        return 0
+    refused = fire(conn, Span(job_id, *span), Event.REFUSE, now_ns, message=message)
+    if refused:
+        touch_job(conn, job_id, now_ns)
+    return refused
 
 
 def leave_queue(

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from peloton.api.convert_pool import pool_spec
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.in_vain import TRY_S
 from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.scheduling.explain import waits
@@ -27,6 +28,7 @@ from tests.reasons import REQUEUED
 from tests.unit.resmgr.world import FAST, World, facts, fast, pool_config
 
 PENDING, READY, KILLED, INITIALIZED = PodState.PENDING, PodState.READY, PodState.KILLED, PodState.INITIALIZED
+FAILED = PodState.FAILED
 
 
 @asynccontextmanager
@@ -256,22 +258,44 @@ async def test_priority_and_order_survive_a_restart(world: World) -> None:
         assert world.states(jobs[1]).get(READY) == [0, 1]
 
 
-async def test_unknown_job_and_pools(world: World) -> None:
-    """Refusals name the job or the pool, and change nothing."""
+async def test_unknown_job_and_a_pool_that_is_no_leaf(world: World) -> None:
+    """Refusals name the job or the pool, and change nothing. The call may be repeated when the pool is a leaf again."""
     parent = world.pool("p", 2, 2)
     world.pool("child", 1, 1, parent)
-    on_parent, nowhere = world.job(parent, 1), world.job(RespoolId("b1b1b1b1-0000-4000-8000-000000000000"), 1)
+    on_parent = world.job(parent, 1)
     unknown = JobId("a1a1a1a1-0000-4000-8000-000000000000")
 
     async with running(world) as loop:
         with pytest.raises(NotFound, match=f"job {unknown} not found"):
             await loop.enqueue(unknown, 1)
-        with pytest.raises(NotFound, match=r"resource pool b1b1b1b1-.* not found"):
-            await loop.enqueue(nowhere, 1)
-        with pytest.raises(InvalidArgument, match="resource pool /p takes no jobs: it is not a leaf"):
+        with pytest.raises(Aborted, match="resource pool /p takes no jobs: it is not a leaf"):
             await loop.enqueue(on_parent, 1)
 
     assert world.states(on_parent) == {INITIALIZED: [0]}
+
+
+async def test_a_batch_job_whose_pool_is_gone_fails_with_the_reason(world: World) -> None:
+    """Its pods fail once, have no other run, and the job ends."""
+    nowhere = world.job(RespoolId("b1b1b1b1-0000-4000-8000-000000000000"), 3, max_failures=9)
+
+    async with running(world) as loop:
+        assert 3 == await loop.enqueue(nowhere, 3)
+        assert 0 == await loop.enqueue(nowhere, 3)
+
+    assert JobState.FAILED == world.storage.jobs.settle(nowhere, 1).state
+    assert {FAILED: [0, 1, 2]} == world.states(nowhere)
+    (message,) = {pod.message for pod in world.storage.pods.page(nowhere, 0, 3)}
+    assert "resource pool b1b1b1b1-0000-4000-8000-000000000000 does not exist any more" == message
+
+
+async def test_a_pool_that_the_resource_manager_does_not_know_yet_is_waited_for(world: World) -> None:
+    """Another resource manager has stored it, while this one has yet to notice that it leads no more."""
+    async with running(world) as loop:
+        job = world.job(world.pool("new", 1, 1), 1)
+        with pytest.raises(Aborted, match="is not known to this resource manager yet"):
+            await loop.enqueue(job, 1)
+
+    assert {INITIALIZED: [0]} == world.states(job)
 
 
 class Faulty:

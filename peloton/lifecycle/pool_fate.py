@@ -1,0 +1,33 @@
+"""What becomes of pods that the queue of their pool cannot take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peloton.model.job import JobType
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFate:
+    """``is_final``: waiting cannot help, and the pods fail. ``reason``: what people read."""
+
+    is_final: bool
+    reason: str
+
+
+def judge_pool(job_type: JobType, pool: str, *, is_known: bool, is_stored: bool, is_leaf: bool) -> PoolFate | None:
+    """Return None when the queue of the pool takes pods of the job.
+
+    ``pool`` is the path of the pool, or its id. ``is_known``: the resource manager has it in memory, which may be
+    behind the rows (``is_stored``). The id of a pool that was deleted never comes back, so its batch jobs fail. A
+    service never ends by itself: it waits for the person who moves or deletes it."""
+    if not is_stored and not is_known:
+        reason = f"resource pool {pool} does not exist any more"
+        if job_type.runs_to_end:
+            return PoolFate(True, reason)
+        return PoolFate(False, f"{reason}: delete the job, or create it in another pool")
+    if not is_known:
+        return PoolFate(False, f"resource pool {pool} is not known to this resource manager yet")
+    if not is_leaf:
+        return PoolFate(False, f"resource pool {pool} takes no jobs: it is not a leaf")
+    return None
