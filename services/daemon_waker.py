@@ -38,14 +38,15 @@ class DaemonWaker(Waker):
 
     async def _tell(self, key: str) -> None:
         """One that runs is told, and one that was terminated is started again."""
-        handle = self._client.get_workflow_handle(daemon_workflow_id(key))
+        workflow_id = daemon_workflow_id(key)
+        handle = self._client.get_workflow_handle(workflow_id)
         try:
             await handle.signal(DaemonWorkflow.changed, rpc_timeout=RPC_TIMEOUT)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             job, pool = await asyncio.to_thread(self._found, JobId(key))
-            if job is not None and job.is_active and job.type is JobType.DAEMON:
+            if job is not None and job.is_active and job.type is JobType.DAEMON and await self._may_start(workflow_id):
                 await self._start(job, pool)
 
     def _found(self, job_id: JobId) -> tuple[JobRecord | None, str]:

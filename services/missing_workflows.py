@@ -1,4 +1,4 @@
-"""Finds active jobs that have no workflow: Temporal has lost its store, or was set back, or a workflow has failed.
+"""Finds active jobs that have no workflow: Temporal has lost its store, or was set back.
 
 An idle job is not woken, so that nothing else would notice. Two counts tell whether any workflow is missing, and cost
 milliseconds whatever the number of jobs; only when they differ twice in a row the ids are compared. Lists of Temporal
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from temporalio.client import Client
@@ -42,9 +42,10 @@ class MissingWorkflows:
         self._missed: set[JobId] = set()  # by the last comparison
         self._rests_until_s = 0.0
 
-    async def find(self) -> list[JobId]:
+    async def find(self, failed: Collection[str] = ()) -> list[JobId]:
         """Active jobs that two comparisons of ids have found without a workflow; ids are compared when two looks in a
-        row have counted too few. Raises errors of Temporal and of storage."""
+        row have counted too few. ``failed``: ids of workflows that are left out, because they failed and are started
+        again later. Raises errors of Temporal and of storage."""
         expected = await asyncio.to_thread(self._expected_count)
         running = (await self._client.count_workflows(RUNNING, rpc_timeout=RPC_TIMEOUT)).count
         was_short, self._was_short = self._was_short, running < expected
@@ -54,7 +55,7 @@ class MissingWorkflows:
         active = await asyncio.to_thread(self._active_ids)  # before the list: a job that begins meanwhile is in neither
         found = self._client.list_workflows(RUNNING, limit=IDS_MAX, page_size=PAGE_IDS, rpc_timeout=RPC_TIMEOUT)
         there = {one.id async for one in found}
-        missed = [job_id for job_id in active if job_workflow_id(job_id) not in there]
+        missed = [job_id for job_id in active if (name := job_workflow_id(job_id)) not in there and name not in failed]
         missing = [job_id for job_id in missed if job_id in self._missed]
         self._missed = set(missed)
         self._rests_until_s = self._clock() + REST_PER_COMPARISON * (self._clock() - began_s)

@@ -1,8 +1,10 @@
 """Looks in Temporal for workflows that nothing else would wake: those that were terminated, as in the Web UI, while the
-objects that they look after live on; those that are missing; and those that another version of the workers began.
+objects that they look after live on; those that failed; those that are missing; and those that another version of the
+workers began.
 
 A wake-up starts the workflow of a living job that has none (``JobWaker``); but an idle job has no wake-up. So the
-leading resource manager asks Temporal from time to time: by lists that are short, whatever the number of jobs. A run
+leading resource manager asks Temporal from time to time: by lists that are short, whatever the number of jobs. A
+workflow that failed is started again later each time (``lifecycle.workflow_restarts``). A run
 that began on another version of the workers continues as new on the current one when it is woken. Idle ones are woken
 for that, some at a time, so that no run is older than the release before.
 """
@@ -11,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client
 
 from peloton.model.ids import Hostname, JobId
+from services.failed_workflows import FailedWorkflows
 from services.missing_workflows import MissingWorkflows
 from services.recheck import Recheck
 from services.temporal import RPC_TIMEOUT, JobWaker, wake_maintenance
@@ -32,6 +35,7 @@ REVIVED_MAX = 100_000
 
 
 TERMINATED = "a workflow of the job was terminated"
+FAILED = "a workflow of the job failed"
 MISSING = "Temporal had no workflow of the job"
 OUTDATED = "it is to go on with the current version of the workers"
 OUTDATED_PER_LOOK = 100
@@ -58,6 +62,8 @@ class Revival:
         self._wake_daemons = wake_daemons
         self._missing, self._current_version = missing, current_version
         self._outdated = Recheck()  # runs become outdated when the current version changes
+        self._failed = FailedWorkflows(client)
+        self._restarted: dict[str, int] = {}  # workflows that failed, and the moment for which they were started again
         self._since = datetime.now(UTC)
         self._task = asyncio.create_task(self._run(), name="revival of terminated workflows")
 
@@ -72,8 +78,9 @@ class Revival:
             try:
                 await self._revive()
                 self._since = began
+                failed = await self._restart_failed()
                 if self._missing is not None:
-                    self._waker.jobs_swept(await self._missing.find(), MISSING)
+                    self._waker.jobs_swept(await self._missing.find(failed), MISSING)
                 await self._renew()
             except Exception as error:  # of Temporal or of storage: the next look makes up for it
                 log.warning("terminated workflows are not looked for: %s", error)
@@ -82,6 +89,17 @@ class Revival:
         closed_after = (self._since - OVERLAP).isoformat()
         query = f"ExecutionStatus = 'Terminated' AND CloseTime > '{closed_after}' AND PelotonType IS NOT NULL"
         await self._start(query, REVIVED_MAX, TERMINATED)
+
+    async def _restart_failed(self) -> Collection[str]:
+        """Start those whose wait is over, each once; returns the ids of those that wait."""
+        found = await self._failed.find()
+        self._restarted = {one: due_ns for one, due_ns in self._restarted.items() if one in found}
+        for workflow_id, restart in found.items():
+            if restart.is_due and self._restarted.get(workflow_id) != restart.due_ns:
+                log.warning("workflow %s is started again: %s", workflow_id, restart.reason)
+                await self._start_one(FAILED, *workflow_id.split("/"))
+                self._restarted[workflow_id] = restart.due_ns
+        return {workflow_id for workflow_id, restart in found.items() if not restart.is_due}
 
     async def _renew(self) -> None:
         current = self._current_version()

@@ -262,7 +262,7 @@ class JobWaker(Waker):
     async def start_job(self, job_id: JobId) -> None:
         """Make sure that a stored job that has not ended has its workflow; raises RPCError."""
         job, pool = await asyncio.to_thread(self._found, job_id)
-        if job is not None and (job.is_active or job.update_id):  # an ended service may have an update to roll out
+        if job is not None and _needs_workflow(job):
             await self._registered(lambda: start_job(self._client, job, self._policies, pool=pool))
 
     async def start_update(self, job_id: JobId) -> None:
@@ -288,14 +288,23 @@ class JobWaker(Waker):
         return job, self._pool_path(job.respool_id) if job is not None else ""
 
     async def _tell(self, key: str) -> None:
-        """A finished workflow needs no waking; a stored job without one was created while Temporal was away."""
-        handle = self._client.get_workflow_handle(job_workflow_id(key))
+        """A finished workflow needs no waking; a stored job without one was created while Temporal was away, or its
+        workflow failed."""
+        workflow_id = job_workflow_id(key)
+        handle = self._client.get_workflow_handle(workflow_id)
         try:
             await handle.signal(JobWorkflow.changed, rpc_timeout=RPC_TIMEOUT)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            await self.start_job(JobId(key))
+            job, _ = await asyncio.to_thread(self._found, JobId(key))
+            if job is not None and _needs_workflow(job) and await self._may_start(workflow_id):
+                await self.start_job(JobId(key))
+
+
+def _needs_workflow(job: JobRecord) -> bool:
+    """An ended service may have an update to roll out."""
+    return job.is_active or bool(job.update_id)
 
 
 class MaintenanceWaker(Waker):
@@ -316,6 +325,15 @@ class MaintenanceWaker(Waker):
         self._note(hostnames, "the host, or pods on it, changed")
 
     async def _tell(self, key: str) -> None:
+        workflow_id = maintenance_workflow_id(self._cluster, Hostname(key))
+        try:
+            handle = self._client.get_workflow_handle(workflow_id)
+            return await handle.signal(HostMaintenanceWorkflow.changed, rpc_timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+        if not await self._may_start(workflow_id):
+            return
         host = await asyncio.to_thread(self._find, self._cluster, key)
         to_pool = host.to_pool if host is not None else ""
         await wake_maintenance(self._client, self._cluster, Hostname(key), self._policies, to_pool=to_pool)

@@ -19,6 +19,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 from temporalio.client import Client
 
+from services.failed_workflows import FailedWorkflows
 from services.temporal_connection import CAUSE
 from services.wake_line import Due, Rank, WakeLine
 from workflows.policies import Policies
@@ -43,6 +44,7 @@ class Waker(ABC):
         self._policies = policies
         self._interval_s = interval_s
         self._rank = rank
+        self._failed = FailedWorkflows(client)
         self._line = WakeLine()
         self._lock = threading.Lock()
         self._loop = asyncio.get_running_loop()
@@ -70,6 +72,11 @@ class Waker(ABC):
             counts = self._line.counts()
         name = type(self).__name__
         return [Observation(counts[rank], {"waker": name, "rank": rank.name.lower()}) for rank in Rank]
+
+    async def _may_start(self, workflow_id: str) -> bool:
+        """Return whether a workflow that has no run is started now. One that failed is started again by
+        ``services/revival.py`` when its wait is over; what people change starts it at once. Raises RPCError."""
+        return self._rank is Rank.PEOPLE or (await self._failed.judge(workflow_id)).is_due
 
     @abstractmethod
     async def _tell(self, key: str) -> None:

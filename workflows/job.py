@@ -54,7 +54,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
     from workflows.requests import carry_out, refuse
-    from workflows.update import UpdateInput, UpdateWorkflow
+    from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,9 @@ class JobCarryOver:
     update_told: str = ""  # update, and what people did to it, as its workflow was last told; "" = none is under way
     gang_run: int = 0  # of the gang whose launch was last told of a change; 0 = none is under way
     retry_s: float = 0.0  # the last wait of a job whose steps move nothing; the next one is twice as long
+    rollouts: beside.Restarts = field(default_factory=beside.Restarts)  # of its updates, its follower and its gang
+    followers: beside.Restarts = field(default_factory=beside.Restarts)
+    launches: beside.Restarts = field(default_factory=beside.Restarts)
 
 
 @dataclass(frozen=True)
@@ -147,19 +150,27 @@ class JobWorkflow:
         something, and once of whatever people did to it."""
         progress, told = self.progress, self.life.update_told
         wish = f"{progress.update_id} {progress.update_version}" if progress.update_id else ""
-        if wish == told and not progress.update_moves:
+        if (wish == told and not progress.update_moves) or self.life.rollouts.wait_s:
             return
         self.life = replace(self.life, update_told=wish)
         rollout = update_workflow_id(self.job_id)
         if not await beside.tell(UpdateWorkflow.run, rollout, UpdateWorkflow.changed) and wish:
             given = UpdateInput(self.job_id, self.policies.of_others())
-            await beside.start(UpdateWorkflow.run, given, rollout, f"updates of job {self.name}")
+            update = await beside.start(UpdateWorkflow.run, given, rollout, f"updates of job {self.name}")
+            if update is not None:
+                update.add_done_callback(self.note_end_of_rollout)
+
+    def note_end_of_rollout(self, update: asyncio.Future[UpdateResult]) -> None:
+        """Look again when it failed: it is started again."""
+        self.life = replace(self.life, rollouts=self.life.rollouts.after(update))
+        if self.life.rollouts.wait_s:
+            self.life, self.wakeup_pending = replace(self.life, update_told=""), True
 
     async def follow_hosts(self) -> None:
         """The instances of a daemon follow its hosts, by a workflow of their own. It is told when pods are to be
         launched, once by each run of ours, and that the daemon is to end. Host managers tell it of hosts."""
         follows = self.progress.follows_hosts
-        if follows == self.is_followed and not self.progress.hosts_wait:
+        if (follows == self.is_followed and not self.progress.hosts_wait) or self.life.followers.wait_s:
             return
         self.is_followed = follows
         daemon = daemon_workflow_id(self.job_id)
@@ -170,9 +181,8 @@ class JobWorkflow:
                 follower.add_done_callback(self.note_end_of_following)
 
     def note_end_of_following(self, follower: asyncio.Future[DaemonResult]) -> None:
-        """Look again: one that was terminated is started anew."""
-        if not follower.cancelled():
-            follower.exception()
+        """Look again: one that was terminated is started anew, and one that failed after a wait."""
+        self.life = replace(self.life, followers=self.life.followers.after(follower))
         self.is_followed, self.wakeup_pending = False, True
 
     async def create_pods(self) -> None:
@@ -230,7 +240,7 @@ class JobWorkflow:
         """The gang is placed and launched by a workflow of its own. It is told of every change until it has seen that
         the gang runs, or is on its way no more."""
         run, told_run = self.progress.gang_run, self.life.gang_run
-        if not run and not told_run:
+        if (not run and not told_run) or self.life.launches.wait_s:
             return
         self.life = replace(self.life, gang_run=run)
         if run:
@@ -244,8 +254,10 @@ class JobWorkflow:
                 gang.add_done_callback(self.note_end_of_launch)
 
     def note_end_of_launch(self, gang: asyncio.Future[GangResult]) -> None:
-        """Look again if it did something. When it failed or was terminated the next look, whenever that is, starts
-        another."""
+        """Look again if it did something, or failed, after which a wait begins. When it was terminated the next look,
+        whenever that is, starts another."""
+        self.life = replace(self.life, launches=self.life.launches.after(gang))
+        self.wakeup_pending |= self.life.launches.wait_s > 0
         if not gang.cancelled() and gang.exception() is None:
             self.wakeup_pending |= gang.result().outcome != Step.SUPERSEDED
 
@@ -270,7 +282,8 @@ class JobWorkflow:
         self.show_details()
         if self.wakeup_pending or self.progress.settle_again or self.progress.is_finished:
             return
-        waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
+        restarts = (one.wait_s for one in (self.life.rollouts, self.life.followers, self.life.launches))
+        waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s, *restarts)
         patience_s = min(seconds for seconds in waits if seconds > 0)
         self.wake_timer.set(
             patience_s, f"look again: waits for {self.waiting_for}" if self.waiting_for else "look again"

@@ -15,10 +15,10 @@ class May:
 
 _INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
 _REPOSITORIES = (
-    "storage admission.admission daemons.daemons history.history hosts.host_pools hosts.hosts hosts.maintenance "
-    "hosts.mover jobs.configs jobs.job_streams jobs.job_table jobs.jobs jobs.search jobs.secrets leases lockdowns "
-    "moves.migrations moves.rebalances pods.external_pods pods.host_pods pods.pods pods.status_writes pools "
-    "updates.disruptions updates.updates volumes.volumes watch_log overview"
+    "storage activity_reports admission.admission daemons.daemons history.history hosts.host_pools hosts.hosts "
+    "hosts.maintenance hosts.mover jobs.configs jobs.job_streams jobs.job_table jobs.jobs jobs.search jobs.secrets "
+    "leases lockdowns moves.migrations moves.rebalances pods.external_pods pods.host_pods pods.pods "
+    "pods.status_writes pools updates.disruptions updates.updates volumes.volumes watch_log overview"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _CHOOSES_HOSTS = (
@@ -76,13 +76,34 @@ MAY: dict[str, May] = {
     ),
     "services.wake_line": May(),
     "services.waker": May(
-        ("services.temporal_connection", "services.wake_line", "workflows.policies"), ("opentelemetry", "temporalio")
+        ("services.failed_workflows", "services.temporal_connection", "services.wake_line", "workflows.policies"),
+        ("opentelemetry", "temporalio"),
     ),
+    "services.temporal_watch": May(
+        (
+            "peloton.lifecycle",
+            "peloton.model",
+            "services.failed_workflows",
+            "services.payloads",
+            "services.temporal",
+            "services.worker_versions",
+            "workflows",
+        ),
+        ("temporalio",),
+    ),
+    "services.failed_workflows": May(("peloton.lifecycle", "peloton.model"), ("temporalio",)),
     "services.daemon_waker": _WAKES,
     "services.rebalance_waker": _WAKES,
     "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
     "services.revival": May(
-        ("peloton.model", "services.missing_workflows", "services.temporal", "workflows.policies"), ("temporalio",)
+        (
+            "peloton.model",
+            "services.failed_workflows",
+            "services.missing_workflows",
+            "services.temporal",
+            "workflows.policies",
+        ),
+        ("temporalio",),
     ),
     "services.sweep": May(("peloton.model",)),
     "services.missing_workflows": May(("peloton.model",), ("temporalio",)),
@@ -121,7 +142,16 @@ MAY: dict[str, May] = {
         ("google", "grpc", "orjson", "starlette", "uvicorn"),  # which serves WebSockets by the package of that name
     ),
     "services.worker": May(
-        ("peloton.ports", "workflows", "activities", "services.temporal", "services.worker_versions"), ("temporalio",)
+        (
+            "peloton.lifecycle",
+            "peloton.model",
+            "peloton.ports",
+            "workflows",
+            "activities",
+            "services.temporal",
+            "services.worker_versions",
+        ),
+        ("temporalio",),
     ),
     # What emulated clusters of any kind share: it knows none of them.
     "services.emulation": May((), ("click", "yaml")),

@@ -75,6 +75,7 @@ class Cluster:
         self.launched: dict[PodId, Hostname] = {}
         self.unplaced: dict[JobId, tuple[int, PlacementReason]] = {}
         self.calls: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter()  # port method -> calls to come that no other attempt helps
         self.outages: Counter[str] = Counter()  # port method -> calls to come that fail before they act
         self.lost_replies: Counter[str] = Counter()  # port method -> calls to come whose answer is lost
         self.on_chunk: Callable[[int], None] = lambda count: None  # called during the creation of pods

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from peloton.errors import Unavailable
+from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.pod import TERMINAL, PodState
 from tests.workflow.cluster import Cluster
 
@@ -30,6 +30,9 @@ def call(method: M) -> M:
             if cluster.outages[name] > 0:
                 cluster.outages[name] -= 1
                 raise Unavailable(f"{name}: connection refused")
+            if cluster.refusals[name] > 0:
+                cluster.refusals[name] -= 1
+                raise InvalidArgument(f"{name}: not like this")
             result = method(self, *args, **kwargs)
             cluster.peak_scheduled = max(cluster.peak_scheduled, _scheduled(cluster))
             if cluster.lost_replies[name] > 0:

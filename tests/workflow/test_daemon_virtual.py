@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -129,6 +130,24 @@ def test_hosts_that_join_and_come_back_get_their_pods() -> None:
     assert ["host0", "host1", "host2"] == [pod.host for pod in pods]
     assert [False, True, False] == [pod.run_id > 1 for pod in pods]
     story.stop()
+
+
+def test_a_follower_that_fails_is_started_again_later_each_time() -> None:
+    """After 30 s, 1 min, 2 min: not at once, however often the job looks. When the error is gone it goes on."""
+    story = Story(2)
+    story.cluster.refusals.update(step_daemon=3)
+
+    def wake_each_second() -> None:
+        story.job.jobs_changed([])
+        story.clock.after(1.0, wake_each_second)
+
+    wake_each_second()
+    story.until(lambda: story.cluster.calls["step_daemon"] == 4)
+    ended_s = [child.ended_at_s for child in story.job.past_children if child.failure is not None]
+    waits_s = [after - before for before, after in pairwise([*ended_s, story.clock.elapsed_s])]
+
+    assert [30, 60, 120] == [10 * round(wait_s / 10) for wait_s in waits_s]
+    story.until_running(2)
 
 
 def test_a_full_host_is_tried_again_and_said_to_be_full() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -85,6 +86,24 @@ def test_no_hosts_until_the_timeout(is_told: bool) -> None:
     assert ("SUCCEEDED", {"SUCCEEDED": 4}) == story.run()
     assert ["requeue", "requeue", "together"] == story.outcomes
     assert {PodId(JOB, i, 1) for i in range(4)} == set(story.cluster.launched)
+
+
+def test_a_launch_that_fails_is_started_again_later_each_time() -> None:
+    """By the job alone, and not at once, however often it looks."""
+    story = Story().submit(4, sla=GANG)
+    story.cluster.refusals.update(ready_gang=2)
+
+    def wake_each_second() -> None:
+        story.workflow.jobs_changed([])
+        story.clock.after(1.0, wake_each_second)
+
+    wake_each_second()
+    story.run_until_pods("RUNNING", 4)
+    ended_s = [gang.ended_at_s for gang in story.gangs if gang.failure is not None]
+
+    waits_s = [after - before for before, after in pairwise([*ended_s, story.clock.elapsed_s])]
+
+    assert [30, 60] == [10 * round(wait_s / 10) for wait_s in waits_s]
 
 
 def test_a_gang_with_a_member_that_no_host_could_take() -> None:

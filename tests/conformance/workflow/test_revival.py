@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
+import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 
-from peloton.lifecycle import rollout
+from peloton.lifecycle import rollout, workflow_restarts
+from peloton.lifecycle.backoff import Backoff
 from peloton.model.ids import (
     Hostname,
     daemon_workflow_id,
@@ -104,6 +107,36 @@ async def test_a_job_that_temporal_has_lost_carries_on(client: Client) -> None:
 
         assert ("KILLED", {"KILLED": 3}) == await story.result(job)
         assert 3 == len(story.cluster.launched)
+
+
+async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it is woken all the time, and nothing else of it changes."""
+    waits = Backoff(initial_s=1, max_s=4)
+    monkeypatch.setattr(workflow_restarts, "RESTARTS", waits)
+    async with reviving(client, finds_missing=True) as story:
+        story.cluster.refusals.update(enqueue=6)  # an attempt within the workflow task, then one of an activity
+        job = await story.submit(1, policies=QUIET)
+        waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
+
+        def wake_until_it_succeeds() -> bool:
+            waker.jobs_changed([job])
+            return story.cluster.refusals["enqueue"] == 0
+
+        await wait_until(wake_until_it_succeeds, "three runs that failed")
+        await waker.close()
+        await wait_until(lambda: story.cluster.counts(job) == {"SUCCEEDED": 1}, "a run that succeeds")
+        listed = f"WorkflowId = '{story.handle(job).id}' AND ExecutionStatus = 'Failed'"
+        async with asyncio.timeout(PATIENCE_S):
+            while len(failed := [run async for run in client.list_workflows(listed)]) < 3:
+                await asyncio.sleep(0.05)
+        assert ("SUCCEEDED", {"SUCCEEDED": 1}) == await story.result(job)
+        last = await story.handle(job).describe()
+
+    runs = sorted([*failed, last], key=lambda run: run.start_time)
+    paused = [(after.start_time - before.close_time).total_seconds() for before, after in pairwise(runs)]  # type: ignore[operator]
+    assert [True] * 3 == [pause_s >= least for pause_s, least in zip(paused, (1, 2, 4), strict=True)]
 
 
 async def test_a_terminated_update_carries_on(client: Client) -> None:

@@ -1,0 +1,52 @@
+"""Finds workflows of ours that have failed, by lists of Temporal, and says which may be started again.
+
+How often a workflow failed is counted in Temporal, which outlives every process of ours; it forgets with the retention
+of the namespace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from temporalio.client import Client, WorkflowExecution
+
+from peloton.lifecycle.workflow_restarts import COUNTED_S, FailedRuns, Restart, judge_restart
+from peloton.model.times import NS_PER_S
+
+RPC_TIMEOUT = timedelta(seconds=10)
+RUNS_MAX = 20_000
+"""Failed runs that one look reads, the newest."""
+RUNS_OF_ONE_MAX = 100
+PAGE_RUNS = 1_000
+
+
+class FailedWorkflows:
+    def __init__(self, client: Client, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        self._client, self._clock_ns = client, clock_ns
+
+    async def find(self, runs_max: int = RUNS_MAX) -> Mapping[str, Restart]:
+        """Return by workflow id, of those that failed lately, when each is started again. A run of it may be under way.
+        Raises RPCError."""
+        runs = await self._runs("PelotonType IS NOT NULL", runs_max)
+        return {workflow_id: judge_restart(failed, self._clock_ns()) for workflow_id, failed in runs.items()}
+
+    async def judge(self, workflow_id: str) -> Restart:
+        """Decide whether a workflow without a run under way is started. Raises RPCError."""
+        runs = await self._runs(f"WorkflowId = '{workflow_id}'", RUNS_OF_ONE_MAX)
+        return judge_restart(runs.get(workflow_id, FailedRuns(0, 0)), self._clock_ns())
+
+    async def _runs(self, condition: str, limit: int) -> dict[str, FailedRuns]:
+        since = datetime.fromtimestamp(self._clock_ns() / NS_PER_S - COUNTED_S, UTC).isoformat()
+        query = f"{condition} AND ExecutionStatus = 'Failed' AND CloseTime > '{since}'"
+        found: dict[str, FailedRuns] = {}
+        listed = self._client.list_workflows(query, limit=limit, page_size=PAGE_RUNS, rpc_timeout=RPC_TIMEOUT)
+        async for run in listed:
+            known = found.get(run.id, FailedRuns(0, 0))
+            found[run.id] = FailedRuns(known.count + 1, max(known.ended_ns, _ended_ns(run)))
+        return found
+
+
+def _ended_ns(run: WorkflowExecution) -> int:
+    return int(run.close_time.timestamp() * NS_PER_S) if run.close_time is not None else 0

@@ -1,0 +1,33 @@
+"""When a workflow that failed is started again."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.lifecycle.workflow_restarts import RESTARTS, FailedRuns, judge_restart
+from peloton.model.times import NS_PER_S
+
+ENDED = 1_700_000_000 * NS_PER_S
+
+
+@pytest.mark.parametrize(("count", "wait_s"), [(1, 30), (2, 60), (3, 120), (5, 480), (6, 600), (70, 600)])
+def test_the_wait_doubles_up_to_ten_minutes(count: int, wait_s: int) -> None:
+    """A second before its end the workflow waits, and says for how long; then it is started."""
+    early = judge_restart(FailedRuns(count, ENDED), ENDED + (wait_s - 1) * NS_PER_S)
+    due = judge_restart(FailedRuns(count, ENDED), ENDED + wait_s * NS_PER_S)
+    times = "once" if count == 1 else f"{count} times"
+
+    assert (False, ENDED + wait_s * NS_PER_S) == (early.is_due, early.due_ns)
+    assert f"it failed {times} within 60 min, and is started again in 1 s" == early.reason
+    assert (True, f"it failed {times} within 60 min, and has waited for {wait_s} s") == (due.is_due, due.reason)
+
+
+def test_a_workflow_that_has_not_failed_is_started_at_once() -> None:
+    """Temporal has lost it, or somebody terminated it."""
+    assert judge_restart(FailedRuns(0, 0), ENDED).is_due
+
+
+def test_failures_in_a_row_stay_at_the_longest_wait() -> None:
+    """An hour of them holds more runs than it takes to get there."""
+    assert 3_600 // RESTARTS.max_s >= 6
+    assert RESTARTS.initial_s << 5 > RESTARTS.max_s
