@@ -1,4 +1,4 @@
-"""``peloton admin``: lock parts of the API, for the time of an operation on the cluster."""
+"""``peloton admin``: lock parts of the API for the time of an operation on the cluster; versions of the workers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from cli.admin_workers import worker
 from cli.command import Group
 from cli.errors import Failed
 from cli.output import Table, print_for_programs, print_list
@@ -19,10 +20,13 @@ components_argument = click.argument("components", metavar="COMPONENT...", nargs
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Lock parts of Peloton and unlock them.
+    """Lock parts of Peloton and unlock them; promote versions of the workers.
 
     COMPONENT is one or more of GoalStateEngine, Read, Write, Kill, Launch.
     """
+
+
+admin.add_command(worker)
 
 
 @admin.command()

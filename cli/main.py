@@ -30,7 +30,7 @@ ENTRIES = {
     "volume": Entry("cli.volume", "volume", "Look at the volumes of services, and delete them."),
     "migrate": Entry("cli.migrate", "migrate", "Move a service or a pool to another cluster."),
     "migration": Entry("cli.migrate", "migration", "Look at migrations to other clusters, and steer them."),
-    "admin": Entry("cli.admin", "admin", "Lock parts of Peloton and unlock them."),
+    "admin": Entry("cli.admin", "admin", "Lock parts of Peloton and unlock them; promote versions of the workers."),
     "schema": Entry("cli.schema", "schema", "Print the JSON schema of job, service or pool files, for editors."),
     "version": Entry("cli.version", "version", "Print the version."),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),

@@ -20,6 +20,7 @@ from temporalio.envconfig import ClientConnectConfig
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.lifecycle.backoff import Backoff
+from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.ids import hostmgr_role
 from services import telemetry, temporal, temporal_connection
 from services.daemon_waker import DaemonWaker
@@ -121,8 +122,9 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
 async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.api import server
     from services.api.backlog import Bounds
+    from services.worker_admin import WorkerAdmin
 
-    settings = shared.settings
+    settings, promotion = shared.settings, _promotion(shared.settings)
     bounds = Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
     async with (
         _waker(shared, Rank.PEOPLE) as waker,
@@ -135,6 +137,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             shared.storage, waker, waker, channels.leader, address, bounds=bounds, clusters=channels.clusters,
             targets=_host_managers(shared), migrations_changed=changed,
             rebalances_changed=rebalances.rebalances_changed, temporal=shared.temporal_config,
+            workers=WorkerAdmin(shared.temporal, promotion),
         )  # fmt: skip
         log.info("API at %s", address)
         await _sweep(shared, waker).once()  # jobs stored just before a crash have no workflow yet
@@ -173,7 +176,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.revival import PERIOD_S, Revival
     from services.worker_versions import VersionKeeper
 
-    settings, capacity = shared.settings, _host_managers(shared)
+    settings, capacity, promotion = shared.settings, _host_managers(shared), _promotion(shared.settings)
     loop_settings = LoopSettings(
         entitlement_period_s=settings.entitlement_period_s,
         preempts=settings.preemption,
@@ -201,7 +204,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
             wake = migrations.migrations_changed, rebalances.rebalances_changed, daemons.jobs_changed
             stored = shared.storage
             missing = MissingWorkflows(shared.temporal, stored.wakes.settled_count, stored.jobs.active_ids)
-            versions = VersionKeeper(shared.temporal)
+            versions = VersionKeeper(shared.temporal, promotion)
             policies = shared.policies
             revival = Revival(shared.temporal, waker, policies, PERIOD_S, *wake, missing, lambda: versions.current)
 
@@ -324,6 +327,14 @@ def _hostmgr_role(settings: Settings) -> str:
         return hostmgr_role(settings.cluster)
     except ValueError as error:
         raise InvalidArgument(f"PELOTON_CLUSTER: {error}") from None
+
+
+def _promotion(settings: Settings) -> Promotion:
+    """Raises InvalidArgument."""
+    try:
+        return Promotion(settings.worker_promote)
+    except ValueError:
+        raise InvalidArgument(f"PELOTON_WORKER_PROMOTE={settings.worker_promote!r}: want auto or manual") from None
 
 
 ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] = {

@@ -79,6 +79,11 @@ class Settings:
         "workflows of each task queue that a worker keeps in memory; 0: as many as half of the memory holds "
         "that it may use, at least 1,000",
     )
+    worker_promote: str = setting(
+        "auto",
+        "who lets a new version of the workers run more workflows: auto, the resource manager step by step; manual, "
+        "a person by peloton admin worker promote",
+    )
     temporal_ui: str = setting("", "URL of Temporal's Web UI, to which pages link; empty: they do not")
     leader_ttl_s: float = setting(5.0, "seconds after which a silent leader is replaced")
     entitlement_period_s: float = setting(5.0, "seconds between entitlement cycles")

@@ -1,7 +1,8 @@
 """Versions of workers in Temporal: which is current, and workflows whose version has no worker any more.
 
-Each worker claims that its version be the current one. The leading resource manager moves workflows that are pinned to
-a version without workers. Decisions are in ``lifecycle.worker_versions``.
+Each worker notes its start, and makes its version the current one where nothing would run else. The leading resource
+manager passes a new version through its ramp, and moves workflows that are pinned to a version without workers.
+Decisions are in ``lifecycle.worker_ramp`` and ``lifecycle.worker_versions``.
 """
 
 from __future__ import annotations
@@ -10,132 +11,40 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Set
+from collections.abc import Sequence, Set
+from contextlib import suppress
 
 from google.protobuf.field_mask_pb2 import FieldMask
-from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import (
-    TaskQueueType,
-    WorkerStatus,
-    WorkerVersioningMode,
-)
-from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflow.v1 import VersioningOverride, WorkflowExecutionOptions
-from temporalio.api.workflowservice.v1 import (
-    DescribeTaskQueueRequest,
-    DescribeTaskQueueResponse,
-    DescribeWorkerDeploymentRequest,
-    ListWorkersRequest,
-    SetWorkerDeploymentCurrentVersionRequest,
-    UpdateWorkflowExecutionOptionsRequest,
-)
+from temporalio.api.workflowservice.v1 import UpdateWorkflowExecutionOptionsRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from peloton.lifecycle.worker_ramp import STEPS, Act, Promotion, Step, decide
 from peloton.lifecycle.worker_versions import UNVERSIONED, WorkerVersions
 from services.recheck import Recheck
-from services.temporal import BATCH_QUEUE, RPC_TIMEOUT
-from services.temporal_connection import HEARTBEAT
+from services.temporal import RPC_TIMEOUT
+from services.worker_fleet import (
+    DEPLOYMENT,
+    apply,
+    forget_start,
+    look,
+    note_start,
+    read_fleet,
+    set_current,
+    verdicts_of,
+)
 
 log = logging.getLogger(__name__)
 
-DEPLOYMENT = "peloton"
-POLL_S = 75.0
-"""Within which a worker that is there asks for work: a poll lasts a minute."""
-SILENCE_S = 4 * HEARTBEAT.total_seconds()
-"""After which a worker that sends heartbeats is taken for dead. One that is stopped says so."""
 RETRY_S, PERIOD_S = 0.5, 5.0
 """Between looks: while something is to be done, and afterwards."""
 FAILURES_SHOWN = 20
 """In a row, before the log says so, once."""
-WORKER_PAGES_MAX = 100
 MOVES_IN_FLIGHT_MAX = 50
 MOVED_MAX = 100_000
 """In one look: as many as there may be jobs."""
-
-
-async def look(client: Client) -> WorkerVersions:
-    """Raises RPCError."""
-    now_s = time.time()
-    queue = await _queue(client)
-    current = queue.versioning_info.current_deployment_version
-    is_ours = current.deployment_name == DEPLOYMENT
-    return WorkerVersions(current.build_id if is_ours else UNVERSIONED, await _at_work(client, queue, now_s))
-
-
-async def created(client: Client) -> dict[str, float]:
-    """Versions, and when the server saw them first. It answers this only a few times a second. Raises RPCError."""
-    request = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=DEPLOYMENT)
-    described = await client.workflow_service.describe_worker_deployment(request, timeout=RPC_TIMEOUT)
-    versions = described.worker_deployment_info.version_summaries
-    return {one.deployment_version.build_id: _seconds(one.create_time) for one in versions}
-
-
-async def _queue(client: Client) -> DescribeTaskQueueResponse:
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=BATCH_QUEUE),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
-    return await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
-
-
-async def _at_work(client: Client, queue: DescribeTaskQueueResponse, now_s: float) -> Set[str]:
-    """Versions by heartbeats, which end when a worker is stopped, and until the first one by its polls. By polls alone
-    where there are no heartbeats: on an older server, and of workers without a version."""
-    try:
-        found = await _beating(client, now_s)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.UNIMPLEMENTED:
-            raise
-        return _polling(queue, now_s - POLL_S)
-    just_now = _polling(queue, now_s - 2 * HEARTBEAT.total_seconds())
-    return found | just_now | _polling(queue, now_s - POLL_S) & {UNVERSIONED}
-
-
-def _polling(queue: DescribeTaskQueueResponse, since_s: float) -> Set[str]:
-    versioned = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
-    fresh = [poller for poller in queue.pollers if _seconds(poller.last_access_time) > since_s]
-    options = [poller.deployment_options for poller in fresh]
-    return {one.build_id if one.worker_versioning_mode == versioned else UNVERSIONED for one in options}
-
-
-async def _beating(client: Client, now_s: float) -> Set[str]:
-    found, page = set[str](), b""
-    for _ in range(WORKER_PAGES_MAX):
-        request = ListWorkersRequest(namespace=client.namespace, next_page_token=page)
-        answer = await client.workflow_service.list_workers(request, timeout=RPC_TIMEOUT)
-        beats = [one.worker_heartbeat for one in answer.workers_info]
-        found |= {
-            beat.deployment_version.build_id
-            for beat in beats
-            if beat.deployment_version.deployment_name == DEPLOYMENT
-            and beat.status == WorkerStatus.WORKER_STATUS_RUNNING
-            and _seconds(beat.heartbeat_time) > now_s - SILENCE_S
-        }
-        page = answer.next_page_token
-        if not page:
-            break
-    return found
-
-
-def _seconds(time: Timestamp) -> float:
-    return time.ToNanoseconds() / 1e9
-
-
-async def set_current(client: Client, version: str) -> None:
-    """Raises RPCError when its workers do not ask for work on all task queues yet."""
-    await client.workflow_service.set_worker_deployment_current_version(
-        SetWorkerDeploymentCurrentVersionRequest(
-            namespace=client.namespace,
-            deployment_name=DEPLOYMENT,
-            build_id=version,
-            identity=client.identity,
-        ),
-        timeout=RPC_TIMEOUT,
-    )
-    log.info("workflows begin on workers of version %s", version or "none, as releases up to 0.1 have")
 
 
 class _Watch(ABC):
@@ -154,54 +63,78 @@ class _Watch(ABC):
         while True:
             is_settled = False
             try:
-                is_settled, failures = await self._act(await look(self._client)), 0
-            except RPCError as error:  # as long as a new worker has not asked for work on all task queues
+                is_settled, failures = await self._act(), 0
+            except (RPCError, RuntimeError) as error:  # of a new worker that has not polled all task queues yet, or of
+                # a client that has not connected yet
                 failures += 1
                 if failures == FAILURES_SHOWN:
                     log.warning("versions of workers in Temporal: %s", error)
             await asyncio.sleep(PERIOD_S if is_settled else RETRY_S)
 
     @abstractmethod
-    async def _act(self, seen: WorkerVersions) -> bool:
-        """Whether nothing is left to do. Raises RPCError."""
+    async def _act(self) -> bool:
+        """Look and act; return whether nothing is left to do. Raises RPCError."""
 
 
 class VersionClaim(_Watch):
-    """Of a worker: makes its version the current one when it should be."""
+    """Notes the start of a worker, and makes its version the current one where nothing would run else."""
 
     def __init__(self, client: Client, version: str) -> None:
-        self._version = version
-        self._created_s: dict[str, float] = {}
+        self._version, self._started_s, self._is_noted = version, time.time(), False
         super().__init__(client)
 
-    async def _act(self, seen: WorkerVersions) -> bool:
-        if seen.current == self._version:
-            return True
-        is_served = seen.current in seen.at_work - {UNVERSIONED}
-        if is_served and not self._created_s.keys() >= {seen.current, self._version}:
-            self._created_s = await created(self._client)
-        if seen.is_claimed_by(self._version, self._created_s):
-            await set_current(self._client, self._version)
-        return True
+    async def note_start(self) -> None:
+        """Note the start before the first task, which may crash the worker. A version that the server does not know yet
+        gets no task, and is noted later."""
+        try:
+            self._is_noted = await note_start(self._client, self._version, self._started_s)
+        except RPCError as error:
+            log.info("the start of this worker is noted later: %s", error)
+
+    async def close_in_order(self) -> None:
+        """Close, and take the note back: the worker did not crash."""
+        await self.close()
+        with suppress(RPCError):  # the note counts for an hour as one crash
+            await forget_start(self._client, self._version, self._started_s)
+
+    async def _act(self) -> bool:
+        seen = await look(self._client)
+        if seen.is_claimed_by(self._version):
+            given_up = await verdicts_of(self._client, {self._version, *seen.at_work} - {UNVERSIONED})
+            if seen.is_claimed_by(self._version, given_up):
+                await set_current(self._client, self._version)
+        elif not self._is_noted:
+            self._is_noted = await note_start(self._client, self._version, self._started_s)
+        return self._is_noted
 
 
 class VersionKeeper(_Watch):
-    """Of the leading resource manager: moves workflows to the current version whose own one has no workers."""
+    """Passes a new version through its ramp, and moves workflows to the current one whose own one has no workers; one
+    runs in the leading resource manager."""
 
     current = ""
-    """As the search attribute of runs names it; empty while workers have none."""
+    """As the search attribute of runs names it; empty while workers have none, and while another version ramps."""
 
-    def __init__(self, client: Client) -> None:
-        self._moves = Recheck()  # versions lose their workers when the set of those at work changes
+    def __init__(self, client: Client, promotion: Promotion = Promotion.AUTO, steps: Sequence[Step] = STEPS) -> None:
+        self._promotion, self._steps = promotion, steps
+        self._moves = Recheck()  # versions lose their workers when the set of those that serve changes
         super().__init__(client)
 
-    async def _act(self, seen: WorkerVersions) -> bool:
-        self.current = f"{DEPLOYMENT}:{seen.current}" if seen.current != UNVERSIONED else ""
+    async def _act(self) -> bool:
+        fleet = await read_fleet(self._client)
+        seen = WorkerVersions(fleet.current, fleet.at_work)
+        is_one = seen.current != UNVERSIONED and not fleet.ramping
+        self.current = f"{DEPLOYMENT}:{seen.current}" if is_one else ""
         if seen.is_rolled_back:
             await set_current(self._client, UNVERSIONED)
             return False
-        if seen.can_take_over and self._moves.is_due(seen.at_work):
-            await self._move_all(seen.at_work)
+        decision = decide(fleet, time.time(), self._promotion, self._steps)
+        if decision.act is not Act.HOLD:
+            await apply(self._client, fleet, decision)
+            return False
+        serving = (fleet.at_work - fleet.given_up) | {fleet.current}
+        if seen.can_take_over and self._moves.is_due(serving):
+            await self._move_all(serving)
         return True
 
     async def _move_all(self, at_work: Set[str]) -> None:

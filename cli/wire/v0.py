@@ -29,6 +29,7 @@ __all__ = [
     "update_svc",
     "volume",
     "volume_svc",
+    "workers",
 ]
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.update.svc import update_svc_pb2 as update_svc
     from peloton.api.v0.volume import volume_pb2 as volume
     from peloton.api.v0.volume.svc import volume_svc_pb2 as volume_svc
+    from peloton.api.v0.workers import workers_pb2 as workers
 else:
     __getattr__ = lazy_modules(
         globals(),
@@ -80,5 +82,6 @@ else:
             "update_svc": "peloton.api.v0.update.svc.update_svc_pb2",
             "volume": "peloton.api.v0.volume.volume_pb2",
             "volume_svc": "peloton.api.v0.volume.svc.volume_svc_pb2",
+            "workers": "peloton.api.v0.workers.workers_pb2",
         },
     )

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
     from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
     from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
+    from peloton.api.v0.workers.workers_pb2_grpc import WorkerVersionServiceStub
     from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
     from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
@@ -220,6 +221,12 @@ class Client:
         from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceStub
 
         return RebalanceServiceStub(self._channel(HOSTMGR))
+
+    @cached_property
+    def worker_versions(self) -> WorkerVersionServiceStub:
+        from peloton.api.v0.workers.workers_pb2_grpc import WorkerVersionServiceStub
+
+        return WorkerVersionServiceStub(self._channel(JOBMGR))
 
     @cached_property
     def advice(self) -> AdviceServiceStub:

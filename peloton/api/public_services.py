@@ -25,6 +25,7 @@ from peloton.api.service_names import (
     REBALANCE_SERVICE,
     RESOURCE_MANAGER,
     TASK_MANAGER,
+    WORKER_VERSION_SERVICE,
 )
 from peloton.api.v0.host import internal_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
@@ -63,6 +64,7 @@ SPELLINGS = (
     RESOURCE_MANAGER,
     EXPLAIN_SERVICE,
     MOVER_SERVICE,
+    WORKER_VERSION_SERVICE,
     (HOST_SERVICE,),
     (HOST_SERVICE_V1,),
     (INTERNAL_HOST_SERVICE,),

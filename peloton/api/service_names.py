@@ -31,6 +31,7 @@ from peloton.api.v0.short_names import respool_pb2 as short_respool_pb2
 from peloton.api.v0.short_names import task_pb2 as short_task_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task.svc import task_svc_pb2
+from peloton.api.v0.workers import workers_pb2
 
 # The first name of each is the one that clients use.
 JOB_MANAGER = (
@@ -59,6 +60,7 @@ ADVICE_SERVICE = ("peloton.api.v0.advice.AdviceService",)
 JOB_TABLE_SERVICE = ("peloton.api.v0.table.JobTableService",)
 OVERVIEW_SERVICE = ("peloton.api.v0.overview.OverviewService",)
 REBALANCE_SERVICE = ("peloton.api.v0.rebalance.RebalanceService",)
+WORKER_VERSION_SERVICE = ("peloton.api.v0.workers.WorkerVersionService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
 DECLARED_IN = (
@@ -79,6 +81,7 @@ DECLARED_IN = (
     overview_pb2,
     rebalance_pb2,
     table_pb2,
+    workers_pb2,
 )
 
 

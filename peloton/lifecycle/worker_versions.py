@@ -5,7 +5,7 @@ A version is known by the build id of its workers; "" stands for workers that ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from dataclasses import dataclass
 
 UNVERSIONED = ""
@@ -18,15 +18,15 @@ class WorkerVersions:
     current: str  # runs new workflows, and those that continue as new
     at_work: Set[str]  # versions with a worker
 
-    def is_claimed_by(self, version: str, created_s: Mapping[str, float]) -> bool:
-        """Whether a worker makes its version the current one: unless the current one is newer and has workers. So the
-        first new worker of an upgrade does, and an old one that restarts beside it does not; in a rollback the old one
-        does when the last new one has gone. ``created_s``: when Temporal first saw a version, unix seconds."""
+    def is_claimed_by(self, version: str, given_up: Set[str] = frozenset()) -> bool:
+        """Return whether a worker makes its version current at once: where the current one has no worker, so that
+        nothing would run. A newer version takes over from one that has workers step by step (``worker_ramp``); an old
+        one does in a rollback, when the last new worker is gone. One that was given up does only where it is alone."""
         if self.current == version:
             return False
-        if self.current == UNVERSIONED or self.current not in self.at_work:
-            return True
-        return created_s.get(self.current, 0.0) < created_s.get(version, 0.0)
+        if self.current != UNVERSIONED and self.current in self.at_work:
+            return False
+        return version not in given_up or not self.at_work - given_up - {UNVERSIONED}
 
     @property
     def is_rolled_back(self) -> bool:

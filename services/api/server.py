@@ -1,10 +1,11 @@
 """The api process: every public service on one port.
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; our BulkService,
-LookupService, JobTableService, HistoryService and MigrationService; v1alpha JobService, PodService, VolumeService,
-WatchService, AdminService, and ResourcePoolService by way of v0; DisableKillTasks of the original's private
-InternalHostService; health and reflection. Passed through: v0 ResourceManager and our ExplainService to the resource
-manager, HostService of both versions and our MaintenanceService, RebalanceService, AdviceService to the host manager.
+LookupService, JobTableService, HistoryService, MigrationService and WorkerVersionService; v1alpha JobService,
+PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0; DisableKillTasks of the
+original's private InternalHostService; health and reflection. Passed through: v0 ResourceManager and our ExplainService
+to the resource manager, HostService of both versions and our MaintenanceService, RebalanceService, AdviceService to the
+host manager.
 gRPC answers UNIMPLEMENTED for all others.
 """
 
@@ -50,6 +51,7 @@ from peloton.api.service_names import (
     REBALANCE_SERVICE,
     RESOURCE_MANAGER,
     TASK_MANAGER,
+    WORKER_VERSION_SERVICE,
     add_under_all_names,
 )
 from peloton.ports import Lifecycles
@@ -83,6 +85,7 @@ from services.api.v1.watch_hub import CLIENTS_MAX, WatchHub
 from services.api.v1.watch_service import WatchService
 from services.api.volume_service import VolumeService, VolumeServiceV1
 from services.api.wake import JobStarter, Wake
+from services.api.worker_version_service import NoWorkers, Workers, WorkerVersionService
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
 from services.storage.storage import Storage
@@ -143,12 +146,13 @@ async def start(
     migrations_changed: Callable[[Iterable[str]], None] = lambda _: None,
     rebalances_changed: Callable[[Iterable[str]], None] = lambda _: None,
     temporal: Mapping[str, object] = MappingProxyType({}),
+    workers: Workers | None = None,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
 
     ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers. ``hosts`` stands in for these.
     ``bounds``: of what may wait in storage. ``migrations_changed`` and ``rebalances_changed`` wake workflows.
-    ``temporal``: how it is reached, of which people are told address and namespace.
+    ``temporal``: how it is reached, of which people are told address and namespace. ``workers``: versions there.
     """
     calls, channels = Calls(), LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
@@ -170,6 +174,7 @@ async def start(
         (migrations, MIGRATION_SERVICE),
         (rebalances, REBALANCE_SERVICE),
         (OverviewService(storage, channels, calls, temporal), OVERVIEW_SERVICE),
+        (WorkerVersionService(workers or NoWorkers(), calls), WORKER_VERSION_SERVICE),
         (LookupService(storage.search, storage.pools, storage.hosts, calls), LOOKUP_SERVICE),
         (JobTableService(storage, calls, channels), JOB_TABLE_SERVICE),
         (HistoryService(storage.history, storage.pools, clusters, calls), HISTORY_SERVICE),
@@ -186,9 +191,7 @@ async def start(
     roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE, *MOVER_SERVICE), RESMGR)
     checks = {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE}
     server.add_generic_rpc_handlers((ForwardedServices(roles, channels, checks), of_hosts))
-    health_servicer = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
-    reflection.enable_server_reflection((*SERVED, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    health_servicer = _add_health_and_reflection(server)
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
@@ -200,3 +203,11 @@ async def start(
         await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
     log.info("api listens on %s, port %d", address, port)
     return ApiServer(port, server, health_servicer, calls, channels, watches, bulk)
+
+
+def _add_health_and_reflection(server: grpc.aio.Server) -> Any:
+    """Return the servicer of health, which serves nothing yet."""
+    health_servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    reflection.enable_server_reflection((*SERVED, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    return health_servicer

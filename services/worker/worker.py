@@ -45,7 +45,8 @@ from peloton.ports import (
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
 from services.worker.build import build_id
 from services.worker.cache import CACHED_MIN
-from services.worker_versions import DEPLOYMENT, VersionClaim
+from services.worker_fleet import DEPLOYMENT
+from services.worker_versions import VersionClaim
 from workflows.daemon import DaemonWorkflow
 from workflows.gang import GangWorkflow
 from workflows.job import JobWorkflow
@@ -156,16 +157,18 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
 
 @asynccontextmanager
 async def working(client: Client, ports: WorkerPorts, cached_max: int) -> AsyncIterator[None]:
-    """Run workers of this version of the code, which make it the current one when it should be."""
-    async with run_workers(build_workers(client, ports, build=build_id(), cached_max=cached_max)):
-        claim = VersionClaim(client, build_id())
-        server = client.service_client.config.target_host
-        log.info("worker of version %s polls %s at %s", build_id(), ", ".join(SLOTS), server)
-        log.info("worker keeps at most %d workflows of each queue in memory", cached_max)
-        try:
+    """Run workers of this version of the code, which make it the current one where nothing would run else."""
+    claim = VersionClaim(client, build_id())
+    try:
+        await claim.note_start()
+        async with run_workers(build_workers(client, ports, build=build_id(), cached_max=cached_max)):
+            server = client.service_client.config.target_host
+            log.info("worker of version %s polls %s at %s", build_id(), ", ".join(SLOTS), server)
+            log.info("worker keeps at most %d workflows of each queue in memory", cached_max)
             yield
-        finally:
-            await claim.close()
+            await claim.close_in_order()
+    finally:
+        await claim.close()
 
 
 @asynccontextmanager

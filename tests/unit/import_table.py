@@ -107,9 +107,14 @@ MAY: dict[str, May] = {
     ),
     "services.sweep": May(("peloton.model",)),
     "services.missing_workflows": May(("peloton.model",), ("temporalio",)),
-    "services.worker_versions": May(
-        ("peloton.lifecycle", "services.temporal", "services.temporal_connection"), ("google", "temporalio")
+    "services.worker_fleet": May(
+        ("peloton.lifecycle", "services.payloads", "services.temporal", "services.temporal_connection"),
+        ("google", "temporalio"),
     ),
+    "services.worker_versions": May(
+        ("peloton.lifecycle", "services.temporal", "services.worker_fleet"), ("google", "temporalio")
+    ),
+    "services.worker_admin": May(("peloton.errors", "peloton.lifecycle", "services.worker_fleet"), ("temporalio",)),
     "services.temporal_connection": May(("peloton.errors", "services.payloads"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
     "services.api": May(
@@ -149,6 +154,7 @@ MAY: dict[str, May] = {
             "workflows",
             "activities",
             "services.temporal",
+            "services.worker_fleet",
             "services.worker_versions",
         ),
         ("temporalio",),

@@ -29,7 +29,7 @@ from peloton.model.ids import JobId, PodId, gang_workflow_id, job_workflow_id, u
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from services.worker.worker import build_workers, run_workers
-from services.worker_versions import set_current
+from services.worker_fleet import set_current
 from tests.workflow import daemon_stories, maintenance_stories, migration_stories, rebalance_stories, request_stories
 from tests.workflow.recorded import FOLDER, NEXT, story_of
 from tests.workflow.sandbox import workflow_runner

@@ -1,14 +1,18 @@
-"""Versions of workers on a real server: which is current, and where workflows go whose version has no workers."""
+"""Versions of workers on a real server: which is current, how a new one takes over, and where workflows go whose
+version has no workers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from temporalio.client import Client
 
+from peloton.errors import Aborted
+from peloton.lifecycle.worker_ramp import Promotion, Step
 from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.model.ids import JobId, job_workflow_id
 from services import worker_versions
@@ -16,7 +20,9 @@ from services.revival import Revival
 from services.temporal import BATCH_QUEUE, JobWaker
 from services.temporal_connection import connect, connect_config
 from services.worker.worker import build_workers, run_workers
-from services.worker_versions import VersionClaim, VersionKeeper, look
+from services.worker_admin import WorkerAdmin
+from services.worker_fleet import look, note_start, read_fleet
+from services.worker_versions import VersionClaim, VersionKeeper
 from tests.conformance.workflow.conftest import dev_server
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import (
@@ -35,6 +41,12 @@ QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=6
 """Workflows that do not look by themselves while a test runs."""
 
 
+AT_ONCE = (Step(50, 0, 0.0),)
+"""A ramp whose only step is passed with the first heartbeat."""
+NEVER = (Step(5, 10**9, 10**9),)
+"""A ramp that no version passes by itself."""
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Of a server of its own: which version is current holds for all workers of a server."""
@@ -44,13 +56,13 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 async def client(address: str, monkeypatch: pytest.MonkeyPatch) -> Client:
-    monkeypatch.setattr(worker_versions, "PERIOD_S", 0.2)
+    monkeypatch.setattr(worker_versions, "PERIOD_S", 0.5)
     return await connect(connect_config(address), "worker", is_lazy=False)
 
 
 @asynccontextmanager
 async def worker(client: Client, story: ServerStory, version: str) -> AsyncIterator[None]:
-    """A worker that makes its version the current one."""
+    """A worker that makes its version the current one where no other one serves."""
     async with run_workers(build_workers(client, ports_on(story.cluster), {BATCH_QUEUE: SLOTS}, build=version)):
         claim = VersionClaim(client, version)
         try:
@@ -60,9 +72,9 @@ async def worker(client: Client, story: ServerStory, version: str) -> AsyncItera
 
 
 @asynccontextmanager
-async def quiet_job(client: Client) -> AsyncIterator[tuple[ServerStory, JobId]]:
+async def quiet_job(client: Client, steps: Sequence[Step] = AT_ONCE) -> AsyncIterator[tuple[ServerStory, JobId]]:
     """A job of three pods that run, on a worker without a version."""
-    keeper = VersionKeeper(client)
+    keeper = VersionKeeper(client, steps=steps)
     try:
         async with server_story(client, task_queue=BATCH_QUEUE, run_s=600.0) as story:
             await current(client, UNVERSIONED)
@@ -162,7 +174,7 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
                 await workers.enter_async_context(worker(client, story, version))
                 await current(client, version)
             await goes_on(story, job, "e2")
-            keeper = VersionKeeper(client)
+            keeper = VersionKeeper(client, steps=AT_ONCE)
             waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
             async with worker(client, story, "e3"):
                 await current(client, "e3")
@@ -227,3 +239,44 @@ async def test_a_rollback_to_workers_without_versions(client: Client) -> None:
         for each in (job, other):
             story.cluster.kill(each)
             await story.result(each)
+
+
+async def test_a_version_whose_workers_crash_stays_at_its_first_step(client: Client) -> None:
+    """It is given up, keeps nothing, and claims nothing again, until a person promotes it; a rollback undoes that."""
+    admin = WorkerAdmin(client, Promotion.AUTO)
+
+    async def is_given_up() -> bool:
+        await asyncio.sleep(0.5)  # the server answers this a few times a second
+        fleet = await read_fleet(client)
+        return (fleet.current, fleet.ramping, bool(fleet.version("f2").verdict)) == ("f1", "", True)
+
+    async with quiet_job(client, NEVER) as (story, job):
+        await story.stop_worker()
+        async with worker(client, story, "f1"):
+            await current(client, "f1")
+            async with worker(client, story, "f2"):
+
+                async def is_ramping() -> bool:
+                    await asyncio.sleep(0.5)
+                    fleet = await read_fleet(client)
+                    return (fleet.current, fleet.ramping, fleet.percent) == ("f1", "f2", NEVER[0].percent)
+
+                await seen(is_ramping, "the first step of the new version")
+                for age_s in (50.0, 40.0, 30.0):  # starts of workers that did not stop in order
+                    assert await note_start(client, "f2", time.time() - age_s)
+                await seen(is_given_up, "the new version given up")
+                assert "3 of its workers vanished" in (await read_fleet(client)).version("f2").verdict
+                await goes_on(story, job, "f1")
+
+                await admin.promote("f2", 0.0)
+                await current(client, "f2")
+                assert not (await read_fleet(client)).version("f2").verdict
+                await goes_on(story, job, "f2")
+                await admin.roll_back()
+                await seen(is_given_up, "the promoted version given up again")
+                await current(client, "f1")
+                await goes_on(story, job, "f1")
+                with pytest.raises(Aborted, match="no version older than the current one, f1, has a worker"):
+                    await admin.roll_back()
+                story.cluster.kill(job)
+                assert ("KILLED", {"KILLED": 3}) == await story.result(job)

@@ -37,6 +37,7 @@ SERVICES = {
     "mover": service_names.MOVER_SERVICE[0],
     "advice": service_names.ADVICE_SERVICE[0],
     "overview": service_names.OVERVIEW_SERVICE[0],
+    "worker_versions": service_names.WORKER_VERSION_SERVICE[0],
     "rebalances": service_names.REBALANCE_SERVICE[0],
     "maintenance": service_names.MAINTENANCE_SERVICE[0],
     "hosts": host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name,

@@ -6,8 +6,6 @@ import pytest
 
 from peloton.lifecycle.worker_versions import UNVERSIONED, WorkerVersions
 
-CREATED_S = {"old": 10.0, "new": 20.0}
-
 
 def seen(current: str, *at_work: str) -> WorkerVersions:
     return WorkerVersions(current, set(at_work))
@@ -17,16 +15,25 @@ def seen(current: str, *at_work: str) -> WorkerVersions:
     ("who", "versions", "claims"),
     [
         ("new", seen(UNVERSIONED, UNVERSIONED, "new"), True),  # the first upgrade from workers without a version
-        ("new", seen("old", "old", "new"), True),  # an upgrade
+        ("new", seen("old", "old", "new"), False),  # an upgrade: it ramps
         ("new", seen("new", "new"), False),
         ("old", seen("new", "old", "new"), False),  # an old worker restarts beside new ones
         ("old", seen("new", "old"), True),  # a rollback, when the last new one has gone
         ("new", seen("old", "new"), True),
+        ("new", seen(UNVERSIONED, "new"), True),  # the first worker of an empty cluster
     ],
 )
 def test_a_worker_claims_that_its_version_be_current(who: str, versions: WorkerVersions, claims: bool) -> None:
-    """The newest version that has workers is the current one."""
-    assert claims == versions.is_claimed_by(who, CREATED_S)
+    """It claims where the current version has no worker, so that nothing would run."""
+    assert claims == versions.is_claimed_by(who)
+
+
+def test_a_version_that_was_given_up_claims_only_where_it_is_alone() -> None:
+    """Any other version that has workers takes over instead."""
+    beside, alone = seen("older", "old", "new"), seen("older", "new")
+
+    assert (False, True) == (beside.is_claimed_by("new", {"new"}), beside.is_claimed_by("old", {"new"}))
+    assert alone.is_claimed_by("new", {"new"})
 
 
 @pytest.mark.parametrize(

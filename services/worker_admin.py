@@ -1,0 +1,70 @@
+"""The acts of people on versions of the workers: look, promote, roll back. The api serves them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from peloton.errors import Aborted, Unavailable
+from peloton.lifecycle.worker_ramp import Act, Decision, Fleet, Outlook, Promotion, decide, promote, rollback
+from peloton.lifecycle.worker_versions import UNVERSIONED
+from services.worker_fleet import apply, give_up, pardon, read_fleet, set_ramping
+
+
+class WorkerAdmin:
+    def __init__(self, client: Client, promotion: Promotion) -> None:
+        self._client, self._promotion = client, promotion
+
+    async def look(self) -> Outlook:
+        """Raises Unavailable while Temporal does not answer."""
+        with _refusals():
+            fleet = await read_fleet(self._client)
+        return Outlook(fleet, decide(fleet, time.time(), self._promotion), self._promotion)
+
+    async def promote(self, build: str, percent: float) -> Outlook:
+        """Have a version run ``percent`` of the workflows, or all at 0. A repeat changes nothing. Raises Aborted for a
+        version that cannot, Unavailable."""
+        with _refusals():
+            fleet = await read_fleet(self._client)
+            decision = promote(fleet, build, percent)
+            await pardon(self._client, build)
+            await self._turn_to(fleet, decision, f"version {build} was promoted by a person instead")
+        return await self.look()
+
+    async def roll_back(self) -> Outlook:
+        """Give the ramping version up, or go back from the current one to the one before. Raises Aborted where there is
+        none, Unavailable."""
+        with _refusals():
+            fleet = await read_fleet(self._client)
+            decision = rollback(fleet)
+            if decision.act is Act.GIVE_UP:
+                await apply(self._client, fleet, decision)
+            else:
+                await self._turn_to(fleet, decision, "rolled back by a person")
+        return await self.look()
+
+    async def _turn_to(self, fleet: Fleet, decision: Decision, verdict: str) -> None:
+        """Turn to a version, and first give newer ones up, which would ramp again else."""
+        for newer in fleet.newer_than(decision.build):
+            await give_up(self._client, newer, verdict)
+        if fleet.ramping not in (UNVERSIONED, decision.build):
+            await set_ramping(self._client, UNVERSIONED, 0.0)
+        await apply(self._client, fleet, decision)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise Aborted(str(error)) from None
+    except RuntimeError as error:  # the client has not connected yet
+        raise Unavailable(f"Temporal cannot be reached: {error}") from None
+    except RPCError as error:
+        if error.status is RPCStatusCode.FAILED_PRECONDITION:  # its workers do not poll all task queues yet
+            raise Aborted(f"Temporal refuses it: {error.message}") from None
+        raise Unavailable(f"Temporal did not answer about versions of the workers: {error.message}") from None
