@@ -20,6 +20,7 @@ from tests.unit.tidy import (
     PACKAGES,
     PAGE_ENDINGS,
     ROOT,
+    SDK_INTERNALS_IN,
     TEXT_ENDINGS,
     TEXT_NAMES,
     banned_call_faults,
@@ -39,11 +40,13 @@ from tests.unit.tidy import (
     python_files,
     raised,
     reachable,
+    sdk_faults,
     size_faults,
     tree_of,
     walked,
 )
 from tests.unit.tidy_pods import POD_ACTORS, POD_MEMORY, POD_WRITES, events_caused, pod_write_faults
+from tests.workflow.sdk import WRITTEN_FOR, OtherRelease, check_release
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -99,6 +102,40 @@ def test_a_workflow_cannot_reach(package: str) -> None:
             if is_below(name, package)
         ]
     )
+
+
+def test_internals_of_the_sdk_are_used_in_one_file() -> None:
+    """The file says for which release of the SDK it was written."""
+    found = {path: list(sdk_faults(path, tree_of(path))) for path in python_files(*PACKAGES, "tests")}
+
+    assert found.pop(SDK_INTERNALS_IN)
+    none([fault for faults in found.values() for fault in faults])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from temporalio.worker._workflow_instance import WorkflowInstanceDetails",
+        "from temporalio.bridge.proto.workflow_commands import WorkflowCommand",
+        "import temporalio.bridge.client",
+        "name = activity._Definition.must_from_callable(act).name",
+    ],
+)
+def test_an_internal_of_the_sdk_is_noticed(source: str) -> None:
+    """Public names of the SDK are none."""
+    path = Path("tests/workflow/virtual.py")
+
+    assert 1 == len(list(sdk_faults(path, ast.parse(source))))
+    assert [] == list(sdk_faults(path, ast.parse("from temporalio.worker import WorkflowInstanceDetails")))
+
+
+def test_another_release_of_the_sdk_is_refused_in_a_sentence() -> None:
+    """The sentence names both versions and what to do."""
+    check_release(f"{WRITTEN_FOR}.9")
+    with pytest.raises(
+        OtherRelease, match=rf"of temporalio {WRITTEN_FOR}, and 1\.99\.0 is installed: compare .* adapt"
+    ):
+        check_release("1.99.0")
 
 
 def test_pods_are_written_in_one_place() -> None:

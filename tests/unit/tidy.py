@@ -115,6 +115,26 @@ def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, whole if is_module(whole) else source
 
 
+SDK_INTERNALS = re.compile(r"^temporalio\.(bridge\b|(\w+\.)*_)|^(activity|workflow)\._[A-Z]")
+SDK_INTERNALS_IN = Path("tests/workflow/sdk.py")
+"""The one file that may use internals of Temporal's SDK; it names the version that has them."""
+
+
+def sdk_faults(path: Path, tree: ast.AST) -> Iterator[str]:
+    """Yield imports and attributes that are internals of Temporal's SDK."""
+    for node in walked(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names = [f"{node.value.id}.{node.attr}"]
+        for name in names:
+            if SDK_INTERNALS.search(name):
+                yield f"{path}:{node.lineno}: {name} is internal to Temporal's SDK; only {SDK_INTERNALS_IN} may use it"
+
+
 @cache
 def is_module(name: str) -> bool:
     path = ROOT / Path(*name.split("."))

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from temporalio.api.failure.v1 import Failure
-from temporalio.bridge.proto.child_workflow.child_workflow_pb2 import (
-    START_CHILD_WORKFLOW_EXECUTION_FAILED_CAUSE_WORKFLOW_ALREADY_EXISTS,
-)
-from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob
-from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from temporalio.converter import DataConverter
+
+from tests.workflow.sdk import CHILD_EXISTS, WorkflowActivationJob, WorkflowCommand
 
 CONVERTER = DataConverter.default
 
@@ -27,7 +24,7 @@ class Children:
         before = self.children.get(asked.workflow_id)
         if before is not None and not before.ended:
             answer.failed.workflow_id, answer.failed.workflow_type = asked.workflow_id, asked.workflow_type
-            answer.failed.cause = START_CHILD_WORKFLOW_EXECUTION_FAILED_CAUSE_WORKFLOW_ALREADY_EXISTS
+            answer.failed.cause = CHILD_EXISTS
         else:
             answer.succeeded.run_id = "run1"
             child = self._new_child(asked.workflow_type, asked.workflow_id)

@@ -1,9 +1,9 @@
 """Runs the real workflow code in virtual time, without a server: one workflow, and the children that it starts.
 
-This file and ``instances.py`` alone touch internals of the SDK: activations and commands are the protos that its core
-exchanges with Python. It keeps the core's rules that matter here: one workflow task at a time, signals wait while a
-task is open, retries of activities leave no event, local activities run inside the task. When a run ends, everything
-that it was told is told to a second instance, which must answer with the same commands.
+Activations and commands are the protos that the core of the SDK exchanges with Python (``sdk.py``). This file keeps
+the core's rules that matter here: one workflow task at a time, signals wait while a task is open, retries of activities
+leave no event, local activities run inside the task. When a run ends, everything that it was told is told to a second
+instance, which must answer with the same commands.
 
 ``Virtual.events`` counts the events that a server would have written.
 """
@@ -19,12 +19,10 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from temporalio import activity, workflow
+from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import ActivityFailureInfo, Failure
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
-from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from temporalio.common import RetryPolicy
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
@@ -34,7 +32,14 @@ from temporalio.worker import WorkflowInstance
 from peloton.model.ids import JobId
 from tests.workflow.children import Children
 from tests.workflow.clock import VirtualClock
-from tests.workflow.instances import new_instance
+from tests.workflow.sdk import (
+    WorkflowActivation,
+    WorkflowActivationJob,
+    WorkflowCommand,
+    activity_definition,
+    new_instance,
+    workflow_definition,
+)
 
 CONVERTER = DataConverter.default
 TASK_S, ACTIVITY_S, LOCAL_S = 0.005, 0.01, 0.002
@@ -84,11 +89,11 @@ class Virtual(Children):
         workflow_id: str = "job/virtual",
     ) -> None:
         self.workflow_id, self._on_end = workflow_id, list[Callable[[], None]]()
-        self._child_kinds = {str(workflow._Definition.must_from_class(child).name): child for child in children}
+        self._child_kinds = {str(workflow_definition(child).name): child for child in children}
         self.children: dict[str, Virtual] = {}  # by workflow id: the last one
         self.past_children: list[Virtual] = []
-        self.clock, self._defn = clock, workflow._Definition.must_from_class(kind)
-        self._activities = {activity._Definition.must_from_callable(a).name: a for a in activities}
+        self.clock, self._defn = clock, workflow_definition(kind)
+        self._activities = {activity_definition(a).name: a for a in activities}
         self._signal, self._signal_delay_s, self._local_s = signal, signal_delay_s, local_s
         self.version = "v1"  # of the workers, the current one
         self.signals_lost = False
@@ -420,7 +425,7 @@ class Virtual(Children):
     def _perform(self, asked: Any) -> Payload:
         """Run the real activity; arguments and result go through the real converter."""
         act = self._activities[asked.activity_type]
-        defn = activity._Definition.must_from_callable(act)
+        defn = activity_definition(act)
         arguments = CONVERTER.payload_converter.from_payloads(asked.arguments, defn.arg_types)
         result = ActivityEnvironment().run(act, *arguments)
         return CONVERTER.payload_converter.to_payloads([result])[0]
