@@ -11,6 +11,7 @@ import pytest
 from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.service import Service
 
 pytestmark = pytest.mark.xdist_group("faults")
 PODS = 1_000
@@ -55,6 +56,27 @@ def test_a_job_survives_a_machine_that_sleeps(cluster: Cluster) -> None:
     assert cluster.finish(job) == "SUCCEEDED"
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
     assert launched_twice(cluster, job) == []
+
+
+def test_nothing_is_lost_with_the_store_of_temporal(cluster: Cluster) -> None:
+    """The store is deleted amid running jobs, a queue and a rollout: all of them end, and no run is launched twice."""
+    service = Service(cluster, cluster.pool("store-services"), 6).create().wait_running()
+    service.replace("sleep 2000", batch_size=1)
+    nap = shell("sleep 4", cpu=0.25, memory=16)
+    few = [cluster.submit(cluster.pool(f"store-{i}"), instanceCount=3, defaultConfig=nap) for i in range(3)]
+    queue = cluster.submit(cluster.pool("store", cpu=5), instanceCount=60, defaultConfig=nap)
+    cluster.wait(lambda: cluster.counts(queue).keys() >= {"RUNNING", "PENDING"}, "pods that run, and others that wait")
+
+    cluster.stop_part("temporal", now=True)
+    for path in cluster.local.data_dir.glob("temporal.db*"):
+        path.unlink()
+    cluster.start_part("temporal")
+
+    assert ["SUCCEEDED"] * 4 == [cluster.finish(job) for job in (queue, *few)]
+    service.wait_update("SUCCEEDED").wait_running()
+    assert [2] * 6 == service.versions()
+    pods = {queue: 60, few[0]: 3, service.id: 6}
+    assert {job: [] for job in pods} == {job: launched_twice(cluster, job, count) for job, count in pods.items()}
 
 
 @pytest.mark.parametrize("role", ["resmgr", "hostmgr"])
