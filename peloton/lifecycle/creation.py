@@ -15,6 +15,12 @@ from peloton.model.update import UpdateRecord, UpdateState, UpdateType
 _PLAIN_STATES = (UpdateState.INITIALIZED, UpdateState.ROLLING_FORWARD)
 
 
+def has_no_pods(job: JobRecord, update: UpdateRecord) -> bool:
+    """Return whether the update is the first one of its service and has yet to begin. It adds what its row says."""
+    is_creation = job.type is JobType.SERVICE and update.type is UpdateType.UPDATE and not update.prev_config_version
+    return is_creation and update.state is UpdateState.INITIALIZED
+
+
 def is_plain_creation(job: JobRecord, update: UpdateRecord, created_max: int, now_ns: int) -> bool:
     """Return whether settles of the job roll the update out. One that makes no progress for ``LOOK_S`` is handed over
     to a workflow of its own, which watches its progress deadline."""

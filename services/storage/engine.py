@@ -179,14 +179,31 @@ def is_lost_race(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _LOST_RACE_STATES
 
 
+# Statements of nearly every transaction are built once: to build one takes longer than to run it.
+_LOCKING_JOBS = (
+    sa.select(JOB)
+    .where(JOB.c.job_id.in_(sa.bindparam("of_jobs", expanding=True)))
+    .order_by(JOB.c.job_id)
+    .with_for_update(key_share=True)
+)
+_LOCKING_JOB = sa.select(JOB).where(JOB.c.job_id == sa.bindparam("of_job")).with_for_update(key_share=True)
+_READING_JOB = sa.select(JOB).where(JOB.c.job_id == sa.bindparam("of_job"))
+_OF_COUNTER = COUNTER.c.name == sa.bindparam("of_name")
+_COUNTING = sa.update(COUNTER).where(_OF_COUNTER).values(value=COUNTER.c.value + sa.bindparam("taken"))
+_READING_COUNTER = sa.select(COUNTER.c.value).where(_OF_COUNTER)
+
+
 def lock_jobs(conn: sa.Connection, job_ids: Sequence[str]) -> list[sa.Row[Any]]:
     """Hold these jobs until the commit; returns the rows of those that exist. Taken in one order: no deadlock."""
-    query = sa.select(JOB).where(JOB.c.job_id.in_(sorted(set(job_ids)))).order_by(JOB.c.job_id)
-    return list(conn.execute(query.with_for_update(key_share=True)))
+    return list(conn.execute(_LOCKING_JOBS, {"of_jobs": sorted(set(job_ids))}))
 
 
 def lock_job(conn: sa.Connection, job_id: str) -> sa.Row[Any] | None:
-    return next(iter(lock_jobs(conn, [job_id])), None)
+    return conn.execute(_LOCKING_JOB, {"of_job": job_id}).one_or_none()
+
+
+def read_job_row(conn: sa.Connection, job_id: str) -> sa.Row[Any] | None:
+    return conn.execute(_READING_JOB, {"of_job": job_id}).one_or_none()
 
 
 @cache
@@ -215,5 +232,5 @@ def key_values(dialect: str, keys: Sequence[tuple[str, int]]) -> dict[str, Any]:
 
 def take_numbers(conn: sa.Connection, name: str, count: int) -> int:
     """The first of ``count`` numbers, rising in the order of commits; others wait until this transaction ends."""
-    conn.execute(sa.update(COUNTER).where(COUNTER.c.name == name).values(value=COUNTER.c.value + count))
-    return int(conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == name)).scalar_one()) - count + 1
+    conn.execute(_COUNTING, {"of_name": name, "taken": count})
+    return int(conn.execute(_READING_COUNTER, {"of_name": name}).scalar_one()) - count + 1

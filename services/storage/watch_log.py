@@ -20,6 +20,7 @@ CHANGES_KEPT = 1_000_000
 """Watchers that were away resume as long as the changes that they missed are kept."""
 CANCELS_KEPT_NS = 60 * 10**9
 _SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
+_APPENDING = WATCH_LOG.insert()
 
 Change = tuple[int, JobId, int]
 """Sequence number, job, instance (THE_JOB: the job itself)."""
@@ -96,4 +97,4 @@ def _append(conn: sa.Connection, changes: Sequence[tuple[str, int]]) -> None:
     if changes:
         first = take_numbers(conn, WATCH_SEQ, len(changes))
         rows = [{"seq": first + at, "job_id": job, "instance_id": i} for at, (job, i) in enumerate(changes)]
-        conn.execute(WATCH_LOG.insert(), rows)
+        conn.execute(_APPENDING, rows)

@@ -189,11 +189,11 @@ def read_facts(
     conn: sa.Connection, job_id: str, version: int, span: tuple[int, int]
 ) -> tuple[InstanceFacts | None, dict[int, InstanceFacts]]:
     """Facts of the default, and of the overridden instances in the inclusive ``span``."""
-    query = sa.select(JOB_CONFIG.c.facts).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
-    text = conn.execute(query).scalar()
+    named = {"of_job": job_id, "of_version": version}
+    text = conn.execute(_READING_FACTS, named).scalar()
     if text is None:
         return None, {}
-    rows = conn.execute(_overrides(job_id, version, OVERRIDE.c.facts, span=span))
+    rows = conn.execute(_READING_OWN_FACTS, {**named, "first": span[0], "last": span[1]})
     return facts_from_text(text), {row.instance_id: facts_from_text(row.facts) for row in rows}
 
 
@@ -213,7 +213,10 @@ def facts_of(conn: sa.Connection, job_id: str, versions: Mapping[int, int]) -> d
 
 
 def _overrides(
-    job_id: str, version: int, what: sa.ColumnElement[Any], span: tuple[int, int] | None = None
+    job_id: str | sa.BindParameter[str],
+    version: int | sa.BindParameter[int],
+    what: sa.ColumnElement[Any],
+    span: tuple[int | sa.BindParameter[int], int | sa.BindParameter[int]] | None = None,
 ) -> sa.Select[Any]:
     """Rows in force at ``version``: rising versions, so that of two for one instance the later row counts."""
     of_version = sa.and_(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
@@ -223,6 +226,15 @@ def _overrides(
     if span is not None:
         query = query.where(OVERRIDE.c.instance_id.between(*span))
     return query.order_by(OVERRIDE.c.instance_id, OVERRIDE.c.version)
+
+
+# Built once: they are in each creation, enqueue and launch of pods.
+_OF_JOB, _OF_VERSION = sa.bindparam("of_job", type_=JOB.c.job_id.type), sa.bindparam("of_version", type_=sa.BigInteger)
+_SPAN = sa.bindparam("first", type_=sa.BigInteger), sa.bindparam("last", type_=sa.BigInteger)
+_READING_FACTS = sa.select(JOB_CONFIG.c.facts).where(
+    JOB_CONFIG.c.job_id == _OF_JOB, JOB_CONFIG.c.version == _OF_VERSION
+)
+_READING_OWN_FACTS = _overrides(_OF_JOB, _OF_VERSION, OVERRIDE.c.facts, _SPAN)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------

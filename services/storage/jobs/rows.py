@@ -13,7 +13,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.model.job import JobRecord, JobType
 from services.storage.codec import job_record, job_values
-from services.storage.engine import lock_job
+from services.storage.engine import lock_job, read_job_row
 from services.storage.jobs.configs import OverrideRows, insert_config, search_text, without_instances
 from services.storage.jobs.wakes import note_wakes
 from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE
@@ -21,7 +21,7 @@ from services.storage.volumes.rows import reclaim_volumes
 
 
 def read_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
-    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
+    row = read_job_row(conn, job_id)
     return None if row is None else job_record(row)
 
 

@@ -30,6 +30,22 @@ from services.storage.watch_log import note_job
 
 SMALL_PODS = 100
 """Of jobs that are counted before their workflow is woken: larger ones are counted by it alone."""
+_WRITTEN = (
+    "state",
+    "pod_counts",
+    "state_version",
+    "started_ns",
+    "completed_ns",
+    "updated_ns",
+    "run_seconds",
+    "gang_requeue_count",
+    "revision",
+)
+_WRITING = (
+    sa.update(JOB)
+    .where(JOB.c.job_id == sa.bindparam("of_job"))
+    .values({name: sa.bindparam(f"new_{name}") for name in _WRITTEN})
+)
 _COUNTED = [number for kind, number in JOB_TYPE_NUMBERS.items() if kind.runs_to_end]
 
 
@@ -116,19 +132,7 @@ def take_back(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: 
 
 
 def _write_job(conn: sa.Connection, job: JobRecord) -> None:
-    conn.execute(
-        sa.update(JOB)
-        .where(JOB.c.job_id == job.job_id)
-        .values(
-            state=JOB_STATE_NUMBERS[job.state],
-            pod_counts=counts_to_text(job.pod_counts),
-            state_version=job.state_version,
-            started_ns=job.started_ns,
-            completed_ns=job.completed_ns,
-            updated_ns=job.updated_ns,
-            run_seconds=job.run_seconds,
-            gang_requeue_count=job.gang_requeue_count,
-            revision=job.revision,
-        )
-    )
+    values = {f"new_{name}": getattr(job, name) for name in _WRITTEN}
+    values |= {"new_state": JOB_STATE_NUMBERS[job.state], "new_pod_counts": counts_to_text(job.pod_counts)}
+    conn.execute(_WRITING, {"of_job": job.job_id, **values})
     note_job(conn, job)

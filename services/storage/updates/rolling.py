@@ -11,8 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.lifecycle import rollout
+from peloton.lifecycle.creation import has_no_pods
 from peloton.lifecycle.job import is_ending
 from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.rollout_pods import AtHand, PodSource
 from peloton.lifecycle.stall import judge_progress
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodState, Termination, TerminationReason
@@ -55,10 +57,12 @@ def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         after = rollout.aborted(update)
         write_update(conn, update, after, now_ns)
         return rollout.progress_of(after)
+    is_first = has_no_pods(job, update)
+    pods: PodSource = AtHand({}) if is_first else StoredPods(conn, job_id)
     before = update
-    if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE:
+    if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE and not is_first:
         update = _begun(conn, job, update, now_ns)
-    step = rollout.next_step(update, StoredPods(conn, job_id), rollout.sla_maximum(job), now_ns)
+    step = rollout.next_step(update, pods, rollout.sla_maximum(job), now_ns)
     step = replace(step, update=with_cause(conn, judge_progress(before, step.update, now_ns)))
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)

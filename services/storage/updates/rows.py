@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -44,6 +45,10 @@ UNEXPECTED_VERSION = "unexpected entity version"
 Version = EntityVersion | int | None
 """What the client has seen: all of it (v1alpha), the version of the configuration (v0), or nothing."""
 
+_READING = sa.select(UPDATE).where(UPDATE.c.update_id == sa.bindparam("of_update"))
+"""Built once, as it is in each settle of a job that has an update."""
+_LAST_EVENT = sa.select(sa.func.max(UPDATE_EVENT.c.seq)).where(UPDATE_EVENT.c.update_id == sa.bindparam("of_update"))
+_ADDING_EVENTS = UPDATE_EVENT.insert()
 _COLUMNS = [column.name for column in UPDATE.columns]
 _SETS = ("added", "updated", "removed", "current", "done", "failed")
 _PLAIN = [name for name in _COLUMNS if name not in (*_SETS, "update_key", "request_digest")]
@@ -63,7 +68,7 @@ def update_record(row: sa.Row[Any]) -> UpdateRecord:
 def read_update(conn: sa.Connection, update_id: str) -> UpdateRecord | None:
     if not update_id:
         return None
-    row = conn.execute(sa.select(UPDATE).where(UPDATE.c.update_id == update_id)).one_or_none()
+    row = conn.execute(_READING, {"of_update": update_id}).one_or_none()
     return None if row is None else update_record(row)
 
 
@@ -98,10 +103,18 @@ def _values(update: UpdateRecord, sets: Sequence[str] = _SETS) -> dict[str, Any]
     }
 
 
+@cache
+def _writing(sets: tuple[str, ...]) -> sa.Update:
+    """Built once for each choice of sets that a step changes."""
+    names = [name for name in _COLUMNS if name not in _SETS or name in sets]
+    written = {name: sa.bindparam(f"new_{name}", type_=UPDATE.c[name].type) for name in names}
+    return sa.update(UPDATE).where(UPDATE.c.update_id == sa.bindparam("of_update")).values(written)
+
+
 def insert_update(conn: sa.Connection, update: UpdateRecord) -> None:
     conn.execute(UPDATE.insert().values(**_values(update)))
     affected = update.added | update.updated | update.removed
-    _add_events(conn, update, [(update.state, NONE), (UpdateState.INITIALIZED, affected)], update.created_ns)
+    _add_events(conn, update, [(update.state, NONE), (UpdateState.INITIALIZED, affected)], update.created_ns, last=0)
 
 
 def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord, now_ns: int) -> None:
@@ -111,7 +124,8 @@ def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord,
     ended = after.state in UPDATE_TERMINAL and not after.completed_ns
     after = replace(after, updated_ns=now_ns, completed_ns=now_ns if ended else after.completed_ns)
     sets = [name for name in _SETS if getattr(after, name) is not getattr(before, name)]  # others are written already
-    conn.execute(sa.update(UPDATE).where(UPDATE.c.update_id == after.update_id).values(**_values(after, sets)))
+    named = {f"new_{name}": value for name, value in _values(after, sets).items()}
+    conn.execute(_writing(tuple(sets)), {"of_update": after.update_id, **named})
     moving = after.state if after.state in ROLLING else UpdateState.ROLLING_FORWARD
     events = [
         (moving, after.current - before.current),
@@ -127,10 +141,17 @@ def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord,
 
 
 def _add_events(
-    conn: sa.Connection, update: UpdateRecord, events: Sequence[tuple[UpdateState, Instances]], now_ns: int
+    conn: sa.Connection,
+    update: UpdateRecord,
+    events: Sequence[tuple[UpdateState, Instances]],
+    now_ns: int,
+    last: int | None = None,
 ) -> None:
-    mine = UPDATE_EVENT.c.update_id == update.update_id
-    last = conn.execute(sa.select(sa.func.max(UPDATE_EVENT.c.seq)).where(mine)).scalar() or 0
+    """``last``: the number of the last event, where the caller knows it."""
+    if not events:
+        return
+    if last is None:
+        last = conn.execute(_LAST_EVENT, {"of_update": update.update_id}).scalar() or 0
     rows = [
         {
             "update_id": update.update_id,
@@ -141,9 +162,10 @@ def _add_events(
         }
         for seq, (state, named) in enumerate(events, last + 1)
     ]
-    if rows:
-        conn.execute(UPDATE_EVENT.insert(), rows)
-        conn.execute(sa.delete(UPDATE_EVENT).where(mine, UPDATE_EVENT.c.seq <= last + len(rows) - EVENTS_KEPT))
+    conn.execute(_ADDING_EVENTS, rows)
+    if (oldest := last + len(rows) - EVENTS_KEPT) > 0:
+        mine = UPDATE_EVENT.c.update_id == update.update_id
+        conn.execute(sa.delete(UPDATE_EVENT).where(mine, UPDATE_EVENT.c.seq <= oldest))
 
 
 def forget_oldest(conn: sa.Connection, job_id: str, newest_version: int) -> None:
