@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 RUNNING = "WorkflowType = 'Job' AND ExecutionStatus = 'Running'"
 REST_PER_COMPARISON = 20
 """Times that a comparison of ids takes, until the next one begins."""
+REST_PER_COUNT, COUNT_REST_MAX_S = 500, 120.0
+"""Times that the two counts take, until they are taken again: both read a row of each active job. The rest has a bound,
+as a busy machine takes long for them."""
 IDS_MAX = 1_000_000
 PAGE_IDS = 1_000
 RPC_TIMEOUT = timedelta(seconds=10)
@@ -40,15 +43,21 @@ class MissingWorkflows:
         self._expected_count, self._active_ids = expected_count, active_ids
         self._was_short = False
         self._missed: set[JobId] = set()  # by the last comparison
-        self._rests_until_s = 0.0
+        self._rests_until_s = self._counts_at_s = 0.0
 
     async def find(self, failed: Collection[str] = ()) -> list[JobId]:
         """Active jobs that two comparisons of ids have found without a workflow; ids are compared when two looks in a
         row have counted too few. ``failed``: ids of workflows that are left out, because they failed and are started
         again later. Raises errors of Temporal and of storage."""
+        if self._clock() < self._counts_at_s:
+            return []
+        began_s = self._clock()
         expected = await asyncio.to_thread(self._expected_count)
         running = (await self._client.count_workflows(RUNNING, rpc_timeout=RPC_TIMEOUT)).count
-        was_short, self._was_short = self._was_short, running < expected
+        is_enough = running >= expected
+        rest_s = min(REST_PER_COUNT * (self._clock() - began_s), COUNT_REST_MAX_S) if is_enough else 0.0
+        self._counts_at_s = self._clock() + rest_s
+        was_short, self._was_short = self._was_short, not is_enough
         if not (self._was_short and was_short) or self._clock() < self._rests_until_s:
             return []
         began_s = self._clock()

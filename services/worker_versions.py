@@ -38,7 +38,7 @@ from services.worker_fleet import (
 
 log = logging.getLogger(__name__)
 
-RETRY_S, PERIOD_S = 0.5, 5.0
+RETRY_S, PERIOD_S = 0.5, 10.0
 """Between looks: while something is to be done, and afterwards."""
 FAILURES_SHOWN = 20
 """In a row, before the log says so, once."""

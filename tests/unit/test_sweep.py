@@ -261,3 +261,21 @@ async def test_comparisons_rest() -> None:
         await missing.find()
 
     assert 1 == temporal.lists
+
+
+async def test_counts_that_agree_rest() -> None:
+    """They read a row of each job, so they rest for a multiple of the time that they take, within a bound."""
+    now, counted_s = [0.0], list[float]()
+
+    class Slow(Temporal):
+        async def count_workflows(self, query: str, **more: Any) -> Any:
+            counted_s.append(now[0])
+            now[0] += 0.1
+            return await super().count_workflows(query, **more)
+
+    missing = looking(Slow("a"), [JobId("a")], lambda: now[0])
+    for _ in range(10):
+        assert [] == await missing.find()
+        now[0] += 20.0
+
+    assert [0.0, 60.1, 120.2, 180.3] == [round(one_s, 1) for one_s in counted_s]
