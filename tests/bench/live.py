@@ -1,6 +1,8 @@
-"""Many services that live at once: what they cost when nothing happens, and when a role starts again.
+"""Many services that live at once: the cost of creating them, of leaving them alone, of a role that starts again, and
+of rollouts with a stream of short jobs.
 
-``PELOTON_BENCH_SERVICES`` and ``PELOTON_BENCH_HOSTS`` set the size, ``PELOTON_BENCH_IDLE_S`` how long nothing happens.
+``PELOTON_BENCH_SERVICES``, ``PELOTON_BENCH_HOSTS``, ``PELOTON_BENCH_ROLLOUTS`` and ``PELOTON_BENCH_SHORT_JOBS`` set the
+size, ``PELOTON_BENCH_IDLE_S`` how long nothing happens.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from peloton.model.job import JobRecord
 from peloton.model.pod import PodState
 from services.local.cluster import LocalSettings
 from services.storage.storage import Storage
-from tests.bench.churn import share
+from tests.bench.churn import share, submit
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.bench.figures import status_kib
+from tests.bench.rollout import NEW
+from tests.e2e.local import job_config, shell
 from tests.e2e.service import Service
 
 ROLES = ("api", "resmgr", "hostmgr", "worker")
@@ -29,21 +33,24 @@ PATIENCE_S = 3_600.0
 QUIET_CORES = 0.05
 """Above what the services use when nothing happens."""
 STOPS_PER_RESTART = 5
+"""The first one begins with the kill, and includes the time in which nothing does the work of the role."""
 RESTART_S = 90.0
 """What a restart costs is counted for so long."""
+CREATED_PER_SECOND, CREATE_CPU_MS = 30.0, 60.0
 IDLE_CORES, STOP_S, RESTART_CPU_MS = 0.03, 2.0, 5.0
-"""What is wanted."""
+SHORT_JOBS_RATIO = 1.1
+"""Targets. The last is the time that short jobs take during rollouts, as a multiple of the time without."""
 KILLED = stateless_pb2.JOB_STATE_KILLED
+ROLLED = stateless_pb2.WORKFLOW_STATE_SUCCEEDED
 
 
-def live(
-    services: int = 20_000, hosts: int = 5_000, idle_s: float = 600.0, restart_s: float = RESTART_S
-) -> dict[str, Any]:
-    """Services of one to three pods on simulated hosts: created, left alone, each role killed, stops meanwhile."""
-    services = int(os.environ.get("PELOTON_BENCH_SERVICES", services))
-    hosts = int(os.environ.get("PELOTON_BENCH_HOSTS", hosts))
-    idle_s = float(os.environ.get("PELOTON_BENCH_IDLE_S", idle_s))
-    unpaced = {"PELOTON_JOBS_PACED": str(services), "PELOTON_JOBS_ACTIVE_MAX": str(services * 2)}
+def live() -> dict[str, Any]:
+    """Services of one to three pods on simulated hosts: created, left alone, stopped while each role is killed and
+    starts again, and rolled out with short jobs between them."""
+    services, hosts = _size("SERVICES", 20_000), _size("HOSTS", 5_000)
+    idle_s, rollouts, short_jobs = _size("IDLE_S", 600), _size("ROLLOUTS", 200), _size("SHORT_JOBS", 10_000)
+    jobs_max = str(2 * (services + short_jobs))
+    unpaced = dict.fromkeys(("PELOTON_JOBS_PACED", "PELOTON_JOBS_ACTIVE_MAX"), jobs_max)
     settings = LocalSettings(port=0, simulate=hosts, slack_interval_s=0, environment=unpaced)
     with Cluster(settings) as cluster:
         pool = cluster.pool("bench", cpu=1e6, memory=1e9)
@@ -56,25 +63,40 @@ def live(
         memory_mib = _memory_mib(cluster)
         idle = _idle_cores(cluster, idle_s)
         idle_cores = sum(idle.values())
-        restarts = {role: _restarted(cluster, role, made, idle_cores, restart_s) for role in ROLES}
+        restarts = {role: _restarted(cluster, role, made, idle_cores) for role in ROLES}
         stops_s = sorted(one for found in restarts.values() for one in found.pop("stops"))
-        cpu_ms = {role: found["cpu_ms_per_job"] for role, found in restarts.items()}
-        stop_p99_s, restart_cpu_ms = share(stops_s, 0.99), max(cpu_ms.values())
-        wanted = (idle_cores / IDLE_CORES, stop_p99_s / STOP_S, restart_cpu_ms / RESTART_CPU_MS)
+        stop_p99_s = share(stops_s, 0.99)
+        restart_cpu_ms = max(found["cpu_ms_per_job"] for found in restarts.values())
+        create_cpu_ms = sum(created_cpu_s.values()) / services * 1_000
+        stream = _streamed(cluster, pool, short_jobs, made[:rollouts])
+        wanted = (
+            idle_cores / IDLE_CORES,
+            stop_p99_s / STOP_S,
+            restart_cpu_ms / RESTART_CPU_MS,
+            create_cpu_ms / CREATE_CPU_MS,
+            CREATED_PER_SECOND / services * created_s,
+            stream["short_jobs_ratio"] / SHORT_JOBS_RATIO,
+        )
         return {
             "services": services,
             "hosts": hosts,
             "created_per_second": round(services / created_s, 1),
-            "create_cpu_ms_per_job": round(sum(created_cpu_s.values()) / services * 1_000, 1),
+            "create_cpu_ms_per_job": round(create_cpu_ms, 1),
+            "create_cpu_ms_of": {name: round(used / services * 1_000, 1) for name, used in created_cpu_s.items()},
             "idle_cores": round(idle_cores, 4),
             "idle_cores_of": {name: round(cores, 4) for name, cores in idle.items()},
             "mib_per_1000_jobs": round((sum(memory_mib.values()) - sum(before_mib.values())) / services * 1_000, 1),
             "stop_p99_seconds": round(stop_p99_s, 2),
             "restart_cpu_ms_per_job": restart_cpu_ms,
             "restarts": restarts,
+            **stream,
             "peak_memory_mib": peak_memory_mib(cluster),
             "ratio_to_target": round(max(wanted), 2),
         }
+
+
+def _size(name: str, usual: int) -> int:
+    return int(os.environ.get(f"PELOTON_BENCH_{name}", usual))
 
 
 def _created(cluster: Cluster, pool: str, services: int) -> list[Service]:
@@ -132,19 +154,21 @@ def _wait_quiet(cluster: Cluster, idle_cores: float) -> None:
         assert time.monotonic() < deadline_s, f"the processes never rest: they use {cores:.2f} cores"
 
 
-def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: float, restart_s: float) -> dict[str, Any]:
+def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: float) -> dict[str, Any]:
     """Figures of a kill -9 of a role, with stops of services while it starts again."""
     stopped = [made.pop() for _ in range(min(STOPS_PER_RESTART, len(made) // 2))]
     before_s, began_s = _own(cpu_seconds(cluster)), time.monotonic()
     cluster.kill(role)
-    stops = [_stopped_s(service) for service in stopped]
+    first_s, *stops_s = (_stopped_s(service) for service in stopped)
     _wait_quiet(cluster, idle_cores)
     quiet_s = time.monotonic() - began_s
-    time.sleep(max(restart_s - quiet_s, 0.0))
+    time.sleep(max(RESTART_S - quiet_s, 0.0))
     seconds = time.monotonic() - began_s
     used_s = sum(_used_s(cluster, before_s, role).values()) - idle_cores * seconds
     return {
-        "stops": stops,
+        "stops": stops_s,
+        "stop_seconds": [round(seconds_s, 2) for seconds_s in stops_s],
+        "first_stop_seconds": round(first_s, 2),
         "quiet_seconds": round(quiet_s, 1),
         "cpu_ms_per_job": round(used_s / len(made) * 1_000, 2),
     }
@@ -163,3 +187,51 @@ def _answers(call: Callable[[], None]) -> bool:
     """Returns True when the call comes back; raises the errors of gRPC."""
     call()
     return True
+
+
+def _streamed(cluster: Cluster, pool: str, jobs: int, rolled: list[Service]) -> dict[str, Any]:
+    """Figures of short jobs alone, and of as many while services are rolled out side by side."""
+    alone = _short_jobs(cluster, pool, jobs)
+    before_s, began_s = cpu_seconds(cluster), time.monotonic()
+    with ThreadPoolExecutor(1) as others:
+        streaming = others.submit(_short_jobs, cluster, pool, jobs)
+        for service in rolled:
+            service.replace(NEW, batch_size=1)
+        for service in rolled:
+            _wait_rolled(cluster, service)
+        rolled_s = time.monotonic() - began_s
+        during = streaming.result()
+    used_s = sum(_used_s(cluster, before_s).values())
+    return {
+        "short_jobs": jobs,
+        "short_jobs_seconds": round(alone, 1),
+        "short_jobs_seconds_in_rollouts": round(during, 1),
+        "short_jobs_ratio": round(during / alone, 2),
+        "rollouts": len(rolled),
+        "rollouts_seconds": round(rolled_s, 1),
+        "cpu_seconds_in_rollouts": round(used_s, 1),
+    }
+
+
+def _short_jobs(cluster: Cluster, pool: str, jobs: int) -> float:
+    """Seconds from the first submit of jobs of one pod each until all have ended. Services stay."""
+    config = job_config(pool, instanceCount=1, defaultConfig=shell("true", cpu=0.1, memory=16))
+    began_s = time.monotonic()
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        due_s = [[began_s] * len(range(first, jobs, CLIENTS)) for first in range(CLIENTS)]
+        address = cluster.local.addresses
+        made = {one.job_id for some in clients.map(lambda due: submit(address, config, due), due_s) for one in some}
+    storage = Storage(cluster.local.database)
+    try:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while left := len(made.intersection(storage.jobs.active_ids())):
+            assert time.monotonic() < deadline_s, f"{left} of {jobs} short jobs have not ended"
+            time.sleep(LOOK_S)
+    finally:
+        storage.close()
+    return time.monotonic() - began_s
+
+
+def _wait_rolled(cluster: Cluster, service: Service) -> None:
+    what = f"the rollout of {service.id}"
+    cluster.wait(lambda: service.status.workflow_status.state == ROLLED, what, PATIENCE_S)
