@@ -1,7 +1,8 @@
 """Decide whether the workflow of a job rolls out the update that creates its service.
 
 Such an update begins all instances at once and is done when they run: two steps, which the settles of the job take in
-their own transactions. Any other update has batches, pulses, pauses or deadlines to watch, in a workflow of its own.
+their own transactions. Any other update has batches, pulses, pauses, rollbacks or deadlines to watch, and a workflow of
+its own for that.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def is_plain_creation(job: JobRecord, update: UpdateRecord, created_max: int, no
     to a workflow of its own, which watches its progress deadline."""
     if job.type is not JobType.SERVICE or update.type is not UpdateType.UPDATE or update.prev_config_version:
         return False
-    if update.state not in _PLAIN_STATES or update.spec.pulse_s or not 0 < update.total_count <= created_max:
+    if update.state not in _PLAIN_STATES or not 0 < update.total_count <= created_max:
+        return False
+    if update.spec.pulse_s or update.spec.rollback_on_failure:
         return False
     is_whole = not update.spec.batch_size or update.spec.batch_size >= update.total_count
     has_usual_deadline = update.spec.progress_deadline_s in (0, PROGRESS_DEADLINE_S)

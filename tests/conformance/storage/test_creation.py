@@ -54,11 +54,12 @@ def test_a_settle_that_repeats_changes_nothing(storage: Storage) -> None:
 
 
 def test_what_is_to_be_watched_is_left_to_the_workflow_of_the_update(storage: Storage) -> None:
-    """Batches, pulses, a pause and short progress deadlines; and more instances than a settle may create."""
+    """Batches, pulses, a pause, rollbacks and short progress deadlines; more instances than a settle may create."""
     watched = (
         UpdateSpec(batch_size=1),
         UpdateSpec(pulse_s=5),
         UpdateSpec(start_paused=True),
+        UpdateSpec(rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1),
         UpdateSpec(progress_deadline_s=10),
     )
     for spec in watched:
