@@ -1,6 +1,6 @@
-"""Finds workflows of ours that have failed, by lists of Temporal, and says which may be started again.
+"""Failed workflows of Peloton, by lists of Temporal, and when each is started again.
 
-How often a workflow failed is counted in Temporal, which outlives every process of ours; it forgets with the retention
+How often a workflow failed is counted in Temporal, which outlives every process; it forgets with the retention
 of the namespace.
 """
 

@@ -22,6 +22,7 @@ from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.ids import hostmgr_role
+from peloton.model.workflow_trouble import FailingActivity
 from services import telemetry, temporal, temporal_connection
 from services.daemon_waker import DaemonWaker
 from services.leader import LeaderChannels, LeaderElection
@@ -122,6 +123,7 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
 async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.api import server
     from services.api.backlog import Bounds
+    from services.temporal_watch import TemporalWatch
     from services.worker_admin import WorkerAdmin
 
     settings, promotion = shared.settings, _promotion(shared.settings)
@@ -138,6 +140,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             targets=_host_managers(shared), migrations_changed=changed,
             rebalances_changed=rebalances.rebalances_changed, temporal=shared.temporal_config,
             workers=WorkerAdmin(shared.temporal, promotion),
+            watch=TemporalWatch(shared.temporal),
         )  # fmt: skip
         log.info("API at %s", address)
         await _sweep(shared, waker).once()  # jobs stored just before a crash have no workflow yet
@@ -165,7 +168,11 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
         storage.jobs, storage.pods, storage.updates, resmgr, hosts, placer, hosts, storage.maintenance, hosts,
         storage.migrations, hosts, hosts, storage.rebalances, storage.lockdowns, policies,
     )  # fmt: skip
-    async with working(client, ports, cached_max(shared.settings.cached_workflows)):
+
+    def report(activities: Sequence[FailingActivity], count: int) -> None:
+        storage.activity_reports.put(client.identity, activities, count, time.time_ns())
+
+    async with working(client, ports, cached_max(shared.settings.cached_workflows), report):
         await stop.wait()
 
 
@@ -174,6 +181,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr import server
     from services.resmgr.settings import LoopSettings, RecorderSettings, mover_settings
     from services.revival import PERIOD_S, Revival
+    from services.temporal_watch import TemporalWatch
     from services.worker_versions import VersionKeeper
 
     settings, capacity, promotion = shared.settings, _host_managers(shared), _promotion(shared.settings)
@@ -186,6 +194,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         backfill_s=settings.backfill_s,
     )
     moving, recording = mover_settings(settings), RecorderSettings(settings.history_period_s)
+    watch = TemporalWatch(shared.temporal)
     async with (
         _waker(shared) as waker,
         _migration_waker(shared) as migrations,
@@ -196,8 +205,9 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         async def lead() -> Leading:
             address = f"{settings.host}:{settings.resmgr_port}"
             running = await server.serve(
-                shared.storage, waker, capacity, address, loop_settings, capacity, moving, capacity.sums, recording
-            )
+                shared.storage, waker, capacity, address, loop_settings, capacity, moving, capacity.sums, recording,
+                watch,
+            )  # fmt: skip
             sweep = _sweep(shared, waker)
             await sweep.once()  # wake-ups of admitted pods may have died with a predecessor
             sweep.start()

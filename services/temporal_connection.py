@@ -32,8 +32,8 @@ from services.payloads import CONVERTER
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
 """Why a signal is sent. It travels in the header ``cause``, which histories show, and which workflows of other versions
 do not mind."""
-HEARTBEAT = timedelta(seconds=5)
-"""By which Temporal knows which workers there are."""
+HEARTBEAT = timedelta(seconds=2)
+"""By which Temporal knows which workers there are, and people within 10 s that there are none."""
 DEFAULT_ADDRESS, DEFAULT_NAMESPACE = "localhost:7233", "default"
 VARIABLES, CONFIG_FILE = "TEMPORAL_", "TEMPORAL_CONFIG_FILE"
 

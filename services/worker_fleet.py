@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 DEPLOYMENT = "peloton"
 POLL_S = 75.0
 """Within which a worker that is there asks for work: a poll lasts a minute."""
-SILENCE_S = 4 * HEARTBEAT.total_seconds()
+SILENCE_S = 10 * HEARTBEAT.total_seconds()
 """After which a worker that sends heartbeats is taken for dead. One that is stopped says so."""
 PATIENTLY: Any = {"retry": True, "timeout": RPC_TIMEOUT}
 """Options of calls about the deployment. The server refuses these while a workflow of its own, which keeps the
@@ -161,7 +161,7 @@ def _at_work(beats: Sequence[WorkerHeartbeat] | None, queue: DescribeTaskQueueRe
     alone where there are no heartbeats: on an older server, and of workers without a version."""
     if beats is None:
         return _polling(queue, now_s - POLL_S)
-    just_now = _polling(queue, now_s - 2 * HEARTBEAT.total_seconds())
+    just_now = _polling(queue, now_s - 5 * HEARTBEAT.total_seconds())
     beating = {beat.deployment_version.build_id for beat in beats}
     return beating | just_now | _polling(queue, now_s - POLL_S) & {UNVERSIONED}
 

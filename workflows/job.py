@@ -181,7 +181,7 @@ class JobWorkflow:
                 follower.add_done_callback(self.note_end_of_following)
 
     def note_end_of_following(self, follower: asyncio.Future[DaemonResult]) -> None:
-        """Look again: one that was terminated is started anew, and one that failed after a wait."""
+        """Look again: a follower that was terminated is started at once, and one that failed after a wait."""
         self.life = replace(self.life, followers=self.life.followers.after(follower))
         self.is_followed, self.wakeup_pending = False, True
 

@@ -1,4 +1,4 @@
-"""What becomes of pods that the queue of their pool cannot take."""
+"""Fate of pods that the queue of their pool cannot take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PoolFate:
 
 
 def judge_pool(job_type: JobType, pool: str, *, is_known: bool, is_stored: bool, is_leaf: bool) -> PoolFate | None:
-    """Return None when the queue of the pool takes pods of the job.
+    """Decide about the pods of a job; None when the queue of the pool takes them.
 
     ``pool`` is the path of the pool, or its id. ``is_known``: the resource manager has it in memory, which may be
     behind the rows (``is_stored``). The id of a pool that was deleted never comes back, so its batch jobs fail. A

@@ -115,7 +115,7 @@ def gone_hosts(
     for ago_s, name in sorted((ago_s, name) for name, ago_s in gone.items() if name not in maintained):
         text = f"Host {name} left cluster {cluster} {span_text(ago_s)} ago and is not back"
         found.append(_of_host(CRITICAL, text, name, cluster, now_ns - round(ago_s * NS_PER_S)))
-    return _bounded(found, f"more hosts left cluster {cluster} within {span_text(GONE_WITHIN_S)} and are not back")
+    return bounded(found, f"more hosts left cluster {cluster} within {span_text(GONE_WITHIN_S)} and are not back")
 
 
 def avoided_hosts(cluster: str, avoided: Mapping[Hostname, tuple[Misfit, float]]) -> list[Problem]:
@@ -124,7 +124,7 @@ def avoided_hosts(cluster: str, avoided: Mapping[Hostname, tuple[Misfit, float]]
         _of_host(WARNING, f"Host {name} is avoided {avoided_text(why)}, for {span_text(left_s)} more", name, cluster)
         for name, (why, left_s) in sorted(avoided.items())
     ]
-    return _bounded(found, f"more hosts of cluster {cluster} are avoided")
+    return bounded(found, f"more hosts of cluster {cluster} are avoided")
 
 
 def red_marks(
@@ -142,8 +142,8 @@ def red_marks(
         for one in services
     ]  # fmt: skip
     return [
-        *_bounded(loaded, f"more hosts of cluster {cluster} are marked RED"),
-        *_bounded(slow, f"more services in cluster {cluster} are marked RED"),
+        *bounded(loaded, f"more hosts of cluster {cluster} are marked RED"),
+        *bounded(slow, f"more services in cluster {cluster} are marked RED"),
     ]
 
 
@@ -162,7 +162,7 @@ def late_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Prob
         text += f": {left} pods are left and wait for {waits}" if waits else ""
         command = f"peloton host maintenance status {host.hostname}"
         found.append(Problem(WARNING, text, SubjectKind.HOST, host.hostname, host.cluster, host.deadline_ns, command))
-    return _bounded(found, "more drains are beyond their deadlines")
+    return bounded(found, "more drains are beyond their deadlines")
 
 
 def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int, names: Names = NO_NAMES) -> list[Problem]:
@@ -183,7 +183,7 @@ def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int, names: Na
         text += f". It may be forced in {span_text((deadline_ns - now_ns) / NS_PER_S)}"
         command = f"peloton host maintenance status {host.hostname}"
         found.append(Problem(WARNING, text, SubjectKind.HOST, host.hostname, host.cluster, since_ns, command))
-    return _bounded(found, "more drains are held up")
+    return bounded(found, "more drains are held up")
 
 
 def lost_volumes(volumes: Sequence[VolumeRecord], total: int, names: Names = NO_NAMES) -> list[Problem]:
@@ -195,7 +195,7 @@ def lost_volumes(volumes: Sequence[VolumeRecord], total: int, names: Names = NO_
         text += f"{job_text(one.job_id, names)} waits for it"
         command = f"peloton volume get {one.volume_id}"
         found.append(Problem(CRITICAL, text, SubjectKind.JOB, one.job_id, one.cluster, one.changed_ns, command))
-    return _bounded(found, "more volumes are LOST", total)
+    return bounded(found, "more volumes are LOST", total)
 
 
 def stuck_updates(updates: Sequence[tuple[str, UpdateRecord]], total: int) -> list[Problem]:
@@ -206,7 +206,7 @@ def stuck_updates(updates: Sequence[tuple[str, UpdateRecord]], total: int) -> li
         if what := _stuck(update):
             text, command = f"The update of service {name} {what}", f"peloton job why {update.job_id}"
             found.append(Problem(WARNING, text, SubjectKind.JOB, update.job_id, "", update.updated_ns, command))
-    return _bounded(found, "more updates of services have failed or stand still", total)
+    return bounded(found, "more updates of services have failed or stand still", total)
 
 
 def _stuck(update: UpdateRecord) -> str:
@@ -247,7 +247,7 @@ def unfit_jobs(jobs: Sequence[UnfitJob]) -> list[Problem]:
         text = f"Job {one.name.strip() or one.job_id} in pool {one.pool_path} cannot run: {gang}"
         text += f"{counted(count, 'instance')} {verb} no host, even an empty one: {why}"
         found.append(Problem(WARNING, text, SubjectKind.JOB, one.job_id, command=f"peloton job why {one.job_id}"))
-    return _bounded(found, "more jobs have instances that fit no host")
+    return bounded(found, "more jobs have instances that fit no host")
 
 
 def late_recorder(behind_s: float, period_s: int) -> list[Problem]:
@@ -268,7 +268,7 @@ def hopeless_gangs(heads: Sequence[tuple[str, str, int, str]], names: Names = NO
         gangs = f"{counted(count, 'gang')} of {job_text(job_id, names)} in pool {path}"
         text = f"{gangs} will never start: {why}"
         found.append(Problem(WARNING, text, SubjectKind.POOL, path, command=f"peloton job why {job_id}"))
-    return _bounded(found, "more pools have gangs that will never start")
+    return bounded(found, "more pools have gangs that will never start")
 
 
 def lacking_pools(heads: Sequence[tuple[str, str, str, float]], now_ns: int) -> list[Problem]:
@@ -282,14 +282,14 @@ def lacking_pools(heads: Sequence[tuple[str, str, str, float]], now_ns: int) -> 
         text = f"Pool {path} has waited for {span_text(waited_s)} for what it is entitled to: {why}{held}"
         since_ns = now_ns - round(waited_s * NS_PER_S)
         found.append(Problem(WARNING, text, SubjectKind.POOL, path, "", since_ns, f"peloton respool why {path}"))
-    return _bounded(found, "more pools wait for what they are entitled to")
+    return bounded(found, "more pools wait for what they are entitled to")
 
 
 def _of_host(severity: Severity, text: str, name: str, cluster: str, since_ns: int = 0) -> Problem:
     return Problem(severity, text, SubjectKind.HOST, name, cluster, since_ns, f"peloton host why {name}")
 
 
-def _bounded(found: list[Problem], others: str, total: int | None = None) -> list[Problem]:
+def bounded(found: list[Problem], others: str, total: int | None = None) -> list[Problem]:
     """The first few by name, the others as one."""
     named, count = found[:NAMED_MAX], len(found) if total is None else total
     if count <= len(named):

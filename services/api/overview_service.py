@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import grpc.aio
 
@@ -22,11 +22,13 @@ from peloton.api.v0.overview import overview_pb2 as pb
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.lifecycle import problems
+from peloton.lifecycle.workflow_problems import activity_problems, job_ids_of, merge_activities, temporal_problems
 from peloton.model.ids import HOSTMGR_ROLE
 from peloton.model.problem import Problem
 from peloton.model.respool import pool_paths
 from peloton.model.text import shorten
 from peloton.model.times import NS_PER_S
+from peloton.model.workflow_trouble import FailingActivity, TemporalLook
 from services.api.calls import Calls
 from services.api.channels import LeaderChannels
 from services.api.forward import RESMGR
@@ -38,12 +40,24 @@ from services.storage.storage import Storage
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+
+class WatchesTemporal(Protocol):
+    @property
+    def address(self) -> str: ...
+
+    async def look(self) -> TemporalLook:
+        """Return what keeps workflows from going on; never raises."""
+        ...
+
+
 ASK_S, MAP_S = 1.0, 10.0
 """Patience with a host manager that sums up, and with one that sends all of its hosts."""
 TELL_S, TOLD_AGE_S = 2.0, 10.0
 """Patience with the resource manager, and how long its answer is used at least."""
 COUNT_S, COUNTS_AGE_S, FINDINGS_AGE_S = 2.0, 5.0, 5.0
 """How long an answer waits for counts that are not there yet, and how long they are used at least."""
+REPORTS_AGE_S, REPORT_KEPT_S = 2.0, 15.0
+"""How long the reports of workers are used at least, and after what time one is left out: its worker has ended."""
 HOST_PODS_MAX, HOST_PODS_AGE_S, HOSTS_KEPT = 1_000, 2.0, 100
 """Pods in an answer, how long it is used at least, and of how many hosts one is kept."""
 EVENTS_DEFAULT, EVENTS_MAX = 100, 500
@@ -64,9 +78,11 @@ class OverviewService:
         temporal: Mapping[str, object],
         clock: Callable[[], float] = time.monotonic,
         wall_ns: Callable[[], int] = time.time_ns,
+        watch: WatchesTemporal | None = None,
     ) -> None:
         self._storage, self._channels, self._calls, self._temporal = storage, channels, calls, temporal
-        self._clock, self._wall_ns = clock, wall_ns
+        self._clock, self._wall_ns, self._watch = clock, wall_ns, watch
+        self._reports = Rested(self._reported, REPORTS_AGE_S)
         self._counts = Rested(self._count, COUNTS_AGE_S)
         self._findings = Rested(self._find, FINDINGS_AGE_S)
         self._counting: asyncio.Task[Counted] | None = None
@@ -78,12 +94,13 @@ class OverviewService:
 
     async def GetOverview(self, request: pb.GetOverviewRequest, context: Any) -> pb.GetOverviewResponse:
         clusters = await self._channels.clusters()
-        (leases, findings, counted, told), described = await asyncio.gather(
+        (leases, findings, counted, told, stuck), described = await asyncio.gather(
             asyncio.gather(
                 self._calls.run(self._storage.overview.leases),
                 self._calls.run(self._findings.get),
                 self._counted(),
                 self._of_resmgr(),
+                self._of_workflows(),
             ),
             asyncio.gather(*(self._describe(cluster) for cluster in clusters if clusters[cluster])),
         )
@@ -91,7 +108,7 @@ class OverviewService:
         answered = {one.overview.cluster: one for one in described if one is not None}
         roles = [RESMGR, *(HOSTMGR_ROLE + cluster for cluster in clusters)]
         silent = [name for name in clusters if clusters[name] and name not in answered]
-        found = [problem_to_wire(one) for one in [*_leaderless(roles, leases, now_s), *findings]]
+        found = [problem_to_wire(one) for one in [*_leaderless(roles, leases, now_s), *stuck, *findings]]
         found += [problem_to_wire(problems.silent_problem(name, ASK_S)) for name in silent]
         found += told
         found += [problem for one in answered.values() for problem in one.problems]
@@ -144,6 +161,21 @@ class OverviewService:
             *problems.lost_volumes(volumes, total, self._storage.overview.job_names(one.job_id for one in volumes)),
             *problems.stuck_updates(*self._storage.overview.stuck_updates()),
         ]
+
+    async def _of_workflows(self) -> list[Problem]:
+        look = await self._watch.look() if self._watch is not None else TemporalLook()
+        activities, total = await self._calls.run(self._reports.get)
+        named = job_ids_of(look, activities)
+        names = await self._calls.run(self._storage.overview.job_names, named) if named else {}
+        address = self._watch.address if self._watch is not None else ""
+        return [*temporal_problems(look, address, names), *activity_problems(activities, total, names)]
+
+    def _reported(self) -> tuple[list[FailingActivity], int]:
+        """The activities that workers named, and how many there are. Of an activity that two workers have tried the
+        later attempt counts."""
+        reports, total = self._storage.activity_reports.since(self._wall_ns() - int(REPORT_KEPT_S * NS_PER_S))
+        merged = merge_activities(reports)
+        return merged[: problems.NAMED_MAX], max(total - sum(map(len, reports)), 0) + len(merged)
 
     async def _of_resmgr(self) -> list[pb.Problem]:
         """As of a while ago; none while no resource manager leads."""

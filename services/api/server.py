@@ -68,7 +68,7 @@ from services.api.job_manager import JobManager
 from services.api.job_table_service import JobTableService
 from services.api.lookup_service import LookupService
 from services.api.migration_service import MigrationService, NoTargets, Targets
-from services.api.overview_service import OverviewService
+from services.api.overview_service import OverviewService, WatchesTemporal
 from services.api.pending_reasons import PendingReasons
 from services.api.rebalance_service import RebalanceService
 from services.api.servicer import Backend, Servicer
@@ -147,12 +147,14 @@ async def start(
     rebalances_changed: Callable[[Iterable[str]], None] = lambda _: None,
     temporal: Mapping[str, object] = MappingProxyType({}),
     workers: Workers | None = None,
+    watch: WatchesTemporal | None = None,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
 
-    ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers. ``hosts`` stands in for these.
+    ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers, for which ``hosts`` stands in.
     ``bounds``: of what may wait in storage. ``migrations_changed`` and ``rebalances_changed`` wake workflows.
-    ``temporal``: how it is reached, of which people are told address and namespace. ``workers``: versions there.
+    ``temporal``: how it is reached, of which people are told address and namespace; ``watch`` looks at it. ``workers``:
+    versions there.
     """
     calls, channels = Calls(), LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
@@ -173,7 +175,7 @@ async def start(
         (bulk, BULK_SERVICE),
         (migrations, MIGRATION_SERVICE),
         (rebalances, REBALANCE_SERVICE),
-        (OverviewService(storage, channels, calls, temporal), OVERVIEW_SERVICE),
+        (OverviewService(storage, channels, calls, temporal, watch=watch), OVERVIEW_SERVICE),
         (WorkerVersionService(workers or NoWorkers(), calls), WORKER_VERSION_SERVICE),
         (LookupService(storage.search, storage.pools, storage.hosts, calls), LOOKUP_SERVICE),
         (JobTableService(storage, calls, channels), JOB_TABLE_SERVICE),

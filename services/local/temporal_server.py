@@ -30,6 +30,7 @@ DYNAMIC_CONFIG = (
     "matching.enableFairness=true",
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
+    "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute=2",
     "frontend.namespaceRPS=10000",
     "frontend.rps=10000",
     "history.rps=20000",

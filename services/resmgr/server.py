@@ -14,7 +14,7 @@ from peloton.model.host import ClusterSums
 from peloton.ports import Lifecycles
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
-from services.resmgr.explain.service import ExplainService
+from services.resmgr.explain.service import ExplainService, ExplainsWorkflows
 from services.resmgr.explain.unfit import UnfitJobs, UnfitPods
 from services.resmgr.host_mover import HostMover, HostRooms
 from services.resmgr.loop import AdmissionLoop
@@ -61,10 +61,11 @@ async def serve(
     mover_settings: MoverSettings | None = None,
     cluster_sums: Callable[[], Mapping[str, ClusterSums]] | None = None,
     recorder_settings: RecorderSettings | None = None,
+    workflows: ExplainsWorkflows | None = None,
 ) -> ResmgrServer:
     """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port).
     ``host_rooms``: for the mover of host pools; there is none without. ``cluster_sums``: for the recorder of time
-    series, likewise."""
+    series, likewise. ``workflows``: for explanations."""
     loop = AdmissionLoop(storage, lifecycles, capacity_source, settings)
     pools = PoolService(loop, storage.pools, storage.jobs)
     await asyncio.to_thread(pools.load)
@@ -72,7 +73,7 @@ async def serve(
     server = grpc.aio.server(interceptors=[ErrorsToStatus("resource manager"), Requests()], options=OPTIONS)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
-    add_under_all_names(server, ExplainService(loop, storage, capacity_source), EXPLAIN_SERVICE)
+    add_under_all_names(server, ExplainService(loop, storage, capacity_source, workflows), EXPLAIN_SERVICE)
     recorder = None
     if cluster_sums is not None:
         period = recorder_settings or RecorderSettings()

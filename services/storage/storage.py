@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
+from services.storage.activity_reports import ActivityReports
 from services.storage.admission.admission import Admission
 from services.storage.daemons.daemons import Daemons
 from services.storage.engine import POOL_SIZE, Database
@@ -79,6 +80,7 @@ class Storage:
         self.volumes = Volumes(db)
         self.leases = Leases(db)
         self.lockdowns = Lockdowns(db)
+        self.activity_reports = ActivityReports(db)
         self.watch_log = WatchLog(db)
         self.history = History(db)
         self.overview = Overview(db)

@@ -237,6 +237,16 @@ class Lockdown(SQLModel, table=True):
     component: str = Field(primary_key=True, sa_type=_TEXT)
 
 
+class ActivityReport(SQLModel, table=True):
+    """Activities that fail again and again, as a worker reports them, in JSON: the first of ``activity_count``."""
+
+    __tablename__ = "activity_report"
+    worker: str = Field(primary_key=True, sa_type=_TEXT)
+    told_ns: int = Field(sa_type=sa.BigInteger)
+    activity_count: int
+    activities: str = Field(sa_type=_TEXT)
+
+
 class Counter(SQLModel, table=True):
     """Numbers given out in the order of commits: a transaction that takes some locks the row.
 
@@ -306,6 +316,7 @@ DISRUPTION = METADATA.tables["disruption"]
 WATCH_LOG = METADATA.tables["watch_log"]
 WATCH_CANCEL = METADATA.tables["watch_cancel"]
 LOCKDOWN = METADATA.tables["lockdown"]
+ACTIVITY_REPORT = METADATA.tables["activity_report"]
 COUNTER = METADATA.tables["counter"]
 RESPOOL = METADATA.tables["respool"]
 FRAMEWORK = METADATA.tables["framework"]

@@ -43,6 +43,7 @@ from peloton.ports import (
     UpdateRecords,
 )
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
+from services.worker.attempts import Attempts, Report, reporting
 from services.worker.build import build_id
 from services.worker.cache import CACHED_MIN
 from services.worker_fleet import DEPLOYMENT
@@ -156,12 +157,14 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
 
 
 @asynccontextmanager
-async def working(client: Client, ports: WorkerPorts, cached_max: int) -> AsyncIterator[None]:
-    """Run workers of this version of the code, which make it the current one where nothing would run else."""
-    claim = VersionClaim(client, build_id())
+async def working(client: Client, ports: WorkerPorts, cached_max: int, report: Report) -> AsyncIterator[None]:
+    """Run workers of this version of the code, which make it the current one where nothing would run else. ``report``
+    takes the activities that fail again and again."""
+    claim, attempts = VersionClaim(client, build_id()), Attempts()
     try:
         await claim.note_start()
-        async with run_workers(build_workers(client, ports, build=build_id(), cached_max=cached_max)):
+        workers = build_workers(client, ports, build=build_id(), cached_max=cached_max, attempts=attempts)
+        async with run_workers(workers), reporting(attempts, report):
             server = client.service_client.config.target_host
             log.info("worker of version %s polls %s at %s", build_id(), ", ".join(SLOTS), server)
             log.info("worker keeps at most %d workflows of each queue in memory", cached_max)
@@ -188,6 +191,7 @@ def build_workers(
     runner: WorkflowRunner | None = None,
     build: str = "",
     cached_max: int = CACHED_MIN,
+    attempts: Attempts | None = None,
 ) -> list[Worker]:
     """Build two workers for each task queue, so that a crowd in one takes no slot of another: one for workflows and
     their short activities, one for activities of minutes. ``queues`` gives the slots of the first.
@@ -199,6 +203,7 @@ def build_workers(
     pinned = VersioningBehavior.PINNED if build else VersioningBehavior.UNSPECIFIED
     deployment = WorkerDeploymentConfig(version, bool(build), pinned)
     activities = activities_on(ports)
+    interceptors = [attempts or Attempts()]
     return [
         worker
         for queue, slots in queues.items()
@@ -218,6 +223,7 @@ def build_workers(
                 nonsticky_to_sticky_poll_ratio=NEW_SHARE,
                 graceful_shutdown_timeout=SHUTDOWN_GRACE,
                 deployment_config=deployment,
+                interceptors=interceptors,
             ),
             Worker(
                 client,
@@ -227,6 +233,7 @@ def build_workers(
                 max_concurrent_activities=LONG_SLOTS,
                 graceful_shutdown_timeout=SHUTDOWN_GRACE,
                 deployment_config=deployment,
+                interceptors=interceptors,
             ),
         )
     ]

@@ -32,7 +32,7 @@ BY_OTHERS = {
     "sqlite3": "isolation_level",
     "logging": "msg exc_text",
     "contextlib": "trace",
-    "temporalio": "intercept_client to_typed_value schedule_to_close_timeout heartbeat_timeout retry_policy",
+    "temporalio": "intercept_activity intercept_client to_typed_value schedule_to_close_timeout heartbeat_timeout retry_policy",
     "descriptor pool": "DECLARED_IN",
     "pod machine, which names columns": "initial_health",
     "JSON of dataclasses": "hits misses prefetched",

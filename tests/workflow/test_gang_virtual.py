@@ -89,7 +89,7 @@ def test_no_hosts_until_the_timeout(is_told: bool) -> None:
 
 
 def test_a_launch_that_fails_is_started_again_later_each_time() -> None:
-    """By the job alone, and not at once, however often it looks."""
+    """The job alone starts it, and waits first, however often it looks."""
     story = Story().submit(4, sla=GANG)
     story.cluster.refusals.update(ready_gang=2)
 

@@ -9,6 +9,7 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from typing import Protocol
 
 import grpc
 import grpc.aio
@@ -73,11 +74,23 @@ DISRUPTIONS_MAX = 3
 HeldRanges = Mapping[JobId, Sequence[HeldRange]]
 
 
+class ExplainsWorkflows(Protocol):
+    async def why(self, job: JobRecord) -> list[str]:
+        """Say what keeps the workflows of a job from going on; never raises."""
+        ...
+
+
 class ExplainService:
     """One asynchronous method per RPC, under the RPC's name."""
 
-    def __init__(self, loop: AdmissionLoop, records: ExplainRecords, hosts: CapacitySource) -> None:
-        self._loop = loop
+    def __init__(
+        self,
+        loop: AdmissionLoop,
+        records: ExplainRecords,
+        hosts: CapacitySource,
+        workflows: ExplainsWorkflows | None = None,
+    ) -> None:
+        self._loop, self._workflows = loop, workflows
         self._records = records
         self._hosts = hosts
         self._unfit = UnfitPods(records, hosts)
@@ -101,6 +114,7 @@ class ExplainService:
         others: list[Unqueued] = []
         recipe = ""
         locked = await asyncio.to_thread(self._records.lockdowns.locked)
+        stuck = await self._workflows.why(job) if self._workflows and job.is_active else []
         if job.is_active:
             state = await self._state()
             waiting = waiting_of(state, job, *self._look(state))
@@ -110,7 +124,7 @@ class ExplainService:
         reach = await asyncio.to_thread(self._reach_of, job)
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         names = await names_of(self._records, in_queues(waiting))
-        lines = list(story(job, counts, waiting, others, failures, starting, names))
+        lines = [*stuck, *story(job, counts, waiting, others, failures, starting, names)]
         lines += slack_lines(self._loop.state, waiting)
         lines += _vain(self._loop.state, job, waiting)
         if job.is_active:

@@ -19,6 +19,8 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname
 from peloton.model.pod import PodState
+from peloton.model.times import NS_PER_S
+from peloton.model.workflow_trouble import FailingActivity, TemporalLook
 from services.api.overview_service import HOSTS_KEPT
 from services.api.server import start
 from services.storage.storage import Storage
@@ -94,13 +96,23 @@ class ResourceManager:
         return explain_pb2.PoolWhyResponse(queues=heads if request.path.value == "/" else [])
 
 
+class Watch:
+    """Look at a Temporal that tests make up."""
+
+    address = "temporal:7233"
+    seen = TemporalLook()
+
+    async def look(self) -> TemporalLook:
+        return self.seen
+
+
 class World:
     """Two clusters and a resource manager behind an api."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.managers = {name: HostManager(name) for name in ("east", "west")}
-        self.resmgr = ResourceManager()
+        self.resmgr, self.watch = ResourceManager(), Watch()
         self.addresses: dict[str, str] = {}
         self.resmgr_address: str | None = None
 
@@ -114,6 +126,7 @@ class World:
         self.server = await start(
             self.storage, wakes, wakes, lambda _: self.resmgr_address, "127.0.0.1:0",
             clusters=lambda: self.addresses, temporal={"target_host": "temporal:7233", "namespace": "prod"},
+            watch=self.watch,
         )  # fmt: skip
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{self.server.port}")
         return OverviewServiceStub(self.channel)
@@ -153,6 +166,33 @@ async def test_clusters_roles_and_problems_are_put_together(overview: Any) -> No
     assert ["hostmgr/east", "hostmgr/west", "resmgr"] == [role.role for role in answer.roles]
     assert all(role.address and 0 < role.seconds_left <= 600 for role in answer.roles)
     assert ("temporal:7233", "prod") == (answer.temporal_address, answer.temporal_namespace)
+
+
+async def test_what_keeps_workflows_from_going_on_is_told(world: World, overview: Any, storage: Storage) -> None:
+    """Temporal tells it, and workers: an activity that fails is named with its job, unless its worker fell silent."""
+    job, now_ns = builders.a_running_job(storage, 1), time.time_ns()
+    world.watch.seen = TemporalLook("", 2, ["a", "b"])
+    storage.activity_reports.put("w1", [FailingActivity(f"job/{job}", "enqueue", 11, "no leader", 5)], 1, now_ns)
+    old = now_ns - 60 * NS_PER_S
+    storage.activity_reports.put("w2", [FailingActivity(f"job/{job}", "kill_queued", 99, "no leader", 5)], 1, old)
+
+    answer = await overview.GetOverview(pb.GetOverviewRequest())
+
+    worst, *others = said(answer)
+    assert worst.startswith("No worker takes work from Temporal: all 2 task queues are without one; no job starts")
+    name = storage.overview.job_names([job])[job]
+    assert f"The workflow of job {name} waits: its activity enqueue is on attempt 11: no leader" in others
+    assert not [text for text in others if "kill_queued" in text]
+
+
+async def test_temporal_that_is_away_is_told(world: World, overview: Any) -> None:
+    """It is the first of all problems."""
+    world.watch.seen = TemporalLook("connection refused")
+
+    worst, *_ = (await overview.GetOverview(pb.GetOverviewRequest())).problems
+
+    assert worst.text.startswith("Temporal at temporal:7233 does not answer (connection refused): no job starts")
+    assert (pb.SEVERITY_CRITICAL, "temporal") == (worst.severity, worst.subject_id)
 
 
 async def test_jobs_and_pods_are_counted(overview: Any, storage: Storage) -> None:

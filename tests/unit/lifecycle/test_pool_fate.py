@@ -1,4 +1,4 @@
-"""What becomes of pods that the queue of their pool cannot take."""
+"""Fate of pods that the queue of their pool cannot take."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_the_wait_doubles_up_to_ten_minutes(count: int, wait_s: int) -> None:
 
 
 def test_a_workflow_that_has_not_failed_is_started_at_once() -> None:
-    """Temporal has lost it, or somebody terminated it."""
+    """Temporal has lost it, or a person terminated it."""
     assert judge_restart(FailedRuns(0, 0), ENDED).is_due
 
 

@@ -15,6 +15,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig, ResourcePoolPath
 from peloton.model.ids import JobId
+from services.resmgr.explain.service import ExplainsWorkflows
 from services.resmgr.server import ResmgrServer, serve
 from services.resmgr.settings import LoopSettings
 from tests.unit.resmgr.test_loop import until
@@ -41,8 +42,10 @@ class Asked(NamedTuple):
 
 
 @asynccontextmanager
-async def asking(world: World, settings: LoopSettings = FAST) -> AsyncIterator[Asked]:
-    server = await serve(world.storage, world.lifecycles, world.hosts, "127.0.0.1:0", settings)
+async def asking(
+    world: World, settings: LoopSettings = FAST, workflows: ExplainsWorkflows | None = None
+) -> AsyncIterator[Asked]:
+    server = await serve(world.storage, world.lifecycles, world.hosts, "127.0.0.1:0", settings, workflows=workflows)
     try:
         await until(lambda: server.loop.state.capacity is not None)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

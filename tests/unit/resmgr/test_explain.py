@@ -13,7 +13,7 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.lifecycle.backoff import Backoff
 from peloton.model.ids import PodId
-from peloton.model.job import JobType
+from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodState, PodStatus, Termination, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
@@ -72,6 +72,25 @@ async def test_a_job_without_hosts(world: World) -> None:
     assert (False, True) == (recipe in before.text, recipe in answer.text)
     assert (reason.rule, reason.wanted) == (pb.RULE_NO_HOST, 1)
     assert [(one.hostCount, one.rule) for one in reason.refusingHosts] == [(2, "less than 2 gpu free, 1 at most")]
+
+
+async def test_what_keeps_the_workflow_of_a_job_from_going_on_comes_first(world: World) -> None:
+    """The answer about a job that has not ended begins with it."""
+
+    class Stuck:
+        async def why(self, job: JobRecord) -> list[str]:
+            return [f"no worker takes the work of {job.name}"]
+
+    job = world.job(world.pool("p", 10, 10), 1)
+
+    async with asking(world, workflows=Stuck()) as asked:
+        lines = (await asked.why(job)).text.splitlines()
+        world.storage.jobs.set_goal(job, JobState.KILLED, 1)
+        world.storage.jobs.settle(job, 1)
+        ended = (await asked.why(job)).text
+
+    assert ["  no worker takes the work of job", "  1 instance about to be queued"] == lines[1:]
+    assert "no worker" not in ended
 
 
 async def test_hosts_are_looked_for_anew(world: World) -> None:

@@ -1,0 +1,62 @@
+"""Activities of workflows that fail again and again: a row for each worker that has some to report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.model.times import NS_PER_S
+from peloton.model.workflow_trouble import FailingActivity
+from services.storage.engine import Database
+from services.storage.tables import ACTIVITY_REPORT
+
+KEPT_NS = 3_600 * NS_PER_S
+"""Age of a report after which any worker removes it."""
+REPORTS_MAX = 100
+"""Reports that are read at a time, the newest."""
+
+
+class ActivityReports:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def put(self, worker: str, activities: Sequence[FailingActivity], count: int, now_ns: int) -> None:
+        """Replace the report of a worker. ``activities``: the first of ``count``."""
+        values = {
+            "told_ns": now_ns,
+            "activity_count": count,
+            "activities": json.dumps([asdict(one) for one in activities]),
+        }
+        insert = self._db.upsert(ACTIVITY_REPORT).values(worker=worker, **values)
+        statement = insert.on_conflict_do_update(index_elements=["worker"], set_=values)
+        old = sa.delete(ACTIVITY_REPORT).where(ACTIVITY_REPORT.c.told_ns < now_ns - KEPT_NS)
+        own = sa.delete(ACTIVITY_REPORT).where(ACTIVITY_REPORT.c.worker == worker)
+
+        def work(conn: sa.Connection) -> None:
+            conn.execute(statement if count else own)
+            conn.execute(old)
+
+        self._db.write(work)
+
+    def since(self, told_ns: int) -> tuple[list[list[FailingActivity]], int]:
+        """Return the reports from then on, and how many activities they are about."""
+        query = (
+            sa.select(ACTIVITY_REPORT.c.activities, ACTIVITY_REPORT.c.activity_count)
+            .where(ACTIVITY_REPORT.c.told_ns >= told_ns)
+            .order_by(ACTIVITY_REPORT.c.told_ns.desc())
+            .limit(REPORTS_MAX)
+        )
+        rows = self._db.read(lambda conn: conn.execute(query).all())
+        reports = [[_activity(one) for one in json.loads(row.activities)] for row in rows]
+        return reports, sum(row.activity_count for row in rows)
+
+
+def _activity(values: Mapping[str, Any]) -> FailingActivity:
+    """Return what this release knows of an activity: workers of the next one may report more."""
+    return FailingActivity(
+        **{field.name: values[field.name] for field in fields(FailingActivity) if field.name in values}
+    )

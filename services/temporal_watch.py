@@ -1,0 +1,289 @@
+"""Watches Temporal for people: whether it answers, whether workers take work, and which workflows do not go on.
+
+A look asks by three calls, whatever the number of jobs, and by one more for each of the few workflows that it names. It
+is used for a while: however many readers ask, their process makes no more calls. Where Temporal does not answer, that
+is what the look says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.worker.v1 import WorkerHeartbeat
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import (
+    CountWorkflowExecutionsRequest,
+    DescribeTaskQueueRequest,
+    DescribeWorkflowExecutionRequest,
+    DescribeWorkflowExecutionResponse,
+    ListWorkersRequest,
+    ListWorkflowExecutionsRequest,
+)
+from temporalio.client import Client, WorkflowHistoryEventFilterType
+from temporalio.service import RPCError, RPCStatusCode
+
+from peloton.lifecycle.problems import NAMED_MAX
+from peloton.lifecycle.workflow_problems import TASK_ATTEMPTS, WHY_ATTEMPTS, job_lines
+from peloton.model.ids import JobId, job_workflow_id
+from peloton.model.job import JobRecord
+from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalLook
+from services.failed_workflows import FailedWorkflows
+from services.payloads import CONVERTER
+from services.temporal import TASK_QUEUES, queue_of
+from services.worker_fleet import POLL_S
+from workflows.attributes import JOB_ID, TYPE
+from workflows.policies import long_queue
+
+T = TypeVar("T")
+
+REPORTED = "TemporalReportedProblems"
+"""The attribute by which Temporal marks workflows whose workflow tasks fail again and again."""
+
+LOOK_AGE_S, KNOWN_AGE_S, WAIT_S = 2.0, 6.0, 1.0
+"""How long a look is used; and up to which age it is the answer to a reader who has waited so long for the next one."""
+PATIENCE_S = 3.0
+"""Within which Temporal answers a look."""
+SILENT_S = 6.0
+"""Three heartbeats that are missing."""
+BEATS_MISSED, BEAT_MAX_S = 2, 10.0
+"""A worker whose last heartbeats came later is silent after so many of its pauses; a release before sends them every
+5 s."""
+WORKERS_PER_PAGE, WORKER_PAGES_MAX = 1_000, 10
+FAILED_MAX = 200
+"""Failed runs that one look reads, the newest."""
+RESTART_GRACE_NS = 60_000_000_000
+"""After the moment at which a workflow is started again. When it has no run by then, there is nothing to do for it."""
+JOB_WORKFLOWS_MAX = 5
+"""Workflows of one job that are looked at: its own, and those beside it."""
+JOB_AGE_S, JOBS_KEPT = 3.0, 200
+"""How long what was said of a job is used, and of how many jobs it is kept."""
+QUEUES = tuple(name for queue in TASK_QUEUES for name in (queue, long_queue(queue)))
+
+
+class TemporalWatch:
+    """Each process that shows problems has one, in its event loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._client, self._clock, self._wall_ns = client, clock, wall_ns
+        self._failed = FailedWorkflows(client, wall_ns)
+        self._known: tuple[float, TemporalLook] | None = None  # when it began, and what it saw
+        self._looking: asyncio.Task[TemporalLook] | None = None
+        self._jobs: OrderedDict[str, tuple[float, list[str]]] = OrderedDict()
+
+    @property
+    def address(self) -> str:
+        return self._client.service_client.config.target_host
+
+    async def look(self) -> TemporalLook:
+        """Return the last look, or a new one; never raises an error of Temporal."""
+        age_s = self._clock() - self._known[0] if self._known else float("inf")
+        if self._known and age_s < LOOK_AGE_S:
+            return self._known[1]
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="look at Temporal")
+        if self._known and age_s < KNOWN_AGE_S:
+            await asyncio.wait({self._looking}, timeout=WAIT_S)
+            return self._known[1]
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> TemporalLook:
+        began_s = self._clock()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                unserved, (tasks, task_count), (failed, failed_count) = await asyncio.gather(
+                    self._unserved(), self._failing_tasks(), self._failed_workflows()
+                )
+            seen = TemporalLook("", len(QUEUES), unserved, tasks, task_count, failed, failed_count)
+        except (RPCError, RuntimeError, OSError, TimeoutError) as error:
+            seen = TemporalLook(_fault_of(error))
+        self._known = began_s, seen
+        return seen
+
+    # -- task queues
+
+    async def _unserved(self) -> list[str]:
+        """Return the task queues from which no worker takes work. Workers tell it by heartbeats; a server that knows of
+        none is asked for the polls of each queue, which stay for a minute when a worker has died."""
+        known = await _unless(self._heartbeats(), RPCStatusCode.UNIMPLEMENTED, [])
+        if beats := [beat for beat in known if beat.task_queue in QUEUES]:
+            served = {beat.task_queue for beat in beats if self._is_alive(beat)}
+        else:
+            polled = await asyncio.gather(*map(self._is_polled, QUEUES))
+            served = {queue for queue, is_polled in zip(QUEUES, polled, strict=True) if is_polled}
+        return [queue for queue in QUEUES if queue not in served]
+
+    async def _heartbeats(self) -> list[WorkerHeartbeat]:
+        found: list[WorkerHeartbeat] = []
+        page = b""
+        for _ in range(WORKER_PAGES_MAX):
+            request = ListWorkersRequest(
+                namespace=self._client.namespace, page_size=WORKERS_PER_PAGE, next_page_token=page
+            )
+            answer = await self._client.workflow_service.list_workers(request, timeout=_TIMEOUT)
+            found += [one.worker_heartbeat for one in answer.workers_info]
+            page = answer.next_page_token
+            if not page:
+                break
+        return found
+
+    def _is_alive(self, beat: WorkerHeartbeat) -> bool:
+        pause_s = min(beat.elapsed_since_last_heartbeat.ToNanoseconds() / 1e9, BEAT_MAX_S)
+        silent_s = (self._wall_ns() - beat.heartbeat_time.ToNanoseconds()) / 1e9
+        is_running = beat.status == WorkerStatus.WORKER_STATUS_RUNNING
+        return is_running and silent_s < max(SILENT_S, BEATS_MISSED * pause_s)
+
+    async def _is_polled(self, queue: str) -> bool:
+        kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+        request = DescribeTaskQueueRequest(
+            namespace=self._client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
+        )
+        answer = await self._client.workflow_service.describe_task_queue(request, timeout=_TIMEOUT)
+        since_ns = self._wall_ns() - int(POLL_S * 1e9)
+        return any(poller.last_access_time.ToNanoseconds() > since_ns for poller in answer.pollers)
+
+    # -- workflows that do not go on
+
+    async def _failing_tasks(self) -> tuple[list[FailingTask], int]:
+        """Return the first NAMED_MAX, and how many there are; none of a server that does not know the attribute."""
+        query = f"ExecutionStatus = 'Running' AND {REPORTED} IS NOT NULL AND {TYPE.name} IS NOT NULL"
+        found = await _unless(self._list(query, NAMED_MAX), RPCStatusCode.INVALID_ARGUMENT, [])
+        count = len(found)
+        if count == NAMED_MAX:
+            request = CountWorkflowExecutionsRequest(namespace=self._client.namespace, query=query)
+            count = (await self._client.workflow_service.count_workflow_executions(request, timeout=_TIMEOUT)).count
+        return [FailingTask(one.execution.workflow_id, _cause(one)) for one in found], count
+
+    async def _failed_workflows(self) -> tuple[list[FailedWorkflow], int]:
+        """Return the first NAMED_MAX that have not been started again, and how many there are of the newest."""
+        restarts = await _unless(self._failed.find(FAILED_MAX), RPCStatusCode.INVALID_ARGUMENT, {})
+        now_ns = self._wall_ns()
+        waiting = [one for one, restart in restarts.items() if now_ns < restart.due_ns + RESTART_GRACE_NS]
+        if not waiting:
+            return [], 0
+        ids = ", ".join(f"'{one}'" for one in waiting)
+        under_way = await self._list(f"ExecutionStatus = 'Running' AND WorkflowId IN ({ids})", FAILED_MAX)
+        running = {one.execution.workflow_id for one in under_way}
+        failed = sorted(one for one in waiting if one not in running)
+        errors = await asyncio.gather(*map(self._error_of, failed[:NAMED_MAX]))
+        named = zip(failed, errors, strict=False)
+        return [FailedWorkflow(one, error, restarts[one].reason) for one, error in named], len(failed)
+
+    async def _error_of(self, workflow_id: str) -> str:
+        """Return what ended the last run."""
+        handle = self._client.get_workflow_handle(workflow_id)
+        close = WorkflowHistoryEventFilterType.CLOSE_EVENT
+        async for event in handle.fetch_history_events(event_filter_type=close, rpc_timeout=_TIMEOUT):
+            return _innermost(event.workflow_execution_failed_event_attributes.failure)
+        return ""
+
+    async def _list(self, query: str, limit: int) -> Sequence[WorkflowExecutionInfo]:
+        request = ListWorkflowExecutionsRequest(namespace=self._client.namespace, query=query, page_size=limit)
+        answer = await self._client.workflow_service.list_workflow_executions(request, timeout=_TIMEOUT)
+        return answer.executions
+
+    # -- one job
+
+    async def why(self, job: JobRecord) -> list[str]:
+        """Say what keeps the workflows of a job that has not ended from going on: nothing when all is well. Never
+        raises an error of Temporal."""
+        job_id = job.job_id
+        known = self._jobs.get(job_id)
+        if known is not None and self._clock() - known[0] < JOB_AGE_S:
+            return known[1]
+        look = await self.look()
+        trouble = JobTrouble()
+        if not look.fault:
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    trouble = await self._of_job(job_id)
+            except (RPCError, RuntimeError, OSError, TimeoutError) as error:
+                look = TemporalLook(_fault_of(error))
+        queue = queue_of(job.type)
+        queues, names = (queue, long_queue(queue)), {str(job_id): job.name}
+        found = list(job_lines(look, self.address, queues, trouble, names))
+        self._jobs[job_id] = self._clock(), found
+        self._jobs.move_to_end(job_id)
+        while len(self._jobs) > JOBS_KEPT:
+            self._jobs.popitem(last=False)
+        return found
+
+    async def _of_job(self, job_id: JobId) -> JobTrouble:
+        query = f"ExecutionStatus = 'Running' AND {JOB_ID.name} = '{job_id}'"
+        names = [one.execution.workflow_id for one in await self._list(query, JOB_WORKFLOWS_MAX)]
+        described = [one for one in await asyncio.gather(*map(self._describe, names)) if one is not None]
+        tasks = [
+            FailingTask(one.workflow_execution_info.execution.workflow_id, _cause(one.workflow_execution_info))
+            for one in described
+            if one.pending_workflow_task.attempt >= TASK_ATTEMPTS
+        ]
+        activities = [activity for one in described for activity in _failing_activities(one)]
+        failed = []
+        if (own := job_workflow_id(job_id)) not in names and (restart := await self._failed.judge(own)).failed_count:
+            failed = [FailedWorkflow(own, await self._error_of(own), restart.reason)]
+        return JobTrouble(tasks, activities, failed)
+
+    async def _describe(self, workflow_id: str) -> DescribeWorkflowExecutionResponse | None:
+        request = DescribeWorkflowExecutionRequest(
+            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
+        )
+        asked = self._client.workflow_service.describe_workflow_execution(request, timeout=_TIMEOUT)
+        return await _unless(asked, RPCStatusCode.NOT_FOUND, None)  # it has ended meanwhile
+
+
+_TIMEOUT = timedelta(seconds=PATIENCE_S)
+
+
+async def _unless(question: Awaitable[T], status: RPCStatusCode, otherwise: T) -> T:
+    """Return the answer, or ``otherwise`` when the server refuses with this status."""
+    try:
+        return await question
+    except RPCError as error:
+        if error.status is not status:
+            raise
+        return otherwise
+
+
+def _fault_of(error: Exception) -> str:
+    """Return why there is no answer. A client that has never connected raises RuntimeError."""
+    late = isinstance(error, RPCError) and error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+    if late or isinstance(error, TimeoutError):
+        return f"no answer within {PATIENCE_S:g} s"
+    return str(error) or type(error).__name__
+
+
+def _failing_activities(described: DescribeWorkflowExecutionResponse) -> list[FailingActivity]:
+    workflow_id = described.workflow_execution_info.execution.workflow_id
+    return [
+        FailingActivity(workflow_id, one.activity_type.name, one.attempt, _innermost(one.last_failure))
+        for one in described.pending_activities
+        if one.attempt >= WHY_ATTEMPTS
+    ]
+
+
+def _innermost(failure: Failure) -> str:
+    while failure.HasField("cause"):
+        failure = failure.cause
+    return failure.message
+
+
+def _cause(info: WorkflowExecutionInfo) -> str:
+    """Return what Temporal says of failing workflow tasks, such as NonDeterministicError."""
+    payload = info.search_attributes.indexed_fields.get(REPORTED)
+    said: list[str] = CONVERTER.payload_converter.from_payload(payload, list[str]) if payload is not None else []
+    causes = (one.removeprefix("cause=") for one in said if one.startswith("cause="))
+    return next((re.sub(r"^WorkflowTask\w*?Cause", "", cause) for cause in causes), "")

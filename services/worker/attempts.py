@@ -1,0 +1,127 @@
+"""Counts attempts of activities, and reports those that fail again and again to storage, where people see them.
+
+Temporal lists workflows by their state and not by their pending activities; the worker that makes the attempts knows
+them. It reports every two seconds while there is something to report, at most twenty by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from temporalio import activity
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from peloton.lifecycle.workflow_problems import ATTEMPTS, error_text
+from peloton.model.workflow_trouble import FailingActivity
+
+log = logging.getLogger(__name__)
+
+REPORT_S = 2.0
+NAMED_MAX = 20
+"""Activities in a report. The others are counted."""
+KEPT_MAX = 10_000
+"""Activities that are kept in memory. Later ones are not seen until some of these have ended."""
+NEXT_ATTEMPT_S = 20.0
+"""Within which the next attempt begins here. Another worker has taken it, or the workflow has ended, after that."""
+
+Report = Callable[[Sequence[FailingActivity], int], None]
+"""Takes the first of them, and how many there are."""
+
+
+@dataclass(slots=True)
+class _Failing:
+    seen: FailingActivity
+    ended_s: float | None = None  # the last attempt; None: it is under way
+
+
+class Attempts(Interceptor):
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failing: dict[tuple[str, str], _Failing] = {}  # by run and activity id
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Counted(next, self)
+
+    def begin(self, info: activity.Info) -> None:
+        key, known = _key(info), self._failing.get(_key(info))
+        if info.attempt < ATTEMPTS - 1 or (known is None and len(self._failing) >= KEPT_MAX):
+            return
+        error = known.seen.error if known is not None else ""
+        since_ns = int(info.scheduled_time.timestamp() * 1e9)
+        seen = FailingActivity(info.workflow_id or "", info.activity_type, info.attempt, error, since_ns)
+        self._failing[key] = _Failing(seen)
+
+    def end(self, info: activity.Info, error: str) -> None:
+        """Take in the end of an attempt; an empty error is a success."""
+        key = _key(info)
+        if not error:
+            self._failing.pop(key, None)
+        elif known := self._failing.get(key):
+            known.seen, known.ended_s = replace(known.seen, error=error), self._clock()
+
+    def report(self) -> tuple[list[FailingActivity], int]:
+        """Return the activities that have failed longest, and how many there are."""
+        until_s = self._clock() - NEXT_ATTEMPT_S
+        self._failing = {key: one for key, one in self._failing.items() if one.ended_s is None or one.ended_s > until_s}
+        failing = [one.seen for one in self._failing.values() if one.seen.attempt >= ATTEMPTS]
+        return sorted(failing, key=lambda one: one.since_ns)[:NAMED_MAX], len(failing)
+
+
+class _Counted(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, attempts: Attempts) -> None:
+        super().__init__(next)
+        self._attempts = attempts
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        info = activity.info()
+        if info.is_local:  # its attempts are bounded
+            return await super().execute_activity(input)
+        self._attempts.begin(info)
+        began_s = time.monotonic()
+        try:
+            result = await super().execute_activity(input)
+        except BaseException as error:
+            self._attempts.end(info, error_text(str(error)) or type(error).__name__)
+            raise
+        self._attempts.end(info, _late(info, time.monotonic() - began_s))
+        return result
+
+
+def _late(info: activity.Info, took_s: float) -> str:
+    """Return the error of an attempt whose answer Temporal takes no more; empty: it is in time."""
+    limit = info.start_to_close_timeout
+    return f"it did not end within {limit.total_seconds():g} s" if limit and took_s > limit.total_seconds() else ""
+
+
+def _key(info: activity.Info) -> tuple[str, str]:
+    return info.workflow_run_id or "", info.activity_id
+
+
+@asynccontextmanager
+async def reporting(attempts: Attempts, report: Report, period_s: float = REPORT_S) -> AsyncIterator[None]:
+    """Report while there is something to report, and once more when it is over, until the block ends."""
+
+    async def run() -> None:
+        had_some = True  # a predecessor of the same name may have reported
+        while True:
+            found, count = attempts.report()
+            if count or had_some:
+                try:
+                    await asyncio.to_thread(report, found, count)
+                    had_some = count > 0
+                except Exception as error:  # of storage: the next report makes up for it
+                    log.debug("failing activities are not reported: %s", error)
+            await asyncio.sleep(period_s)
+
+    task = asyncio.create_task(run(), name="reports of failing activities")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

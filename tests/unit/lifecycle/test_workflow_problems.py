@@ -1,0 +1,131 @@
+"""Problems of workflows, and what ``job why`` says of them."""
+
+from __future__ import annotations
+
+from peloton.lifecycle.workflow_problems import (
+    activity_problems,
+    job_ids_of,
+    job_lines,
+    matter_text,
+    merge_activities,
+    temporal_problems,
+)
+from peloton.model.problem import Problem, Severity, SubjectKind
+from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalLook
+
+ADDRESS = "temporal:7233"
+JOB = "91b1b8e5-2ba8-41e7-bc23-0242ac11000d"
+NAMES = {JOB: "web"}
+QUEUES = ("batch", "batch-long")
+
+
+def activity(number: int = 1, attempt: int = 12) -> FailingActivity:
+    return FailingActivity(f"job/{JOB}", f"enqueue{number}", attempt, "resmgr:\nconnection refused", number)
+
+
+def subject(problem: Problem) -> tuple[Severity, SubjectKind, str]:
+    return problem.severity, problem.subject_kind, problem.subject_id
+
+
+def test_temporal_that_is_away_is_the_only_problem() -> None:
+    """Nothing else is known then, whatever an earlier look saw."""
+    look = TemporalLook("no answer within 3 s", 2, ["batch"])
+    (found,) = temporal_problems(look, ADDRESS)
+
+    said = (
+        "Temporal at temporal:7233 does not answer (no answer within 3 s): no job starts, changes or ends meanwhile; "
+    )
+    assert f"{said}pods on hosts run on" == found.text
+    assert (Severity.CRITICAL, SubjectKind.ROLE, "temporal") == subject(found)
+
+
+def test_no_worker_takes_any_work() -> None:
+    """One problem for all task queues."""
+    (found,) = temporal_problems(TemporalLook("", 2, QUEUES), ADDRESS)
+
+    assert found.text.startswith("No worker takes work from Temporal: all 2 task queues are without one; no job starts")
+    assert (Severity.CRITICAL, SubjectKind.ROLE, "worker") == subject(found)
+
+
+def test_task_queues_without_a_worker_are_named() -> None:
+    """As after an upgrade of some workers."""
+    (found,) = temporal_problems(TemporalLook("", 2, ["batch-long"]), ADDRESS)
+
+    said = "No worker takes work from the task queues batch-long of Temporal: what waits there does not go on"
+    assert said == found.text
+
+
+def test_a_look_that_finds_nothing_says_nothing() -> None:
+    """All queues have workers."""
+    assert [] == temporal_problems(TemporalLook("", 2), ADDRESS)
+
+
+def test_workflows_that_failed_and_whose_tasks_fail() -> None:
+    """With their cause, what follows, and the command that says more. Beyond the named ones they are counted."""
+    failed = FailedWorkflow(
+        f"gang/{JOB}/1", "job not found", "it failed once within 60 min, and is started again in 9 s"
+    )
+    task = FailingTask(f"job/{JOB}", "NonDeterministicError")
+    first, second, more = temporal_problems(TemporalLook("", 2, (), [task], 7, [failed], 1), ADDRESS, NAMES)
+
+    said = (
+        "The workflow of the launch of the gang of job web failed: job not found; it failed once within 60 min, and is "
+    )
+    assert f"{said}started again in 9 s" == first.text
+    said = (
+        "The workflow of job web does not go on: its workflow tasks fail again and again (NonDeterministicError); the "
+    )
+    assert f"{said}logs of the workers say why" == second.text
+    assert (Severity.WARNING, SubjectKind.JOB, JOB) == subject(second)
+    assert f"peloton job why {JOB}" == second.command
+    assert "6 more workflows have workflow tasks that fail again and again" == more.text
+
+
+def test_activities_that_fail_again_and_again() -> None:
+    """On one line, since their first attempt."""
+    first, more = activity_problems([activity()], 4, NAMES)
+
+    said = "The workflow of job web waits: its activity enqueue1 is on attempt 12: resmgr: connection refused"
+    assert (said, 1) == (first.text, first.since_ns)
+    assert "3 more activities are on attempt 10 or later" == more.text
+
+
+def test_of_an_activity_the_latest_attempt_counts() -> None:
+    """Two workers have tried it."""
+    assert [activity(1, 13), activity(2)] == merge_activities([[activity(2), activity(1, 12)], [activity(1, 13)]])
+
+
+def test_the_jobs_that_problems_name() -> None:
+    """By the ids of their workflows; others look after no job."""
+    look = TemporalLook(failed=[FailedWorkflow("update/u", "", ""), FailedWorkflow("rebalance/west", "", "")])
+
+    assert {"u", JOB} == job_ids_of(look, [activity()])
+
+
+def test_what_workflows_look_after() -> None:
+    """In words of people."""
+    ids = [f"job/{JOB}", f"update/{JOB}", f"daemon/{JOB}", "maintenance/west/h1", "migration/m", "rebalance/west", "x"]
+
+    assert [
+        "job web",
+        "the updates of job web",
+        "the hosts of job web",
+        "the maintenance of host h1 of cluster west",
+        "migration m",
+        "the rebalancing of cluster west",
+        "x",
+    ] == [matter_text(one, NAMES) for one in ids]
+
+
+def test_why_a_job_does_not_go_on() -> None:
+    """Its task queues without workers, and its activity with attempt and error. While Temporal is away that is all."""
+    trouble = JobTrouble(activities=[activity()])
+    look = TemporalLook("", 4, ["batch-long", "other"])
+
+    assert [
+        "no worker takes its work: no process polls the task queues batch-long of Temporal",
+        "the workflow of job web waits: its activity enqueue1 is on attempt 12: resmgr: connection refused",
+    ] == list(job_lines(look, ADDRESS, QUEUES, trouble, NAMES))
+    (away,) = job_lines(TemporalLook("connection refused"), ADDRESS, QUEUES, trouble, NAMES)
+    assert "Temporal at temporal:7233 does not answer (connection refused): the job does not go on meanwhile" == away
+    assert [] == list(job_lines(TemporalLook("", 4), ADDRESS, QUEUES, JobTrouble()))
