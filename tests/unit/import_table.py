@@ -86,7 +86,7 @@ MAY: dict[str, May] = {
             "services.failed_workflows",
             "services.payloads",
             "services.temporal",
-            "services.worker_versions",
+            "services.worker_fleet",
             "workflows",
         ),
         ("temporalio",),
