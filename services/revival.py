@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client
@@ -28,6 +29,8 @@ from workflows.policies import Policies
 log = logging.getLogger(__name__)
 
 PERIOD_S = 20.0
+OTHERS_PERIOD_S = 300.0
+"""Between wake-ups of all migrations and rebalancing, whose workflows are not counted when Temporal has lost them."""
 OVERLAP = timedelta(minutes=2)
 """Lists lag behind. Who is told twice looks once more."""
 REVIVED_MAX = 100_000
@@ -54,9 +57,12 @@ class Revival:
         wake_daemons: Callable[[Iterable[JobId]], None] = lambda _: None,
         missing: MissingWorkflows | None = None,
         current_version: Callable[[], str] = str,
+        wake_others: Callable[[], Awaitable[None]] | None = None,
+        others_period_s: float = OTHERS_PERIOD_S,
     ) -> None:
         """Runs until it is closed. A workflow that was terminated before is ``missing``. ``current_version``: of the
-        workers, as Temporal names it; empty: none is known."""
+        workers, as Temporal names it; empty: none is known. ``wake_others`` wakes migrations and rebalancing under way.
+        """
         self._client, self._waker, self._policies, self._period_s = client, waker, policies, period_s
         self._wake_migrations, self._wake_rebalances = wake_migrations, wake_rebalances
         self._wake_daemons = wake_daemons
@@ -64,6 +70,8 @@ class Revival:
         self._outdated = Recheck()  # runs become outdated when the current version changes
         self._failed = FailedWorkflows(client)
         self._restarted: dict[str, int] = {}  # workflows that failed, and the moment for which they were started again
+        self._wake_others, self._others_period_s = wake_others, others_period_s
+        self._others_woken_s = time.monotonic()
         self._since = datetime.now(UTC)
         self._task = asyncio.create_task(self._run(), name="revival of terminated workflows")
 
@@ -82,8 +90,14 @@ class Revival:
                 if self._missing is not None:
                     self._waker.jobs_swept(await self._missing.find(failed), MISSING)
                 await self._renew()
+                await self._wake_others_when_due()
             except Exception as error:  # of Temporal or of storage: the next look makes up for it
                 log.warning("terminated workflows are not looked for: %s", error)
+
+    async def _wake_others_when_due(self) -> None:
+        if self._wake_others is not None and time.monotonic() - self._others_woken_s >= self._others_period_s:
+            await self._wake_others()
+            self._others_woken_s = time.monotonic()
 
     async def _revive(self) -> None:
         closed_after = (self._since - OVERLAP).isoformat()

@@ -144,8 +144,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
         )  # fmt: skip
         log.info("API at %s", address)
         await _sweep(shared, waker).once()  # jobs stored just before a crash have no workflow yet
-        changed(one.migration_id for one in await asyncio.to_thread(shared.storage.migrations.active))
-        rebalances.rebalances_changed(one.cluster for one in await asyncio.to_thread(shared.storage.rebalances.all))
+        await _wake_moves(shared.storage, migrations, rebalances)
         deleting = asyncio.create_task(_end_deletions(shared.storage.jobs), name="deletions that were broken off")
         await stop.wait()
         deleting.cancel()
@@ -216,7 +215,10 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
             missing = MissingWorkflows(shared.temporal, stored.wakes.settled_count, stored.jobs.active_ids)
             versions = VersionKeeper(shared.temporal, promotion)
             policies = shared.policies
-            revival = Revival(shared.temporal, waker, policies, PERIOD_S, *wake, missing, lambda: versions.current)
+            revival = Revival(
+                shared.temporal, waker, policies, PERIOD_S, *wake, missing, lambda: versions.current,
+                partial(_wake_moves, stored, migrations, rebalances),
+            )  # fmt: skip
 
             async def end() -> None:
                 await sweep.close()
@@ -404,6 +406,12 @@ async def _rebalance_waker(shared: Shared) -> AsyncIterator[RebalanceWaker]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker
+
+
+async def _wake_moves(storage: Storage, migrations: temporal.MigrationWaker, rebalances: RebalanceWaker) -> None:
+    """Wake the workflows of all migrations and of all rebalancing under way, or start them where they are missing."""
+    migrations.migrations_changed(one.migration_id for one in await asyncio.to_thread(storage.migrations.active))
+    rebalances.rebalances_changed(one.cluster for one in await asyncio.to_thread(storage.rebalances.all))
 
 
 def _sweep(shared: Shared, waker: temporal.JobWaker) -> Sweep:

@@ -42,6 +42,8 @@ from services.storage.pods.host_pods import HostPods
 log = logging.getLogger(__name__)
 
 CHORES_PERIOD_S = 10.0
+WAKE_PERIOD_S = 300.0
+"""Between wake-ups of all maintenances with a step to take: Temporal may have lost their workflows."""
 NOT_A_HOST = "host is not a Peloton agent"
 """The original's text, which clients search for; the host name follows."""
 
@@ -78,12 +80,14 @@ class HostMaintainer:
         *,
         cluster: str,
         share: float,
+        wake_period_s: float = WAKE_PERIOD_S,
     ) -> None:
         self._core, self._book = core, core.book
         self._maintenance, self._pods, self._disrupts = maintenance, pods, disrupts
         self._host_pools = host_pools
         self._jobs, self._hosts, self._watch = jobs, hosts, watch
         self.cluster, self._share = cluster, share
+        self._wake_period_s = wake_period_s
         self._residents = Residents(partial(pods.residents, cluster=cluster))
         self._refreshing = threading.Lock()
         self._wanted = threading.Event()
@@ -93,9 +97,9 @@ class HostMaintainer:
 
     def start(self) -> None:
         """Call after the core has started. Wakes every maintenance with a step to take: wake-ups may have died with a
-        predecessor. Hosts that stay DOWN wait for an operator, whose call wakes them."""
+        predecessor."""
         self._thread.start()
-        self._wake(host for host in self._maintenance.all(self.cluster) if next_step(host) is not Step.STAY)
+        self._wake_all()
 
     def stop(self) -> None:
         self._stopping = True
@@ -295,6 +299,10 @@ class HostMaintainer:
     def _wake(self, hosts: Iterable[HostMaintenance]) -> None:
         self._hosts.hosts_changed([host.hostname for host in hosts])
 
+    def _wake_all(self) -> None:
+        """Hosts that stay DOWN wait for an operator, whose call wakes them."""
+        self._wake(host for host in self._maintenance.all(self.cluster) if next_step(host) is not Step.STAY)
+
     # The cluster follows the rows.
 
     def _tell_cluster(self, call: Callable[[], None]) -> None:
@@ -304,10 +312,14 @@ class HostMaintainer:
             raise Unavailable(f"the cluster did not take it: {error}") from error
 
     def _run_chores(self) -> None:
+        woken_s = time.monotonic()
         while not self._stopping:
             self._wanted.wait(CHORES_PERIOD_S)
             self._wanted.clear()
             try:
+                if time.monotonic() - woken_s >= self._wake_period_s:
+                    self._wake_all()
+                    woken_s = time.monotonic()
                 self._announce()
             except Exception as error:
                 if not self._stopping:

@@ -17,6 +17,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.maintenance import Blocker, MaintenanceAct, MaintenanceRequest
 from peloton.model.pod import PodState
+from services.hostmgr import maintenance
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.mesos.operator import Operator
@@ -40,7 +41,7 @@ class HostWakes:
 class Keeper:
     """The maintainer of a world's leader, and its workflow by hand."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, wake_period_s: float = maintenance.WAKE_PERIOD_S) -> None:
         self.world, self.woken = world, HostWakes()
         wait(lambda: world.core.book.host("h2"), "agents")
         watch = DrainWatch(world.wakes, self.woken)
@@ -56,6 +57,7 @@ class Keeper:
             watch,
             cluster="local",
             share=0.4,
+            wake_period_s=wake_period_s,
         )
         self.maintainer.start()
 
@@ -330,3 +332,20 @@ def come_back(world: World, job: JobId) -> None:
     world.admit(job)
     world.launch(world.place(job))
     wait(lambda: world.states(job) == {"RUNNING": len(world.pods(job))}, "all of them running")
+
+
+def test_maintenances_with_a_step_to_take_are_woken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporal may have lost their workflows; a host that is DOWN waits for an operator."""
+    monkeypatch.setattr(maintenance, "CHORES_PERIOD_S", 0.02)
+    keeper = Keeper(world, wake_period_s=0.05)
+    try:
+        keeper.start("h0", "h1")
+        wait(lambda: keeper.woken.hosts.count(Hostname("h1")) > 3, "wake-ups of a host that is drained")
+        keeper.take_down("h0")
+        before = keeper.woken.hosts.count(Hostname("h1"))
+        keeper.woken.hosts.clear()
+        wait(lambda: keeper.woken.hosts.count(Hostname("h1")) > before, "more of them")
+
+        assert Hostname("h0") not in keeper.woken.hosts[1:]
+    finally:
+        keeper.close()
