@@ -32,9 +32,9 @@ def overview(context: click.Context, settings: Settings) -> None:
     """Say what is wrong now, the worst first, with the command that says more; then what the clusters have, what pods
     have asked for and use of it, and how hosts, jobs and pods are.
 
-    What counts as wrong: no leader, Temporal or all workers away, a workflow that fails or whose activity is on its tenth
-    attempt, a host manager that does not answer, hosts that left their cluster within an hour,
-    are avoided or marked RED, drains that are held up or late, volumes that are LOST, updates that failed, went back or
+    What counts as wrong: no leader, Temporal or all workers away, a workflow that fails or whose activity is on its
+    tenth attempt, a host manager that does not answer, hosts that left their cluster within an hour, are avoided or
+    marked RED, drains that are held up or late, volumes that are LOST, updates that failed, went back or
     stand still, gangs that will never start, pods that fit no host, pools that wait for what they are entitled to,
     components that are locked, and time series that are not recorded.
 

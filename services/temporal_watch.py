@@ -46,6 +46,13 @@ from workflows.policies import long_queue
 
 T = TypeVar("T")
 
+REFUSALS = (
+    RPCStatusCode.UNIMPLEMENTED,  # an older server
+    RPCStatusCode.INVALID_ARGUMENT,  # a search attribute that it does not know
+    RPCStatusCode.PERMISSION_DENIED,  # which an account may not ask
+    RPCStatusCode.NOT_FOUND,  # a workflow that has ended meanwhile
+)
+
 REPORTED = "TemporalReportedProblems"
 """The attribute by which Temporal marks workflows whose workflow tasks fail again and again."""
 
@@ -119,7 +126,7 @@ class TemporalWatch:
     async def _unserved(self) -> list[str]:
         """Return the task queues from which no worker takes work. Workers tell it by heartbeats; a server that knows of
         none is asked for the polls of each queue, which stay for a minute when a worker has died."""
-        known = await _unless(self._heartbeats(), RPCStatusCode.UNIMPLEMENTED, [])
+        known = await _unless_refused(self._heartbeats(), [])
         if beats := [beat for beat in known if beat.task_queue in QUEUES]:
             served = {beat.task_queue for beat in beats if self._is_alive(beat)}
         else:
@@ -161,7 +168,7 @@ class TemporalWatch:
     async def _failing_tasks(self) -> tuple[list[FailingTask], int]:
         """Return the first NAMED_MAX, and how many there are; none of a server that does not know the attribute."""
         query = f"ExecutionStatus = 'Running' AND {REPORTED} IS NOT NULL AND {TYPE.name} IS NOT NULL"
-        found = await _unless(self._list(query, NAMED_MAX), RPCStatusCode.INVALID_ARGUMENT, [])
+        found = await _unless_refused(self._list(query, NAMED_MAX), [])
         count = len(found)
         if count == NAMED_MAX:
             request = CountWorkflowExecutionsRequest(namespace=self._client.namespace, query=query)
@@ -170,7 +177,7 @@ class TemporalWatch:
 
     async def _failed_workflows(self) -> tuple[list[FailedWorkflow], int]:
         """Return the first NAMED_MAX that have not been started again, and how many there are of the newest."""
-        restarts = await _unless(self._failed.find(FAILED_MAX), RPCStatusCode.INVALID_ARGUMENT, {})
+        restarts = await _unless_refused(self._failed.find(FAILED_MAX), {})
         now_ns = self._wall_ns()
         waiting = [one for one, restart in restarts.items() if now_ns < restart.due_ns + RESTART_GRACE_NS]
         if not waiting:
@@ -242,18 +249,18 @@ class TemporalWatch:
             namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
         )
         asked = self._client.workflow_service.describe_workflow_execution(request, timeout=_TIMEOUT)
-        return await _unless(asked, RPCStatusCode.NOT_FOUND, None)  # it has ended meanwhile
+        return await _unless_refused(asked, None)
 
 
 _TIMEOUT = timedelta(seconds=PATIENCE_S)
 
 
-async def _unless(question: Awaitable[T], status: RPCStatusCode, otherwise: T) -> T:
-    """Return the answer, or ``otherwise`` when the server refuses with this status."""
+async def _unless_refused(question: Awaitable[T], otherwise: T) -> T:
+    """Return the answer, or ``otherwise`` when the server answers that it has none."""
     try:
         return await question
     except RPCError as error:
-        if error.status is not status:
+        if error.status not in REFUSALS:
             raise
         return otherwise
 

@@ -1,4 +1,4 @@
-"""What keeps workflows from going on, as Temporal and the workers see it."""
+"""Trouble of workflows, as Temporal and the workers see it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FailedWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class JobTrouble:
-    """What keeps the workflows of one job from going on."""
+    """Trouble of the workflows of one job."""
 
     tasks: Sequence[FailingTask] = ()
     activities: Sequence[FailingActivity] = ()

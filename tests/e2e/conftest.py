@@ -14,6 +14,7 @@ FORKED = {
     "test_bench",
     "test_both_kinds",
     "test_clusters",
+    "test_engine_away",
     "test_explain",
     "test_gangs",
     "test_heavy_jobs",

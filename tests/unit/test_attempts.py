@@ -57,7 +57,7 @@ def test_the_tenth_attempt_is_reported_with_the_error_of_the_ninth(attempts: Att
 
 
 def test_an_attempt_that_succeeds_ends_the_report(attempts: Attempts) -> None:
-    """At once."""
+    """The next report is without it."""
     fail(attempts, 10)
     assert 1 == attempts.report()[1]
     fail(attempts, 11, "")
@@ -75,7 +75,7 @@ def test_an_activity_whose_next_attempt_does_not_come_is_forgotten(attempts: Att
 
 
 def test_a_report_names_a_bounded_number(attempts: Attempts) -> None:
-    """Those that have failed longest; and memory holds a bounded number."""
+    """Activities that have failed longest come first; and memory holds a bounded number."""
     for number in range(NAMED_MAX + 5):
         fail(attempts, 10, activity_id=str(number), scheduled_time=datetime.fromtimestamp(1_000 - number, UTC))
     named, count = attempts.report()

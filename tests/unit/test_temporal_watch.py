@@ -1,4 +1,4 @@
-"""What a process sees of Temporal, and by how many calls."""
+"""Look of a process at Temporal, and the number of its calls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def running(workflow_id: str, cause: str = "") -> WorkflowExecutionInfo:
 
 
 def failure(message: str) -> Failure:
-    """As Temporal wraps it."""
+    """Wrap an error as Temporal does."""
     return Failure(message="Activity task failed", cause=Failure(message=message))
 
 
@@ -167,7 +167,7 @@ async def test_all_is_well(watch: TemporalWatch) -> None:
 
 
 async def test_thousands_of_readers_make_one_look(watch: TemporalWatch, server: FakeTemporal, clock: Clock) -> None:
-    """Of three calls; the next one comes when it has grown old."""
+    """It takes three calls; the next one comes when it has grown old."""
     await asyncio.gather(*(watch.look() for _ in range(1_000)))
     first = server.calls.total()
     clock.now_s += temporal_watch.LOOK_AGE_S
@@ -196,14 +196,14 @@ async def test_a_worker_of_the_release_before_sends_fewer_heartbeats(
     assert [] == (await watch.look()).unserved
 
 
-@pytest.mark.parametrize("knows_heartbeats", [True, False])
+@pytest.mark.parametrize("refusal", [None, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED])
 async def test_a_server_without_heartbeats_tells_who_polls(
-    watch: TemporalWatch, server: FakeTemporal, knows_heartbeats: bool
+    watch: TemporalWatch, server: FakeTemporal, refusal: RPCStatusCode | None
 ) -> None:
     """It refuses the list of workers, or the list is empty."""
     server.beats, server.polled = [], {QUEUES[0]}
-    if not knows_heartbeats:
-        server.faults["list_workers"] = rpc_error(RPCStatusCode.UNIMPLEMENTED)
+    if refusal is not None:
+        server.faults["list_workers"] = rpc_error(refusal)
 
     assert list(QUEUES[1:]) == (await watch.look()).unserved
 
@@ -219,7 +219,7 @@ async def test_a_server_without_heartbeats_tells_who_polls(
 async def test_temporal_that_does_not_answer(
     watch: TemporalWatch, server: FakeTemporal, error: Exception, fault: str
 ) -> None:
-    """That is what the look says, and it is used as long as any other."""
+    """The look says so, and is used as long as any other."""
     server.faults["list"] = error
 
     assert [fault, fault] == [(await watch.look()).fault, (await watch.look()).fault]
@@ -279,7 +279,7 @@ def run(workflow_id: str, ended_ago_s: float) -> Any:
 
 
 async def test_workflows_that_failed_and_wait(watch: TemporalWatch, server: FakeTemporal) -> None:
-    """With the error at the bottom. One that runs again, or that nothing started again, is no problem any more."""
+    """Each has its innermost error. One that runs again, or that nothing started again, is no problem any more."""
     server.failed = [run("job/waits", 5), run("job/waits", 50), run("job/again", 5), run("job/over", 600)]
     server.running = [running("job/again")]
 
@@ -300,7 +300,7 @@ def described(attempt: int, error: str = "down", task_attempt: int = 0) -> Descr
 
 
 async def test_why_a_job_does_not_go_on(watch: TemporalWatch, server: FakeTemporal, clock: Clock) -> None:
-    """Its workflow, and those beside it, are looked at; the answer is used for a while."""
+    """All workflows of the job are looked at; the answer is used for a while."""
     own, gang = job_workflow_id(JOB), f"gang/{JOB}/1"
     server.running = [running(own), running(gang)]
     server.described = {own: described(1, task_attempt=4), gang: described(5)}
@@ -316,7 +316,7 @@ async def test_why_a_job_does_not_go_on(watch: TemporalWatch, server: FakeTempor
 
 
 async def test_why_a_job_whose_workflow_failed_does_not_go_on(watch: TemporalWatch, server: FakeTemporal) -> None:
-    """With the error, and when it is started again; a job whose workflow runs has not failed."""
+    """The answer has the error, and when the workflow is started again."""
     own = job_workflow_id(JOB)
     server.failed = [run(own, 10)]
 

@@ -133,7 +133,7 @@ def test_hosts_that_join_and_come_back_get_their_pods() -> None:
 
 
 def test_a_follower_that_fails_is_started_again_later_each_time() -> None:
-    """The waits are 30 s, 1 min and 2 min, however often the job looks. When the error is gone the daemon goes on."""
+    """Three failures have waits of 30 s, 1 min and 2 min, however often the job looks. Then the daemon runs."""
     story = Story(2)
     story.cluster.refusals.update(step_daemon=3)
 

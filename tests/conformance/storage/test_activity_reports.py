@@ -31,7 +31,7 @@ def test_a_worker_without_failing_activities_has_no_report(storage: Storage) -> 
 
 
 def test_reports_of_workers_that_are_gone_are_removed(storage: Storage) -> None:
-    """By the next report of any worker, an hour later."""
+    """The next report of any worker removes them, an hour later."""
     reports = storage.activity_reports
     reports.put("gone", [FIRST], 1, 10)
     reports.put("w1", [SECOND], 1, 11 + KEPT_NS)

@@ -1,4 +1,4 @@
-"""What keeps workflows from going on, as a real server and a real worker tell it."""
+"""Trouble of workflows, as a real server and a real worker tell it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def until(fact: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def test_task_queues_are_unserved_until_workers_come_and_when_they_stop(beating: Client) -> None:
-    """By their heartbeats."""
+    """Their heartbeats tell it."""
     watch, ports = TemporalWatch(beating), ports_on(ServerStory(beating).cluster)
 
     async def is_served() -> bool:

@@ -48,7 +48,7 @@ def test_no_worker_takes_any_work() -> None:
 
 
 def test_task_queues_without_a_worker_are_named() -> None:
-    """As after an upgrade of some workers."""
+    """An upgrade of some workers may leave such queues."""
     (found,) = temporal_problems(TemporalLook("", 2, ["batch-long"]), ADDRESS)
 
     said = "No worker takes work from the task queues batch-long of Temporal: what waits there does not go on"
@@ -61,7 +61,7 @@ def test_a_look_that_finds_nothing_says_nothing() -> None:
 
 
 def test_workflows_that_failed_and_whose_tasks_fail() -> None:
-    """With their cause, what follows, and the command that says more. Beyond the named ones they are counted."""
+    """Each has its cause, what follows, and the command that says more. Beyond the named ones they are counted."""
     failed = FailedWorkflow(
         f"gang/{JOB}/1", "job not found", "it failed once within 60 min, and is started again in 9 s"
     )
@@ -82,7 +82,7 @@ def test_workflows_that_failed_and_whose_tasks_fail() -> None:
 
 
 def test_activities_that_fail_again_and_again() -> None:
-    """On one line, since their first attempt."""
+    """Errors are one line, and times those of the first attempts."""
     first, more = activity_problems([activity()], 4, NAMES)
 
     said = "The workflow of job web waits: its activity enqueue1 is on attempt 12: resmgr: connection refused"
@@ -96,14 +96,14 @@ def test_of_an_activity_the_latest_attempt_counts() -> None:
 
 
 def test_the_jobs_that_problems_name() -> None:
-    """By the ids of their workflows; others look after no job."""
+    """Ids of workflows name them; some workflows look after no job."""
     look = TemporalLook(failed=[FailedWorkflow("update/u", "", ""), FailedWorkflow("rebalance/west", "", "")])
 
     assert {"u", JOB} == job_ids_of(look, [activity()])
 
 
 def test_what_workflows_look_after() -> None:
-    """In words of people."""
+    """Ids become words of people."""
     ids = [f"job/{JOB}", f"update/{JOB}", f"daemon/{JOB}", "maintenance/west/h1", "migration/m", "rebalance/west", "x"]
 
     assert [
