@@ -8,6 +8,23 @@ from peloton.model.ids import HOSTMGR_ROLE
 from services.storage.engine import Database
 from services.storage.tables import FRAMEWORK, LEASE
 
+# Built once: leases are renewed and looked up all the time, also where nothing else happens.
+_UNTIL_S, _NOW_S = (sa.bindparam(name, type_=LEASE.c.expires_s.type) for name in ("until_s", "now_s"))
+_OF_ROLE, _LIVES = LEASE.c.role == sa.bindparam("of_role"), LEASE.c.expires_s > _NOW_S
+_RENEWING = (
+    sa.update(LEASE)
+    .where(_OF_ROLE, LEASE.c.owner == sa.bindparam("of_owner"))
+    .values(
+        address=sa.bindparam("new_address"),
+        expires_s=sa.case((LEASE.c.expires_s > _UNTIL_S, LEASE.c.expires_s), else_=_UNTIL_S),
+    )
+)
+_READING_LEADER = sa.select(LEASE.c.address).where(_OF_ROLE, _LIVES)
+_READING_CLUSTERS = sa.select(FRAMEWORK.c.cluster)
+_READING_HOST_MANAGERS = sa.select(LEASE.c.role, LEASE.c.address).where(
+    _LIVES, LEASE.c.role.startswith(HOSTMGR_ROLE, autoescape=True)
+)
+
 
 class Leases:
     def __init__(self, db: Database) -> None:
@@ -28,11 +45,8 @@ class Leases:
     def renew(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
         """Extend the lease of ``owner``, also one that has run out. False when another owner has taken the role. A
         renewal that is delayed, and comes after a later one, does not shorten the lease."""
-        mine = sa.update(LEASE).where(LEASE.c.role == role, LEASE.c.owner == owner)
-        expires_s = now_s + ttl_s
-        longer_s = sa.case((LEASE.c.expires_s > expires_s, LEASE.c.expires_s), else_=expires_s)
-        statement = mine.values(address=address, expires_s=longer_s)
-        return self._db.write(lambda conn: conn.execute(statement).rowcount) == 1
+        named = {"of_role": role, "of_owner": owner, "new_address": address, "until_s": now_s + ttl_s}
+        return self._db.write(lambda conn: conn.execute(_RENEWING, named).rowcount) == 1
 
     def holds(self, role: str, owner: str) -> bool:
         """Whether the role is still with ``owner``, also when its lease has run out."""
@@ -46,16 +60,15 @@ class Leases:
 
     def leader(self, role: str, now_s: float) -> str | None:
         """Address of the process that holds the role."""
-        query = sa.select(LEASE.c.address).where(LEASE.c.role == role, LEASE.c.expires_s > now_s)
-        return self._db.read(lambda conn: conn.execute(query).scalar())
+        named = {"of_role": role, "now_s": now_s}
+        return self._db.read(lambda conn: conn.execute(_READING_LEADER, named).scalar())
 
     def clusters(self, now_s: float) -> dict[str, str]:
         """Clusters that have run pods or have a leader -> address of the leader, empty while there is none. By name."""
 
         def work(conn: sa.Connection) -> dict[str, str]:
-            known = dict.fromkeys(conn.execute(sa.select(FRAMEWORK.c.cluster)).scalars(), "")
-            query = sa.select(LEASE.c.role, LEASE.c.address).where(LEASE.c.expires_s > now_s)
-            for role, address in conn.execute(query.where(LEASE.c.role.startswith(HOSTMGR_ROLE, autoescape=True))):
+            known = dict.fromkeys(conn.execute(_READING_CLUSTERS).scalars(), "")
+            for role, address in conn.execute(_READING_HOST_MANAGERS, {"now_s": now_s}):
                 known[role.removeprefix(HOSTMGR_ROLE)] = address
             return dict(sorted(known.items()))
 
