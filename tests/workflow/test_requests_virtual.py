@@ -45,7 +45,7 @@ def test_a_job_is_stopped() -> None:
 
 
 def test_rows_refuse_a_stop() -> None:
-    """Refusals of storage answer the request at the first attempt, and the job goes on."""
+    """Refusals of storage answer the request at the first attempt, and the job continues."""
     story = Story().submit(3).run_until_pods("RUNNING", 3)
     story.cluster.stop_refusal = "job has active update with start_pods set, cannot stop the job now"
 
@@ -154,7 +154,7 @@ def test_rows_refuse_when_another_update_has_come() -> None:
 
 
 def test_a_request_is_given_up_after_a_while() -> None:
-    """Errors of the last attempt answer the request, and the rollout goes on."""
+    """Errors of the last attempt answer the request, and the rollout continues."""
     story = rolling()
     story.cluster.outages["steer"] = 1_000
     began_s = story.clock.elapsed_s
