@@ -129,8 +129,8 @@ class HostMaintenanceWorkflow:
         self.check(MaintenanceAct.FORCE)
 
     def check(self, act: MaintenanceAct) -> None:
-        """Let the row decide before the first look, and while the host may have gone down since the last one."""
-        if not self.has_looked or self.host.state is HostState.DRAINED:
+        """Refuse what the last look shows to be impossible, unless the row may have changed since."""
+        if not self.has_looked or self.wakeup_pending or self.host.state is HostState.DRAINED:
             return
         if refusal := refusal_of(act, self.host, workflow.time_ns()):
             refuse(NotFound(refusal) if act is MaintenanceAct.COMPLETE else Aborted(refusal))

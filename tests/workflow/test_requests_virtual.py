@@ -129,19 +129,32 @@ def test_a_pulse_lets_an_update_go_on() -> None:
 
 
 def test_the_workflow_refuses_what_it_knows_to_be_impossible() -> None:
-    """Refuse another update than the one under way, pulses that are not needed, a rollback of the first update."""
+    """Refuse an update that another one has replaced, pulses that are not needed, a rollback of the first update."""
     story = rolling()
-    other = f"update update0 is not the latest of job {JOB}, which is update1"
+    story.service.roll_out(1)
+    story.until(lambda: story.service.versions.count(3) >= 1)
+    other = f"update update1 is not the latest of job {JOB}, which is update2"
 
-    assert (other, "ABORTED") == refusal(story.workflow, "pause", "update0")
-    assert (other, "ABORTED") == refusal(story.workflow, "roll_back", "update0")
+    assert (other, "ABORTED") == refusal(story.workflow, "pause", "update1")
+    assert (other, "ABORTED") == refusal(story.workflow, "roll_back", "update1")
     no_pulse = f"the update of job {JOB} needs no pulses: its pulse_seconds are 0"
     assert (no_pulse, "INVALID_ARGUMENT") == refusal(story.workflow, "pulse")
     story.service.steer(lambda update: replace(update, prev_config_version=0))
-    story.until(lambda: story.service.versions.count(2) >= 3)
-    nothing = f"job {JOB} has no configuration before that of update update1"
+    story.until(lambda: story.service.versions.count(3) >= 3)
+    nothing = f"job {JOB} has no configuration before that of update update2"
     assert (nothing, "NOT_FOUND") == refusal(story.workflow, "roll_back")
     assert not {"steer_update", "pulse_update", "roll_back_update"} & set(story.workflow.calls)
+
+
+def test_rows_decide_on_an_update_that_the_workflow_has_yet_to_see() -> None:
+    """A newer one, whose wake-up is on its way, is aborted; one that nothing knows of is refused."""
+    story = rolling()
+    story.workflow.signals_lost = True
+    story.service.roll_out(1)
+
+    unknown = f"update update7 is not the latest of job {JOB}, which is update2"
+    assert (unknown, "ABORTED") == refusal(story.workflow, "abort", "update7")
+    assert "ABORTED" == story.workflow.ask("abort", "update2")["state"]
 
 
 def test_rows_refuse_when_another_update_has_come() -> None:
