@@ -221,8 +221,8 @@ class TemporalWatch:
             except (RPCError, RuntimeError, OSError, TimeoutError) as error:
                 look = TemporalLook(_fault_of(error))
         queue = queue_of(job.type)
-        queues, names = (queue, long_queue(queue)), {str(job_id): job.name}
-        found = list(job_lines(look, self.address, queues, trouble, names))
+        names: dict[str, str] = {job_id: job.name}
+        found = list(job_lines(look, self.address, (queue, long_queue(queue)), trouble, names))
         self._jobs[job_id] = self._clock(), found
         self._jobs.move_to_end(job_id)
         while len(self._jobs) > JOBS_KEPT:
