@@ -57,7 +57,7 @@ class _SubjectKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SubjectKi
     DESCRIPTOR: _descriptor.EnumDescriptor
     SUBJECT_KIND_INVALID: _SubjectKind.ValueType  # 0
     SUBJECT_KIND_ROLE: _SubjectKind.ValueType  # 1
-    """Of the control plane: resmgr, hostmgr/CLUSTER."""
+    """Of the control plane: resmgr, hostmgr/CLUSTER, worker, and temporal."""
     SUBJECT_KIND_CLUSTER: _SubjectKind.ValueType  # 2
     SUBJECT_KIND_HOST: _SubjectKind.ValueType  # 3
     SUBJECT_KIND_POOL: _SubjectKind.ValueType  # 4
@@ -71,7 +71,7 @@ class SubjectKind(_SubjectKind, metaclass=_SubjectKindEnumTypeWrapper): ...
 
 SUBJECT_KIND_INVALID: SubjectKind.ValueType  # 0
 SUBJECT_KIND_ROLE: SubjectKind.ValueType  # 1
-"""Of the control plane: resmgr, hostmgr/CLUSTER."""
+"""Of the control plane: resmgr, hostmgr/CLUSTER, worker, and temporal."""
 SUBJECT_KIND_CLUSTER: SubjectKind.ValueType  # 2
 SUBJECT_KIND_HOST: SubjectKind.ValueType  # 3
 SUBJECT_KIND_POOL: SubjectKind.ValueType  # 4
