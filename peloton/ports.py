@@ -113,7 +113,7 @@ class UpdateRecords(Protocol):
 
     def advance(self, job_id: JobId, now_ns: int) -> UpdateProgress:
         """Note which instances in flight of the update of a service are done or have failed, and put the next ones in
-        flight. Changes nothing when the update ``rolls_back_to`` a version, or none is under way."""
+        flight: none when the update ``rolls_back_to`` a version."""
         ...
 
     def roll_back_failed(self, job_id: JobId, now_ns: int) -> None:

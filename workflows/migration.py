@@ -101,7 +101,8 @@ class MigrationWorkflow:
     # Steps, in the order of the story.
 
     async def begin(self) -> None:
-        await self.take_step(f"begin: take instances down that go to {self.target}")
+        is_continued = bool(self.life.shown_state)
+        await self.take_step("continue" if is_continued else f"begin: take instances down that go to {self.target}")
 
     async def move_next(self) -> None:
         await self.tell_the_jobs()

@@ -98,7 +98,7 @@ class RebalanceWorkflow:
     # Steps, in the order of the story.
 
     async def begin(self) -> None:
-        await self.take_step("begin: plan a round, and begin its moves")
+        await self.take_step("continue" if self.life.shown_state else "begin: plan a round, and begin its moves")
 
     async def watch_moves(self) -> None:
         await self.wait_for_change(self.retry_s)

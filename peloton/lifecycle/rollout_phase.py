@@ -1,6 +1,8 @@
 """Choose the phase of a rollout from the progress that a look returned, and name what its workflow does there.
 
-begin --> [ WAIT | REPLACE --> WATCH | WATCH | ROLL_BACK ]* --> FINISH
+    begin --> [ WAIT | REPLACE --> WATCH | WATCH | ROLL_BACK ]* --> FINISH
+
+A batch is filled up as its instances are done: another one has begun with each batch size of instances.
 """
 
 from __future__ import annotations
@@ -36,8 +38,7 @@ def phase_of(progress: UpdateProgress) -> Phase:
 
 def replace_text(progress: UpdateProgress) -> str:
     """Return what the look put in flight, like "replace instances 20-29, batch 3 of 10"."""
-    begun = progress.begun or f"end {progress.kill_count} pods"  # a look of release 0.1 does not name them
-    return f"{begun}, {batch_text(progress)}"
+    return f"{progress.begun}, {batch_text(progress)}"
 
 
 def watch_text(progress: UpdateProgress) -> str:

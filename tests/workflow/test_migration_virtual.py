@@ -158,6 +158,7 @@ def test_histories_are_short() -> None:
     assert "SUCCEEDED" == story.end().state
     assert len(story.workflow.runs) > 2
     assert max(run.events for run in story.workflow.runs) < 150
+    assert len(story.workflow.runs) - 1 == story.workflow.summaries.count("continue")
     assert ["MIGRATING", "SUCCEEDED"] == story.workflow.shown_states
 
 
