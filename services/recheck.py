@@ -24,11 +24,10 @@ class Recheck:
         now_s = self._clock()
         if seen != self._seen:
             self._seen, self._event_s = seen, now_s
-        is_due = now_s - self._event_s < LAG_S or now_s - self._asked_s >= REST_S
-        if is_due:
-            self._asked_s = now_s
-        return is_due
+        return now_s - self._event_s < LAG_S or now_s - self._asked_s >= REST_S
 
-    def has_found(self) -> None:
-        """Go on with each look: the question has found something, and may find more."""
-        self._event_s = self._clock()
+    def note_answer(self, has_found: bool) -> None:
+        """Note that the question was answered. One that has found something may find more, and is due again."""
+        self._asked_s = self._clock()
+        if has_found:
+            self._event_s = self._asked_s

@@ -122,8 +122,8 @@ class Revival:
                 f"ExecutionStatus = 'Running' AND TemporalWorkerDeploymentVersion != '{current}' "
                 f"AND TemporalWorkerDeploymentVersion IS NOT NULL AND PelotonType IS NOT NULL"
             )
-            if await self._start(began_elsewhere, OUTDATED_PER_LOOK, OUTDATED):
-                self._outdated.has_found()
+            count = await self._start(began_elsewhere, OUTDATED_PER_LOOK, OUTDATED)
+            self._outdated.note_answer(has_found=bool(count))
 
     async def _start(self, query: str, limit: int, cause: str) -> int:
         """Wake the workflows of a list, and return how many; one that has ended is started if there is work for it."""

@@ -134,10 +134,12 @@ class VersionKeeper(_Watch):
             return False
         serving = (fleet.at_work - fleet.given_up) | {fleet.current}
         if seen.can_take_over and self._moves.is_due(serving):
-            await self._move_all(serving)
+            count = await self._move_all(serving)
+            self._moves.note_answer(has_found=bool(count))
         return True
 
-    async def _move_all(self, at_work: Set[str]) -> None:
+    async def _move_all(self, at_work: Set[str]) -> int:
+        """Return how many workflows were found on versions without workers."""
         served = ", ".join(f"'{DEPLOYMENT}:{version}'" for version in sorted(at_work))
         query = (
             f"ExecutionStatus = 'Running' AND TemporalWorkerDeployment = '{DEPLOYMENT}' "
@@ -146,9 +148,9 @@ class VersionKeeper(_Watch):
         found = [one.id async for one in self._client.list_workflows(query, limit=MOVED_MAX, rpc_timeout=RPC_TIMEOUT)]
         if found:
             log.info("%d workflows are pinned to versions without workers, and go on with the current one", len(found))
-            self._moves.has_found()
         slots = asyncio.Semaphore(MOVES_IN_FLIGHT_MAX)
         await asyncio.gather(*(self._unpin(workflow_id, slots) for workflow_id in found))
+        return len(found)
 
     async def _unpin(self, workflow_id: str, slots: asyncio.Semaphore) -> None:
         """Until the end of its run."""

@@ -18,16 +18,13 @@ _PLAIN_STATES = (UpdateState.INITIALIZED, UpdateState.ROLLING_FORWARD)
 
 def has_no_pods(job: JobRecord, update: UpdateRecord) -> bool:
     """Return whether the update is the first one of its service and has yet to begin. It adds what its row says."""
-    is_creation = job.type is JobType.SERVICE and update.type is UpdateType.UPDATE and not update.prev_config_version
-    return is_creation and update.state is UpdateState.INITIALIZED
+    return _is_creation(job, update) and update.state is UpdateState.INITIALIZED
 
 
 def is_plain_creation(job: JobRecord, update: UpdateRecord, created_max: int, now_ns: int) -> bool:
     """Return whether settles of the job roll the update out. One that makes no progress for ``LOOK_S`` is handed over
     to a workflow of its own, which watches its progress deadline."""
-    if job.type is not JobType.SERVICE or update.type is not UpdateType.UPDATE or update.prev_config_version:
-        return False
-    if update.state not in _PLAIN_STATES or not 0 < update.total_count <= created_max:
+    if not _is_creation(job, update) or update.state not in _PLAIN_STATES or not 0 < update.total_count <= created_max:
         return False
     if update.spec.pulse_s or update.spec.rollback_on_failure:
         return False
@@ -35,3 +32,7 @@ def is_plain_creation(job: JobRecord, update: UpdateRecord, created_max: int, no
     has_usual_deadline = update.spec.progress_deadline_s in (0, PROGRESS_DEADLINE_S)
     is_young = not update.progressed_ns or now_ns - update.progressed_ns < LOOK_S * NS_PER_S
     return is_whole and has_usual_deadline and is_young
+
+
+def _is_creation(job: JobRecord, update: UpdateRecord) -> bool:
+    return job.type is JobType.SERVICE and update.type is UpdateType.UPDATE and not update.prev_config_version

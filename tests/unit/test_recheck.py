@@ -16,25 +16,36 @@ def test_a_question_is_due_for_a_while_after_an_event_and_then_rarely() -> None:
     """The event is a change of what is seen, the first sight of it included."""
     clock = Clock()
     recheck = Recheck(clock)
-    assert recheck.is_due("a")
+
+    def is_asked(seen: str) -> bool:
+        is_due = recheck.is_due(seen)
+        if is_due:
+            recheck.note_answer(has_found=False)
+        return is_due
+
+    assert is_asked("a")
     clock.now_s += LAG_S - 1
-    assert recheck.is_due("a")
+    assert is_asked("a")
     clock.now_s += 1
-    assert not recheck.is_due("a")
-    assert recheck.is_due("b")
+    assert not is_asked("a")
+    assert is_asked("b")
     clock.now_s += LAG_S
-    assert not recheck.is_due("b")
+    assert not is_asked("b")
     clock.now_s += REST_S - LAG_S
-    assert recheck.is_due("b")
-    assert not recheck.is_due("b")
+    assert is_asked("b")
+    assert not is_asked("b")
 
 
 def test_a_question_that_finds_something_is_asked_again() -> None:
-    """A list is bounded, and may have more behind what it has shown."""
+    """A list is bounded, and may have more behind what it has shown. One that failed is due again, too."""
     clock = Clock()
     recheck = Recheck(clock)
-    recheck.is_due("a")
-    clock.now_s += LAG_S
-    assert not recheck.is_due("a")
-    recheck.has_found()
     assert recheck.is_due("a")
+    clock.now_s += LAG_S
+    assert recheck.is_due("a")
+    recheck.note_answer(has_found=True)
+    clock.now_s += LAG_S - 1
+    assert recheck.is_due("a")
+    recheck.note_answer(has_found=False)
+    clock.now_s += 1
+    assert not recheck.is_due("a")
