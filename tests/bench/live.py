@@ -48,6 +48,8 @@ def live() -> dict[str, Any]:
     """Services of one to three pods on simulated hosts: created, left alone, stopped while each role is killed and
     starts again, and rolled out with short jobs between them."""
     services, hosts = _size("SERVICES", 20_000), _size("HOSTS", 5_000)
+    least = 2 * len(ROLES) * STOPS_PER_RESTART
+    assert services >= least, f"{services} services are too few for the stops: want at least {least}"
     idle_s, rollouts, short_jobs = _size("IDLE_S", 600), _size("ROLLOUTS", 200), _size("SHORT_JOBS", 10_000)
     jobs_max = str(2 * (services + short_jobs))
     unpaced = dict.fromkeys(("PELOTON_JOBS_PACED", "PELOTON_JOBS_ACTIVE_MAX"), jobs_max)
@@ -156,7 +158,7 @@ def _wait_quiet(cluster: Cluster, idle_cores: float) -> None:
 
 def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: float) -> dict[str, Any]:
     """Figures of a kill -9 of a role, with stops of services while it starts again."""
-    stopped = [made.pop() for _ in range(min(STOPS_PER_RESTART, len(made) // 2))]
+    stopped = [made.pop() for _ in range(STOPS_PER_RESTART)]
     before_s, began_s = _own(cpu_seconds(cluster)), time.monotonic()
     cluster.kill(role)
     first_s, *stops_s = (_stopped_s(service) for service in stopped)
@@ -164,13 +166,14 @@ def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: flo
     quiet_s = time.monotonic() - began_s
     time.sleep(max(RESTART_S - quiet_s, 0.0))
     seconds = time.monotonic() - began_s
-    used_s = sum(_used_s(cluster, before_s, role).values()) - idle_cores * seconds
+    used_s = _used_s(cluster, before_s, role)
     return {
         "stops": stops_s,
         "stop_seconds": [round(seconds_s, 2) for seconds_s in stops_s],
         "first_stop_seconds": round(first_s, 2),
         "quiet_seconds": round(quiet_s, 1),
-        "cpu_ms_per_job": round(used_s / len(made) * 1_000, 2),
+        "cpu_seconds_of": {name: round(used, 2) for name, used in used_s.items()},
+        "cpu_ms_per_job": round((sum(used_s.values()) - idle_cores * seconds) / len(made) * 1_000, 2),
     }
 
 
