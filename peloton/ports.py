@@ -30,6 +30,7 @@ from peloton.model.reason import PlacementReason, QosReason, RequeueReason
 from peloton.model.rebalance import Rebalance, RebalanceAct
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
+from peloton.model.schedule import JobStart, ScheduledRun
 from peloton.model.update import UpdateAct, UpdateKey, UpdateProgress, UpdateRecord
 
 REQUEUED_PODS_MAX = 1_000
@@ -328,6 +329,13 @@ class DaemonKeeper(Protocol):
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
         """Make the instances of a daemon those of the hosts that match, and launch those above ``after`` that are not
         on their hosts, a bounded number of both. Raises Unavailable."""
+        ...
+
+
+class ScheduledJobs(Protocol):
+    def create(self, run: ScheduledRun) -> JobStart:
+        """Store the job of a run unless it is stored already. Raises InvalidArgument for a job that the API would
+        refuse, Unavailable and ResourceExhausted while it would take none."""
         ...
 
 

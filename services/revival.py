@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import Hostname, JobId
 from services.failed_workflows import FailedWorkflows
@@ -149,3 +150,13 @@ class Revival:
                 self._wake_migrations([migration_id])
             case "rebalance", cluster:
                 self._wake_rebalances([cluster])
+            case "scheduled-job", run if cause == OUTDATED:  # one that was terminated stays so
+                await self._tell_run(f"{kind}/{run}")
+
+    async def _tell_run(self, workflow_id: str) -> None:
+        """Wake the run of a schedule, which continues on the current version, unless it has ended."""
+        try:
+            await self._client.get_workflow_handle(workflow_id).signal("changed", rpc_timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise

@@ -38,6 +38,10 @@ from services.workflow_labels import PoolPaths
 from workflows.policies import Policies
 
 if TYPE_CHECKING:
+    from services.api.backlog import Bounds
+    from services.api.calls import Calls
+    from services.api.channels import LeaderChannels as ApiChannels
+    from services.api.scheduled_jobs import ScheduledJobs
     from services.hostmgr.federation import HostManagers
 
 log = logging.getLogger(__name__)
@@ -122,12 +126,11 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
 
 async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.api import server
-    from services.api.backlog import Bounds
+    from services.schedules import Schedules
     from services.temporal_watch import TemporalWatch
     from services.worker_admin import WorkerAdmin
 
-    settings, promotion = shared.settings, _promotion(shared.settings)
-    bounds = Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
+    settings, bounds, promotion = shared.settings, _bounds(shared.settings), _promotion(shared.settings)
     async with (
         _waker(shared, Rank.PEOPLE) as waker,
         _migration_waker(shared) as migrations,
@@ -141,6 +144,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             rebalances_changed=rebalances.rebalances_changed, temporal=shared.temporal_config,
             workers=WorkerAdmin(shared.temporal, promotion),
             watch=TemporalWatch(shared.temporal),
+            schedules=Schedules(shared.temporal, shared.policies),
         )  # fmt: skip
         log.info("API at %s", address)
         await _sweep(shared, waker).once()  # jobs stored just before a crash have no workflow yet
@@ -153,6 +157,8 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from peloton.scheduling.placement import FirstFitPlacer
+    from services.api.calls import Calls
+    from services.api.channels import LeaderChannels as ApiChannels
     from services.resmgr.client import ResourceManagerClient
     from services.worker.cache import cached_max
     from services.worker.worker import WorkerPorts, working
@@ -163,9 +169,11 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     storage, hosts = shared.storage, _host_managers(shared)
     resmgr, placer = ResourceManagerClient(shared.channels.channel("resmgr")), FirstFitPlacer()
     policies = asdict(shared.policies)
+    calls, api_channels = Calls(), ApiChannels(shared.channels.leader, shared.channels.clusters)
     ports = WorkerPorts(
         storage.jobs, storage.pods, storage.updates, resmgr, hosts, placer, hosts, storage.maintenance, hosts,
-        storage.migrations, hosts, hosts, storage.rebalances, storage.lockdowns, policies,
+        storage.migrations, hosts, hosts, storage.rebalances, storage.lockdowns,
+        _scheduled_jobs(shared, api_channels, calls), policies,
     )  # fmt: skip
 
     def report(activities: Sequence[FailingActivity], count: int) -> None:
@@ -173,6 +181,31 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
 
     async with working(client, ports, cached_max(shared.settings.cached_workflows), report):
         await stop.wait()
+    await calls.close()
+    await api_channels.close()
+
+
+def _bounds(settings: Settings) -> Bounds:
+    from services.api.backlog import Bounds
+
+    return Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
+
+
+def _scheduled_jobs(shared: Shared, channels: ApiChannels, calls: Calls) -> ScheduledJobs:
+    """Create jobs as the api would, in a worker."""
+    from services.api.hosts import RemoteHosts
+    from services.api.new_jobs import NewJobs
+    from services.api.scheduled_jobs import ScheduledJobs
+    from services.api.v1.lockdown import Locks
+    from services.api.v1.specs import Specs
+    from services.schedules import start_of
+
+    storage, paths = shared.storage, PoolPaths(shared.storage.pools.specs)
+    new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, RemoteHosts(channels)), calls)
+    locks, bounds = Locks(storage.lockdowns, calls), _bounds(shared.settings)
+    return ScheduledJobs(
+        storage.jobs, new_jobs, locks, storage.search, bounds, calls, lambda job: start_of(job, paths(job.respool_id))
+    )
 
 
 async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:

@@ -20,6 +20,8 @@ MAINTENANCE_TYPE = "MAINTENANCE"
 MOVE_TYPE = "HOST_MOVE"
 MIGRATION_TYPE = "MIGRATION"
 REBALANCE_TYPE = "REBALANCE"
+SCHEDULE_TYPE = "JOB_SCHEDULE"
+SCHEDULED_JOB_TYPE = "SCHEDULED_JOB"
 NAME_MAX = 100
 POOLS_READ_PERIOD_S = 60.0
 
@@ -248,3 +250,47 @@ class RebalanceLabels:
     def memo(self) -> dict[str, Any]:
         spec = self.rebalance.spec
         return {"goals": ", ".join(spec.goals), "moves per hour": spec.moves_per_hour}
+
+
+@dataclass(frozen=True)
+class ScheduleLabels:
+    """Labels of a schedule of jobs, and of its runs. The length of names and paths is bounded."""
+
+    name: str
+    job_name: str
+    pool: str  # its path
+    owner: str
+
+    @property
+    def summary(self) -> str:
+        return f"run of schedule {self.name}: a job {self.job_name[:NAME_MAX]} in pool {self.pool[:NAME_MAX]}"
+
+    @property
+    def details(self) -> str:
+        """Return Markdown."""
+        return "\n".join(
+            [
+                f"This workflow creates a job for a time of schedule **{self.name}**, and ends with the job.",
+                "",
+                f"- `peloton job schedule show {self.name}` shows the schedule and its runs.",
+                "- **Request Cancellation** stops the job.",
+                "- **Terminate** leaves the job as it is; the schedule goes on without waiting for it.",
+            ]
+        )
+
+    @property
+    def attributes(self) -> TypedSearchAttributes:
+        return self._attributes(SCHEDULE_TYPE)
+
+    @property
+    def run_attributes(self) -> TypedSearchAttributes:
+        return self._attributes(SCHEDULED_JOB_TYPE)
+
+    def _attributes(self, kind: str) -> TypedSearchAttributes:
+        pairs = [
+            SearchAttributePair(TYPE, kind),
+            SearchAttributePair(JOB_NAME, self.job_name[:NAME_MAX]),
+            SearchAttributePair(POOL, self.pool),
+            SearchAttributePair(OWNER, self.owner[:NAME_MAX]),
+        ]
+        return TypedSearchAttributes([pair for pair in pairs if pair.value])

@@ -14,5 +14,9 @@ STATE = SearchAttributeKey.for_keyword("PelotonState")
 UPDATE = SearchAttributeKey.for_keyword("PelotonUpdate")
 HOST = SearchAttributeKey.for_keyword("PelotonHost")
 CLUSTER = SearchAttributeKey.for_keyword("PelotonCluster")
+SCHEDULED_TIME = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
+"""Temporal's own, on the workflows that a schedule starts."""
+SCHEDULED_BY = SearchAttributeKey.for_keyword("TemporalScheduledById")
+"""The same."""
 SEARCH_ATTRIBUTES = (JOB_ID, JOB_NAME, POOL, OWNER, TYPE, STATE, UPDATE, HOST, CLUSTER)
 """All keywords, of which a namespace has ten when visibility is kept in SQL."""

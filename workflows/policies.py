@@ -102,6 +102,12 @@ RECORDS_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_p
 RESMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 PLACEMENT_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
+CREATE_JOB_CALL = CallOptions(
+    start_to_close_timeout=timedelta(seconds=30), schedule_to_close_timeout=timedelta(minutes=10), retry_policy=_PATIENT
+)
+"""A run of a schedule whose job cannot be created for so long has failed: the next time must not wait for it."""
+SCHEDULED_JOB_LOOK_MAX_S = 60.0
+"""Between two looks at a job whose workflow is not the child of the run, as after it was terminated."""
 DELETE_CALL = CallOptions(
     start_to_close_timeout=timedelta(minutes=10), heartbeat_timeout=timedelta(seconds=30), retry_policy=_PATIENT
 )

@@ -15,6 +15,7 @@ from cli.job import logs, query, rolling, stop, table, use
 from cli.job.daemon import daemon
 from cli.job.pieces import create_from_heavy_file, create_heavy_request, is_heavy_file, refuse_secrets
 from cli.job.read import get_job_or_summary, refuse_unknown_job
+from cli.job.schedule import schedule
 from cli.job.watch import watch_job
 from cli.names import job_argument
 from cli.new_job import (
@@ -230,6 +231,7 @@ for command in (
     explain.plan_job,
     stateless,
     daemon,
+    schedule,
 ):
     job.add_command(command)
 for command in (get, status, delete):

@@ -23,6 +23,7 @@ __all__ = [
     "query",
     "rebalance",
     "respool",
+    "schedule",
     "table",
     "task",
     "update",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.query import query_pb2 as query
     from peloton.api.v0.rebalance import rebalance_pb2 as rebalance
     from peloton.api.v0.respool import respool_pb2 as respool
+    from peloton.api.v0.schedule import schedule_pb2 as schedule
     from peloton.api.v0.table import table_pb2 as table
     from peloton.api.v0.task import task_pb2 as task
     from peloton.api.v0.update import update_pb2 as update
@@ -76,6 +78,7 @@ else:
             "overview": "peloton.api.v0.overview.overview_pb2",
             "rebalance": "peloton.api.v0.rebalance.rebalance_pb2",
             "respool": "peloton.api.v0.respool.respool_pb2",
+            "schedule": "peloton.api.v0.schedule.schedule_pb2",
             "table": "peloton.api.v0.table.table_pb2",
             "task": "peloton.api.v0.task.task_pb2",
             "update": "peloton.api.v0.update.update_pb2",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceStub
     from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
     from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceStub
+    from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceStub
     from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
     from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
     from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
@@ -227,6 +228,12 @@ class Client:
         from peloton.api.v0.workers.workers_pb2_grpc import WorkerVersionServiceStub
 
         return WorkerVersionServiceStub(self._channel(JOBMGR))
+
+    @cached_property
+    def schedules(self) -> ScheduleServiceStub:
+        from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceStub
+
+        return ScheduleServiceStub(self._channel(JOBMGR))
 
     @cached_property
     def advice(self) -> AdviceServiceStub:

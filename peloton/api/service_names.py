@@ -26,6 +26,7 @@ from peloton.api.v0.mover import mover_pb2
 from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.rebalance import rebalance_pb2
 from peloton.api.v0.respool.svc import respool_svc_pb2
+from peloton.api.v0.schedule import schedule_pb2
 from peloton.api.v0.short_names import job_pb2 as short_job_pb2
 from peloton.api.v0.short_names import respool_pb2 as short_respool_pb2
 from peloton.api.v0.short_names import task_pb2 as short_task_pb2
@@ -61,6 +62,7 @@ JOB_TABLE_SERVICE = ("peloton.api.v0.table.JobTableService",)
 OVERVIEW_SERVICE = ("peloton.api.v0.overview.OverviewService",)
 REBALANCE_SERVICE = ("peloton.api.v0.rebalance.RebalanceService",)
 WORKER_VERSION_SERVICE = ("peloton.api.v0.workers.WorkerVersionService",)
+SCHEDULE_SERVICE = ("peloton.api.v0.schedule.ScheduleService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
 DECLARED_IN = (
@@ -80,6 +82,7 @@ DECLARED_IN = (
     mover_pb2,
     overview_pb2,
     rebalance_pb2,
+    schedule_pb2,
     table_pb2,
     workers_pb2,
 )

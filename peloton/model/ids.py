@@ -130,6 +130,16 @@ def rebalance_workflow_id(cluster: str) -> str:
     return f"rebalance/{cluster}"
 
 
+def schedule_id(name: str) -> str:
+    """The Temporal schedule that creates jobs; the name is its own."""
+    return f"job-schedule/{name}"
+
+
+def scheduled_job_workflow_id(name: str) -> str:
+    """The Temporal workflows of a schedule's runs, to which Temporal adds the time of each."""
+    return f"scheduled-job/{name}"
+
+
 def update_workflow_id(job_id: str) -> str:
     """The Temporal workflow that rolls a service's updates out, one at a time."""
     return f"update/{job_id}"

@@ -20,18 +20,20 @@ from services.api.calls import check_wanted
 from services.api.growth import growth_faults, touched
 from services.api.ids import known_id, wire_id
 from services.api.job_query import job_query
+from services.api.new_jobs import NewJobs
 from services.api.rolling import RollingJobs
 from services.api.secrets import sent_secrets
 from services.api.servicer import Backend, write
 from services.api.stored_configs import StoredConfigs, answer, check_size
 from services.api.v1.specs import Specs
-from services.api.validation import clamp_max_failures, daemon_count_fault, secret_fault
+from services.api.validation import clamp_max_failures, secret_fault
 
 
 class JobManager(RollingJobs):
     def __init__(self, backend: Backend, specs: Specs) -> None:
         super().__init__(backend)
         self._specs = specs
+        self.new_jobs = NewJobs(backend.records.jobs, specs, backend.calls)
         self._configs = StoredConfigs(backend.records.configs, backend.calls)
 
     # -- writes
@@ -45,22 +47,18 @@ class JobManager(RollingJobs):
             response.error.invalidJobId.message = "JobID must be valid UUID"
             return response
         config = request.config
-        text = await self._specs.refusal(config) or daemon_count_fault(config)
-        if text:
+        if text := await self.new_jobs.config_refusal(config):
             response.error.invalidConfig.id.value = job_id
             response.error.invalidConfig.message = text
             return response
-        if refusal := await self._calls.run(secret_fault, config, True):
+        if refusal := await self.new_jobs.secret_refusal(config):
             raise InvalidArgument(refusal)
         secrets = sent_secrets(request.secrets)
-        await self._calls.run(clamp_max_failures, config)
+        await self.new_jobs.clamp(config)
         check_wanted(context)
         response.jobId.value = job_id
-        now_ns = time.time_ns()
-        config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
-        record = convert.new_job_record(job_id, config, now_ns)
         try:
-            await self._calls.run(self._records.jobs.create, record, config, now_ns, secrets)
+            await self.new_jobs.store(job_id, config, secrets)
         except AlreadyExists as exists:
             response.error.alreadyExists.id.value = job_id
             response.error.alreadyExists.message = exists.message

@@ -1,16 +1,16 @@
 """The api process: every public service on one port.
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; our BulkService,
-LookupService, JobTableService, HistoryService, MigrationService and WorkerVersionService; v1alpha JobService,
-PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0; DisableKillTasks of the
-original's private InternalHostService; health and reflection. Passed through: v0 ResourceManager and our ExplainService
-to the resource manager, HostService of both versions and our MaintenanceService, RebalanceService, AdviceService to the
-host manager.
-gRPC answers UNIMPLEMENTED for all others.
+LookupService, JobTableService, HistoryService, MigrationService, ScheduleService and WorkerVersionService; v1alpha
+JobService, PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0;
+DisableKillTasks of the original's private InternalHostService; health and reflection. Passed through: v0
+ResourceManager and our ExplainService to the resource manager, HostService of both versions and our MaintenanceService,
+RebalanceService, AdviceService to the host manager. gRPC answers UNIMPLEMENTED for all others.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -50,6 +50,7 @@ from peloton.api.service_names import (
     OVERVIEW_SERVICE,
     REBALANCE_SERVICE,
     RESOURCE_MANAGER,
+    SCHEDULE_SERVICE,
     TASK_MANAGER,
     WORKER_VERSION_SERVICE,
     add_under_all_names,
@@ -71,6 +72,7 @@ from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.overview_service import OverviewService, WatchesTemporal
 from services.api.pending_reasons import PendingReasons
 from services.api.rebalance_service import RebalanceService
+from services.api.schedule_service import Schedules, ScheduleService
 from services.api.servicer import Backend, Servicer
 from services.api.task_manager import TaskManager
 from services.api.update_service import UpdateService
@@ -148,13 +150,14 @@ async def start(
     temporal: Mapping[str, object] = MappingProxyType({}),
     workers: Workers | None = None,
     watch: WatchesTemporal | None = None,
+    schedules: Schedules | None = None,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
 
     ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers, for which ``hosts`` stands in.
     ``bounds``: of what may wait in storage. ``migrations_changed`` and ``rebalances_changed`` wake workflows.
     ``temporal``: how it is reached, of which people are told address and namespace; ``watch`` looks at it. ``workers``:
-    versions there.
+    versions there. ``schedules`` are those in it.
     """
     calls, channels = Calls(), LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
@@ -179,6 +182,7 @@ async def start(
         (WorkerVersionService(workers or NoWorkers(), calls), WORKER_VERSION_SERVICE),
         (LookupService(storage.search, storage.pools, storage.hosts, calls), LOOKUP_SERVICE),
         (JobTableService(storage, calls, channels), JOB_TABLE_SERVICE),
+        (ScheduleService(schedules, jobs.new_jobs, storage.pools, calls), SCHEDULE_SERVICE),
         (HistoryService(storage.history, storage.pools, clusters, calls), HISTORY_SERVICE),
         (UpdateService(backend, specs), (UPDATE_SERVICE,)),
         *((service(backend), (name,)) for service, name in VOLUME_SERVICES),
@@ -201,8 +205,7 @@ async def start(
         await channels.close()
         raise OSError(f"the api cannot listen on {address}: {error}") from error
     await server.start()
-    for name in ("", *SERVED):
-        await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    await asyncio.gather(*(health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING) for name in ("", *SERVED)))
     log.info("api listens on %s, port %d", address, port)
     return ApiServer(port, server, health_servicer, calls, channels, watches, bulk)
 

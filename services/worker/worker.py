@@ -26,6 +26,7 @@ from activities.policies import PolicyActivities
 from activities.rebalance import RebalanceActivities
 from activities.records import RecordsActivities
 from activities.requests import RequestActivities
+from activities.schedule import ScheduleActivities
 from peloton.ports import (
     ClusterRebalancers,
     DaemonKeeper,
@@ -40,6 +41,7 @@ from peloton.ports import (
     PodRecords,
     RebalanceRecords,
     ResourceManager,
+    ScheduledJobs,
     UpdateRecords,
 )
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
@@ -55,6 +57,7 @@ from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.migration import MigrationWorkflow
 from workflows.policies import long_queue
 from workflows.rebalance import RebalanceWorkflow
+from workflows.scheduled_job import ScheduledJobWorkflow
 from workflows.update import UpdateWorkflow
 
 log = logging.getLogger(__name__)
@@ -81,6 +84,7 @@ WORKFLOWS = (
     HostMaintenanceWorkflow,
     MigrationWorkflow,
     RebalanceWorkflow,
+    ScheduledJobWorkflow,
 )
 
 
@@ -100,6 +104,7 @@ class WorkerPorts:
     rebalancers: ClusterRebalancers
     rebalances: RebalanceRecords
     lockdowns: Lockdowns
+    scheduled: ScheduledJobs
     policies: Mapping[str, float] = field(default_factory=dict)  # of the installation, by name
 
 
@@ -115,6 +120,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     daemons = DaemonActivities(ports.jobs, ports.daemons, ports.resmgr)
     migrations = MigrationActivities(ports.migrations)
     rebalances = RebalanceActivities(ports.rebalancers, ports.rebalances)
+    schedules = ScheduleActivities(ports.jobs, ports.scheduled)
     policies = PolicyActivities(ports.policies)
     return [
         records.create_pods,
@@ -152,6 +158,8 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         migrations.roll_back,
         rebalances.advance,
         rebalances.stop,
+        schedules.create_job,
+        schedules.look_at_end,
         policies.policies,
     ]
 

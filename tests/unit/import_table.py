@@ -94,6 +94,17 @@ MAY: dict[str, May] = {
     "services.failed_workflows": May(("peloton.lifecycle", "peloton.model"), ("temporalio",)),
     "services.daemon_waker": _WAKES,
     "services.rebalance_waker": _WAKES,
+    "services.schedules": May(
+        (
+            "peloton.errors",
+            "peloton.lifecycle",
+            "peloton.model",
+            "services.temporal",
+            "services.workflow_labels",
+            "workflows",
+        ),
+        ("temporalio",),
+    ),
     "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
     "services.revival": May(
         (

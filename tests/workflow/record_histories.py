@@ -30,7 +30,14 @@ from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from services.worker.worker import build_workers, run_workers
 from services.worker_fleet import set_current
-from tests.workflow import daemon_stories, maintenance_stories, migration_stories, rebalance_stories, request_stories
+from tests.workflow import (
+    daemon_stories,
+    maintenance_stories,
+    migration_stories,
+    rebalance_stories,
+    request_stories,
+    schedule_stories,
+)
 from tests.workflow.recorded import FOLDER, NEXT, story_of
 from tests.workflow.sandbox import workflow_runner
 from tests.workflow.server import (
@@ -342,6 +349,7 @@ RECIPES: tuple[Recipe, ...] = (
     *daemon_stories.RECIPES,
     *rebalance_stories.RECIPES,
     *request_stories.RECIPES,
+    *schedule_stories.RECIPES,
     job_succeeded,
     job_retried_in_waves,
     job_waited_for_hosts,

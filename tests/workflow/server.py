@@ -33,6 +33,7 @@ from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.migration import MigrationWorkflow
 from workflows.policies import Policies
 from workflows.rebalance import RebalanceWorkflow
+from workflows.scheduled_job import ScheduledJobWorkflow
 from workflows.update import UpdateWorkflow
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
@@ -79,6 +80,7 @@ WORKFLOWS: dict[str, type] = {
     "Job": JobWorkflow,
     "Migration": MigrationWorkflow,
     "Rebalance": RebalanceWorkflow,
+    "ScheduledJob": ScheduledJobWorkflow,
     "Update": UpdateWorkflow,
 }
 """By the names that histories have of them."""

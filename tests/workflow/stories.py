@@ -15,6 +15,7 @@ from tests.workflow.followed import FollowedHosts
 from tests.workflow.maintained import MaintainedHost
 from tests.workflow.migrated import MigratedPool
 from tests.workflow.rebalanced import RebalancedCluster
+from tests.workflow.scheduled import FakeScheduledJobs
 from tests.workflow.updates_port import FakeLockdowns, FakeUpdates
 from tests.workflow.virtual import LOCAL_S, Virtual
 from workflows.gang import GangResult, GangWorkflow
@@ -52,6 +53,7 @@ def ports_on(
         rebalanced,
         rebalanced,
         FakeLockdowns(cluster),
+        FakeScheduledJobs(cluster),
         policies or {},
     )
 

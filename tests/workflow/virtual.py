@@ -61,6 +61,7 @@ class Run:
     """One run of the workflow: continue-as-new starts the next."""
 
     run_id: str
+    started: datetime
     instance: WorkflowInstance
     events: int = 1  # its start
     told: list[tuple[bytes, list[bytes]]] = field(default_factory=list)  # activation, commands
@@ -216,7 +217,8 @@ class Virtual(Children):
 
     def _start_run(self, arguments: Iterable[Payload]) -> None:
         run_id = f"run{len(self.runs) + 1}"
-        run = Run(run_id, self._new_instance(run_id), version=self.version)
+        started = datetime.fromtimestamp(self.clock.now_ns() / 1e9, UTC)
+        run = Run(run_id, started, self._new_instance(run_id, started), version=self.version)
         self.runs.append(run)
         job = WorkflowActivationJob()
         job.initialize_workflow.workflow_type = self._defn.name or ""
@@ -225,8 +227,7 @@ class Virtual(Children):
         job.initialize_workflow.randomness_seed = 1
         self._tell(run, job)
 
-    def _new_instance(self, run_id: str) -> WorkflowInstance:
-        started = datetime.fromtimestamp(self.clock.now_ns() / 1e9, UTC)
+    def _new_instance(self, run_id: str, started: datetime) -> WorkflowInstance:
         return new_instance(self._defn, self.workflow_id, run_id, started, CONVERTER, self._assert_known)
 
     def _assert_known(self, name: str) -> None:
@@ -297,6 +298,10 @@ class Virtual(Children):
         self.shown_states.append(CONVERTER.payload_converter.from_payloads([fields["PelotonState"]])[0])
         run.events += 1
 
+    def _do_modify_workflow_properties(self, run: Run, command: WorkflowCommand) -> None:
+        """The memo."""
+        run.events += 1
+
     def _do_set_patch_marker(self, run: Run, command: WorkflowCommand) -> None:
         run.patches.add(command.set_patch_marker.patch_id)
         run.events += 2  # its marker, and the search attribute that names it
@@ -360,7 +365,7 @@ class Virtual(Children):
 
     def _tell_again(self, run: Run) -> None:
         """Replay: the same activations, the same commands."""
-        instance = self._new_instance(run.run_id)
+        instance = self._new_instance(run.run_id, run.started)
         patched = [WorkflowActivationJob() for _ in run.patches]
         for job, patch in zip(patched, sorted(run.patches), strict=True):
             job.notify_has_patch.patch_id = patch

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from peloton.api.public_services import JOB_SERVICE, POD_SERVICE, UPDATE_SERVICE, WATCH_SERVICE
-from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, TASK_MANAGER
+from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, SCHEDULE_SERVICE, TASK_MANAGER
 from peloton.errors import Unavailable
 from services.api.calls import Calls
 from services.grpc_handlers import AroundCalls, within
@@ -37,6 +37,8 @@ WRITES = (
     "Abort",
     "Replace",
     "Patch",
+    "Trigger",
+    "Backfill",
 )
 LOCKABLE = frozenset(
     {
@@ -44,6 +46,7 @@ LOCKABLE = frozenset(
         *TASK_MANAGER,
         *BULK_SERVICE,
         *LOOKUP_SERVICE,
+        *SCHEDULE_SERVICE,
         UPDATE_SERVICE,
         JOB_SERVICE,
         POD_SERVICE,

@@ -39,6 +39,7 @@ SERVICES = {
     "overview": service_names.OVERVIEW_SERVICE[0],
     "worker_versions": service_names.WORKER_VERSION_SERVICE[0],
     "rebalances": service_names.REBALANCE_SERVICE[0],
+    "schedules": service_names.SCHEDULE_SERVICE[0],
     "maintenance": service_names.MAINTENANCE_SERVICE[0],
     "hosts": host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name,
     "updates": update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"].full_name,

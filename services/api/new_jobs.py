@@ -1,0 +1,42 @@
+"""The creation of batch jobs, services and daemons of v0: what is refused, and what is stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from peloton.api import convert
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord
+from peloton.model.secret import Secret
+from services.api.calls import Calls
+from services.api.v1.specs import Specs
+from services.api.validation import clamp_max_failures, daemon_count_fault, secret_fault
+from services.storage.jobs.jobs import Jobs
+
+
+class NewJobs:
+    def __init__(self, jobs: Jobs, specs: Specs, calls: Calls) -> None:
+        self._jobs, self._specs, self._calls = jobs, specs, calls
+
+    async def config_refusal(self, config: job_pb2.JobConfig) -> str:
+        """Return why no job can have the configuration, or ""."""
+        return await self._specs.refusal(config) or daemon_count_fault(config)
+
+    async def secret_refusal(self, config: job_pb2.JobConfig) -> str:
+        """Return why the configuration cannot say what it says of secrets, or ""."""
+        return await self._calls.run(secret_fault, config, True)
+
+    async def clamp(self, config: job_pb2.JobConfig) -> None:
+        """Cut down too many retries, in place."""
+        await self._calls.run(clamp_max_failures, config)
+
+    async def store(self, job_id: JobId, config: job_pb2.JobConfig, secrets: Sequence[Secret] = ()) -> JobRecord:
+        """Store a job that was not refused. Raises AlreadyExists."""
+        now_ns = time.time_ns()
+        config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
+        record = convert.new_job_record(job_id, config, now_ns)
+        await self._calls.run(self._jobs.create, record, config, now_ns, secrets)
+        return record

@@ -1,0 +1,81 @@
+"""The jobs of schedules, created by workers with the rules of the API."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from peloton.api.v0.job import job_pb2
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
+from peloton.lifecycle.schedule import job_id_of, job_name_of
+from peloton.model.job import JobRecord
+from peloton.model.schedule import JobStart, ScheduledRun
+from peloton.ports import CALL_DEADLINE_S
+from services.api.backlog import LOOK_S, Backlogs, Bounds, excess
+from services.api.calls import Calls, overloaded
+from services.api.new_jobs import NewJobs
+from services.api.v1.lockdown import Locks
+from services.storage.jobs.jobs import Jobs
+
+CREATE_S = 25.0
+"""Longest wait for one creation."""
+
+
+class ScheduledJobs:
+    """Implements ``ports.ScheduledJobs``: called in threads, it works on the loop that makes it. ``start_of`` says how
+    the workflow of a job is started."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        new_jobs: NewJobs,
+        locks: Locks,
+        backlogs: Backlogs,
+        bounds: Bounds,
+        calls: Calls,
+        start_of: Callable[[JobRecord], JobStart],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jobs, self._new_jobs, self._locks = jobs, new_jobs, locks
+        self._backlogs, self._bounds, self._calls, self._start_of = backlogs, bounds, calls, start_of
+        self._reached: tuple[str, str] | None = None
+        self._counted_at_s = -LOOK_S
+
+    def create(self, run: ScheduledRun) -> JobStart:
+        deadline_s = CALL_DEADLINE_S.get()
+        left_s = CREATE_S if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
+        creating = asyncio.run_coroutine_threadsafe(self._create(run), self._loop)
+        try:
+            return creating.result(min(left_s, CREATE_S))
+        except TimeoutError:
+            raise Unavailable(f"the job of schedule {run.schedule} is not stored after {CREATE_S:g} s") from None
+
+    async def _create(self, run: ScheduledRun) -> JobStart:
+        job_id = job_id_of(run)
+        if (stored := await self._calls.run(self._jobs.get, job_id)) is not None:
+            return await self._calls.run(self._start_of, stored)
+        await self._locks.check("Write")
+        await self._check_backlog()
+        config = job_pb2.JobConfig.FromString(base64.b64decode(run.config))
+        config.name = job_name_of(config.name, run.scheduled_ns)
+        refusal = await self._new_jobs.config_refusal(config) or await self._new_jobs.secret_refusal(config)
+        if refusal:
+            raise InvalidArgument(refusal)
+        await self._new_jobs.clamp(config)
+        with suppress(AlreadyExists):  # an earlier attempt was slow
+            await self._new_jobs.store(job_id, config)
+        if (stored := await self._calls.run(self._jobs.get, job_id)) is None:
+            raise NotFound(f"job {job_id} was deleted while it was created")
+        return await self._calls.run(self._start_of, stored)
+
+    async def _check_backlog(self) -> None:
+        """Raises ResourceExhausted while the API would take no more jobs."""
+        now_s = time.monotonic()
+        if now_s - self._counted_at_s >= LOOK_S:
+            self._counted_at_s = now_s
+            self._reached = excess(await self._calls.run(self._backlogs.backlog), self._bounds)
+        if self._reached is not None:
+            raise overloaded(*self._reached)

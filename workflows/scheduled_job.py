@@ -1,0 +1,209 @@
+"""One run of a schedule: it creates a job, and lasts until that has ended.
+
+    create the job -> start its workflow -> wait for its end -> SUCCEEDED | KILLED | DELETED | FAILED
+         |
+         +-- the job is refused, or cannot be created for ten minutes --> REFUSED
+
+Temporal starts it at the times of the schedule, and judges overlap by whether it runs. The workflow of the job is its
+child, whose end wakes it. Where that is not so it looks at the job by itself: after the job's workflow was terminated,
+and once this one has continued as new, on another version of the workers. The creation is repeated with the same id, so
+that a time has one job. A cancellation, by which the schedule makes way for the next run, stops the job.
+
+A run whose job was refused or has failed fails, which Temporal shows, and which pauses the schedule if that is wanted.
+
+History: 26 events; 7 more for each look without the child, the first after 2 s, then doubling to a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import (
+    Priority,
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    WorkflowAlreadyStartedError,
+)
+
+with workflow.unsafe.imports_passed_through():
+    from activities.records import RecordsActivities
+    from activities.schedule import ScheduleActivities
+    from peloton.model.ids import job_workflow_id
+    from peloton.model.schedule import JobStart, RunState, ScheduledRun
+    from peloton.model.text import shorten
+    from peloton.model.times import NS_PER_S
+    from workflows import beside
+    from workflows.attributes import JOB_ID, JOB_NAME, SCHEDULED_TIME, STATE
+    from workflows.calls import look, stoppable
+    from workflows.job import JobInput, JobResult, JobWorkflow
+    from workflows.policies import CREATE_JOB_CALL, KILL_CALL, SCHEDULED_JOB_LOOK_MAX_S, Policies
+    from workflows.renewal import Renewal, continue_as_new, fresh_policies
+
+REASON = "reason"
+"""In the memo: why the run has failed."""
+REASON_MAX = 2_000
+
+
+@dataclass(frozen=True)
+class ScheduledJobInput:
+    """``job_id`` is carried by continue-as-new: the job has been created."""
+
+    schedule: str
+    creation_id: str
+    config: str  # a serialized JobConfig of v0, as base64
+    policies: Policies = field(default_factory=Policies)
+    job_id: str = ""
+
+
+@dataclass(frozen=True)
+class ScheduledJobResult:
+    job_id: str
+    state: str
+
+
+@workflow.defn(name="ScheduledJob")
+class ScheduledJobWorkflow:
+    @workflow.init
+    def __init__(self, input: ScheduledJobInput) -> None:
+        self.input = input
+        self.policies = input.policies
+        self.job_id = input.job_id
+        self.renewal = Renewal()
+        self.stop_wanted = self.wakeup_pending = False
+        self.is_told = False  # the job's workflow is a child of this run
+        self.state = RunState.RUNNING
+
+    @workflow.run
+    async def run(self, input: ScheduledJobInput) -> ScheduledJobResult:
+        return await stoppable(self.live(), self.stop)
+
+    async def live(self) -> ScheduledJobResult:
+        if not self.job_id:
+            await self.start_job(await self.create_job())
+        return self.finish(await self.wait_for_end())
+
+    @workflow.signal
+    def changed(self) -> None:
+        """The job may have ended, or another version of the workers is to go on."""
+        self.wakeup_pending = True
+
+    @workflow.query
+    def status(self) -> dict[str, str]:
+        waiting_for = f"the end of job {self.job_id}" if self.job_id else "the creation of its job"
+        return {"state": self.state.value, "waiting_for": waiting_for}
+
+    # Steps, in the order of the story.
+
+    async def create_job(self) -> JobStart:
+        self.policies = await fresh_policies(self.policies)
+        info = workflow.info()
+        time = info.typed_search_attributes.get(SCHEDULED_TIME) or info.workflow_start_time
+        run = ScheduledRun(
+            self.input.schedule, self.input.creation_id, self.input.config, int(time.timestamp()) * NS_PER_S
+        )
+        try:
+            start = await workflow.execute_activity_method(
+                ScheduleActivities.create_job, run, summary=f"create the job of {time.isoformat()}", **CREATE_JOB_CALL
+            )
+        except ActivityError as error:
+            raise self.failure(RunState.REFUSED, reason_of(error)) from error
+        self.job_id = start.job_id
+        self.show(RunState.RUNNING, JOB_ID.value_set(start.job_id), JOB_NAME.value_set(start.name))
+        return start
+
+    async def start_job(self, start: JobStart) -> None:
+        """The job's workflow is a child that survives this one, unless the job has another one already."""
+        pairs = [SearchAttributePair(SearchAttributeKey.for_keyword(k), v) for k, v in sorted(start.attributes.items())]
+        with suppress(WorkflowAlreadyStartedError):
+            job = await workflow.start_child_workflow(
+                JobWorkflow.run,
+                JobInput(start.job_id, self.policies.of_jobs()),
+                id=job_workflow_id(start.job_id),
+                task_queue=start.task_queue,
+                priority=Priority(fairness_key=start.pool_id),
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                task_timeout=workflow.info().task_timeout,
+                static_summary=start.summary,
+                static_details=start.details,
+                search_attributes=TypedSearchAttributes(pairs),
+                memo=dict(start.memo),
+            )
+            self.is_told = True
+            job.add_done_callback(self.note_end_of_job)
+        if self.stop_wanted:
+            await self.stop_job()
+
+    def note_end_of_job(self, job: asyncio.Future[JobResult]) -> None:
+        """Wake this run. A job whose workflow was terminated continues by another workflow."""
+        if not job.cancelled():
+            job.exception()
+        self.is_told, self.wakeup_pending = False, True
+
+    async def wait_for_end(self) -> RunState:
+        """Look for the end when the child has ended; where there is no child, look less and less often."""
+        patience_s = self.policies.retry_s
+        while True:
+            with suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self.wakeup_pending,
+                    timeout=None if self.is_told else timedelta(seconds=patience_s),
+                    timeout_summary=None if self.is_told else "look again whether the job has ended",
+                )
+            self.wakeup_pending = False
+            if end := await look(ScheduleActivities.look_at_end, self.job_id, summary="has the job ended?"):
+                return RunState(end)
+            patience_s = min(patience_s * 2, SCHEDULED_JOB_LOOK_MAX_S)
+            if self.renewal.is_due(self.policies):
+                policies = await fresh_policies(self.policies)
+                await continue_as_new(replace(self.input, policies=policies, job_id=self.job_id))
+
+    def finish(self, state: RunState) -> ScheduledJobResult:
+        if state is RunState.FAILED:
+            raise self.failure(state, "its job has FAILED")
+        self.show(state)
+        return ScheduledJobResult(self.job_id, state)
+
+    async def stop(self) -> None:
+        self.stop_wanted = True
+        if self.job_id:
+            await self.stop_job()
+
+    async def stop_job(self) -> None:
+        await workflow.execute_activity_method(
+            RecordsActivities.stop_job, self.job_id, summary="stop the job: the run was cancelled", **KILL_CALL
+        )
+        await beside.tell(JobWorkflow.run, job_workflow_id(self.job_id), JobWorkflow.changed)
+
+    # Platform chores.
+
+    def failure(self, state: RunState, reason: str) -> ApplicationError:
+        text = shorten(reason, REASON_MAX)
+        workflow.upsert_memo({REASON: text})
+        self.show(state)
+        return ApplicationError(text, type=f"JOB_{state}", non_retryable=True)
+
+    def show(self, state: RunState, *others: Any) -> None:
+        self.state = state
+        workflow.upsert_search_attributes([STATE.value_set(state), *others])
+        workflow.set_current_details(f"{state}: job `{self.job_id}`" if self.job_id else str(state))
+
+
+def reason_of(error: FailureError) -> str:
+    """Return what the last attempt of an activity said."""
+    told: BaseException = error
+    while told.__cause__ is not None and isinstance(told.__cause__, FailureError):
+        told = told.__cause__
+    return told.message if isinstance(told, FailureError) else str(told)
