@@ -1,4 +1,4 @@
-"""The application: four tabs and what is opened from them, asked for again and again, and the keys."""
+"""The application: five tabs and what is opened from them, asked for again and again, and the keys."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from cli.top.overview import OverviewPage
 from cli.top.page import Page, Picture
 from cli.top.pools import PoolsPage
 from cli.top.reading import Reader
+from cli.top.schedules import SchedulesPage
 
 READS_MAX = 4
 """At a time: one that is shown, and those that were given up and have not ended."""
@@ -62,7 +63,7 @@ class TopApp(App[None]):
     CSS = CSS
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(number), f"tab({number - 1})") for number in range(1, 5)),
+        *(Binding(str(number), f"tab({number - 1})") for number in range(1, 6)),
         Binding("tab", "next_tab(1)", priority=True),
         Binding("shift+tab", "next_tab(-1)", priority=True),
         Binding("escape,backspace", "close_page"),
@@ -82,7 +83,7 @@ class TopApp(App[None]):
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colours, dark or light
         self.reader, self.period_s = reader, period_s
-        self.tabs: Sequence[Page] = (OverviewPage(), PoolsPage(), JobsPage(), HostsPage())
+        self.tabs: Sequence[Page] = (OverviewPage(), PoolsPage(), JobsPage(), HostsPage(), SchedulesPage())
         self.tab_index = 0
         self.trail: list[Page] = []  # opened from the tab, each from the one before
         self._threads = ThreadPoolExecutor(READS_MAX, "reading")

@@ -11,15 +11,17 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 TEXT = """\
-1 2 3 4, tab   Overview, Pools, Jobs, Hosts
+1 .. 5, tab    Overview, Pools, Jobs, Hosts, Schedules
 up down, j k   move; g G to the first and the last row
-enter          open the row: a pool, a job, an instance, a host
+enter          open the row: a pool, a job, an instance, a host;
+               of a schedule the job of its last run
 esc            back
 /              filter; an empty one ends it
   pools, hosts   of the name; of hosts also of state, host pool, labels
   jobs           part of the name, state:failed,running state:active
                  pool:/eng owner:maps type:service label:k=v since:24h
   instances      states, host:h1
+  schedules      of the name, the pool or the state
 s              the next order
 r              pools: the next kind of resource
 n p            jobs, instances: the next page, the one before

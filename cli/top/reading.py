@@ -21,6 +21,7 @@ from cli.wire import v0
 FAILED_JOBS_MAX = 50
 """The newest that have failed, whenever that was."""
 EVENT_RUNS = 10
+SCHEDULES_MAX = 1_000
 HOST_EVENTS = 3
 
 T = TypeVar("T")
@@ -118,6 +119,9 @@ class Reader:
 
     def hosts(self) -> v0.host_svc.QueryHostsResponse:
         return self.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())
+
+    def schedules(self) -> v0.schedule.ListSchedulesResponse:
+        return self.client.schedules.ListSchedules(v0.schedule.ListSchedulesRequest(limit=SCHEDULES_MAX))
 
     def host(self, hostname: str) -> OneHost:
         client = self.client

@@ -13,6 +13,7 @@ from peloton.api.v0.history.history_pb2_grpc import HistoryServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
 from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
 from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
+from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceAsyncStub
     from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceAsyncStub
     from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceAsyncStub
+    from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceAsyncStub
     from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerAsyncStub
     from peloton.api.v0.table.table_pb2_grpc import JobTableServiceAsyncStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceAsyncStub
@@ -75,6 +77,10 @@ class Api:
     @cached_property
     def job_table(self) -> JobTableServiceAsyncStub:
         return JobTableServiceStub(self.channel)
+
+    @cached_property
+    def schedules(self) -> ScheduleServiceAsyncStub:
+        return ScheduleServiceStub(self.channel)
 
     @cached_property
     def tasks(self) -> TaskManagerAsyncStub:

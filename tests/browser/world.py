@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.schedule import schedule_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.model.resources import Resources
@@ -80,6 +83,8 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
     service.id = SHOP
     cluster.client.services.CreateJob(svc.CreateJobRequest(job_id={"value": SHOP}, spec=service.spec()))
 
+    _schedule(cluster, "night", pools["data"], crons=["0 3 1 1 *"], time_zone="Europe/Berlin")
+    _schedule(cluster, "sweep", pools["research"], note="the source is being moved", interval_s=21_600, jitter_s=300)
     cluster.wait(lambda: cluster.counts(JOBS["train"]) == {"RUNNING": 120}, "all instances of the training")
     ended = {name: cluster.finish(JOBS[name]) for name in ("nightly", "broken")}
     assert ended == {"nightly": "SUCCEEDED", "broken": "FAILED"}
@@ -93,6 +98,16 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
         "hosts/:name": "sim-00000",
         "pools/:path*": "ml/training",
     }
+
+
+def _schedule(cluster: Cluster, name: str, pool: str, note: str = "", **times: Any) -> None:
+    """One with a note is paused."""
+    config = job_pb2.JobConfig(name=name, owningTeam="data", instanceCount=1, respoolID={"value": pool})
+    config.defaultConfig.command.shell, config.defaultConfig.command.value = True, "sleep 1"
+    request = schedule_pb2.CreateScheduleRequest(
+        name=name, times=schedule_pb2.Times(**times), paused=bool(note), note=note, job_config=config
+    )
+    cluster.client.schedules.CreateSchedule(request)
 
 
 def _live_a_day(cluster: Cluster, pools: Mapping[str, str]) -> None:

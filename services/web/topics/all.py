@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.web.live import Topic
-from services.web.topics import hosts, job, jobs, overview, pools, service
+from services.web.topics import hosts, job, jobs, overview, pools, schedules, service
 
 TOPICS = {
     "host": Topic(hosts.look_at_host, period_s=2.0, takes_argument=True),
@@ -23,5 +23,6 @@ TOPICS = {
     "pool": Topic(pools.pool, period_s=2.0, takes_argument=True),
     "pool-history": Topic(pools.over_time, period_s=30.0, takes_argument=True),
     "cluster-history": Topic(overview.over_time, period_s=30.0, takes_argument=True),
+    "schedules": Topic(schedules.look, period_s=5.0, takes_argument=True),
     "service": Topic(service.look, period_s=1.0, takes_argument=True),
 }

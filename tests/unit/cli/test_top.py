@@ -183,6 +183,22 @@ async def test_from_a_host_to_its_pods(cluster: FakeApi) -> None:
     assert {SERVICE} == {request.jobId.value for request in cluster.requests("tasks.GetPodEvents")}
 
 
+async def test_from_a_schedule_to_its_last_job(cluster: FakeApi) -> None:
+    """A paused one says why and has no next run; the filter takes the state; enter opens the job of the last run."""
+    async with top(cluster, size=(140, 24)) as screen:
+        await screen.press("5")
+        lines = await screen.shows("0 6 * * 1-5 (Europe/Berlin)", "every 6h", "the source moves")
+        await screen.type("active")
+        await screen.until(lambda lines: table(lines, "Schedule") == ["night"])
+        await screen.press("enter")
+        await screen.shows("> job 11b1b8e5", "tiles")
+
+    assert ["night", "sweep"] == table(lines, "Schedule")
+    (night,) = [line for line in lines if line.split()[:1] == ["night"]]
+    (sweep,) = [line for line in lines if line.split()[:1] == ["sweep"]]
+    assert ("FAILED" in night, " in " in night, " in " in sweep) == (True, True, False)
+
+
 async def test_an_api_that_goes_and_comes_back(cluster: FakeApi) -> None:
     """A failure stands in the last line, with the last picture left as it is, until there is an answer again."""
     cluster.answers["explain.PoolTree"] = [tree()]
@@ -278,7 +294,7 @@ async def test_help_and_the_end(cluster: FakeApi) -> None:
         await screen.press("tab")
         await screen.shows("[2 Pools]")
         await screen.press("shift+tab", "shift+tab")
-        await screen.shows("[4 Hosts]")
+        await screen.shows("[5 Schedules]")
         await screen.press("q")
         async with asyncio.timeout(PATIENCE_S):
             while screen.app.is_running:

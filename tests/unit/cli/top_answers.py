@@ -11,6 +11,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.schedule import schedule_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task import task_pb2
 from tests.unit.cli.fake_api import FakeApi
@@ -168,6 +169,18 @@ def host_events(request: overview_pb2.ListHostEventsRequest) -> overview_pb2.Lis
     return answer
 
 
+def schedules() -> schedule_pb2.ListSchedulesResponse:
+    answer = schedule_pb2.ListSchedulesResponse()
+    night = answer.schedules.add(name="night", pool_path="/eng", next_times=[ago(hours=-3)])
+    night.times.crons.append("0 6 * * 1-5")
+    night.times.time_zone = "Europe/Berlin"
+    night.runs.add(state="FAILED", job_id=BATCH, start_time=ago(hours=5))
+    sweep = answer.schedules.add(name="sweep", pool_path="/ads", paused=True, note="the source moves")
+    sweep.times.interval_s = 21_600
+    sweep.next_times.append(ago(hours=-1))
+    return answer
+
+
 def give_cluster(api: FakeApi) -> None:
     """The answers of an API at which all is served."""
     api.answers |= {
@@ -176,6 +189,7 @@ def give_cluster(api: FakeApi) -> None:
         "explain.JobWhy": [explain_pb2.JobWhyResponse(text="3 instances wait: cpu 1 wanted, 0 left of 6")],
         "respools.Query": [pools()],
         "job_table.ListJobs": [jobs],
+        "schedules.ListSchedules": [schedules()],
         "jobs.Get": [job],
         "tasks.Query": [tasks],
         "tasks.GetPodEvents": [events],

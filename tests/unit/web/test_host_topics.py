@@ -1,4 +1,4 @@
-"""What pages are told of hosts and of the cluster as a whole."""
+"""Topics of hosts, of schedules, and of the cluster as a whole."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from peloton.api.v0.history import history_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
+from peloton.api.v0.schedule import schedule_pb2
 from peloton.errors import InvalidArgument, NotFound
 from services.web.api import Api
-from services.web.topics import hosts, overview
+from services.web.topics import hosts, overview, schedules
 
 
 class Answers:
@@ -177,3 +178,14 @@ async def test_other_ranges_of_clusters_are_refused() -> None:
     api, _ = api_of()
     with pytest.raises(InvalidArgument, match="'2' hours: want 1, 6"):
         await overview.over_time(api, "2/cpu")
+
+
+async def test_schedules_of_a_pool_or_of_all() -> None:
+    """The root is all pools."""
+    answer = schedule_pb2.ListSchedulesResponse(schedules=[schedule_pb2.Schedule(name="report")], has_more=True)
+    api, stubs = api_of(ListSchedules=answer)
+
+    told = [await schedules.look(api, path) for path in ("/", "/eng")]
+
+    assert [{"schedules": [{"name": "report"}], "hasMore": True}] * 2 == told
+    assert ["", "/eng"] == [request.pool_path for request in stubs.asked]

@@ -79,3 +79,8 @@ export function clock(at: string | number | Date): string {
 export function ago(at: string | number | Date, now = Date.now()): string {
   return `${duration(Math.max(0, (now - new Date(at).getTime()) / 1000))} ago`;
 }
+
+// How far a moment to come is; one that has just passed is now.
+export function until(at: string | number | Date, now = Date.now()): string {
+  return `in ${duration(Math.max(0, (new Date(at).getTime() - now) / 1000))}`;
+}

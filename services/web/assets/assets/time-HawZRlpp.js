@@ -1,1 +1,0 @@
-import{A as e,G as t,H as n,S as r,y as i}from"./index-CE-DVDTi.js";var a=1e4;function o({at:o}){let[,s]=t(0);return n(()=>{let e=setInterval(()=>s(e=>e+1),a);return()=>clearInterval(e)},[]),o?i(`time`,{dateTime:o,title:e(o),children:r(o)}):i(`span`,{class:`quiet`,children:`–`})}export{o as t};
