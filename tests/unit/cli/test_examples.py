@@ -29,6 +29,7 @@ POOLS = {
     "examples/kubernetes/team-a.yaml": "team-a",
     "examples/kubernetes/team-b.yaml": "team-b",
     "examples/udeploy/pool.yaml": "udeploy",
+    "examples/pipeline/pool.yaml": "pipeline",
 }
 ELASTIC_JOBS = {
     "examples/elastic-pools/report.yaml": "examples/elastic-pools/team-a.yaml",
