@@ -183,9 +183,13 @@ class TemporalWatch:
         if not waiting:
             return [], 0
         ids = ", ".join(f"'{one}'" for one in waiting)
-        under_way = await self._list(f"ExecutionStatus = 'Running' AND WorkflowId IN ({ids})", FAILED_MAX)
-        running = {one.execution.workflow_id for one in under_way}
-        failed = sorted(one for one in waiting if one not in running)
+        others = await self._list(f"ExecutionStatus != 'Failed' AND WorkflowId IN ({ids})", FAILED_MAX)
+        later = {
+            name
+            for one in others
+            if one.start_time.ToNanoseconds() >= restarts[name := one.execution.workflow_id].failed.ended_ns
+        }
+        failed = sorted(one for one in waiting if one not in later)
         errors = await asyncio.gather(*map(self._error_of, failed[:NAMED_MAX]))
         named = zip(failed, errors, strict=False)
         return [FailedWorkflow(one, error, restarts[one].reason) for one, error in named], len(failed)
@@ -240,7 +244,7 @@ class TemporalWatch:
         ]
         activities = [activity for one in described for activity in _failing_activities(one)]
         failed = []
-        if (own := job_workflow_id(job_id)) not in names and (restart := await self._failed.judge(own)).failed_count:
+        if (own := job_workflow_id(job_id)) not in names and (restart := await self._failed.judge(own)).failed.count:
             failed = [FailedWorkflow(own, await self._error_of(own), restart.reason)]
         return JobTrouble(tasks, activities, failed)
 

@@ -27,21 +27,21 @@ class Restart:
     is_due: bool
     due_ns: int
     reason: str
-    failed_count: int = 0
+    failed: FailedRuns
 
 
 def judge_restart(failed: FailedRuns, now_ns: int) -> Restart:
     """Decide whether a workflow without a run under way is started."""
     if not failed.count:
-        return Restart(True, now_ns, "no run of it has failed lately")
+        return Restart(True, now_ns, "no run of it has failed lately", failed)
     due_ns = failed.ended_ns + RESTARTS.delay_ns(failed.count)
     times = "once" if failed.count == 1 else f"{failed.count} times"
     said = f"it failed {times} within {COUNTED_S // 60} min"
     if due_ns <= now_ns:
         waited_s = RESTARTS.delay_ns(failed.count) // NS_PER_S
-        return Restart(True, due_ns, f"{said}, and has waited for {waited_s} s", failed.count)
+        return Restart(True, due_ns, f"{said}, and has waited for {waited_s} s", failed)
     left_s = -(-(due_ns - now_ns) // NS_PER_S)
-    return Restart(False, due_ns, f"{said}, and is started again in {left_s} s", failed.count)
+    return Restart(False, due_ns, f"{said}, and is started again in {left_s} s", failed)
 
 
 def restart_wait_s(failed_count: int) -> float:

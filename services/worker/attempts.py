@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from peloton.lifecycle.workflow_problems import ATTEMPTS, error_text
@@ -87,7 +88,8 @@ class _Counted(ActivityInboundInterceptor):
         try:
             result = await super().execute_activity(input)
         except BaseException as error:
-            self._attempts.end(info, error_text(str(error)) or type(error).__name__)
+            said = error.message if isinstance(error, ApplicationError) else str(error)
+            self._attempts.end(info, error_text(said) or type(error).__name__)
             raise
         self._attempts.end(info, _late(info, time.monotonic() - began_s))
         return result

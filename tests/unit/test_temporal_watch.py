@@ -279,9 +279,10 @@ def run(workflow_id: str, ended_ago_s: float) -> Any:
 
 
 async def test_workflows_that_failed_and_wait(watch: TemporalWatch, server: FakeTemporal) -> None:
-    """Each has its innermost error. One that runs again, or that nothing started again, is no problem any more."""
+    """Each has its innermost error. One that ran again, or that nothing started again, is no problem any more."""
     server.failed = [run("job/waits", 5), run("job/waits", 50), run("job/again", 5), run("job/over", 600)]
-    server.running = [running("job/again")]
+    server.running = [running("job/again"), running("job/waits")]
+    server.running[0].start_time.FromNanoseconds(NOW_NS)
 
     seen = await watch.look()
 

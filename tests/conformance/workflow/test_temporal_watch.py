@@ -92,3 +92,33 @@ async def test_an_activity_and_workflow_tasks_that_fail_again_and_again(
         story.cluster.lifecycles = None
         await wait_until(lambda: attempts.report()[1] == 0, "an attempt that succeeds")
         await story.handle(record.job_id).terminate()
+
+
+async def test_a_workflow_that_failed_is_named_until_it_runs_again(beating: Client) -> None:
+    """The look and ``job why`` have the error of the activity that ended it."""
+    story, watch = ServerStory(beating), TemporalWatch(beating)
+    story.task_queue = BATCH_QUEUE
+    story.cluster.refusals.update(enqueue=1_000_000)
+    said = "enqueue: not like this"
+
+    async def names_failed() -> bool:
+        return (f"job/{record.job_id}", said) in {(one.workflow_id, one.error) for one in (await watch.look()).failed}
+
+    async def names_no_failed() -> bool:
+        return not (await watch.look()).failed
+
+    async with run_workers(build_workers(beating, ports_on(story.cluster), {BATCH_QUEUE: 4})):
+        record = story.add_job(1)
+        await story.start(record)
+        await until(names_failed, "a workflow that failed")
+        why = [line for line in await watch.why(record) if "failed" in line]
+        story.cluster.refusals.clear()
+        story.cluster.outages.update(enqueue=1_000_000)  # it runs, and waits
+        await story.start(record)
+        await until(names_no_failed, "no workflow that failed")
+        await story.handle(record.job_id).terminate()
+
+    (line,) = why
+    assert line.startswith(
+        f"the workflow of job {record.name} failed: {said}; it failed once within 60 min, and is started"
+    )
