@@ -35,8 +35,8 @@ RUNS_DEFAULT, RUNS_MAX = 10, 100
 BACKFILL_MAX = 1_000
 """Times that one call starts runs for."""
 BACKFILL_DAYS_MAX = 366
-OVERLAPS = {pb.Overlap.Value(f"OVERLAP_{overlap}"): overlap for overlap in Overlap}
-OVERLAP_NUMBERS = {overlap: number for number, overlap in OVERLAPS.items()}
+OVERLAP_NUMBERS = {overlap: pb.Overlap.Value(f"OVERLAP_{overlap}") for overlap in Overlap}
+OVERLAPS: dict[int, Overlap] = {number: overlap for overlap, number in OVERLAP_NUMBERS.items()}
 
 
 class Schedules(Protocol):
@@ -180,7 +180,7 @@ def _options(request: pb.CreateScheduleRequest) -> ScheduleOptions:
 def _overlap(number: int) -> Overlap | None:
     if number and number not in OVERLAPS:
         raise InvalidArgument(f"unknown overlap policy {number}, want one of {', '.join(Overlap)}")
-    return OVERLAPS.get(number)  # type: ignore[call-overload, no-any-return]
+    return OVERLAPS.get(number)
 
 
 @cache
