@@ -59,7 +59,7 @@ check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 	$(call checked,-n 3 --dist worksteal tests/unit tests/workflow)
 
 # Tests of whole clusters wait for more than half of their time: four at a time keep two cores busy.
-ALL_TESTS := -n 4 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/conformance tests/kubernetes tests/workflow tests/unit
+ALL_TESTS := -n 4 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/conformance tests/kubernetes tests/time_skipping tests/workflow tests/unit
 
 test: $(VENV)/dev.stamp ## make check, conformance, end to end, faults, simulation
 	$(call checked,-m 'not nightly' $(ALL_TESTS))

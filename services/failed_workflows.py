@@ -14,11 +14,15 @@ from temporalio.client import Client, WorkflowExecution
 
 from peloton.lifecycle.workflow_restarts import COUNTED_S, FailedRuns, Restart, judge_restart
 from peloton.model.times import NS_PER_S
+from services.workflow_labels import SCHEDULED_JOB_TYPE
+from workflows.attributes import TYPE
 
 RPC_TIMEOUT = timedelta(seconds=10)
 RUNS_MAX = 20_000
 """Failed runs that one look reads, the newest."""
 RUNS_OF_ONE_MAX = 100
+RESTARTED = f"{TYPE.name} IS NOT NULL AND {TYPE.name} != '{SCHEDULED_JOB_TYPE}'"
+"""Query of the types that are started again. The run of a schedule fails with its job, and the next one is due later."""
 PAGE_RUNS = 1_000
 
 
@@ -29,7 +33,7 @@ class FailedWorkflows:
     async def find(self, runs_max: int = RUNS_MAX) -> Mapping[str, Restart]:
         """Return by workflow id, of those that failed lately, when each is started again. A run of it may be under way.
         Raises RPCError."""
-        runs = await self._runs("PelotonType IS NOT NULL", runs_max)
+        runs = await self._runs(RESTARTED, runs_max)
         return {workflow_id: judge_restart(failed, self._clock_ns()) for workflow_id, failed in runs.items()}
 
     async def judge(self, workflow_id: str) -> Restart:

@@ -32,6 +32,7 @@ from tests.bench.pressure import pressure
 from tests.bench.reads import reads
 from tests.bench.rebalance import rebalance
 from tests.bench.rollout import roll_100x90, roll_9000
+from tests.bench.sandbox import sandbox
 from tests.bench.storm import storm
 from tests.bench.temporal_postgres import churn_temporal_postgres
 from tests.bench.web import web, web_paint
@@ -77,6 +78,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "roll-100x90": roll_100x90,
     "roll-prefetch": roll_prefetch,
     "pressure": pressure,
+    "sandbox": sandbox,
     "minicluster-updates": minicluster_updates,
     "daemon-50k": daemon_50k,
     "kubernetes-real": kubernetes_real,

@@ -91,7 +91,9 @@ MAY: dict[str, May] = {
         ),
         ("temporalio",),
     ),
-    "services.failed_workflows": May(("peloton.lifecycle", "peloton.model"), ("temporalio",)),
+    "services.failed_workflows": May(
+        ("peloton.lifecycle", "peloton.model", "services.workflow_labels", "workflows.attributes"), ("temporalio",)
+    ),
     "services.daemon_waker": _WAKES,
     "services.rebalance_waker": _WAKES,
     "services.schedules": May(

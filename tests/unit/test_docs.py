@@ -87,7 +87,8 @@ def test_no_document_names_an_unknown_setting() -> None:
     others = {"PELOTON_ADDRESS", "PELOTON_TIMEOUT", "PELOTON_SIMULATE_SECONDS", "PELOTON_SIMULATE_SHARE"}
     others |= {"PELOTON_JOBMGR_URL", "PELOTON_RESMGR_URL", "PELOTON_HOSTMGR_URL"}
     others |= {
-        f"PELOTON_TEST_{name}" for name in ("CALLS", "CHROMIUM", "KUBELET", "KUBERNETES", "MESOS", "SEEDS", "STEPS")
+        f"PELOTON_TEST_{name}"
+        for name in ("CALLS", "CHROMIUM", "KUBELET", "KUBERNETES", "MESOS", "SEEDS", "SERVER", "STEPS")
     }
     others |= {f"PELOTON_BENCH_{name}" for name in ("HOSTS", "IDLE_S", "SERVICES")}
     others |= {"PELOTON_JOB_ID", "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID"}

@@ -84,7 +84,7 @@ async def test_versions_are_listed_the_newest_first(workers: Any) -> None:
 
 
 async def test_a_version_is_promoted_by_name_and_share(workers: Any, deployment: Deployment) -> None:
-    """Without a share it runs all workflows."""
+    """It runs all workflows where no share is named."""
     for percent in (0, 10):
         request = pb.PromoteWorkerVersionRequest(version="new", percent=percent)
         assert 2 == len((await workers.PromoteWorkerVersion(request)).versions)

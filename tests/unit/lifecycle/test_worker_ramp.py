@@ -86,7 +86,7 @@ def test_it_is_held_at_a_step(version: Version, since_s: float, reason: str) -> 
 
 
 def test_activities_that_fail_on_both_versions_hold_nothing() -> None:
-    """What they call is away, by no fault of the new version."""
+    """The cause is outside of the new version."""
     assert Act.RAMP is decide(ramping(replace(NEW, activities=Tasks(85, 15))), NOW_S).act
 
 
@@ -106,7 +106,7 @@ def test_a_quiet_cluster_passes_by_time() -> None:
 )
 @pytest.mark.parametrize("promotion", Promotion)
 def test_a_faulty_version_is_given_up(fault: dict[str, Any], reason: str, promotion: Promotion) -> None:
-    """It is, at each step and before the first one, and whoever promotes."""
+    """The fault ends each step, and the wait before the first one, in both kinds of promotion."""
     faulty = replace(NEW, **fault)
     given_up = Decision(Act.GIVE_UP, "new", reason)
 
@@ -161,7 +161,7 @@ def test_the_only_version_with_workers_is_promoted_at_once(before: Fleet, reason
 
 
 def test_a_sound_version_replaces_the_current_one_before_one_that_was_given_up() -> None:
-    """Where both have workers."""
+    """Both have workers."""
     gone = Fleet("gone", {"old", "new"}, {"old": OLD, "new": replace(NEW, verdict="crashes")})
 
     assert "old" == decide(gone, NOW_S).build
