@@ -22,7 +22,7 @@ class WorkerAdmin:
     async def look(self) -> Outlook:
         """Raises Unavailable while Temporal does not answer."""
         with _refusals():
-            fleet = await read_fleet(self._client)
+            fleet = await read_fleet(self._client, with_past=True)
         return Outlook(fleet, decide(fleet, time.time(), self._promotion), self._promotion)
 
     async def promote(self, build: str, percent: float) -> Outlook:

@@ -71,8 +71,9 @@ async def look(client: Client) -> WorkerVersions:
     return WorkerVersions(current.build_id if is_ours else UNVERSIONED, at_work)
 
 
-async def read_fleet(client: Client) -> Fleet:
-    """Return all versions that matter. The server answers this only a few times a second. Raises RPCError."""
+async def read_fleet(client: Client, *, with_past: bool = False) -> Fleet:
+    """Return the versions that have workers, are current or ramp; ``with_past`` adds the latest of the others. The
+    server answers this only a few times a second. Raises RPCError."""
     now_s = time.time()
     beats, queue = await _beats(client, now_s), await _queue(client)
     at_work, info = _at_work(beats, queue, now_s), await _deployment(client)
@@ -81,7 +82,8 @@ async def read_fleet(client: Client) -> Fleet:
     named = {current.build_id, ramping.build_id, *at_work} - {UNVERSIONED}
     latest = sorted(info.version_summaries, key=lambda one: -one.create_time.ToNanoseconds())
     shown = [one for one in latest if one.deployment_version.build_id in named]
-    shown += [one for one in latest if one not in shown]
+    if with_past:
+        shown += [one for one in latest if one not in shown]
     versions = [await _version(client, one, beats, now_s) for one in shown[:VERSIONS_MAX]]
     return Fleet(
         current.build_id,

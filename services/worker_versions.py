@@ -42,6 +42,8 @@ RETRY_S, PERIOD_S = 0.5, 10.0
 """Between looks: while something is to be done, and afterwards."""
 FAILURES_SHOWN = 20
 """In a row, before the log says so, once."""
+FAREWELL_S = 2.0
+"""Seconds for which a worker that stops waits for Temporal to take its note back."""
 MOVES_IN_FLIGHT_MAX = 50
 MOVED_MAX = 100_000
 """In one look: as many as there may be jobs."""
@@ -94,8 +96,9 @@ class VersionClaim(_Watch):
     async def close_in_order(self) -> None:
         """Close, and take the note back: the worker did not crash."""
         await self.close()
-        with suppress(RPCError):  # the note counts for an hour as one crash
-            await forget_start(self._client, self._version, self._started_s)
+        with suppress(RPCError, TimeoutError):  # the note counts for an hour as one crash
+            async with asyncio.timeout(FAREWELL_S):
+                await forget_start(self._client, self._version, self._started_s)
 
     async def _act(self) -> bool:
         seen = await look(self._client)
