@@ -22,7 +22,7 @@ RUNS_MAX = 20_000
 """Failed runs that one look reads, the newest."""
 RUNS_OF_ONE_MAX = 100
 RESTARTED = f"{TYPE.name} IS NOT NULL AND {TYPE.name} != '{SCHEDULED_JOB_TYPE}'"
-"""Query of the types that are started again. The run of a schedule fails with its job, and the next one is due later."""
+"""Query of the types that are started again. The run of a schedule fails with its job, for good reason."""
 PAGE_RUNS = 1_000
 
 
