@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-LAG_S = 60.0
-"""Seconds after an event in which lists of Temporal may still lag behind it."""
+LAG_S = 120.0
+"""Seconds after an event in which lists of Temporal may still lag behind it, and workers come and go."""
 REST_S = 600.0
 """Seconds between two questions while no event is seen, in case that one was missed."""
 
@@ -20,7 +20,8 @@ class Recheck:
         self._event_s = self._asked_s = float("-inf")
 
     def is_due(self, seen: object) -> bool:
-        """Return whether to ask now. ``seen`` differs from the last one after an event."""
+        """Return whether to ask now. ``seen`` differs from the last one after an event. It is to be called with each
+        look, also where nothing can be asked: an event that is taken back is two events."""
         now_s = self._clock()
         if seen != self._seen:
             self._seen, self._event_s = seen, now_s

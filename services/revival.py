@@ -118,7 +118,8 @@ class Revival:
 
     async def _renew(self) -> None:
         current = self._current_version()
-        if current and self._outdated.is_due(current):
+        is_due = self._outdated.is_due(current)
+        if current and is_due:
             began_elsewhere = (
                 f"ExecutionStatus = 'Running' AND TemporalWorkerDeploymentVersion != '{current}' "
                 f"AND TemporalWorkerDeploymentVersion IS NOT NULL AND PelotonType IS NOT NULL"

@@ -120,7 +120,7 @@ class VersionKeeper(_Watch):
 
     def __init__(self, client: Client, promotion: Promotion = Promotion.AUTO, steps: Sequence[Step] = STEPS) -> None:
         self._promotion, self._steps = promotion, steps
-        self._moves = Recheck()  # versions lose their workers when the set of those that serve changes
+        self._moves = Recheck()  # versions lose their workers when those that serve change
         super().__init__(client)
 
     async def _act(self) -> bool:
@@ -128,6 +128,8 @@ class VersionKeeper(_Watch):
         seen = WorkerVersions(fleet.current, fleet.at_work)
         is_one = seen.current != UNVERSIONED and not fleet.ramping
         self.current = f"{DEPLOYMENT}:{seen.current}" if is_one else ""
+        serving = (fleet.at_work - fleet.given_up) | {fleet.current}
+        is_due = self._moves.is_due(serving)
         if seen.is_rolled_back:
             await set_current(self._client, UNVERSIONED)
             return False
@@ -135,8 +137,7 @@ class VersionKeeper(_Watch):
         if decision.act is not Act.HOLD:
             await apply(self._client, fleet, decision)
             return False
-        serving = (fleet.at_work - fleet.given_up) | {fleet.current}
-        if seen.can_take_over and self._moves.is_due(serving):
+        if seen.can_take_over and is_due:
             count = await self._move_all(serving)
             self._moves.note_answer(has_found=bool(count))
         return True

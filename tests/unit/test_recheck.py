@@ -49,3 +49,14 @@ def test_a_question_that_finds_something_is_asked_again() -> None:
     recheck.note_answer(has_found=False)
     clock.now_s += 1
     assert not recheck.is_due("a")
+
+
+def test_an_event_that_is_taken_back_is_two_events() -> None:
+    """Workers that are rolled back and upgraded again leave runs behind, though the versions are the same as before."""
+    clock = Clock()
+    recheck = Recheck(clock)
+    for seen in ("new", "none", "new"):
+        assert recheck.is_due(seen)
+        recheck.note_answer(has_found=False)
+        clock.now_s += LAG_S
+        assert not recheck.is_due(seen)
