@@ -157,14 +157,12 @@ async def start(
     ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers, for which ``hosts`` stands in.
     ``bounds``: of what may wait in storage. ``migrations_changed`` and ``rebalances_changed`` wake workflows.
     ``temporal``: how it is reached, of which people are told address and namespace; ``watch`` looks at it. ``workers``:
-    versions there. ``schedules`` are those in it.
-    """
+    versions there. ``schedules`` are those in it."""
     calls, channels = Calls(), LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
-    watches = WatchHub(ChangeReader(storage), calls)
-    gates = LockdownGate(locks), BacklogGate(storage.search, calls, bounds or Bounds())
-    interceptors = [ErrorsToStatus("api"), Requests(), *gates]
+    watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())
+    interceptors = [ErrorsToStatus("api"), Requests(), LockdownGate(locks), backlog]
     server = grpc.aio.server(interceptors=interceptors, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
     backend = Backend(storage, calls, hosts, Wake(starter, lifecycles), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
@@ -201,8 +199,7 @@ async def start(
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        await bulk.close()
-        await channels.close()
+        await asyncio.gather(bulk.close(), channels.close())
         raise OSError(f"the api cannot listen on {address}: {error}") from error
     await server.start()
     await asyncio.gather(*(health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING) for name in ("", *SERVED)))

@@ -69,6 +69,7 @@ MAY: dict[str, May] = {
     "services.log_lines": May(("peloton.model.text",)),
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
     "services.rested": May(),
+    "services.recheck": May(),
     "services.payloads": May((), ("temporalio",)),
     "services.temporal": May(
         ("peloton.model", "services.wake_line", "services.waker", "services.workflow_labels", "workflows"),
@@ -113,6 +114,7 @@ MAY: dict[str, May] = {
             "peloton.model",
             "services.failed_workflows",
             "services.missing_workflows",
+            "services.recheck",
             "services.temporal",
             "workflows.policies",
         ),
@@ -125,7 +127,8 @@ MAY: dict[str, May] = {
         ("google", "temporalio"),
     ),
     "services.worker_versions": May(
-        ("peloton.lifecycle", "services.temporal", "services.worker_fleet"), ("google", "temporalio")
+        ("peloton.lifecycle", "services.recheck", "services.temporal", "services.worker_fleet"),
+        ("google", "temporalio"),
     ),
     "services.worker_admin": May(("peloton.errors", "peloton.lifecycle", "services.worker_fleet"), ("temporalio",)),
     "services.temporal_connection": May(("peloton.errors", "services.payloads"), ("temporalio",)),

@@ -29,7 +29,8 @@ class Temporal:
     signals: list[str] = field(default_factory=list)
 
     async def list_workflows(self, query: str, **_: Any) -> AsyncIterator[Found]:
-        for workflow_id in self.terminated if "Terminated" in query else self.outdated:
+        found = {"'Terminated'": self.terminated, "'Running'": self.outdated}
+        for workflow_id in next((ids for status, ids in found.items() if status in query), ()):
             yield Found(workflow_id)
 
     def get_workflow_handle(self, workflow_id: str) -> Handle:
