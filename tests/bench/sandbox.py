@@ -1,4 +1,4 @@
-"""Measures the CPU that the sandbox of workflows costs a worker: recorded histories are replayed with and without it."""
+"""The case ``sandbox`` replays recorded histories with and without the sandbox of workflows, and compares their CPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDS = 5
 
 
 def all_passed_through() -> WorkflowRunner:
-    """Return a sandbox that imports nothing again, not even the workflow's own module."""
+    """Return a sandbox that passes all imports through, also that of the workflow's own module."""
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_all_modules())
 
 

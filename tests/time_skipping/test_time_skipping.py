@@ -1,4 +1,4 @@
-"""Plays the stories of workflows on the official time-skipping server, a second opinion to that of the dev server.
+"""Stories of workflows hold on the official time-skipping server: a second opinion to that of the dev server.
 
 Stories of lists and summaries of workflows are left out, which this server lacks, and those in which it leaves
 workflows waiting: of cancelled jobs, of workers that are replaced, and of gangs that are given up.
