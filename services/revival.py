@@ -121,8 +121,8 @@ class Revival:
         is_due = self._outdated.is_due(current)
         if current and is_due:
             began_elsewhere = (
-                f"ExecutionStatus = 'Running' AND TemporalWorkerDeploymentVersion != '{current}' "
-                f"AND TemporalWorkerDeploymentVersion IS NOT NULL AND PelotonType IS NOT NULL"
+                f"ExecutionStatus = 'Running' AND PelotonType IS NOT NULL AND "  # workers up to 0.1 have no version
+                f"(TemporalWorkerDeploymentVersion != '{current}' OR TemporalWorkerDeploymentVersion IS NULL)"
             )
             count = await self._start(began_elsewhere, OUTDATED_PER_LOOK, OUTDATED)
             self._outdated.note_answer(has_found=bool(count))

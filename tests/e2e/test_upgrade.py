@@ -49,7 +49,7 @@ def workflows(cluster: Cluster, query: str = "") -> list[WorkflowExecution]:
 
 
 def on_this_version(cluster: Cluster) -> bool:
-    """Whether the workflows of all jobs, which a role that comes up wakes, go on with the present code."""
+    """Return whether the workflows of all jobs, which the leading resource manager wakes, run the present code."""
     jobs = "ExecutionStatus = 'Running' AND WorkflowType = 'Job'"
     here = f"{jobs} AND TemporalWorkerDeploymentVersion = '{DEPLOYMENT}:{build_id()}'"
     return {one.id for one in workflows(cluster, here)} == {one.id for one in workflows(cluster, jobs)}

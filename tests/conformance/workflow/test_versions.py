@@ -166,29 +166,26 @@ async def test_a_job_goes_from_version_to_version(client: Client) -> None:
 
 
 async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
-    """The leading resource manager moves an idle job to the current version of the workers."""
-    async with quiet_job(client) as (story, job):
+    """The leading resource manager moves an idle job to the current version of the workers, also from workers without
+    a version."""
+    async with quiet_job(client) as (story, job), AsyncExitStack() as workers:
+        keeper = VersionKeeper(client, steps=AT_ONCE)
+        waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
+        leader = Revival(client, waker, QUIET, 0.2, current_version=lambda: keeper.current)
         await story.stop_worker()
-        async with AsyncExitStack() as workers:
-            for version in ("e1", "e2"):  # one after the other: the version that the server saw last is the current one
-                await workers.enter_async_context(worker(client, story, version))
-                await current(client, version)
-            await goes_on(story, job, "e2")
-            keeper = VersionKeeper(client, steps=AT_ONCE)
-            waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
-            async with worker(client, story, "e3"):
-                await current(client, "e3")
-                leader = Revival(client, waker, QUIET, 0.2, current_version=lambda: keeper.current)
 
-                async def is_moved() -> bool:
-                    return (await versions_of(story, job))[-1] == "e3"
+        for version in ("e1", "e2"):
+            await workers.enter_async_context(worker(client, story, version))
+            await current(client, version)
 
-                await seen(is_moved, "the idle job on the current version")
-                await leader.close()
-                await waker.close()
-                await keeper.close()
-                story.cluster.kill(job)
-                assert ("KILLED", {"KILLED": 3}) == await story.result(job)
+            async def is_moved(version: str = version) -> bool:
+                return (await versions_of(story, job))[-1] == version
+
+            await seen(is_moved, f"the idle job on version {version}")
+        for watch in (leader, waker, keeper):
+            await watch.close()
+        story.cluster.kill(job)
+        assert ("KILLED", {"KILLED": 3}) == await story.result(job)
 
 
 async def test_a_job_whose_version_has_no_worker_is_moved(client: Client) -> None:
