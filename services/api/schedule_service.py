@@ -32,8 +32,8 @@ from services.storage.pools import Pools
 
 LIST_DEFAULT, LIST_MAX = 100, 1_000
 RUNS_DEFAULT, RUNS_MAX = 10, 100
-BACKFILL_MAX = 1_000
-"""Times that one call starts runs for."""
+BACKFILL_MAX = 999
+"""Times that one call starts runs for. Temporal lists at most 1,000 times of a range: 1,000 may stand for more."""
 BACKFILL_DAYS_MAX = 366
 OVERLAP_NUMBERS = {overlap: pb.Overlap.Value(f"OVERLAP_{overlap}") for overlap in Overlap}
 OVERLAPS: dict[int, Overlap] = {number: overlap for overlap, number in OVERLAP_NUMBERS.items()}
@@ -143,8 +143,8 @@ class ScheduleService:
         count = await self._schedules.count_times(name, start_s, end_s)
         if count > BACKFILL_MAX:
             raise InvalidArgument(
-                f"schedule {name} has {count} times in the range, a backfill takes at most {BACKFILL_MAX}: call it for "
-                f"parts"
+                f"schedule {name} has {count} or more times in the range, a backfill takes at most {BACKFILL_MAX}: "
+                f"call it for parts"
             )
         check_wanted(context)
         await self._schedules.backfill(name, start_s, end_s, overlap)

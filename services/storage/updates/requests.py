@@ -97,6 +97,8 @@ def roll_back_update(conn: sa.Connection, update_id: str, key: UpdateKey, now_ns
     if update_id != job.update_id:
         refusal = rollout.not_latest_text(update_id, job.job_id, job.update_id)
         raise InvalidArgument(f"{refusal}: only the latest can be rolled back")
+    if UpdateState.ROLLING_BACKWARD in (update.state, update.prev_state) or update.state is UpdateState.ROLLED_BACK:
+        raise InvalidArgument(f"update {update_id} is rolled back already: what was before it is what failed")
     before = update.prev_config_version
     config = read_config_with_instances(conn, job.job_id, before) if before else None
     if config is None:

@@ -141,6 +141,20 @@ def test_a_rollback_is_an_act_of_its_own(storage: Storage) -> None:
     assert {0: 3, 1: 3, 2: 3, 3: 3} == versions(storage, job_id)
 
 
+def test_an_update_is_rolled_back_once(storage: Storage) -> None:
+    """A person who asks for the rollback of one that rolls back by itself does not get the version that failed."""
+    job_id = a_service(storage, 2)
+    spec = UpdateSpec(batch_size=1, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
+    update_id = update(storage, job_id, service_config(2, "v2"), spec).update_id
+    turn(storage, job_id, broken_version=2)
+    storage.updates.roll_back_failed(job_id, NOW)
+    for steps in (lambda: None, lambda: roll(storage, job_id, broken_version=2)):
+        steps()
+        with pytest.raises(InvalidArgument, match=f"update {update_id} is rolled back already"):
+            storage.updates.roll_back(update_id, UpdateKey(), NOW)
+    assert {0: 3, 1: 3} == versions(storage, job_id)
+
+
 def test_failures_without_rollback_stop_it(storage: Storage) -> None:
     """The update has failed, and its instances stay where they are."""
     job_id = a_service(storage, 4)
