@@ -45,7 +45,9 @@ class FailedWorkflows:
         since = datetime.fromtimestamp(self._clock_ns() / NS_PER_S - COUNTED_S, UTC).isoformat()
         query = f"{condition} AND ExecutionStatus = 'Failed' AND CloseTime > '{since}'"
         found: dict[str, FailedRuns] = {}
-        listed = self._client.list_workflows(query, limit=limit, page_size=PAGE_RUNS, rpc_timeout=RPC_TIMEOUT)
+        listed = self._client.list_workflows(
+            query, limit=limit, page_size=min(limit, PAGE_RUNS), rpc_timeout=RPC_TIMEOUT
+        )
         async for run in listed:
             known = found.get(run.id, FailedRuns(0, 0))
             found[run.id] = FailedRuns(known.count + 1, max(known.ended_ns, _ended_ns(run)))

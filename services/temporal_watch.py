@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
+from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus, WorkerVersioningMode
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.worker.v1 import WorkerHeartbeat
@@ -74,6 +74,7 @@ JOB_WORKFLOWS_MAX = 5
 """Workflows of one job that are looked at: its own, and those beside it."""
 JOB_AGE_S, JOBS_KEPT = 3.0, 200
 """How long what was said of a job is used, and of how many jobs it is kept."""
+VERSIONED = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
 QUEUES = tuple(name for queue in TASK_QUEUES for name in (queue, long_queue(queue)))
 
 
@@ -130,8 +131,11 @@ class TemporalWatch:
         if beats := [beat for beat in known if beat.task_queue in QUEUES]:
             served = {beat.task_queue for beat in beats if self._is_alive(beat)}
         else:
-            polled = await asyncio.gather(*map(self._is_polled, QUEUES))
-            served = {queue for queue, is_polled in zip(QUEUES, polled, strict=True) if is_polled}
+            served = set()
+        silent = [queue for queue in QUEUES if queue not in served]
+        # Workers of release 0.1 have no version, and send a heartbeat a minute.
+        polled = await asyncio.gather(*(self._is_polled(queue, unversioned=bool(beats)) for queue in silent))
+        served |= {queue for queue, is_polled in zip(silent, polled, strict=True) if is_polled}
         return [queue for queue in QUEUES if queue not in served]
 
     async def _heartbeats(self) -> list[WorkerHeartbeat]:
@@ -154,14 +158,19 @@ class TemporalWatch:
         is_running = beat.status == WorkerStatus.WORKER_STATUS_RUNNING
         return is_running and silent_s < max(SILENT_S, BEATS_MISSED * pause_s)
 
-    async def _is_polled(self, queue: str) -> bool:
+    async def _is_polled(self, queue: str, *, unversioned: bool) -> bool:
+        """Return whether a worker has polled the queue lately; ``unversioned`` counts those without a version alone."""
         kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         request = DescribeTaskQueueRequest(
             namespace=self._client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
         )
         answer = await self._client.workflow_service.describe_task_queue(request, timeout=_TIMEOUT)
         since_ns = self._wall_ns() - int(POLL_S * 1e9)
-        return any(poller.last_access_time.ToNanoseconds() > since_ns for poller in answer.pollers)
+        return any(
+            poller.last_access_time.ToNanoseconds() > since_ns
+            and not (unversioned and poller.deployment_options.worker_versioning_mode == VERSIONED)
+            for poller in answer.pollers
+        )
 
     # -- workflows that do not go on
 

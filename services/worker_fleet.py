@@ -121,8 +121,8 @@ async def _version(
     build = summary.deployment_version.build_id
     metadata = await _metadata(client, build)
     ours = [beat for beat in beats or () if beat.deployment_version.build_id == build]
-    up = {beat.worker_identity for beat in ours}
     starts = [_start_of(key) for key in metadata if key.startswith(START)]
+    up = {beat.worker_identity for beat in ours}
     is_draining = summary.status == WorkerDeploymentVersionStatus.WORKER_DEPLOYMENT_VERSION_STATUS_DRAINING
     since = summary.current_since_time, summary.ramping_since_time, summary.last_deactivation_time, summary.create_time
     created_s = _seconds(summary.create_time)
@@ -138,7 +138,7 @@ async def _version(
         activities=_tasks(
             slots for beat in ours for slots in (beat.activity_task_slots_info, beat.local_activity_slots_info)
         ),
-        crashes=count_crashes(starts, up, now_s),
+        crashes=count_crashes(starts, up if beats is not None else {who for who, _ in starts}, now_s),
         verdict=str(CONVERTER.payload_converter.from_payload(metadata[VERDICT])) if VERDICT in metadata else "",
     )
 
@@ -176,8 +176,9 @@ def _polling(queue: DescribeTaskQueueResponse, since_s: float) -> Set[str]:
 
 
 async def _beats(client: Client, now_s: float) -> Sequence[WorkerHeartbeat] | None:
-    """Return the latest heartbeats of workers that are up; None: the server has none."""
-    found, page = list[WorkerHeartbeat](), b""
+    """Return the latest heartbeats of workers that are up; None: the server knows no worker, as it takes no heartbeats
+    or has just been restarted."""
+    found, page, is_any = list[WorkerHeartbeat](), b"", False
     for _ in range(WORKER_PAGES_MAX):
         request = ListWorkersRequest(namespace=client.namespace, next_page_token=page)
         try:
@@ -187,17 +188,17 @@ async def _beats(client: Client, now_s: float) -> Sequence[WorkerHeartbeat] | No
                 raise
             return None
         beats = [one.worker_heartbeat for one in answer.workers_info]
+        ours = [beat for beat in beats if beat.deployment_version.deployment_name == DEPLOYMENT]
+        is_any = is_any or bool(ours)
         found += [
             beat
-            for beat in beats
-            if beat.deployment_version.deployment_name == DEPLOYMENT
-            and beat.status == WorkerStatus.WORKER_STATUS_RUNNING
-            and _seconds(beat.heartbeat_time) > now_s - SILENCE_S
+            for beat in ours
+            if beat.status == WorkerStatus.WORKER_STATUS_RUNNING and _seconds(beat.heartbeat_time) > now_s - SILENCE_S
         ]
         page = answer.next_page_token
         if not page:
             break
-    return found
+    return found if is_any else None
 
 
 def _seconds(time: Timestamp) -> float:

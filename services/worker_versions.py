@@ -21,7 +21,7 @@ from temporalio.api.workflowservice.v1 import UpdateWorkflowExecutionOptionsRequ
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.lifecycle.worker_ramp import STEPS, Act, Promotion, Step, decide
+from peloton.lifecycle.worker_ramp import STEPS, Act, Decision, Fleet, Promotion, Step, decide
 from peloton.lifecycle.worker_versions import UNVERSIONED, WorkerVersions
 from services.recheck import Recheck
 from services.temporal import RPC_TIMEOUT
@@ -42,6 +42,11 @@ RETRY_S, PERIOD_S = 0.5, 10.0
 """Between looks: while something is to be done, and afterwards."""
 FAILURES_SHOWN = 20
 """In a row, before the log says so, once."""
+CONFIRM_S = 10.0
+"""Seconds for which all looks must agree before a version takes over from one without workers, or is given up. A server
+that was restarted knows no worker until its next heartbeat, and a worker that is restarted is away for a moment."""
+GIVEN_UP_CONFIRM_S = 60.0
+"""The same for a version that was given up: it runs workflows only where no other one comes back."""
 FAREWELL_S = 2.0
 """Seconds for which a worker that stops waits for Temporal to take its note back."""
 MOVES_IN_FLIGHT_MAX = 50
@@ -54,6 +59,7 @@ class _Watch(ABC):
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._agreement: tuple[object, float] | None = None
         self._task = asyncio.create_task(self._run(), name=type(self).__name__)
 
     async def close(self) -> None:
@@ -66,9 +72,10 @@ class _Watch(ABC):
             is_settled = False
             try:
                 is_settled, failures = await self._act(), 0
-            except (RPCError, RuntimeError) as error:  # of a new worker that has not polled all task queues yet, or of
-                # a client that has not connected yet
+            except Exception as error:  # of a new worker that has not polled all task queues yet, of a client that has
+                # not connected yet, or of metadata that people edited
                 failures += 1
+                self.forget_agreement()
                 if failures == FAILURES_SHOWN:
                     log.warning("versions of workers in Temporal: %s", error)
             await asyncio.sleep(PERIOD_S if is_settled else RETRY_S)
@@ -76,6 +83,16 @@ class _Watch(ABC):
     @abstractmethod
     async def _act(self) -> bool:
         """Look and act; return whether nothing is left to do. Raises RPCError."""
+
+    def agree(self, conclusion: object) -> float:
+        """Return for how many seconds all looks have come to this conclusion."""
+        now_s = time.monotonic()
+        if self._agreement is None or self._agreement[0] != conclusion:
+            self._agreement = conclusion, now_s
+        return now_s - self._agreement[1]
+
+    def forget_agreement(self) -> None:
+        self._agreement = None
 
 
 class VersionClaim(_Watch):
@@ -104,9 +121,15 @@ class VersionClaim(_Watch):
         seen = await look(self._client)
         if seen.is_claimed_by(self._version):
             given_up = await verdicts_of(self._client, {self._version, *seen.at_work} - {UNVERSIONED})
+            wait_s = GIVEN_UP_CONFIRM_S if self._version in given_up else CONFIRM_S
+            is_sure = seen.current == UNVERSIONED or self.agree(seen.current) >= wait_s
+            if not is_sure:
+                return False
             if seen.is_claimed_by(self._version, given_up):
                 await set_current(self._client, self._version)
-        elif not self._is_noted:
+            return self._is_noted
+        self.forget_agreement()
+        if not self._is_noted:
             self._is_noted = await note_start(self._client, self._version, self._started_s)
         return self._is_noted
 
@@ -121,6 +144,7 @@ class VersionKeeper(_Watch):
     def __init__(self, client: Client, promotion: Promotion = Promotion.AUTO, steps: Sequence[Step] = STEPS) -> None:
         self._promotion, self._steps = promotion, steps
         self._moves = Recheck()  # versions lose their workers when those that serve change
+        self._serving: Set[str] = frozenset()  # at the look before
         super().__init__(client)
 
     async def _act(self) -> bool:
@@ -129,17 +153,30 @@ class VersionKeeper(_Watch):
         is_one = seen.current != UNVERSIONED and not fleet.ramping
         self.current = f"{DEPLOYMENT}:{seen.current}" if is_one else ""
         serving = (fleet.at_work - fleet.given_up) | {fleet.current}
-        is_due = self._moves.is_due(serving)
+        is_due = self._moves.is_due(serving) and serving == self._serving
+        self._serving = serving
         if seen.is_rolled_back:
             await set_current(self._client, UNVERSIONED)
             return False
         decision = decide(fleet, time.time(), self._promotion, self._steps)
-        if decision.act is not Act.HOLD:
+        if decision.act is Act.HOLD:
+            self.forget_agreement()
+        elif self.is_sure_of(decision, fleet):
             await apply(self._client, fleet, decision)
+            return False
+        else:
             return False
         if seen.can_take_over and is_due:
             count = await self._move_all(serving)
             self._moves.note_answer(has_found=bool(count))
+        return True
+
+    def is_sure_of(self, decision: Decision, fleet: Fleet) -> bool:
+        """Return whether the decision may be applied: one that follows from missing workers has to last."""
+        if decision.act is Act.GIVE_UP or (decision.act is Act.MAKE_CURRENT and not fleet.is_served):
+            wait_s = GIVEN_UP_CONFIRM_S if decision.build in fleet.given_up else CONFIRM_S
+            return fleet.current == UNVERSIONED or self.agree((decision.act, decision.build)) >= wait_s
+        self.forget_agreement()
         return True
 
     async def _move_all(self, at_work: Set[str]) -> int:
@@ -153,7 +190,9 @@ class VersionKeeper(_Watch):
         if found:
             log.info("%d workflows are pinned to versions without workers, and go on with the current one", len(found))
         slots = asyncio.Semaphore(MOVES_IN_FLIGHT_MAX)
-        await asyncio.gather(*(self._unpin(workflow_id, slots) for workflow_id in found))
+        calls = await asyncio.gather(*(self._unpin(one, slots) for one in found), return_exceptions=True)
+        if errors := [call for call in calls if isinstance(call, BaseException)]:
+            raise errors[0]
         return len(found)
 
     async def _unpin(self, workflow_id: str, slots: asyncio.Semaphore) -> None:

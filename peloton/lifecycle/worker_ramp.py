@@ -176,6 +176,9 @@ def decide(
             return Decision(Act.MAKE_CURRENT, successors[-1], gone)
         return Decision(Act.HOLD, fleet.current, "no version has a worker")
     newer = [build for build in fleet.newer_than(fleet.current) if build not in fleet.given_up]
+    sound = fleet.oldest_first(fleet.at_work - fleet.given_up - {UNVERSIONED})
+    if fleet.current in fleet.given_up and sound and not fleet.ramping:
+        return Decision(Act.MAKE_CURRENT, sound[-1], f"version {fleet.current} was given up")
     if fleet.ramping:
         return _stop_of_ramp(fleet, newer) or _next_step(fleet, now_s, promotion, steps)
     if not newer:

@@ -57,6 +57,7 @@ def address() -> Iterator[str]:
 @pytest.fixture
 async def client(address: str, monkeypatch: pytest.MonkeyPatch) -> Client:
     monkeypatch.setattr(worker_versions, "PERIOD_S", 0.5)
+    monkeypatch.setattr(worker_versions, "CONFIRM_S", 1.0)
     return await connect(connect_config(address), "worker", is_lazy=False)
 
 

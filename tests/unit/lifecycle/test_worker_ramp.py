@@ -160,6 +160,13 @@ def test_the_only_version_with_workers_is_promoted_at_once(before: Fleet, reason
     assert Decision(Act.MAKE_CURRENT, "new", reason) == decide(before, NOW_S, promotion)
 
 
+def test_a_version_that_was_given_up_hands_over_to_a_sound_one() -> None:
+    """It became current while it was alone, and the other one is back."""
+    back = fleet(OLD, replace(NEW, verdict="crashes"), current="new")
+
+    assert Decision(Act.MAKE_CURRENT, "old", "version new was given up") == decide(back, NOW_S, Promotion.MANUAL)
+
+
 def test_a_sound_version_replaces_the_current_one_before_one_that_was_given_up() -> None:
     """Both have workers."""
     gone = Fleet("gone", {"old", "new"}, {"old": OLD, "new": replace(NEW, verdict="crashes")})
