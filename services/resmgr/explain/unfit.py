@@ -39,11 +39,12 @@ class UnfitPods:
         if job.type is JobType.DAEMON:  # it is only where it fits
             return []
         is_complete = sum(counts.values()) >= job.instance_count
-        if is_complete and not counts.get(PodState.INITIALIZED) and not counts.get(PodState.PENDING):
+        is_queued = bool(counts.get(PodState.INITIALIZED) or counts.get(PodState.PENDING))
+        if is_complete and not is_queued and not counts.get(PodState.READY):
             return []
         shapes, binding = await self._wanted(job)
         why = await self.judge(shapes)
-        if why and is_complete:
+        if why and is_complete and is_queued:  # while all are being placed, the shapes of the configuration will do
             count = min(job.instance_count, JUDGED_INSTANCES_MAX)
             shapes = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
             shapes = placed(shapes, job.type, binding)

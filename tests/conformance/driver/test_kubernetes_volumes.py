@@ -192,7 +192,9 @@ def test_a_pod_that_is_not_taken_leaves_no_volume(lab: Lab, cluster: Kubernetes)
     path = f"/api/v1/namespaces/{cluster.namespace}/resourcequotas"
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one"}, "spec": {"hard": {"pods": "0"}}}
     assert http.client.CREATED == cluster.client.ask("POST", path, quota).status
-    lab.wait(lambda: "status" in cluster.client.ask("GET", f"{path}/one").json(), "a quota that counts")
+    lab.wait(
+        lambda: cluster.client.ask("GET", f"{path}/one").json().get("status", {}).get("hard"), "a quota that counts"
+    )
     host = lab.room_of(cpu=1)
     before = lab.free(host)
     volume = a_volume(lab, host)
