@@ -104,6 +104,7 @@ class ExplainService:
         job = await asyncio.to_thread(self._records.jobs.get, job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
+        stuck = await self._workflows.why(job) if self._workflows and job.is_active else []  # first: it takes longest
         counts = await asyncio.to_thread(self._records.pods.counts, job_id)
         gang = await asyncio.to_thread(self._records.pods.gang, job_id)
         # Pods that failed for good are part of the answer once a batch job has ended: before, they wait for nothing.
@@ -114,7 +115,6 @@ class ExplainService:
         others: list[Unqueued] = []
         recipe = ""
         locked = await asyncio.to_thread(self._records.lockdowns.locked)
-        stuck = await self._workflows.why(job) if self._workflows and job.is_active else []
         if job.is_active:
             state = await self._state()
             waiting = waiting_of(state, job, *self._look(state))

@@ -46,8 +46,8 @@ class UnfitPods:
         why = await self.judge(shapes)
         if why and is_complete and is_queued:  # while all are being placed, the shapes of the configuration will do
             count = min(job.instance_count, JUDGED_INSTANCES_MAX)
-            shapes = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
-            shapes = placed(shapes, job.type, binding)
+            queued = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
+            shapes = placed(queued, job.type, binding) or shapes  # none when they have just been admitted
         return list(unfit(shapes, why))
 
     async def about(self, job: JobRecord) -> list[tuple[int, Infeasibility]]:
