@@ -16,31 +16,30 @@ from datetime import timedelta
 from typing import TypeVar
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus, WorkerVersioningMode
+from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
 from temporalio.api.failure.v1 import Failure
-from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.worker.v1 import WorkerHeartbeat
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import (
     CountWorkflowExecutionsRequest,
-    DescribeTaskQueueRequest,
     DescribeWorkflowExecutionRequest,
     DescribeWorkflowExecutionResponse,
-    ListWorkersRequest,
     ListWorkflowExecutionsRequest,
 )
 from temporalio.client import Client, WorkflowHistoryEventFilterType
 from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.lifecycle.problems import NAMED_MAX
+from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.lifecycle.workflow_problems import TASK_ATTEMPTS, WHY_ATTEMPTS, job_lines
 from peloton.model.ids import JobId, job_workflow_id
 from peloton.model.job import JobRecord
+from peloton.model.times import NS_PER_S
 from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalLook
 from services.failed_workflows import FailedWorkflows
 from services.payloads import CONVERTER
 from services.temporal import TASK_QUEUES, queue_of
-from services.worker_fleet import POLL_S
+from services.worker_fleet import POLL_S, describe_queue, list_heartbeats, polling
 from workflows.attributes import JOB_ID, TYPE
 from workflows.policies import long_queue
 
@@ -65,7 +64,6 @@ SILENT_S = 6.0
 BEATS_MISSED, BEAT_MAX_S = 2, 10.0
 """A worker whose last heartbeats came later is silent after so many of its pauses; a release before sends them every
 5 s."""
-WORKERS_PER_PAGE, WORKER_PAGES_MAX = 1_000, 10
 FAILED_MAX = 200
 """Failed runs that one look reads, the newest."""
 RESTART_GRACE_NS = 60_000_000_000
@@ -74,7 +72,6 @@ JOB_WORKFLOWS_MAX = 5
 """Workflows of one job that are looked at: its own, and those beside it."""
 JOB_AGE_S, JOBS_KEPT = 3.0, 200
 """How long what was said of a job is used, and of how many jobs it is kept."""
-VERSIONED = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
 QUEUES = tuple(name for queue in TASK_QUEUES for name in (queue, long_queue(queue)))
 
 
@@ -127,30 +124,13 @@ class TemporalWatch:
     async def _unserved(self) -> list[str]:
         """Return the task queues from which no worker takes work. Workers tell it by heartbeats; a server that knows of
         none is asked for the polls of each queue, which stay for a minute when a worker has died."""
-        known = await _unless_refused(self._heartbeats(), [])
-        if beats := [beat for beat in known if beat.task_queue in QUEUES]:
-            served = {beat.task_queue for beat in beats if self._is_alive(beat)}
-        else:
-            served = set()
+        known = await _unless_refused(list_heartbeats(self._client, _TIMEOUT), [])
+        beats = [beat for beat in known if beat.task_queue in QUEUES]
+        served = {beat.task_queue for beat in beats if self._is_alive(beat)}
         silent = [queue for queue in QUEUES if queue not in served]
         # Workers of release 0.1 have no version, and send a heartbeat a minute.
         polled = await asyncio.gather(*(self._is_polled(queue, unversioned=bool(beats)) for queue in silent))
-        served |= {queue for queue, is_polled in zip(silent, polled, strict=True) if is_polled}
-        return [queue for queue in QUEUES if queue not in served]
-
-    async def _heartbeats(self) -> list[WorkerHeartbeat]:
-        found: list[WorkerHeartbeat] = []
-        page = b""
-        for _ in range(WORKER_PAGES_MAX):
-            request = ListWorkersRequest(
-                namespace=self._client.namespace, page_size=WORKERS_PER_PAGE, next_page_token=page
-            )
-            answer = await self._client.workflow_service.list_workers(request, timeout=_TIMEOUT)
-            found += [one.worker_heartbeat for one in answer.workers_info]
-            page = answer.next_page_token
-            if not page:
-                break
-        return found
+        return [queue for queue, is_polled in zip(silent, polled, strict=True) if not is_polled]
 
     def _is_alive(self, beat: WorkerHeartbeat) -> bool:
         pause_s = min(beat.elapsed_since_last_heartbeat.ToNanoseconds() / 1e9, BEAT_MAX_S)
@@ -161,16 +141,9 @@ class TemporalWatch:
     async def _is_polled(self, queue: str, *, unversioned: bool) -> bool:
         """Return whether a worker has polled the queue lately; ``unversioned`` counts those without a version alone."""
         kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
-        request = DescribeTaskQueueRequest(
-            namespace=self._client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
-        )
-        answer = await self._client.workflow_service.describe_task_queue(request, timeout=_TIMEOUT)
-        since_ns = self._wall_ns() - int(POLL_S * 1e9)
-        return any(
-            poller.last_access_time.ToNanoseconds() > since_ns
-            and not (unversioned and poller.deployment_options.worker_versioning_mode == VERSIONED)
-            for poller in answer.pollers
-        )
+        described = await describe_queue(self._client, queue, kind, _TIMEOUT)
+        versions = polling(described, self._wall_ns() / NS_PER_S - POLL_S)
+        return UNVERSIONED in versions if unversioned else bool(versions)
 
     # -- workflows that do not go on
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import timedelta
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -52,7 +53,7 @@ SILENCE_S = 10 * HEARTBEAT.total_seconds()
 PATIENTLY: Any = {"retry": True, "timeout": RPC_TIMEOUT}
 """Options of calls about the deployment. The server refuses these while a workflow of its own, which keeps the
 deployment, begins its next run; the SDK repeats them."""
-WORKER_PAGES_MAX = 100
+WORKERS_PER_PAGE, WORKER_PAGES_MAX = 1_000, 10
 VERSIONS_MAX = 20
 """Versions of which a look reads the metadata, one call each."""
 STARTS_MAX = 20
@@ -149,56 +150,68 @@ def _tasks(slots: Iterable[WorkerSlotsInfo]) -> Tasks:
     return Tasks(sum(count for count, _ in counts) - failed, failed)
 
 
-async def _queue(client: Client) -> DescribeTaskQueueResponse:
+async def describe_queue(
+    client: Client, name: str, kind: TaskQueueType.ValueType, timeout: timedelta = RPC_TIMEOUT
+) -> DescribeTaskQueueResponse:
+    """Return the pollers of a task queue, and which version is current there. Raises RPCError."""
     request = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=BATCH_QUEUE),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        namespace=client.namespace, task_queue=TaskQueue(name=name), task_queue_type=kind
     )
-    return await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
+    return await client.workflow_service.describe_task_queue(request, timeout=timeout)
+
+
+async def _queue(client: Client) -> DescribeTaskQueueResponse:
+    return await describe_queue(client, BATCH_QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
 
 
 def _at_work(beats: Sequence[WorkerHeartbeat] | None, queue: DescribeTaskQueueResponse, now_s: float) -> Set[str]:
     """Return versions by heartbeats, which end when a worker is stopped, and until the first one by its polls. By polls
     alone where there are no heartbeats: on an older server, and of workers without a version."""
     if beats is None:
-        return _polling(queue, now_s - POLL_S)
-    just_now = _polling(queue, now_s - 5 * HEARTBEAT.total_seconds())
+        return polling(queue, now_s - POLL_S)
+    just_now = polling(queue, now_s - 5 * HEARTBEAT.total_seconds())
     beating = {beat.deployment_version.build_id for beat in beats}
-    return beating | just_now | _polling(queue, now_s - POLL_S) & {UNVERSIONED}
+    return beating | just_now | polling(queue, now_s - POLL_S) & {UNVERSIONED}
 
 
-def _polling(queue: DescribeTaskQueueResponse, since_s: float) -> Set[str]:
+def polling(queue: DescribeTaskQueueResponse, since_s: float) -> Set[str]:
+    """Return the versions whose workers have polled the queue since then, UNVERSIONED for workers without one."""
     versioned = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
     fresh = [poller for poller in queue.pollers if _seconds(poller.last_access_time) > since_s]
     options = [poller.deployment_options for poller in fresh]
     return {one.build_id if one.worker_versioning_mode == versioned else UNVERSIONED for one in options}
 
 
-async def _beats(client: Client, now_s: float) -> Sequence[WorkerHeartbeat] | None:
-    """Return the latest heartbeats of workers that are up; None: the server knows no worker, as it takes no heartbeats
-    or has just been restarted."""
-    found, page, is_any = list[WorkerHeartbeat](), b"", False
+async def list_heartbeats(client: Client, timeout: timedelta = RPC_TIMEOUT) -> list[WorkerHeartbeat]:
+    """Return the last heartbeat of each worker that the server knows, also of those that have stopped. Raises RPCError:
+    UNIMPLEMENTED of a server that takes no heartbeats."""
+    found, page = list[WorkerHeartbeat](), b""
     for _ in range(WORKER_PAGES_MAX):
-        request = ListWorkersRequest(namespace=client.namespace, next_page_token=page)
-        try:
-            answer = await client.workflow_service.list_workers(request, timeout=RPC_TIMEOUT)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.UNIMPLEMENTED:
-                raise
-            return None
-        beats = [one.worker_heartbeat for one in answer.workers_info]
-        ours = [beat for beat in beats if beat.deployment_version.deployment_name == DEPLOYMENT]
-        is_any = is_any or bool(ours)
-        found += [
-            beat
-            for beat in ours
-            if beat.status == WorkerStatus.WORKER_STATUS_RUNNING and _seconds(beat.heartbeat_time) > now_s - SILENCE_S
-        ]
+        request = ListWorkersRequest(namespace=client.namespace, page_size=WORKERS_PER_PAGE, next_page_token=page)
+        answer = await client.workflow_service.list_workers(request, timeout=timeout)
+        found += [one.worker_heartbeat for one in answer.workers_info]
         page = answer.next_page_token
         if not page:
             break
-    return found if is_any else None
+    return found
+
+
+async def _beats(client: Client, now_s: float) -> Sequence[WorkerHeartbeat] | None:
+    """Return the latest heartbeats of workers that are up; None: the server knows no worker, as it takes no heartbeats
+    or has just been restarted."""
+    try:
+        found = await list_heartbeats(client)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.UNIMPLEMENTED:
+            raise
+        return None
+    ours = [beat for beat in found if beat.deployment_version.deployment_name == DEPLOYMENT]
+    up = [
+        beat
+        for beat in ours
+        if beat.status == WorkerStatus.WORKER_STATUS_RUNNING and _seconds(beat.heartbeat_time) > now_s - SILENCE_S
+    ]
+    return up if ours else None
 
 
 def _seconds(time: Timestamp) -> float:

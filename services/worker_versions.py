@@ -84,12 +84,13 @@ class _Watch(ABC):
     async def _act(self) -> bool:
         """Look and act; return whether nothing is left to do. Raises RPCError."""
 
-    def agree(self, conclusion: object) -> float:
-        """Return for how many seconds all looks have come to this conclusion."""
+    def have_agreed(self, conclusion: object, *, is_given_up: bool) -> bool:
+        """Return whether looks have come to this conclusion for long enough; ``is_given_up`` is about the version that
+        would take over."""
         now_s = time.monotonic()
         if self._agreement is None or self._agreement[0] != conclusion:
             self._agreement = conclusion, now_s
-        return now_s - self._agreement[1]
+        return now_s - self._agreement[1] >= (GIVEN_UP_CONFIRM_S if is_given_up else CONFIRM_S)
 
     def forget_agreement(self) -> None:
         self._agreement = None
@@ -120,17 +121,19 @@ class VersionClaim(_Watch):
     async def _act(self) -> bool:
         seen = await look(self._client)
         if seen.is_claimed_by(self._version):
-            given_up = await verdicts_of(self._client, {self._version, *seen.at_work} - {UNVERSIONED})
-            wait_s = GIVEN_UP_CONFIRM_S if self._version in given_up else CONFIRM_S
-            is_sure = seen.current == UNVERSIONED or self.agree(seen.current) >= wait_s
-            if not is_sure:
-                return False
-            if seen.is_claimed_by(self._version, given_up):
-                await set_current(self._client, self._version)
-            return self._is_noted
+            return await self._claim(seen)
         self.forget_agreement()
         if not self._is_noted:
             self._is_noted = await note_start(self._client, self._version, self._started_s)
+        return self._is_noted
+
+    async def _claim(self, seen: WorkerVersions) -> bool:
+        given_up = await verdicts_of(self._client, {self._version, *seen.at_work} - {UNVERSIONED})
+        is_given_up = self._version in given_up
+        if seen.current != UNVERSIONED and not self.have_agreed(seen.current, is_given_up=is_given_up):
+            return False
+        if seen.is_claimed_by(self._version, given_up):
+            await set_current(self._client, self._version)
         return self._is_noted
 
 
@@ -159,13 +162,11 @@ class VersionKeeper(_Watch):
             await set_current(self._client, UNVERSIONED)
             return False
         decision = decide(fleet, time.time(), self._promotion, self._steps)
-        if decision.act is Act.HOLD:
-            self.forget_agreement()
-        elif self.is_sure_of(decision, fleet):
-            await apply(self._client, fleet, decision)
+        if decision.act is not Act.HOLD:
+            if self.is_sure_of(decision, fleet):
+                await apply(self._client, fleet, decision)
             return False
-        else:
-            return False
+        self.forget_agreement()
         if seen.can_take_over and is_due:
             count = await self._move_all(serving)
             self._moves.note_answer(has_found=bool(count))
@@ -174,8 +175,9 @@ class VersionKeeper(_Watch):
     def is_sure_of(self, decision: Decision, fleet: Fleet) -> bool:
         """Return whether the decision may be applied: one that follows from missing workers has to last."""
         if decision.act is Act.GIVE_UP or (decision.act is Act.MAKE_CURRENT and not fleet.is_served):
-            wait_s = GIVEN_UP_CONFIRM_S if decision.build in fleet.given_up else CONFIRM_S
-            return fleet.current == UNVERSIONED or self.agree((decision.act, decision.build)) >= wait_s
+            is_given_up = decision.build in fleet.given_up
+            agreed = (decision.act, decision.build)
+            return fleet.current == UNVERSIONED or self.have_agreed(agreed, is_given_up=is_given_up)
         self.forget_agreement()
         return True
 

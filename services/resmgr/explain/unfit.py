@@ -39,15 +39,14 @@ class UnfitPods:
         if job.type is JobType.DAEMON:  # it is only where it fits
             return []
         is_complete = sum(counts.values()) >= job.instance_count
-        is_queued = bool(counts.get(PodState.INITIALIZED) or counts.get(PodState.PENDING))
-        if is_complete and not is_queued and not counts.get(PodState.READY):
+        if is_complete and not any(counts.get(state) for state in NOT_ON_HOSTS):
             return []
         shapes, binding = await self._wanted(job)
         why = await self.judge(shapes)
-        if why and is_complete and is_queued:  # while all are being placed, the shapes of the configuration will do
+        if why and is_complete:
             count = min(job.instance_count, JUDGED_INSTANCES_MAX)
             queued = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
-            shapes = placed(queued, job.type, binding) or shapes  # none when they have just been admitted
+            shapes = placed(queued, job.type, binding) or shapes  # none are queued while all are being placed
         return list(unfit(shapes, why))
 
     async def about(self, job: JobRecord) -> list[tuple[int, Infeasibility]]:
