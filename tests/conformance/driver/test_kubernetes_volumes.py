@@ -122,7 +122,9 @@ def test_what_is_in_the_folder_outlives_pods_until_it_is_destroyed(
     lab.wait_end(pod)
 
     lab.wait(lambda: is_destroyed(lab, volume), "the end of the volume")
-    assert (None, [], False) == (shown(cluster, volume), folder_types(cluster), folder.exists())
+    # The annotation goes before the pod that removed the folder is deleted.
+    lab.wait(lambda: not folder_types(cluster), "the deletion of the pod that removed the folder")
+    assert (None, False) == (shown(cluster, volume), folder.exists())
 
 
 @pytest.mark.parametrize("cluster", ["processes"], indirect=True)
