@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -34,38 +35,56 @@ QUIET_CORES = 0.05
 """Above what the services use when nothing happens."""
 STOPS_PER_RESTART = 5
 """The first one begins with the kill, and includes the time in which nothing does the work of the role."""
-RESTART_S = 90.0
-"""What a restart costs is counted for so long."""
 CREATED_PER_SECOND, CREATE_CPU_MS = 30.0, 60.0
 IDLE_CORES, STOP_S, RESTART_CPU_MS = 0.03, 2.0, 5.0
 SHORT_JOBS_RATIO = 1.1
 """Targets. The last is the time that short jobs take during rollouts, as a multiple of the time without."""
+COMMAND = "sleep 1000000"
+"""Of the pods of services: none ends by itself, however long a run takes."""
 KILLED = stateless_pb2.JOB_STATE_KILLED
 ROLLED = stateless_pb2.WORKFLOW_STATE_SUCCEEDED
 
 
-def live() -> dict[str, Any]:
+def size(name: str, usual: int) -> int:
+    """Returns a size that the environment sets, or the usual one."""
+    return int(os.environ.get(f"PELOTON_BENCH_{name}", usual))
+
+
+@dataclass(frozen=True)
+class LiveSize:
+    services: int = field(default_factory=lambda: size("SERVICES", 20_000))
+    hosts: int = field(default_factory=lambda: size("HOSTS", 5_000))
+    idle_s: int = field(default_factory=lambda: size("IDLE_S", 600))
+    rollouts: int = field(default_factory=lambda: size("ROLLOUTS", 200))
+    short_jobs: int = field(default_factory=lambda: size("SHORT_JOBS", 10_000))
+    restart_s: float = 90.0  # the time over which the CPU of a restart is counted
+
+
+def live_settings(hosts: int, jobs: int) -> LocalSettings:
+    """Returns settings of a simulated cluster that takes so many jobs without pacing."""
+    unpaced = dict.fromkeys(("PELOTON_JOBS_PACED", "PELOTON_JOBS_ACTIVE_MAX"), str(2 * jobs))
+    return LocalSettings(port=0, simulate=hosts, slack_interval_s=0, environment=unpaced)
+
+
+def live(sizes: LiveSize | None = None) -> dict[str, Any]:
     """Services of one to three pods on simulated hosts: created, left alone, stopped while each role is killed and
     starts again, and rolled out with short jobs between them."""
-    services, hosts = _size("SERVICES", 20_000), _size("HOSTS", 5_000)
+    sizes = sizes or LiveSize()
+    services, hosts, rollouts, short_jobs = sizes.services, sizes.hosts, sizes.rollouts, sizes.short_jobs
     least = 2 * len(ROLES) * STOPS_PER_RESTART
     assert services >= least, f"{services} services are too few for the stops: want at least {least}"
-    idle_s, rollouts, short_jobs = _size("IDLE_S", 600), _size("ROLLOUTS", 200), _size("SHORT_JOBS", 10_000)
-    jobs_max = str(2 * (services + short_jobs))
-    unpaced = dict.fromkeys(("PELOTON_JOBS_PACED", "PELOTON_JOBS_ACTIVE_MAX"), jobs_max)
-    settings = LocalSettings(port=0, simulate=hosts, slack_interval_s=0, environment=unpaced)
-    with Cluster(settings) as cluster:
+    with Cluster(live_settings(hosts, services + short_jobs)) as cluster:
         pool = cluster.pool("bench", cpu=1e6, memory=1e9)
         before_mib, before_s = _memory_mib(cluster), cpu_seconds(cluster)
         began_s = time.monotonic()
-        made = _created(cluster, pool, services)
+        made = create_services(cluster, pool, services)
         created_s = time.monotonic() - began_s
-        _wait_quiet(cluster, 0.0)
+        wait_quiet(cluster, 0.0)
         created_cpu_s = _used_s(cluster, before_s)
         memory_mib = _memory_mib(cluster)
-        idle = _idle_cores(cluster, idle_s)
+        idle = used_cores(cluster, sizes.idle_s)
         idle_cores = sum(idle.values())
-        restarts = {role: _restarted(cluster, role, made, idle_cores) for role in ROLES}
+        restarts = {role: _restarted(cluster, role, made, idle_cores, sizes.restart_s) for role in ROLES}
         stops_s = sorted(one for found in restarts.values() for one in found.pop("stops"))
         stop_p99_s = share(stops_s, 0.99)
         restart_cpu_ms = max(found["cpu_ms_per_job"] for found in restarts.values())
@@ -97,23 +116,28 @@ def live() -> dict[str, Any]:
         }
 
 
-def _size(name: str, usual: int) -> int:
-    return int(os.environ.get(f"PELOTON_BENCH_{name}", usual))
-
-
-def _created(cluster: Cluster, pool: str, services: int) -> list[Service]:
+def create_services(cluster: Cluster, pool: str, services: int) -> list[Service]:
     """Create the services, and wait until all their pods run."""
     with ThreadPoolExecutor(CLIENTS) as clients:
-        made = list(clients.map(lambda at: Service(cluster, pool, 1 + at % PODS_MAX).create(), range(services)))
+        made = list(clients.map(lambda at: _created(cluster, pool, 1 + at % PODS_MAX), range(services)))
+    wait_all_run(cluster, services)
+    return made
+
+
+def _created(cluster: Cluster, pool: str, pods: int) -> Service:
+    return Service(cluster, pool, pods, COMMAND).create()
+
+
+def wait_all_run(cluster: Cluster, services: int) -> None:
+    """Wait until all pods of so many services run."""
     storage = Storage(cluster.local.database)
     try:
         deadline_s = time.monotonic() + PATIENCE_S
-        while (waiting := sum(job.pod_counts != _all_run(job.instance_count) for job in _jobs(storage))) > 0:
-            assert time.monotonic() < deadline_s, f"{waiting} of {services} services do not run"
+        while (running := sum(job.pod_counts == _all_run(job.instance_count) for job in _jobs(storage))) < services:
+            assert time.monotonic() < deadline_s, f"{running} of {services} services run"
             time.sleep(LOOK_S)
     finally:
         storage.close()
-    return made
 
 
 def _jobs(storage: Storage) -> Iterable[JobRecord]:
@@ -140,31 +164,32 @@ def _used_s(cluster: Cluster, before_s: dict[str, float], restarted: str = "") -
     return {name: used - (0.0 if name == restarted else before_s.get(name, 0.0)) for name, used in now_s.items()}
 
 
-def _idle_cores(cluster: Cluster, idle_s: float) -> dict[str, float]:
+def used_cores(cluster: Cluster, seconds_max: float) -> dict[str, float]:
+    """Cores that each process uses in the next seconds."""
     before_s, began_s = cpu_seconds(cluster), time.monotonic()
-    time.sleep(idle_s)
+    time.sleep(seconds_max)
     seconds = time.monotonic() - began_s
     return {name: used / seconds for name, used in _used_s(cluster, before_s).items()}
 
 
-def _wait_quiet(cluster: Cluster, idle_cores: float) -> None:
+def wait_quiet(cluster: Cluster, idle_cores: float) -> None:
     """Wait until three looks of two seconds in a row find nothing but idle processes."""
     deadline_s, quiet = time.monotonic() + PATIENCE_S, 0
     while quiet < 3:
-        cores = sum(_idle_cores(cluster, 2.0).values())
+        cores = sum(used_cores(cluster, 2.0).values())
         quiet = quiet + 1 if cores <= idle_cores + QUIET_CORES else 0
         assert time.monotonic() < deadline_s, f"the processes never rest: they use {cores:.2f} cores"
 
 
-def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: float) -> dict[str, Any]:
+def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: float, restart_s: float) -> dict[str, Any]:
     """Figures of a kill -9 of a role, with stops of services while it starts again."""
     stopped = [made.pop() for _ in range(STOPS_PER_RESTART)]
     before_s, began_s = _own(cpu_seconds(cluster)), time.monotonic()
     cluster.kill(role)
-    first_s, *stops_s = (_stopped_s(service) for service in stopped)
-    _wait_quiet(cluster, idle_cores)
+    first_s, *stops_s = (stop_seconds(service) for service in stopped)
+    wait_quiet(cluster, idle_cores)
     quiet_s = time.monotonic() - began_s
-    time.sleep(max(RESTART_S - quiet_s, 0.0))
+    time.sleep(max(restart_s - quiet_s, 0.0))
     seconds = time.monotonic() - began_s
     used_s = _used_s(cluster, before_s, role)
     return {
@@ -177,16 +202,16 @@ def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: flo
     }
 
 
-def _stopped_s(service: Service) -> float:
+def stop_seconds(service: Service) -> float:
     """Seconds from the answer to a stop until all pods of the service have ended."""
     cluster = service.cluster
-    cluster.wait(lambda: _answers(service.stop), "an api that stops a service", PATIENCE_S)
+    cluster.wait(lambda: answers(service.stop), "an api that stops a service", PATIENCE_S)
     answered_s = time.monotonic()
     cluster.wait(lambda: service.status.state == KILLED, "the end of a stopped service", PATIENCE_S)
     return time.monotonic() - answered_s
 
 
-def _answers(call: Callable[[], None]) -> bool:
+def answers(call: Callable[[], None]) -> bool:
     """Returns True when the call comes back; raises the errors of gRPC."""
     call()
     return True
@@ -201,7 +226,7 @@ def _streamed(cluster: Cluster, pool: str, jobs: int, rolled: list[Service]) -> 
         for service in rolled:
             service.replace(NEW, batch_size=1)
         for service in rolled:
-            _wait_rolled(cluster, service)
+            wait_rolled(cluster, service)
         rolled_s = time.monotonic() - began_s
         during = streaming.result()
     used_s = sum(_used_s(cluster, before_s).values())
@@ -235,6 +260,7 @@ def _short_jobs(cluster: Cluster, pool: str, jobs: int) -> float:
     return time.monotonic() - began_s
 
 
-def _wait_rolled(cluster: Cluster, service: Service) -> None:
+def wait_rolled(cluster: Cluster, service: Service) -> None:
+    """Wait until the last update of the service has succeeded."""
     what = f"the rollout of {service.id}"
     cluster.wait(lambda: service.status.workflow_status.state == ROLLED, what, PATIENCE_S)

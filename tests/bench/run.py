@@ -23,6 +23,7 @@ from tests.bench.kubernetes_bind import bind
 from tests.bench.kubernetes_real import kubernetes_real
 from tests.bench.kueue import kueue
 from tests.bench.live import live
+from tests.bench.live_faults import live_faults
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.partition import partition_spike
 from tests.bench.placement import placement_mixed
@@ -58,6 +59,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "scale-out": scale_out,
     "storm": storm,
     "live": live,
+    "live-faults": live_faults,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
     "placement-mixed": placement_mixed,

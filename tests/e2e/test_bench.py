@@ -13,7 +13,8 @@ from tests.bench.daemons import daemon_50k
 from tests.bench.deep import Size, deep
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
-from tests.bench.live import ROLES, live
+from tests.bench.live import ROLES, LiveSize, live
+from tests.bench.live_faults import live_faults
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
 from tests.bench.pressure import pressure
@@ -40,7 +41,7 @@ def test_entitlement() -> None:
 
 def test_live() -> None:
     """Services are created, left alone, and each role is killed while some of them are stopped."""
-    found = live(services=30, hosts=5, idle_s=2.0, restart_s=1.0)
+    found = live(LiveSize(services=50, hosts=5, idle_s=2, rollouts=2, short_jobs=10, restart_s=1.0))
 
     assert 0 <= found["idle_cores"] == pytest.approx(sum(found["idle_cores_of"].values()), abs=0.001)
     assert found["mib_per_1000_jobs"] > 0
@@ -48,6 +49,14 @@ def test_live() -> None:
     assert found["restarts"].keys() == set(ROLES)
     assert found["restart_cpu_ms_per_job"] == max(one["cpu_ms_per_job"] for one in found["restarts"].values())
     assert found["created_per_second"] > 0
+
+
+def test_live_faults() -> None:
+    """Nothing is lost and nothing runs twice."""
+    found = live_faults(services=30, hosts=5, stopped_s=1.0)
+
+    assert len(found["faults"]) == 7
+    assert (found["further_runs"], found["launched_twice"], found["duplicates_in_mesos"]) == (0, 0, 0)
 
 
 def test_admission_pass() -> None:
