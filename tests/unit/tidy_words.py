@@ -1,0 +1,85 @@
+"""Rules for words: how docstrings begin, words that make riddles of sentences, names of functions."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.unit.tidy import walked
+
+FUNCTION_WORDS = re.compile(
+    r"""(?ix)
+    about | above | after | against | also | although | among | an | and | anything | as | at | because
+    | before | behind | below | beside | besides | between | both | but | by | either | even |
+    everything | for | from | how | if | in | inside | into | it | its | just | like | neither | nobody
+    | nor | not | nothing | of | on | once | only | onto | or | over | per | since | so | somebody |
+    still | than | that | their | them | then | these | they | this | those | though | through | to |
+    under | unless | until | upon | what | when | where | whether | which | while | who | whoever |
+    whose | why | with | within | without
+    """
+)
+"""Words with which no docstring begins: it begins with a verb, or with the noun it is about."""
+
+RIDDLES = re.compile(
+    r"\b(nobody|somebody|whoever|told|anew|beside|in vain|for good|goes on|of ours|of theirs|held back)\b",
+    re.IGNORECASE,
+)
+"""Words that hide who acts, or stand for a term of the field."""
+
+PARTICIPLE = re.compile(r"\w+ed|told|said|kept|held|made|sent|seen|found|known|lost|left|gone|dealt|taken|given|begun")
+VERBS_IN_ED = {"need", "feed", "seed", "embed", "exceed", "proceed", "succeed", "shed"}
+
+
+class Words(NamedTuple):
+    """Faults of a part of the tree, as ``file:line: what``."""
+
+    docstrings: int
+    words: int
+    odd: list[str]  # docstrings that begin with a function word
+    riddles: list[str]
+    participles: list[str]  # functions, but properties, whose name begins with a participle
+
+
+def word_faults(paths: Iterator[tuple[Path, ast.Module]]) -> Words:
+    odd: list[str] = []
+    riddles: list[str] = []
+    participles: list[str] = []
+    docstrings = words = 0
+    for path, tree in paths:
+        for line, text in docstrings_of(tree):
+            found = text.split()
+            docstrings, words = docstrings + 1, words + len(found)
+            if found and FUNCTION_WORDS.fullmatch(found[0].strip(",.:;")):
+                odd.append(f"{path}:{line}: {text[:60]!r} begins with a function word")
+            riddles += [f"{path}:{line}: {word!r}" for word in RIDDLES.findall(" ".join(found))]
+        participles += [f"{path}:{line}: {name} is named by a participle" for line, name in participles_of(tree)]
+    return Words(docstrings, words, odd, riddles, participles)
+
+
+def docstrings_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of each docstring, those of constants and fields included."""
+    for node in walked(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) or not body:
+            continue
+        is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for at, statement in enumerate(body[:1] if is_function else body):
+            is_first = at == 0
+            if (is_first or isinstance(body[at - 1], (ast.Assign, ast.AnnAssign))) and isinstance(statement, ast.Expr):
+                value = statement.value
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    yield statement.lineno, value.value.strip()
+
+
+def participles_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of each function that begins with a participle. Properties are values, and tests sentences."""
+    for node in walked(tree):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name.startswith("test_"):
+            continue
+        first = node.name.strip("_").partition("_")[0]
+        is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+        if not is_property and PARTICIPLE.fullmatch(first) and first not in VERBS_IN_ED:
+            yield node.lineno, node.name
