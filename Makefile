@@ -25,8 +25,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-# The stamps record for which pins an environment was made.
-$(VENV)/run.stamp: pyproject.toml constraints.txt third_party/http-parser/pyproject.toml
+# The stamps record for which pins an environment was made, and for which .proto files code was generated.
+PROTOS := $(shell find peloton/api -name '*.proto')
+
+$(VENV)/run.stamp: pyproject.toml constraints.txt third_party/http-parser/pyproject.toml hatch_build.py $(PROTOS)
 	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "Peloton needs Python 3.11 to 3.13, not " + sys.version.split()[0] + "; name one with make PYTHON=..."'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian install python3-venv"; rm -rf $(VENV); exit 1; }
 	@echo "installing what Peloton needs into $(VENV) ..."
@@ -36,6 +38,7 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt third_party/http-parser/pyproj
 $(VENV)/dev.stamp: $(VENV)/run.stamp
 	@echo "installing what the tests need into $(VENV) ..."
 	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m peloton.api.generate --ignored > /dev/null
 	@touch $@
 
 dev: $(VENV)/dev.stamp ## make the environment of the tests: .venv/bin/pytest path::test works then

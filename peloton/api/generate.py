@@ -1,8 +1,10 @@
 """Generates the Python code of every .proto file below peloton/api, and the table of their comments.
 
-Run ``python -m peloton.api.generate`` after changing a .proto file, and commit the result. With ``--check`` nothing is
-written: the command names the files that differ and fails. A file's place in the tree is its import path, so that
-``peloton/api/v0/job/job.proto`` becomes the module ``peloton.api.v0.job.job_pb2``.
+Messages (``_pb2.py``) and comments are committed: run ``python -m peloton.api.generate`` after changing a .proto file.
+Services (``_pb2_grpc.py``) are generated while the package is installed or built, types (``.pyi``) when the environment
+of the tests is made; both are ignored by git. With ``--check`` nothing is written: the command names the files that
+differ and fails. A file's place in the tree is its import path, so that ``peloton/api/v0/job/job.proto`` becomes the
+module ``peloton.api.v0.job.job_pb2``.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from peloton.api.comments import TABLE, comments_in, table_of
 
 REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
 API_FOLDER = Path("peloton/api")
-GENERATED_ENDINGS = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
+IGNORED_ENDINGS = ("_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
+"""Names of generated files that are not committed."""
+GENERATED_ENDINGS = ("_pb2.py", *IGNORED_ENDINGS)
 SERVICE_LINE = re.compile(r"^service\s", re.MULTILINE)
 WITHOUT_STUBS = {
     API_FOLDER / path
@@ -49,14 +53,24 @@ def proto_files(root: Path) -> list[Path]:
     return sorted(path.relative_to(root) for path in (root / API_FOLDER).rglob("*.proto"))
 
 
+def service_files(root: Path) -> list[Path]:
+    """The .proto files with services that are called through stubs, relative to ``root``."""
+    declares = (path for path in proto_files(root) if SERVICE_LINE.search((root / path).read_text()))
+    return [path for path in declares if path not in WITHOUT_STUBS]
+
+
 def generate(root: Path, out: Path) -> None:
-    """Writes the generated code of the .proto files below ``root`` into the same folders below ``out``."""
+    """Write all generated code of the .proto files below ``root`` into the same folders below ``out``."""
     protos = proto_files(root)
-    services = [path for path in protos if path not in WITHOUT_STUBS and SERVICE_LINE.search((root / path).read_text())]
     run_protoc(root, ["python", "mypy"], out, protos)
-    if services:
-        run_protoc(root, ["grpc_python", "mypy_grpc"], out, services)
+    generate_services(root, out, ["mypy_grpc"])
     write_comments(root, out, [path for path in protos if PRIVATE not in path.parents])
+
+
+def generate_services(root: Path, out: Path, more: list[str] | None = None) -> None:
+    """Write the code of services, and what further plugins of protoc make of them."""
+    if services := service_files(root):
+        run_protoc(root, ["grpc_python", *(more or [])], out, services)
 
 
 def write_comments(root: Path, out: Path, protos: list[Path]) -> None:
@@ -71,7 +85,7 @@ def run_protoc(root: Path, languages: list[str], out: Path, protos: list[Path]) 
 
 
 def call_protoc(root: Path, wanted: list[str], protos: list[Path]) -> None:
-    # The plugins are looked for next to the interpreter: a virtual environment need not be on PATH.
+    # Plugins are looked for next to the interpreter: a virtual environment need not be on PATH.
     scripts = Path(sys.executable).parent
     well_known = Path(str(find_spec("grpc_tools").submodule_search_locations[0])) / "_proto"  # type: ignore[union-attr, index]
     command = [
@@ -119,12 +133,15 @@ def write(root: Path, path: Path, content: bytes | None) -> None:
 def main(arguments: list[str] | None = None, root: Path = REPOSITORY_ROOT) -> int:
     parser = argparse.ArgumentParser(prog="python -m peloton.api.generate", description="Generate code from .proto")
     parser.add_argument("--check", action="store_true", help="write nothing, fail when a generated file is out of date")
+    parser.add_argument("--ignored", action="store_true", help="write only the files that are not committed")
     options = parser.parse_args(arguments)
     try:
         outdated = outdated_files(root)
     except GenerationError as error:
         print(error, file=sys.stderr)
         return 2
+    if options.ignored:
+        outdated = {path: content for path, content in outdated.items() if path.name.endswith(IGNORED_ENDINGS)}
     for path, content in outdated.items():
         print(f"{'out of date' if options.check else 'removed' if content is None else 'written'}: {path}")
         if not options.check:

@@ -91,6 +91,24 @@ def test_generating_mends_what_the_check_finds(tmp_path: Path, capsys: pytest.Ca
     assert (proto.parent.parent / "__init__.py").read_bytes() == b""
 
 
+def test_only_what_is_not_committed_is_written_for_an_environment(tmp_path: Path) -> None:
+    """Types and services that are missing are generated; a module that does not belong to its .proto file stays, so
+    that the check finds it."""
+    root = copy_of_api(tmp_path)
+    folder = root / "peloton/api/v0/changelog"
+    module = folder / "changelog_pb2.py"
+    module.write_text("# old\n")
+    (folder / "changelog_pb2.pyi").unlink()
+    (root / "peloton/api/v0/bulk/bulk_pb2_grpc.py").unlink()
+
+    assert generate.main(["--ignored"], root) == 0
+
+    assert module.read_text() == "# old\n"
+    assert (folder / "changelog_pb2.pyi").exists()
+    assert (root / "peloton/api/v0/bulk/bulk_pb2_grpc.py").exists()
+    assert generate.main(["--check"], root) == 1
+
+
 def test_a_broken_proto_file_is_refused_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The compiler's message, which names file and line, reaches the caller."""
     root = copy_of_api(tmp_path)
