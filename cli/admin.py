@@ -1,4 +1,4 @@
-"""``peloton admin``: lock parts of the API for the time of an operation on the cluster; versions of the workers."""
+"""``peloton admin``: lock parts of the API during an operation on the cluster; the schema; versions of the workers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cli.errors import Failed
 from cli.output import Table, print_for_programs, print_list
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
+from cli.upgrade_schema import upgrade_schema
 from cli.wire import v1
 
 COMPONENTS = click.Choice(["GoalStateEngine", "Read", "Write", "Kill", "Launch"], case_sensitive=False)
@@ -20,13 +21,14 @@ components_argument = click.argument("components", metavar="COMPONENT...", nargs
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Lock parts of Peloton and unlock them; promote versions of the workers.
+    """Lock parts of Peloton, upgrade the schema, promote versions of the workers.
 
     COMPONENT is one or more of GoalStateEngine, Read, Write, Kill, Launch.
     """
 
 
 admin.add_command(worker)
+admin.add_command(upgrade_schema)
 
 
 @admin.command()

@@ -114,7 +114,8 @@ class Entry(NamedTuple):
 
     module: str
     attribute: str
-    short_help: str
+    short_help: str = ""
+    """Empty: an old name of a command, which is not listed."""
 
 
 class LazyGroup(Group):
@@ -125,7 +126,7 @@ class LazyGroup(Group):
         self.entries = dict(entries)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self.entries, *super().list_commands(ctx)]
+        return [*(name for name, entry in self.entries.items() if entry.short_help), *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = self.entries.get(cmd_name)
@@ -137,7 +138,8 @@ class LazyGroup(Group):
         return name not in self.entries or importlib.util.find_spec(self.entries[name].module) is not None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, entry.short_help) for name, entry in self.entries.items() if self.is_installed(name)]
+        shown = [(name, entry.short_help) for name, entry in self.entries.items() if entry.short_help]
+        rows = [(name, text) for name, text in shown if self.is_installed(name)]
         rows += [(name, command.get_short_help_str(80)) for name, command in sorted(self.commands.items())]
         with formatter.section("Commands"):
             formatter.write_dl(rows)

@@ -11,8 +11,9 @@ ROLE_NAMES = ("api", "worker", "resmgr", "hostmgr", "web")
 
 @click.command(cls=Command)
 @click.argument("roles", nargs=-1, required=True, type=click.Choice(ROLE_NAMES))
-@click.option("--migrate", is_flag=True, help="Bring the database schema up to date first.")
-def serve(roles: tuple[str, ...], migrate: bool) -> None:
+@click.option("--upgrade-schema", is_flag=True, help="Upgrade the database schema first.")
+@click.option("--migrate", is_flag=True, hidden=True)  # its old name
+def serve(roles: tuple[str, ...], upgrade_schema: bool, migrate: bool) -> None:
     """Run one or more ROLES in this process, in the foreground, until SIGTERM or Ctrl-C.
 
     Temporal, the database and Mesos are found by settings in the environment: PELOTON_TEMPORAL, PELOTON_DATABASE,
@@ -20,7 +21,7 @@ def serve(roles: tuple[str, ...], migrate: bool) -> None:
 
     \b
     Examples:
-      PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve --migrate api
+      PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve --upgrade-schema api
       PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve worker
       PELOTON_API=peloton.example.com:5397 peloton serve web
     """
@@ -29,4 +30,4 @@ def serve(roles: tuple[str, ...], migrate: bool) -> None:
     gc.disable()  # until the roles are loaded
     from services import runtime
 
-    runtime.run(roles, migrate=migrate)
+    runtime.run(roles, upgrade=upgrade_schema or migrate)

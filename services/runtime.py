@@ -69,13 +69,26 @@ class Shared:
     policies: Policies = field(default_factory=Policies)
 
 
-def run(roles: Sequence[str], migrate: bool = False) -> None:
+def upgrade_schema() -> tuple[str, str]:
+    """Upgrade the schema of the database that the environment names. Returns the versions before and after.
+
+    Raises Unavailable, and InvalidArgument when the environment names no database.
+    """
+    from services.storage import migrate
+
+    database = load().require_database()
+    before = schema_version.of(database)
+    migrate.upgrade(database)
+    return before, schema_version.of(database)
+
+
+def run(roles: Sequence[str], upgrade: bool = False) -> None:
     """Run roles until SIGTERM or SIGINT. Ends the process with code 1 when one of them fails."""
     settings = load()
     telemetry.configure(settings, "+".join(roles))
     failed = False
     try:
-        asyncio.run(_run(settings, roles, migrate))
+        asyncio.run(_run(settings, roles, upgrade))
     except* PelotonError as group:
         failed = True
         for error in group.exceptions:

@@ -32,22 +32,26 @@ _REVISION = re.compile(r'^revision = "(.+)"$', re.MULTILINE)
 _VERSION_OF_0_1 = "0009"
 
 
-def check(url: str) -> None:
-    """Raises Unavailable when this program does not work on the schema."""
+def of(url: str) -> str:
+    """The version of the schema of a database; empty when it has none. Raises Unavailable."""
     db = opened(url)
     try:
-        have = db.read(found)
+        return db.read(found)
     except (sa.exc.OperationalError, Unavailable) as error:
         raise unreachable(url, error) from error
     finally:
         db.close()
-    wanted = newest()
+
+
+def check(url: str) -> None:
+    """Raises Unavailable when this program does not work on the schema."""
+    have, wanted = of(url), newest()
     if have != wanted and works_on(have, wanted):
         log.info("schema of database %s is at %s, newer than the %s of this program", _shown(url), have, wanted)
     elif have != wanted:
         raise Unavailable(
-            f"schema of database {_shown(url)} is at {have or 'nothing'}, needed is {wanted}: migrate it first "
-            f"(peloton serve --migrate)"
+            f"schema of database {_shown(url)} is at {have or 'nothing'}, needed is {wanted}: upgrade it first "
+            f"(peloton admin upgrade-schema)"
         )
 
 

@@ -216,5 +216,6 @@ MAY: dict[str, May] = {
     "cli.local": May((*_CLI, "services.local"), _CLI_OTHERS),
     "cli.demo": May((*_CLI, "services.local"), _CLI_OTHERS),
     "cli.top": May(_CLI, (*_CLI_OTHERS, "textual")),
+    "cli.upgrade_schema": May((*_CLI, "services.runtime"), _CLI_OTHERS),
     "cli.serve": May((*_CLI, "services.runtime"), _CLI_OTHERS),
 }

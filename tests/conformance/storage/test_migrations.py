@@ -51,7 +51,7 @@ def test_the_newest_version_is_that_of_the_last_migration() -> None:
 
 def test_an_old_schema_is_refused(empty: str) -> None:
     """Without its migrations a database is not used."""
-    with pytest.raises(Unavailable, match=f"is at nothing, needed is {schema_version.newest()}: migrate it first"):
+    with pytest.raises(Unavailable, match=f"is at nothing, needed is {schema_version.newest()}: upgrade it first"):
         schema_version.check(empty)
 
 

@@ -1,4 +1,4 @@
-"""``peloton migrate`` and ``peloton migration``: requests, printed texts and exit codes."""
+"""``peloton migration``: requests, printed texts and exit codes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_migrate(run: Run, api: FakeApi) -> None:
     """The plan is printed, then how to follow it; options are counts and flags."""
     api.answers["migrations.Start"] = [pb.StartResponse(migration=MOVING, plan=pb.Plan(text="8 instances move"))]
 
-    result = run(f"migrate {JOB} --to east --batch 2 --services 3 --now --force")
+    result = run(f"migration start {JOB} --to east --batch 2 --services 3 --now --force")
 
     told = f"8 instances move\nMigration {ID} is under way: peloton migration status {JOB}\n"
     assert (0, told) == (result.exit_code, result.stdout)
@@ -48,7 +48,7 @@ def test_a_plan(run: Run, api: FakeApi) -> None:
     """Of a pool, also for programs."""
     api.answers["migrations.Start"] = [pb.StartResponse(plan=pb.Plan(text="8 instances move", instance_count=8))]
 
-    plain = run("migrate /eng/maps/ --to east --dry-run")
+    plain = run("migration start /eng/maps/ --to east --dry-run")
     machine = run("--json migrate /eng/maps --to east --dry-run")
 
     assert "8 instances move\n" == plain.stdout
@@ -56,11 +56,20 @@ def test_a_plan(run: Run, api: FakeApi) -> None:
     assert [pb.StartRequest(pool_path="/eng/maps", target="east", dry_run=True)] * 2 == api.requests("migrations.Start")
 
 
+def test_migrate_is_the_old_name_of_its_start(run: Run, api: FakeApi) -> None:
+    """Scripts go on; no list of commands names it."""
+    api.answers["migrations.Start"] = [pb.StartResponse(plan=pb.Plan(text="x"))]
+
+    assert "x\n" == run(f"migrate {JOB} --to east --dry-run").stdout
+
+    assert "  migrate " not in run("--help").stdout
+
+
 def test_a_path_may_be_that_of_a_job(run: Run, api: FakeApi) -> None:
     """When no pool has it."""
     api.answers["migrations.Start"] = [pb.StartResponse(plan=pb.Plan(text="x"))]
 
-    run("migrate /eng/maps/web --to east --dry-run")
+    run("migration start /eng/maps/web --to east --dry-run")
 
     assert ["/eng/maps/web"] == [request.text for request in api.requests("lookup.FindJobs")]
     assert "" == api.requests("migrations.Start")[0].pool_path
@@ -117,7 +126,7 @@ def test_refusals(run: Run, api: FakeApi) -> None:
     api.answers["migrations.Start"] = [(grpc.StatusCode.ABORTED, "web needs cpu 3 and finds cpu 2")]
     api.answers["migrations.Query"] = [pb.QueryResponse()]
 
-    refused, unknown = run(f"migrate {JOB} --to east"), run(f"migration pause {JOB}")
+    refused, unknown = run(f"migration start {JOB} --to east"), run(f"migration pause {JOB}")
 
     assert (1, True) == (refused.exit_code, "web needs cpu 3 and finds cpu 2" in refused.output)
     assert (1, f"{JOB} has never been migrated") == (unknown.exit_code, unknown.output.strip())

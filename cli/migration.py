@@ -1,4 +1,4 @@
-"""``peloton migrate`` and ``peloton migration``: move services and pools to another cluster."""
+"""``peloton migration``: move services and pools to another cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from cli.command import Command, Group
+from cli.command import Group
 from cli.errors import Failed
 from cli.names import JobType, job_id_of
 from cli.output import Table, print_for_programs, print_list, rows_wanted, say_more
@@ -51,7 +51,15 @@ class JobOrPoolType(JobType):
 OBJECT = click.argument("which", metavar="JOB|POOL", type=JobOrPoolType())
 
 
-@click.command(cls=Command)
+@click.group(cls=Group)
+def migration() -> None:
+    """Move jobs and pools to other clusters.
+
+    JOB is a job's name or id, POOL the path of a pool.
+    """
+
+
+@migration.command()
 @OBJECT
 @click.option("--to", "target", metavar="CLUSTER", required=True, help="The cluster, as `peloton host list` names it.")
 @click.option(
@@ -62,7 +70,7 @@ OBJECT = click.argument("which", metavar="JOB|POOL", type=JobOrPoolType())
 @click.option("--force", is_flag=True, help="Begin although less is free in the target than what moves needs.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @pass_settings
-def migrate(
+def start(
     settings: Settings,
     which: Which,
     target: str,
@@ -79,8 +87,8 @@ def migrate(
 
     \b
     Examples:
-      peloton migrate web --to kube-east --dry-run
-      peloton migrate /eng/maps --to kube-east --batch 5
+      peloton migration start web --to kube-east --dry-run
+      peloton migration start /eng/maps --to kube-east --batch 5
     """
     request = v0.migration.StartRequest(
         target=target,
@@ -97,14 +105,6 @@ def migrate(
     echo(answer.plan.text)
     if answer.HasField("migration"):
         echo(f"Migration {answer.migration.id} is under way: peloton migration status {which.text}")
-
-
-@click.group(cls=Group)
-def migration() -> None:
-    """Look at migrations to other clusters, and steer them.
-
-    JOB is a job's name or id, POOL the path of a pool.
-    """
 
 
 @migration.command()
