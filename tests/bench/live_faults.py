@@ -13,7 +13,7 @@ from sqlmodel import col
 from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.model.pod import PodState
 from services.storage.tables import Pod, PodEventRow
-from tests.bench.cluster import Cluster, cpu_seconds
+from tests.bench.cluster import Cluster
 from tests.bench.live import (
     COMMAND,
     ROLES,
@@ -64,7 +64,7 @@ def _outcome(
     cluster: Cluster, pool: str, fault: Callable[[Cluster], None], made: list[Service], idle: float
 ) -> dict[str, float]:
     """Figures of one fault. The number of services stays: one ends and one is created."""
-    stopped, rolled, before_s = made.pop(), made.pop(), sum(cpu_seconds(cluster).values())
+    stopped, rolled = made.pop(), made.pop()
     fault(cluster)
     began_s = time.monotonic()
     cluster.wait(lambda: answers(lambda: rolled.replace(NEW, batch_size=1)), "an api that takes updates")
@@ -79,7 +79,6 @@ def _outcome(
         "stop_seconds": round(stop_s, 2),
         "works_seconds": round(works_s, 1),
         "quiet_seconds": round(time.monotonic() - began_s, 1),
-        "cpu_seconds": round(sum(cpu_seconds(cluster).values()) - before_s, 1),
     }
 
 
