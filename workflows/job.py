@@ -56,6 +56,9 @@ with workflow.unsafe.imports_passed_through():
     from workflows.requests import carry_out, refuse
     from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
 
+LATE_WAKE_UPS = "202611-late-wake-ups"
+"""May go when no job can be under way that began before."""
+
 
 @dataclass(frozen=True)
 class JobCarryOver:
@@ -105,19 +108,20 @@ class JobWorkflow:
         return await stoppable(self.live(input), self.stop)
 
     async def live(self, input: JobInput) -> JobResult:
-        while not (await self.settle()).is_finished:
-            await self.roll_out()
-            await self.follow_hosts()
-            await self.create_pods()
-            await self.kill()
-            await self.admit()
-            await self.launch_gang()
-            await self.place_and_launch()
-            await self.wait_for_change()
-            await self.continue_as_new_when_due(input)
-        await self.forget()
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        return JobResult(self.progress.state.value, self.progress.counts)
+        while True:
+            while not (await self.settle()).is_finished:
+                await self.roll_out()
+                await self.follow_hosts()
+                await self.create_pods()
+                await self.kill()
+                await self.admit()
+                await self.launch_gang()
+                await self.place_and_launch()
+                await self.wait_for_change()
+                await self.continue_as_new_when_due(input)
+            if await self.is_last():
+                await self.forget()
+                return JobResult(self.progress.state.value, self.progress.counts)
 
     @workflow.signal
     def changed(self) -> None:
@@ -289,6 +293,12 @@ class JobWorkflow:
             patience_s, f"look again: waits for {self.waiting_for}" if self.waiting_for else "look again"
         )
         await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
+
+    async def is_last(self) -> bool:
+        """Wait for the answers to people. Wake-ups that came since the last look ask for another one: a service was
+        started again, or a job that has ended was given instances or is to be deleted."""
+        await workflow.wait_condition(lambda: self.wakeup_pending or workflow.all_handlers_finished())
+        return not self.wakeup_pending or not workflow.patched(LATE_WAKE_UPS)
 
     async def forget(self) -> None:
         """Whoever has created another job under its id since then has found this workflow running."""

@@ -82,7 +82,7 @@ class HostMaintenanceWorkflow:
         return await stoppable(self.live(input), self.stop)
 
     async def live(self, input: MaintenanceInput) -> MaintenanceResult:
-        while not (await self.look()).is_over or self.wakeup_pending:
+        while not (await self.look()).is_over or not await self.is_last():
             await self.cordon()
             await self.drain()
             await self.take_down()
@@ -90,7 +90,6 @@ class HostMaintenanceWorkflow:
             await self.bring_up()
             await self.wait_for_change()
             await self.continue_as_new_when_due(input)
-        await workflow.wait_condition(workflow.all_handlers_finished)
         return MaintenanceResult(self.life.was_down)
 
     @workflow.signal
@@ -205,6 +204,11 @@ class HostMaintenanceWorkflow:
             await workflow.wait_condition(
                 lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
             )
+
+    async def is_last(self) -> bool:
+        """Wait for the answers to people. Operators may want the host down again before these have them."""
+        await workflow.wait_condition(lambda: self.wakeup_pending or workflow.all_handlers_finished())
+        return not self.wakeup_pending
 
     async def stop(self) -> None:
         """The host is to stay. One that is DOWN cannot: its maintenance is to be completed."""

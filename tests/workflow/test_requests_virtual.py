@@ -27,9 +27,14 @@ def rolling(**spec: object) -> UpdateStory:
 
 def refusal(workflow: Virtual, name: str, *args: object) -> tuple[str, str | None]:
     """Return the words that the person who asks reads, and the code of the error."""
-    with pytest.raises(ApplicationError) as refused:
-        workflow.ask(name, *args)
-    return refused.value.message, refused.value.type
+    return refused(workflow, workflow.send(name, *args))
+
+
+def refused(workflow: Virtual, request: str) -> tuple[str, str | None]:
+    """Return the same of a request that was sent."""
+    with pytest.raises(ApplicationError) as refusal:
+        workflow.answer(request)
+    return refusal.value.message, refusal.value.type
 
 
 # Jobs.
@@ -72,6 +77,38 @@ def test_locked_writes_refuse() -> None:
 
     assert (LOCKED, "UNAVAILABLE") == refusal(story.workflow, "stop")
     assert [(LOCKED, "UNAVAILABLE")] * 2 == [refusal(update.workflow, name) for name in ("pause", "roll_back")]
+
+
+def stop_that_waits(**cluster: object) -> tuple[Story, str]:
+    """Return a job that has ended while a request to stop it has yet to be answered, and the request."""
+    story = Story(run_s=5.0, **cluster).submit(3).run_until_pods("RUNNING", 3)
+    story.cluster.outages["stop"] = 8
+    story.cluster.stop_refusal = "the job has ended"
+    request = story.workflow.send("stop")
+    story.workflow.run(until=lambda: story.status["state"] == "SUCCEEDED")
+    return story.run_for(1), request
+
+
+def test_a_job_that_grows_while_the_last_request_is_answered_goes_on() -> None:
+    """Its workflow is told while it has nothing else left to do, and looks at the job again."""
+    story, request = stop_that_waits()
+    story.cluster.grow(JOB, 5)
+
+    assert request not in story.run_until_pods("RUNNING", 2).workflow.answers
+    assert ("the job has ended", "ABORTED") == refused(story.workflow, request)
+    assert ("SUCCEEDED", {"SUCCEEDED": 5}) == story.run()
+
+
+def test_a_job_that_is_deleted_while_the_last_request_is_answered_is_forgotten() -> None:
+    """Nothing of it is left when its workflow ends."""
+    story, request = stop_that_waits()
+    story.cluster.delete(JOB)
+    story.cluster.tell(JOB)
+
+    assert ("the job has ended", "ABORTED") == refused(story.workflow, request)
+    story.workflow.run()
+    assert (None, 1) == (story.workflow.failure, story.cluster.calls["delete"])
+    assert JOB not in story.cluster.jobs
 
 
 # Updates.
@@ -178,14 +215,16 @@ def test_a_request_is_given_up_after_a_while() -> None:
 
 
 def test_continue_as_new_waits_for_requests() -> None:
-    """A run that is long has its requests answered before the next one begins."""
+    """A run that is long has its requests answered before the next one begins, and goes on meanwhile."""
     story = UpdateStory(30).roll_out(1, Policies(history_events_max=10))
     story.until(lambda: story.service.versions.count(2) >= 1)
     story.cluster.outages["steer"] = 8
     run_count = len(story.workflow.runs)
     request = story.workflow.send("pause")
     story.until(lambda: story.cluster.calls["steer"] > 1)
+    story.workflow.run(until=lambda: story.service.versions.count(2) >= 4, limit_s=LIMIT_S)
 
+    assert request not in story.workflow.answers
     assert run_count == len(story.workflow.runs)
     assert "PAUSED" == story.workflow.answer(request)["state"]
     assert "ROLLING_FORWARD" == story.workflow.ask("resume")["state"]
@@ -217,6 +256,23 @@ def test_a_maintenance_is_cancelled() -> None:
     other.until(lambda: other.status["state"] == "DOWN")
     told = "host host1 is DOWN: complete its maintenance instead"
     assert (told, "ABORTED") == refusal(other.workflow, "cancel")
+
+
+def test_a_host_that_is_wanted_down_again_while_the_last_request_is_answered() -> None:
+    """The workflow is told while it has nothing else left to do, and begins another maintenance."""
+    story = Maintenance()
+    story.until(lambda: story.status["state"] == "DOWN")
+    story.host.outages["steer"] = 8
+    request = story.workflow.send("complete")
+    story.complete().until(lambda: story.host.row is None)
+    looks = story.host.calls["look"]
+    story.until(lambda: story.host.calls["look"] > looks)
+    story.host.request()
+
+    story.until(lambda: 2 == story.host.steps.count("DRAINING"))
+    assert request not in story.workflow.answers
+    assert "UP" == story.workflow.answer(request)["goal"]
+    assert 2 == story.end().count("DOWN")
 
 
 def test_a_drain_is_forced() -> None:
