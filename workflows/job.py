@@ -72,6 +72,7 @@ class JobCarryOver:
     rollouts: beside.Restarts = field(default_factory=beside.Restarts)  # of its updates, its follower and its gang
     followers: beside.Restarts = field(default_factory=beside.Restarts)
     launches: beside.Restarts = field(default_factory=beside.Restarts)
+    update_failed: str = ""  # the same of the rollout that failed last: another update, or act of people, does not wait
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ class JobWorkflow:
         something, and once of whatever people did to it."""
         progress, told = self.progress, self.life.update_told
         wish = f"{progress.update_id} {progress.update_version}" if progress.update_id else ""
+        if wish != self.life.update_failed:
+            self.life = replace(self.life, rollouts=beside.Restarts())
         if (wish == told and not progress.update_moves) or self.life.rollouts.wait_s:
             return
         self.life = replace(self.life, update_told=wish)
@@ -168,7 +171,8 @@ class JobWorkflow:
         """Look again when it failed: it is started again."""
         self.life = replace(self.life, rollouts=self.life.rollouts.after(update))
         if self.life.rollouts.wait_s:
-            self.life, self.wakeup_pending = replace(self.life, update_told=""), True
+            self.life = replace(self.life, update_told="", update_failed=self.life.update_told)
+            self.wakeup_pending = True
 
     async def follow_hosts(self) -> None:
         """The instances of a daemon follow its hosts, by a workflow of their own. It is told when pods are to be

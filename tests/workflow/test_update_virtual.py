@@ -275,6 +275,30 @@ def test_the_job_starts_its_rollouts() -> None:
     assert story.run()[0] == "KILLED"
 
 
+def test_an_update_does_not_wait_for_the_rollout_that_failed() -> None:
+    """A failed workflow is started again later each time; another update, and an act of people, begin at once."""
+    story = stories.Story(hosts=1, run_s=10_000)
+    service = RolledService(story.clock, JOB, 4)
+    story.cluster.rolled[JOB] = service
+    service.tell = lambda: story.cluster.tell(JOB)
+    story.submit(2).run_until_pods("RUNNING", 2)
+    story.cluster.refusals["advance"] = 3
+    began_s = story.clock.elapsed_s
+
+    service.roll_out(2)
+    story.workflow.run(until=lambda: len(story.gangs) == 1 and story.gangs[0].ended)
+    assert 1 == len(story.run_for(20).gangs)
+    story.workflow.run(until=lambda: len(story.gangs) == 2 and story.gangs[1].ended)
+    assert 30 < story.clock.elapsed_s - began_s < 30 + SLACK_S
+    service.steer(rollout.paused)
+    story.workflow.run(until=lambda: len(story.gangs) == 3 and story.gangs[2].ended)
+    service.roll_out(2)
+    story.workflow.run(until=lambda: len(story.gangs) == 4 and story.gangs[3].ended)
+
+    assert UpdateResult("update2", "SUCCEEDED", 4, 0) == story.gangs[3].result
+    assert story.clock.elapsed_s - began_s < 30 + 2 * SLACK_S
+
+
 def test_the_job_tells_what_people_do() -> None:
     """A pause is shown, and an abort ends the workflow, at once: not at the next look."""
     story = stories.Story(hosts=1, run_s=10_000)
