@@ -176,6 +176,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from services.worker.cache import cached_max
     from services.worker.worker import WorkerPorts, working
 
+    promotion = _promotion(shared.settings)
     client = await _connected(shared, stop)
     if client is None:
         return
@@ -192,7 +193,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     def report(activities: Sequence[FailingActivity], count: int) -> None:
         storage.activity_reports.put(client.identity, activities, count, time.time_ns())
 
-    async with working(client, ports, cached_max(shared.settings.cached_workflows), report):
+    async with working(client, ports, cached_max(shared.settings.cached_workflows), report, promotion):
         await stop.wait()
     await calls.close()
     await api_channels.close()

@@ -82,7 +82,7 @@ class Settings:
     worker_promote: str = setting(
         "auto",
         "who lets a new version of the workers run more workflows: auto, the resource manager step by step; manual, "
-        "a person by peloton admin worker promote",
+        "a person by peloton admin worker promote; the same for resmgr, api and worker",
     )
     temporal_ui: str = setting("", "URL of Temporal's Web UI, to which pages link; empty: they do not")
     leader_ttl_s: float = setting(5.0, "seconds after which a silent leader is replaced")

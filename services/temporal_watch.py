@@ -1,6 +1,6 @@
 """Watches Temporal for people: whether it answers, whether workers take work, and which workflows do not go on.
 
-A look asks by three calls, whatever the number of jobs, and by one more for each of the few workflows that it names. It
+A look asks by four calls, whatever the number of jobs, and by one more for each of the few workflows that it names. It
 is used for a while: however many readers ask, their process makes no more calls. Where Temporal does not answer, that
 is what the look says.
 """
@@ -38,8 +38,8 @@ from peloton.model.times import NS_PER_S
 from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalLook
 from services.failed_workflows import FailedWorkflows
 from services.payloads import CONVERTER
-from services.temporal import TASK_QUEUES, queue_of
-from services.worker_fleet import POLL_S, describe_queue, list_heartbeats, polling
+from services.temporal import BATCH_QUEUE, TASK_QUEUES, queue_of
+from services.worker_fleet import DEPLOYMENT, POLL_S, describe_queue, list_heartbeats, polling
 from workflows.attributes import JOB_ID, TYPE
 from workflows.policies import long_queue
 
@@ -110,10 +110,11 @@ class TemporalWatch:
         began_s = self._clock()
         try:
             async with asyncio.timeout(PATIENCE_S):
-                unserved, (tasks, task_count), (failed, failed_count) = await asyncio.gather(
-                    self._unserved(), self._failing_tasks(), self._failed_workflows()
+                beats = await _unless_refused(list_heartbeats(self._client, _TIMEOUT), [])
+                unserved, (gone, waiting), (tasks, task_count), (failed, failed_count) = await asyncio.gather(
+                    self._unserved(beats), self._gone_version(beats), self._failing_tasks(), self._failed_workflows()
                 )
-            seen = TemporalLook("", len(QUEUES), unserved, tasks, task_count, failed, failed_count)
+            seen = TemporalLook("", len(QUEUES), unserved, tasks, task_count, failed, failed_count, gone, waiting)
         except (RPCError, RuntimeError, OSError, TimeoutError) as error:
             seen = TemporalLook(_fault_of(error))
         self._known = began_s, seen
@@ -121,16 +122,29 @@ class TemporalWatch:
 
     # -- task queues
 
-    async def _unserved(self) -> list[str]:
+    async def _unserved(self, known: Sequence[WorkerHeartbeat]) -> list[str]:
         """Return the task queues from which no worker takes work. Workers tell it by heartbeats; a server that knows of
         none is asked for the polls of each queue, which stay for a minute when a worker has died."""
-        known = await _unless_refused(list_heartbeats(self._client, _TIMEOUT), [])
         beats = [beat for beat in known if beat.task_queue in QUEUES]
         served = {beat.task_queue for beat in beats if self._is_alive(beat)}
         silent = [queue for queue in QUEUES if queue not in served]
         # Workers of release 0.1 have no version, and send a heartbeat a minute.
         polled = await asyncio.gather(*(self._is_polled(queue, unversioned=bool(beats)) for queue in silent))
         return [queue for queue, is_polled in zip(silent, polled, strict=True) if not is_polled]
+
+    async def _gone_version(self, known: Sequence[WorkerHeartbeat]) -> tuple[str, list[str]]:
+        """Return the version that is current, if it has no worker, and those that have, the one that started last at
+        the end; "" and none where nothing waits for it."""
+        started = {
+            beat.deployment_version.build_id: beat.start_time.ToNanoseconds()
+            for beat in sorted(known, key=lambda beat: beat.start_time.ToNanoseconds())
+            if beat.deployment_version.deployment_name == DEPLOYMENT and self._is_alive(beat)
+        }
+        kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+        described = await describe_queue(self._client, BATCH_QUEUE, kind, _TIMEOUT)
+        current = described.versioning_info.current_deployment_version
+        is_gone = current.deployment_name == DEPLOYMENT and current.build_id not in started and bool(started)
+        return (current.build_id, sorted(started, key=started.__getitem__)) if is_gone else ("", [])
 
     def _is_alive(self, beat: WorkerHeartbeat) -> bool:
         pause_s = min(beat.elapsed_since_last_heartbeat.ToNanoseconds() / 1e9, BEAT_MAX_S)

@@ -97,10 +97,12 @@ class _Watch(ABC):
 
 
 class VersionClaim(_Watch):
-    """Notes the start of a worker, and makes its version the current one where nothing would run else."""
+    """Notes the start of a worker, and makes its version the current one where nothing would run else: with manual
+    promotion only where no version is current."""
 
-    def __init__(self, client: Client, version: str) -> None:
-        self._version, self._started_s, self._is_noted = version, time.time(), False
+    def __init__(self, client: Client, version: str, promotion: Promotion = Promotion.AUTO) -> None:
+        self._version, self._promotion = version, promotion
+        self._started_s, self._is_noted = time.time(), False
         super().__init__(client)
 
     async def note_start(self) -> None:
@@ -120,7 +122,8 @@ class VersionClaim(_Watch):
 
     async def _act(self) -> bool:
         seen = await look(self._client)
-        if seen.is_claimed_by(self._version):
+        is_open = self._promotion is Promotion.AUTO or seen.current == UNVERSIONED
+        if is_open and seen.is_claimed_by(self._version):
             return await self._claim(seen)
         self.forget_agreement()
         if not self._is_noted:

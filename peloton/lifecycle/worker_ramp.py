@@ -168,11 +168,14 @@ BY_HAND = "waits for `peloton admin worker promote`"
 def decide(
     fleet: Fleet, now_s: float, promotion: Promotion = Promotion.AUTO, steps: Sequence[Step] = STEPS
 ) -> Decision:
-    """Decide the next step of the fleet. A version that is given up is chosen only where no other one has workers."""
+    """Decide the next step of the fleet. A version that is given up is chosen only where no other one has workers. With
+    manual promotion only the first version of all becomes current by itself."""
     if not fleet.is_served:
         up = fleet.at_work - {UNVERSIONED}
         if successors := fleet.oldest_first(up - fleet.given_up) or fleet.oldest_first(up):
             gone = f"version {fleet.current} has no worker" if fleet.current else "no version is current"
+            if fleet.current and promotion is Promotion.MANUAL:
+                return Decision(Act.HOLD, successors[-1], f"{gone}; {BY_HAND}")
             return Decision(Act.MAKE_CURRENT, successors[-1], gone)
         return Decision(Act.HOLD, fleet.current, "no version has a worker")
     newer = [build for build in fleet.newer_than(fleet.current) if build not in fleet.given_up]

@@ -30,6 +30,9 @@ def temporal_problems(look: TemporalLook, address: str, names: Names = NO_NAMES)
     if look.unserved:
         text = _unserved_text(look)
         found.append(Problem(Severity.CRITICAL, text, SubjectKind.ROLE, "worker", command=STATUS))
+    if look.gone_version:
+        text, command = f"{_gone_text(look)}: {STILL}", f"peloton admin worker promote {look.waiting_versions[-1]}"
+        found.append(Problem(Severity.CRITICAL, text, SubjectKind.ROLE, "worker", command=command))
     failed = [_of_workflow(one.workflow_id, failed_text(one, names)) for one in look.failed]
     tasks = [_of_workflow(one.workflow_id, task_text(one, names)) for one in look.tasks]
     found += bounded(failed, "more workflows have failed", look.failed_count)
@@ -68,6 +71,14 @@ def _unserved_text(look: TemporalLook) -> str:
         return f"No worker takes work from Temporal: all {look.queue_count} task queues are without one; {STILL}"
     queues = ", ".join(look.unserved)
     return f"No worker takes work from the task queues {queues} of Temporal: what waits there does not go on"
+
+
+def _gone_text(look: TemporalLook) -> str:
+    others = ", ".join(look.waiting_versions)
+    return (
+        f"No worker of version {look.gone_version}, which is current, is up; workers of other versions ({others}) wait "
+        "until theirs becomes current"
+    )
 
 
 def failed_text(failed: FailedWorkflow, names: Names = NO_NAMES) -> str:
@@ -141,7 +152,8 @@ def job_lines(
         return
     if unserved := [queue for queue in queues if queue in look.unserved]:
         yield f"no worker takes its work: no process polls the task queues {', '.join(unserved)} of Temporal"
-    texts = [failed_text(one, names) for one in trouble.failed]
+    texts = [_gone_text(look)] if look.gone_version else []
+    texts += [failed_text(one, names) for one in trouble.failed]
     texts += [task_text(one, names) for one in trouble.tasks]
     texts += [activity_text(one, names) for one in trouble.activities[:NAMED_MAX]]
     yield from (text[0].lower() + text[1:] for text in texts)

@@ -55,6 +55,8 @@ class TemporalLook:
     task_count: int = 0
     failed: Sequence[FailedWorkflow] = ()  # the first of failed_count
     failed_count: int = 0
+    gone_version: str = ""  # the version of the workers that is current, if it has no worker and others have
+    waiting_versions: Sequence[str] = ()  # these others
 
     @property
     def is_unserved(self) -> bool:

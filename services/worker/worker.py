@@ -27,6 +27,7 @@ from activities.rebalance import RebalanceActivities
 from activities.records import RecordsActivities
 from activities.requests import RequestActivities
 from activities.schedule import ScheduleActivities
+from peloton.lifecycle.worker_ramp import Promotion
 from peloton.ports import (
     ClusterRebalancers,
     DaemonKeeper,
@@ -165,10 +166,12 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
 
 
 @asynccontextmanager
-async def working(client: Client, ports: WorkerPorts, cached_max: int, report: Report) -> AsyncIterator[None]:
-    """Run workers of this version of the code, which make it the current one where nothing would run else. ``report``
-    takes the activities that fail again and again."""
-    claim, attempts = VersionClaim(client, build_id()), Attempts()
+async def working(
+    client: Client, ports: WorkerPorts, cached_max: int, report: Report, promotion: Promotion = Promotion.AUTO
+) -> AsyncIterator[None]:
+    """Run workers of this version of the code, which make it the current one where nothing would run else and
+    ``promotion`` lets them. ``report`` takes the activities that fail again and again."""
+    claim, attempts = VersionClaim(client, build_id(), promotion), Attempts()
     try:
         await claim.note_start()
         workers = build_workers(client, ports, build=build_id(), cached_max=cached_max, attempts=attempts)

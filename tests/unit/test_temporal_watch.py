@@ -32,6 +32,7 @@ from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from services import temporal_watch
 from services.payloads import CONVERTER
 from services.temporal_watch import QUEUES, REPORTED, TemporalWatch
+from services.worker_fleet import DEPLOYMENT
 
 NOW_NS = 1_700_000_000_000_000_000
 JOB = JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d")
@@ -40,8 +41,12 @@ RECORD = JobRecord(
 )
 
 
-def beat(queue: str, ago_s: float = 1.0, status: int = WorkerStatus.WORKER_STATUS_RUNNING) -> WorkerInfo:
+def beat(
+    queue: str, ago_s: float = 1.0, status: int = WorkerStatus.WORKER_STATUS_RUNNING, build: str = ""
+) -> WorkerInfo:
     found = WorkerHeartbeat(task_queue=queue, status=status)  # type: ignore[arg-type]
+    if build:
+        found.deployment_version.deployment_name, found.deployment_version.build_id = DEPLOYMENT, build
     found.heartbeat_time.FromNanoseconds(NOW_NS - int(ago_s * 1e9))
     found.elapsed_since_last_heartbeat.FromSeconds(2)
     return WorkerInfo(worker_heartbeat=found)
@@ -71,6 +76,7 @@ class FakeTemporal:
         self.faults: dict[str, Exception] = {}
         self.beats = [beat(queue) for queue in QUEUES]
         self.polled: set[str] = set()
+        self.current = ""
         self.reported: list[WorkflowExecutionInfo] = []
         self.failed: list[Any] = []  # runs
         self.running: list[WorkflowExecutionInfo] = []
@@ -93,7 +99,10 @@ class FakeTemporal:
         await self._called("describe_task_queue")
         poller = PollerInfo()
         poller.last_access_time.FromNanoseconds(NOW_NS - 10 * 10**9)
-        return DescribeTaskQueueResponse(pollers=[poller] if request.task_queue.name in self.polled else [])
+        found = DescribeTaskQueueResponse(pollers=[poller] if request.task_queue.name in self.polled else [])
+        current = found.versioning_info.current_deployment_version
+        current.deployment_name, current.build_id = (DEPLOYMENT, self.current) if self.current else ("", "")
+        return found
 
     async def list_workflow_executions(self, request: Any, timeout: Any) -> ListWorkflowExecutionsResponse:
         await self._called("list")
@@ -167,13 +176,13 @@ async def test_all_is_well(watch: TemporalWatch) -> None:
 
 
 async def test_thousands_of_readers_make_one_look(watch: TemporalWatch, server: FakeTemporal, clock: Clock) -> None:
-    """It takes three calls; the next one comes when it has grown old."""
+    """It takes four calls; the next one comes when it has grown old."""
     await asyncio.gather(*(watch.look() for _ in range(1_000)))
     first = server.calls.total()
     clock.now_s += temporal_watch.LOOK_AGE_S
     await asyncio.gather(*(watch.look() for _ in range(1_000)))
 
-    assert (3, 6) == (first, server.calls.total())
+    assert (4, 8) == (first, server.calls.total())
 
 
 async def test_queues_whose_workers_are_silent_stopped_or_not_there(watch: TemporalWatch, server: FakeTemporal) -> None:
@@ -183,6 +192,20 @@ async def test_queues_whose_workers_are_silent_stopped_or_not_there(watch: Tempo
     server.beats = [*alive, beat(QUEUES[0], 6.5), beat(QUEUES[1], 1, stopped), beat(QUEUES[3], 60), beat("other")]
 
     assert list(QUEUES[:3]) == (await watch.look()).unserved
+
+
+async def test_a_version_that_waits_for_a_person_while_the_current_one_has_no_worker(
+    watch: TemporalWatch, server: FakeTemporal
+) -> None:
+    """All task queues have workers, and no workflow runs."""
+    server.beats = [beat(queue, build="new") for queue in QUEUES] + [beat(QUEUES[0], 60, build="old")]
+    looks = []
+    for server.current in ("", "new", "old"):
+        watch._known = None
+        looks.append(await watch.look())
+
+    assert [("", []), ("", []), ("old", ["new"])] == [(one.gone_version, one.waiting_versions) for one in looks]
+    assert [[]] * 3 == [one.unserved for one in looks]
 
 
 async def test_a_worker_of_the_release_before_sends_fewer_heartbeats(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 from temporalio.api.deployment.v1 import WorkerDeploymentInfo
 
-from peloton.lifecycle.worker_ramp import Act, Decision, Fleet, Version
+from peloton.lifecycle.worker_ramp import Act, Decision, Fleet, Promotion, Version
+from peloton.lifecycle.worker_versions import WorkerVersions
 from services import worker_fleet, worker_versions
 from services.worker_fleet import START
 
@@ -91,3 +92,43 @@ async def test_no_worker_has_crashed_where_there_are_no_heartbeats(monkeypatch: 
     silent = await version(None, summary, [], now_s)  # type: ignore[arg-type]
 
     assert (0, 3) == (without.crashes, silent.crashes)
+
+
+class Claiming(worker_versions.VersionClaim):
+    """The claim without its task."""
+
+    def __init__(self, promotion: Promotion) -> None:
+        self._version, self._promotion, self._agreement = "new", promotion, None
+        self._client, self._is_noted = None, True  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("promotion", "was_current", "claims"),
+    [
+        (Promotion.AUTO, "old", True),
+        (Promotion.MANUAL, "old", False),
+        (Promotion.MANUAL, "", True),  # the first version of a cluster
+    ],
+)
+async def test_a_worker_claims_only_what_the_setting_lets_it(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, promotion: Promotion, was_current: str, claims: bool
+) -> None:
+    """The current version has been without a worker for long."""
+    made_current: list[str] = []
+
+    async def look(_: object) -> WorkerVersions:
+        return WorkerVersions(was_current, {"new"})
+
+    async def verdicts_of(*_: object) -> set[str]:
+        return set()
+
+    async def set_current(_: object, version: str) -> None:
+        made_current.append(version)
+
+    for fake in (look, verdicts_of, set_current):
+        monkeypatch.setattr(worker_versions, fake.__name__, fake)
+    claim = Claiming(promotion)
+    for clock.now_s in (0.0, 100.0):
+        await claim._act()
+
+    assert claims == ("new" in made_current)

@@ -55,6 +55,19 @@ def test_task_queues_without_a_worker_are_named() -> None:
     assert said == found.text
 
 
+def test_a_version_that_waits_while_the_current_one_has_no_worker() -> None:
+    """Manual promotion leaves it to people, who read the command."""
+    look = TemporalLook("", 2, gone_version="old", waiting_versions=["odd", "new"])
+    (found,) = temporal_problems(look, ADDRESS)
+
+    assert found.text.startswith(
+        "No worker of version old, which is current, is up; workers of other versions (odd, new) wait until theirs "
+        "becomes current: no job starts"
+    )
+    assert (Severity.CRITICAL, "peloton admin worker promote new") == (found.severity, found.command)
+    assert ["no worker of version old"] == [line[:24] for line in job_lines(look, ADDRESS, QUEUES, JobTrouble())]
+
+
 def test_a_look_that_finds_nothing_says_nothing() -> None:
     """All queues have workers."""
     assert [] == temporal_problems(TemporalLook("", 2), ADDRESS)
