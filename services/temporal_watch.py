@@ -29,6 +29,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client, WorkflowHistoryEventFilterType
 from temporalio.service import RPCError, RPCStatusCode
 
+from peloton.lifecycle.heartbeats import Heartbeat, Heartbeats, Life
 from peloton.lifecycle.problems import NAMED_MAX
 from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.lifecycle.workflow_problems import TASK_ATTEMPTS, WHY_ATTEMPTS, job_lines
@@ -64,6 +65,9 @@ SILENT_S = 6.0
 BEATS_MISSED, BEAT_MAX_S = 2, 10.0
 """A worker whose last heartbeats came later is silent after so many of its pauses; a release before sends them every
 5 s."""
+SURE_S = 2.5
+"""A heartbeat and more, after which another read says whether workers live whose heartbeats look old: by their clocks,
+which may be behind."""
 FAILED_MAX = 200
 """Failed runs that one look reads, the newest."""
 RESTART_GRACE_NS = 60_000_000_000
@@ -86,6 +90,7 @@ class TemporalWatch:
     ) -> None:
         self._client, self._clock, self._wall_ns = client, clock, wall_ns
         self._failed = FailedWorkflows(client, wall_ns)
+        self._heartbeats = Heartbeats()
         self._known: tuple[float, TemporalLook] | None = None  # when it began, and what it saw
         self._looking: asyncio.Task[TemporalLook] | None = None
         self._jobs: OrderedDict[str, tuple[float, list[str]]] = OrderedDict()
@@ -110,7 +115,12 @@ class TemporalWatch:
         began_s = self._clock()
         try:
             async with asyncio.timeout(PATIENCE_S):
-                beats = await _unless_refused(list_heartbeats(self._client, _TIMEOUT), [])
+                beats = await self._beats()
+            if self._is_unsure(beats):
+                await asyncio.sleep(SURE_S)
+                async with asyncio.timeout(PATIENCE_S):
+                    beats = await self._beats()
+            async with asyncio.timeout(PATIENCE_S):
                 unserved, (gone, waiting), (tasks, task_count), (failed, failed_count) = await asyncio.gather(
                     self._unserved(beats), self._gone_version(beats), self._failing_tasks(), self._failed_workflows()
                 )
@@ -122,22 +132,34 @@ class TemporalWatch:
 
     # -- task queues
 
-    async def _unserved(self, known: Sequence[WorkerHeartbeat]) -> list[str]:
+    async def _beats(self) -> list[WorkerHeartbeat]:
+        """Read the heartbeats of our workers. Whether a worker is alive follows from this read and those before."""
+        found = await _unless_refused(list_heartbeats(self._client, _TIMEOUT), [])
+        ours = [beat for beat in found if beat.task_queue in QUEUES]
+        self._heartbeats.note(map(_heartbeat, ours), self._clock())
+        return ours
+
+    def _is_unsure(self, beats: Sequence[WorkerHeartbeat]) -> bool:
+        """Return whether a version has no worker for a task queue that is known to be alive, and one that may be."""
+        lives = [(beat.task_queue, beat.deployment_version.build_id, self._life_of(beat)) for beat in beats]
+        alive = {(queue, build) for queue, build, life in lives if life is Life.ALIVE}
+        return any(life is Life.UNSURE and (queue, build) not in alive for queue, build, life in lives)
+
+    async def _unserved(self, beats: Sequence[WorkerHeartbeat]) -> list[str]:
         """Return the task queues from which no worker takes work. Workers tell it by heartbeats; a server that knows of
         none is asked for the polls of each queue, which stay for a minute when a worker has died."""
-        beats = [beat for beat in known if beat.task_queue in QUEUES]
         served = {beat.task_queue for beat in beats if self._is_alive(beat)}
         silent = [queue for queue in QUEUES if queue not in served]
         # Workers of release 0.1 have no version, and send a heartbeat a minute.
         polled = await asyncio.gather(*(self._is_polled(queue, unversioned=bool(beats)) for queue in silent))
         return [queue for queue, is_polled in zip(silent, polled, strict=True) if not is_polled]
 
-    async def _gone_version(self, known: Sequence[WorkerHeartbeat]) -> tuple[str, list[str]]:
+    async def _gone_version(self, beats: Sequence[WorkerHeartbeat]) -> tuple[str, list[str]]:
         """Return the version that is current, if it has no worker, and those that have, the one that started last at
         the end; "" and none where nothing waits for it."""
         started = {
             beat.deployment_version.build_id: beat.start_time.ToNanoseconds()
-            for beat in sorted(known, key=lambda beat: beat.start_time.ToNanoseconds())
+            for beat in sorted(beats, key=lambda beat: beat.start_time.ToNanoseconds())
             if beat.deployment_version.deployment_name == DEPLOYMENT and self._is_alive(beat)
         }
         kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
@@ -147,10 +169,12 @@ class TemporalWatch:
         return (current.build_id, sorted(started, key=started.__getitem__)) if is_gone else ("", [])
 
     def _is_alive(self, beat: WorkerHeartbeat) -> bool:
-        pause_s = min(beat.elapsed_since_last_heartbeat.ToNanoseconds() / 1e9, BEAT_MAX_S)
-        silent_s = (self._wall_ns() - beat.heartbeat_time.ToNanoseconds()) / 1e9
-        is_running = beat.status == WorkerStatus.WORKER_STATUS_RUNNING
-        return is_running and silent_s < max(SILENT_S, BEATS_MISSED * pause_s)
+        return self._life_of(beat) is Life.ALIVE
+
+    def _life_of(self, beat: WorkerHeartbeat) -> Life:
+        if beat.status != WorkerStatus.WORKER_STATUS_RUNNING:
+            return Life.DEAD
+        return self._heartbeats.judge(_heartbeat(beat), self._clock(), self._wall_ns())
 
     async def _is_polled(self, queue: str, *, unversioned: bool) -> bool:
         """Return whether a worker has polled the queue lately; ``unversioned`` counts those without a version alone."""
@@ -253,6 +277,12 @@ class TemporalWatch:
 
 
 _TIMEOUT = timedelta(seconds=PATIENCE_S)
+
+
+def _heartbeat(beat: WorkerHeartbeat) -> Heartbeat:
+    pause_s = min(beat.elapsed_since_last_heartbeat.ToNanoseconds() / NS_PER_S, BEAT_MAX_S)
+    worker = f"{beat.worker_instance_key}/{beat.task_queue}"
+    return Heartbeat(worker, beat.heartbeat_time.ToNanoseconds(), max(SILENT_S, BEATS_MISSED * pause_s))
 
 
 async def _unless_refused(question: Awaitable[T], otherwise: T) -> T:

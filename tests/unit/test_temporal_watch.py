@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ from services.payloads import CONVERTER
 from services.temporal_watch import QUEUES, REPORTED, TemporalWatch
 from services.worker_fleet import DEPLOYMENT
 
+KEYS = itertools.count()
 NOW_NS = 1_700_000_000_000_000_000
 JOB = JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d")
 RECORD = JobRecord(
@@ -44,7 +46,7 @@ RECORD = JobRecord(
 def beat(
     queue: str, ago_s: float = 1.0, status: int = WorkerStatus.WORKER_STATUS_RUNNING, build: str = ""
 ) -> WorkerInfo:
-    found = WorkerHeartbeat(task_queue=queue, status=status)  # type: ignore[arg-type]
+    found = WorkerHeartbeat(task_queue=queue, status=status, worker_instance_key=str(next(KEYS)))  # type: ignore[arg-type]
     if build:
         found.deployment_version.deployment_name, found.deployment_version.build_id = DEPLOYMENT, build
     found.heartbeat_time.FromNanoseconds(NOW_NS - int(ago_s * 1e9))
@@ -152,7 +154,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def watch(server: FakeTemporal, clock: Clock) -> TemporalWatch:
+def watch(server: FakeTemporal, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> TemporalWatch:
+    monkeypatch.setattr(temporal_watch, "SURE_S", 0.0)
     client: Any = server
     return TemporalWatch(client, clock, lambda: NOW_NS)
 
@@ -192,6 +195,30 @@ async def test_queues_whose_workers_are_silent_stopped_or_not_there(watch: Tempo
     server.beats = [*alive, beat(QUEUES[0], 6.5), beat(QUEUES[1], 1, stopped), beat(QUEUES[3], 60), beat("other")]
 
     assert list(QUEUES[:3]) == (await watch.look()).unserved
+
+
+@pytest.mark.parametrize("ahead_s", [-3_600, -7, 7, 3_600])
+async def test_workers_whose_clocks_differ(
+    watch: TemporalWatch, server: FakeTemporal, clock: Clock, ahead_s: int
+) -> None:
+    """They serve their queues from the first look on, until their heartbeats stop."""
+    beats = server.beats = [beat(queue, -ahead_s) for queue in QUEUES]
+    list_workers = server.list_workers
+
+    async def read(request: Any, timeout: Any) -> ListWorkersResponse:
+        answer = await list_workers(request, timeout)
+        for one in beats:
+            one.worker_heartbeat.heartbeat_time.seconds += 2
+        clock.now_s += 2.0
+        return answer
+
+    server.list_workers = read  # type: ignore[method-assign]
+    seen = [(await watch.look()).unserved for _ in range(5)]
+    beats = []
+    silent = [(await watch.look()).unserved for _ in range(5)]
+
+    assert [[]] * 5 == seen
+    assert ([], [*QUEUES]) == (silent[0], silent[-1])
 
 
 async def test_a_version_that_waits_for_a_person_while_the_current_one_has_no_worker(
