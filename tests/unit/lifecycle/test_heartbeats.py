@@ -36,7 +36,9 @@ def test_a_worker_that_is_watched_is_alive_until_it_is_silent(skew_s: float) -> 
     assert (Life.ALIVE, Life.DEAD) == (silent[0], silent[-1])
 
 
-@pytest.mark.parametrize(("skew_s", "first"), [(skew_s, Life.UNSURE if skew_s < 0 else Life.ALIVE) for skew_s in SKEWS_S])
+@pytest.mark.parametrize(
+    ("skew_s", "first"), [(skew_s, Life.UNSURE if skew_s < 0 else Life.ALIVE) for skew_s in SKEWS_S]
+)
 def test_one_read_says_nothing_of_a_heartbeat_that_looks_old(skew_s: float, first: Life) -> None:
     """Another read, a heartbeat later, tells the worker that lives."""
     heartbeats = Heartbeats()
