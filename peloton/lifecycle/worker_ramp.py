@@ -7,6 +7,7 @@ passes a step.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -35,7 +36,7 @@ STEPS = (Step(5, 20, 60.0), Step(25, 200, 120.0))
 QUIET_S = 600.0
 """Seconds within a step after which a version passes that had fewer tasks, and no failure."""
 CRASHES_MAX = 3
-"""Workers of a version that may vanish within ``CRASH_WINDOW_S`` of their start before it is given up."""
+"""Crashes of its workers within ``CRASH_WINDOW_S`` of their start with which a version is given up."""
 CRASH_WINDOW_S = 3600.0
 UNHEARD_S = 20.0
 """Seconds after its start within which a worker may not have sent a heartbeat yet."""
@@ -238,21 +239,31 @@ def promote(fleet: Fleet, build: str, percent: float = 0.0) -> Decision:
 
 
 def count_crashes(starts: Iterable[tuple[str, float]], up: Set[str], now_s: float) -> int:
-    """Count the workers that vanished within ``CRASH_WINDOW_S`` of their start. ``starts`` are identities with unix
-    seconds, without those that stopped in order; ``up`` are the identities that send heartbeats. A process that is
-    restarted may have the identity of the one before, so that only its latest start can be up."""
-    newest = dict(sorted(starts, key=lambda start: start[1]))
-    since_s = now_s - CRASH_WINDOW_S
-    return sum(
-        since_s < at_s and (at_s < newest[who] or (who not in up and at_s < now_s - UNHEARD_S)) for who, at_s in starts
+    """Count the workers that crashed within ``CRASH_WINDOW_S`` of their start: those that vanished on a host on which
+    others did so as well. One alone may have gone with its machine, as may those of many hosts at the same time.
+
+    ``starts`` are identities, which begin with role and host, and unix seconds, without those that stopped in order;
+    ``up`` are the identities that send heartbeats. Of one identity only the latest start can be up."""
+    starts = sorted(starts, key=lambda start: start[1])
+    newest, since_s = dict(starts), now_s - CRASH_WINDOW_S
+    vanished = Counter(
+        host_of(who)
+        for who, at_s in starts
+        if since_s < at_s and (at_s < newest[who] or (who not in up and at_s < now_s - UNHEARD_S))
     )
+    return sum(count for count in vanished.values() if count > 1)
+
+
+def host_of(identity: str) -> str:
+    """Return role and host of ``worker@host/process``."""
+    return identity.partition("/")[0]
 
 
 def _fault(version: Version) -> str:
     """Return why the version is given up; "" when it is not."""
     tasks = version.workflow_tasks
     if version.crashes >= CRASHES_MAX:
-        return f"{version.crashes} of its workers vanished within {CRASH_WINDOW_S / 60:.0f} min of their start"
+        return f"{version.crashes} of its workers crashed within {CRASH_WINDOW_S / 60:.0f} min of their start"
     if tasks.failed >= FAILED_WORKFLOW_TASKS_MAX and tasks.failed_share > FAILED_SHARE:
         return f"{tasks.failed} of {tasks.done + tasks.failed} workflow tasks failed"
     return ""

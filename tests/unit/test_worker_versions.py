@@ -74,13 +74,13 @@ def test_what_follows_from_no_absence_is_done_at_once(clock: Clock) -> None:
     keeper = Watched()
     assert keeper.is_sure_of(TAKEOVER, unserved(current=""))
     assert keeper.is_sure_of(Decision(Act.RAMP, "new", "newer", 5.0), served)
-    assert not keeper.is_sure_of(Decision(Act.GIVE_UP, "new", "3 of its workers vanished"), served)
+    assert not keeper.is_sure_of(Decision(Act.GIVE_UP, "new", "3 of its workers crashed"), served)
 
 
 async def test_no_worker_has_crashed_where_there_are_no_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starts that are not taken back are those of workers that are up."""
     now_s = time.time()
-    started = [f"{START}{int((now_s - 100) * 1_000)}/worker-{i}" for i in range(3)]
+    started = [f"{START}{int((now_s - 100) * 1_000)}/worker@host/{i}" for i in range(3)]
 
     async def metadata(*_: object) -> dict[str, object]:
         return dict.fromkeys(started)

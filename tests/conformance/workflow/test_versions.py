@@ -263,7 +263,7 @@ async def test_a_version_whose_workers_crash_stays_at_its_first_step(client: Cli
                 for age_s in (50.0, 40.0, 30.0):  # starts of workers that did not stop in order
                     assert await note_start(client, "f2", time.time() - age_s)
                 await seen(is_given_up, "the new version given up")
-                assert "3 of its workers vanished" in (await read_fleet(client)).version("f2").verdict
+                assert "3 of its workers crashed" in (await read_fleet(client)).version("f2").verdict
                 await goes_on(story, job, "f1")
 
                 await admin.promote("f2", 0.0)

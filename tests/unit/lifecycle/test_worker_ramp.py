@@ -100,7 +100,7 @@ def test_a_quiet_cluster_passes_by_time() -> None:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ({"crashes": CRASHES_MAX}, "3 of its workers vanished within 60 min of their start"),
+        ({"crashes": CRASHES_MAX}, "3 of its workers crashed within 60 min of their start"),
         ({"workflow_tasks": Tasks(0, FAILED_WORKFLOW_TASKS_MAX)}, "5 of 5 workflow tasks failed"),
     ],
 )
@@ -124,7 +124,7 @@ def test_few_failures_among_many_tasks_are_not_a_fault() -> None:
 
 def test_a_version_that_was_given_up_never_ramps_by_itself() -> None:
     """A worker of it that starts again claims nothing; a ramp that is left over ends."""
-    given_up = replace(NEW, verdict="3 of its workers vanished")
+    given_up = replace(NEW, verdict="3 of its workers crashed")
 
     assert Act.HOLD is decide(fleet(OLD, given_up), NOW_S).act
     assert Act.STOP_RAMP is decide(ramping(given_up), NOW_S).act
@@ -219,17 +219,21 @@ def test_a_rollback_gives_the_ramp_up_and_then_goes_back() -> None:
     ("starts", "crashes"),
     [
         ([], 0),
-        ([("a", NOW_S - 500.0)], 0),  # is up
-        ([("b", NOW_S - 500.0)], 1),
-        ([("b", NOW_S - UNHEARD_S + 1.0)], 0),  # has just started
-        ([("a", NOW_S - 500.0), ("a", NOW_S - 400.0), ("a", NOW_S - 300.0)], 2),  # the first process of a container
-        ([("b", NOW_S - 3.0), ("b", NOW_S - 2.0), ("b", NOW_S - 1.0)], 2),  # ... whose latest start is not heard yet
-        ([("b", NOW_S - CRASH_WINDOW_S - 1.0)], 0),  # died after a long life, or long ago
+        ([("worker@a/1", NOW_S - 500.0)], 0),  # is up
+        ([("worker@b/1", NOW_S - 500.0)], 0),  # may have gone with its machine
+        ([(f"worker@{host}/1", NOW_S - 500.0) for host in "bcdef"], 0),  # as may many at the same time
+        ([(f"worker@b/{process}", NOW_S - 500.0 + process) for process in range(3)], 3),  # comes back, and vanishes
+        ([(f"worker@{host}/{run}", NOW_S - 500.0 + run) for host in "bc" for run in range(2)], 4),
+        ([("worker@a/0", NOW_S - 500.0), ("worker@a/1", NOW_S - 400.0)], 0),  # its machine came back
+        ([("worker@b/0", NOW_S - 500.0), ("worker@b/1", NOW_S - UNHEARD_S + 1.0)], 0),  # has just started
+        ([("worker@a/1", NOW_S - 500.0 + run) for run in range(3)], 2),  # the first process of a container
+        ([("worker@b/1", NOW_S - run) for run in (3.0, 2.0, 1.0)], 2),  # ... whose latest start is not heard yet
+        ([("worker@b/0", NOW_S - CRASH_WINDOW_S - 1.0), ("worker@b/1", NOW_S - 500.0)], 0),  # after a long life
     ],
 )
-def test_starts_that_are_left_over_are_crashes(starts: list[tuple[str, float]], crashes: int) -> None:
-    """A worker that stops in order takes its start back; a process that is restarted may keep its identity."""
-    assert crashes == count_crashes(starts, {"a"}, NOW_S)
+def test_starts_that_are_left_over_on_one_host_are_crashes(starts: list[tuple[str, float]], crashes: int) -> None:
+    """A worker that stops in order takes its start back; one that is lost with its machine does not crash again."""
+    assert crashes == count_crashes(starts, {"worker@a/1"}, NOW_S)
 
 
 def test_people_see_the_state_and_the_reason_of_each_version() -> None:
