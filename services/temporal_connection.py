@@ -7,6 +7,7 @@ a secured cluster or Temporal Cloud needs nothing that is ours. Our settings may
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -62,8 +63,9 @@ def _runtime() -> Runtime:
 
 async def connect(config: ClientConnectConfig, role: str = "", *, is_lazy: bool = True) -> Client:
     """A lazy client connects with its first call, so a process may start before Temporal does. ``role`` is what
-    histories show as the sender of a signal, with the host and the process."""
-    identity = f"{role or 'peloton'}@{socket.gethostname()}/{os.getpid()}"
+    histories show as the sender of a signal, with the host and the process: its number, which is always 1 in a
+    container, and a part that no other client has."""
+    identity = f"{role or 'peloton'}@{socket.gethostname()}/{os.getpid()}-{secrets.token_hex(4)}"
     return await Client.connect(
         **config,
         lazy=is_lazy,

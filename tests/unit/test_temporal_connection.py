@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 from temporalio.service import TLSConfig
 
 from peloton.errors import InvalidArgument
+from peloton.lifecycle.worker_ramp import host_of
 from services.local.temporal_server import without_client_configuration
-from services.temporal_connection import connect_config
+from services.temporal_connection import connect, connect_config
 
 FILE = """
 [profile.default]
@@ -109,3 +111,12 @@ def test_a_server_of_the_local_cluster_takes_no_credentials_of_another() -> None
     }
 
     assert {"PATH": "/bin", "TEMPORAL_CONFIG_FILE": os.devnull} == changed
+
+
+async def test_no_two_clients_have_one_identity() -> None:
+    """The first process of a container has the same number after each restart; role and host come first."""
+    config = connect_config(environment={"TEMPORAL_CONFIG_FILE": os.devnull})
+    first, second = [(await connect(config, "worker")).identity for _ in range(2)]
+
+    assert first != second
+    assert f"worker@{socket.gethostname()}" == host_of(first) == host_of(second)
