@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -13,6 +14,9 @@ from peloton.errors import Aborted, Unavailable
 from peloton.lifecycle.worker_ramp import Act, Decision, Fleet, Outlook, Promotion, decide, promote, rollback
 from peloton.lifecycle.worker_versions import UNVERSIONED
 from services.worker_fleet import apply, give_up, pardon, read_fleet, set_ramping
+
+CONFLICT = "conflict token"
+"""Temporal's words for an act on a state of the deployment that is over."""
 
 
 class WorkerAdmin:
@@ -52,7 +56,7 @@ class WorkerAdmin:
         for newer in fleet.newer_than(decision.build):
             await give_up(self._client, newer, verdict)
         if fleet.ramping not in (UNVERSIONED, decision.build):
-            await set_ramping(self._client, UNVERSIONED, 0.0)
+            fleet = replace(fleet, token=await set_ramping(self._client, UNVERSIONED, 0.0, fleet.token))
         await apply(self._client, fleet, decision)
 
 
@@ -65,6 +69,11 @@ def _refusals() -> Iterator[None]:
     except RuntimeError as error:  # the client has not connected yet
         raise Unavailable(f"Temporal cannot be reached: {error}") from None
     except RPCError as error:
+        if error.status is RPCStatusCode.FAILED_PRECONDITION and CONFLICT in error.message:
+            raise Aborted(
+                "another person, or the resource manager, changed the versions of the workers meanwhile: look at them "
+                "with `peloton admin worker ls`, then ask again"
+            ) from None
         if error.status is RPCStatusCode.FAILED_PRECONDITION:  # its workers do not poll all task queues yet
             raise Aborted(f"Temporal refuses it: {error.message}") from None
         raise Unavailable(f"Temporal did not answer about versions of the workers: {error.message}") from None

@@ -28,6 +28,7 @@ from temporalio.api.workflowservice.v1 import (
     DescribeTaskQueueRequest,
     DescribeTaskQueueResponse,
     DescribeWorkerDeploymentRequest,
+    DescribeWorkerDeploymentResponse,
     DescribeWorkerDeploymentVersionRequest,
     ListWorkersRequest,
     SetWorkerDeploymentCurrentVersionRequest,
@@ -77,7 +78,8 @@ async def read_fleet(client: Client, *, with_past: bool = False) -> Fleet:
     server answers this only a few times a second. Raises RPCError."""
     now_s = time.time()
     beats, queue = await _beats(client, now_s), await _queue(client)
-    at_work, info = _at_work(beats, queue, now_s), await _deployment(client)
+    at_work, described = _at_work(beats, queue, now_s), await _deployment(client)
+    info = described.worker_deployment_info
     routing = info.routing_config
     current, ramping = routing.current_deployment_version, routing.ramping_deployment_version
     named = {current.build_id, ramping.build_id, *at_work} - {UNVERSIONED}
@@ -93,6 +95,7 @@ async def read_fleet(client: Client, *, with_past: bool = False) -> Fleet:
         ramping.build_id,
         routing.ramping_version_percentage if ramping.build_id else 0.0,
         _seconds(routing.ramping_version_percentage_changed_time),
+        described.conflict_token,
     )
 
 
@@ -101,16 +104,15 @@ async def verdicts_of(client: Client, versions: Iterable[str]) -> Set[str]:
     return {one for one in versions if VERDICT in await _metadata(client, one)}
 
 
-async def _deployment(client: Client) -> WorkerDeploymentInfo:
+async def _deployment(client: Client) -> DescribeWorkerDeploymentResponse:
     """Return the deployment; an empty one before its first worker."""
     request = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=DEPLOYMENT)
     try:
-        described = await client.workflow_service.describe_worker_deployment(request, **PATIENTLY)
+        return await client.workflow_service.describe_worker_deployment(request, **PATIENTLY)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return WorkerDeploymentInfo()
+            return DescribeWorkerDeploymentResponse()
         raise
-    return described.worker_deployment_info
 
 
 async def _version(
@@ -222,18 +224,18 @@ def _seconds(time: Timestamp) -> float:
 
 
 async def apply(client: Client, fleet: Fleet, decision: Decision) -> None:
-    """Do what was decided of this fleet. Raises RPCError."""
+    """Do what was decided of this fleet. Raises RPCError: FAILED_PRECONDITION where the fleet is another one by now."""
     match decision.act:
         case Act.MAKE_CURRENT:
-            await set_current(client, decision.build)
+            await set_current(client, decision.build, fleet.token)
         case Act.RAMP:
-            await set_ramping(client, decision.build, decision.percent)
+            await set_ramping(client, decision.build, decision.percent, fleet.token)
         case Act.GIVE_UP:
             await give_up(client, decision.build, decision.reason)
             if fleet.ramping == decision.build:
-                await set_ramping(client, UNVERSIONED, 0.0)
+                await set_ramping(client, UNVERSIONED, 0.0, fleet.token)
         case Act.STOP_RAMP:
-            await set_ramping(client, UNVERSIONED, 0.0)
+            await set_ramping(client, UNVERSIONED, 0.0, fleet.token)
         case Act.HOLD:
             return
     is_bad = decision.act is Act.GIVE_UP
@@ -242,13 +244,15 @@ async def apply(client: Client, fleet: Fleet, decision: Decision) -> None:
     say("version %s of the workers: %s%s: %s", decision.build, decision.act, share, decision.reason)
 
 
-async def set_current(client: Client, version: str) -> None:
-    """Raises RPCError when its workers do not ask for work on all task queues yet."""
+async def set_current(client: Client, version: str, token: bytes = b"") -> None:
+    """Raises RPCError: FAILED_PRECONDITION when its workers do not ask for work on all task queues yet, or when the
+    fleet is no longer that of the token."""
     await client.workflow_service.set_worker_deployment_current_version(
         SetWorkerDeploymentCurrentVersionRequest(
             namespace=client.namespace,
             deployment_name=DEPLOYMENT,
             build_id=version,
+            conflict_token=token,
             identity=client.identity,
         ),
         **PATIENTLY,
@@ -256,19 +260,21 @@ async def set_current(client: Client, version: str) -> None:
     log.info("workflows begin on workers of version %s", version or "none, as releases up to 0.1 have")
 
 
-async def set_ramping(client: Client, version: str, percent: float) -> None:
-    """Have the version run this share of the workflows, or none by 0 percent of "". Raises RPCError as ``set_current``
-    does."""
-    await client.workflow_service.set_worker_deployment_ramping_version(
+async def set_ramping(client: Client, version: str, percent: float, token: bytes = b"") -> bytes:
+    """Have the version run this share of the workflows, or none by 0 percent of "". Return the token of the fleet as it
+    is then. Raises RPCError as ``set_current`` does."""
+    answer = await client.workflow_service.set_worker_deployment_ramping_version(
         SetWorkerDeploymentRampingVersionRequest(
             namespace=client.namespace,
             deployment_name=DEPLOYMENT,
             build_id=version,
             percentage=percent,
+            conflict_token=token,
             identity=client.identity,
         ),
         **PATIENTLY,
     )
+    return answer.conflict_token
 
 
 async def give_up(client: Client, version: str, reason: str) -> None:

@@ -39,8 +39,9 @@ from services.worker_fleet import (
 log = logging.getLogger(__name__)
 
 RETRY_S, PERIOD_S = 0.5, 10.0
-"""Between looks: while something is to be done, and afterwards."""
-FAILURES_SHOWN = 20
+"""Between looks: while something is to be done, and afterwards; after failures in a row, doubled from the one to the
+other."""
+FAILURES_SHOWN = 6
 """In a row, before the log says so, once."""
 CONFIRM_S = 10.0
 """Seconds for which all looks must agree before a version takes over from one without workers, or is given up. A server
@@ -52,6 +53,11 @@ FAREWELL_S = 2.0
 MOVES_IN_FLIGHT_MAX = 50
 MOVED_MAX = 100_000
 """In one look: as many as there may be jobs."""
+
+
+def _pause_s(failures: int) -> float:
+    """Return the pause after so many failures in a row: doubled with each, up to that between two looks."""
+    return min(RETRY_S * 2 ** min(max(failures - 1, 0), 10), PERIOD_S)
 
 
 class _Watch(ABC):
@@ -78,7 +84,7 @@ class _Watch(ABC):
                 self.forget_agreement()
                 if failures == FAILURES_SHOWN:
                     log.warning("versions of workers in Temporal: %s", error)
-            await asyncio.sleep(PERIOD_S if is_settled else RETRY_S)
+            await asyncio.sleep(PERIOD_S if is_settled else _pause_s(failures))
 
     @abstractmethod
     async def _act(self) -> bool:
@@ -162,7 +168,7 @@ class VersionKeeper(_Watch):
         is_due = self._moves.is_due(serving) and serving == self._serving
         self._serving = serving
         if seen.is_rolled_back:
-            await set_current(self._client, UNVERSIONED)
+            await set_current(self._client, UNVERSIONED, fleet.token)
             return False
         decision = decide(fleet, time.time(), self._promotion, self._steps)
         if decision.act is not Act.HOLD:

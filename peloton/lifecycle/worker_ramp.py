@@ -94,6 +94,7 @@ class Fleet:
     ramping: str = UNVERSIONED
     percent: float = 0.0
     step_since_s: float = 0.0
+    token: bytes = b""  # of this state: an act on another one is refused
 
     @property
     def given_up(self) -> Set[str]:

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from temporalio.api.deployment.v1 import WorkerDeploymentInfo
+from temporalio.api.enums.v1 import WorkerStatus
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueResponse,
+    DescribeWorkerDeploymentResponse,
+    DescribeWorkerDeploymentVersionResponse,
+    ListWorkersResponse,
+    SetWorkerDeploymentRampingVersionResponse,
+)
+from temporalio.service import RPCError, RPCStatusCode
 
+from peloton.errors import Aborted
 from peloton.lifecycle.worker_ramp import Act, Decision, Fleet, Promotion, Version
 from peloton.lifecycle.worker_versions import WorkerVersions
 from services import worker_fleet, worker_versions
-from services.worker_fleet import START
+from services.worker_admin import WorkerAdmin
+from services.worker_fleet import DEPLOYMENT, START
+from services.worker_versions import RETRY_S
+from tests.unit.virtual_time import in_virtual_time, now_s
 
 
 class Watched(worker_versions.VersionKeeper):
@@ -132,3 +148,106 @@ async def test_a_worker_claims_only_what_the_setting_lets_it(
         await claim._act()
 
     assert claims == ("new" in made_current)
+
+
+class FakeDeployment:
+    """The worker deployment of a server, which refuses an act on a state that is over."""
+
+    namespace, identity = "default", "api@host/1"
+
+    def __init__(self) -> None:
+        self.workflow_service = self
+        self.changes, self.current, self.ramping = 0, "old", "odd"
+        self.is_raced = False  # by another act after each look
+
+    @property
+    def token(self) -> bytes:
+        return str(self.changes).encode()
+
+    def _change(self, token: bytes) -> None:
+        if token not in (b"", self.token):
+            raise RPCError("conflict token mismatch", RPCStatusCode.FAILED_PRECONDITION, b"")
+        self.changes += 1
+
+    async def set_worker_deployment_current_version(self, request: Any, **_: Any) -> None:
+        self._change(request.conflict_token)
+        self.current = request.build_id
+
+    async def set_worker_deployment_ramping_version(self, request: Any, **_: Any) -> Any:
+        self._change(request.conflict_token)
+        self.ramping = request.build_id
+        return SetWorkerDeploymentRampingVersionResponse(conflict_token=self.token)
+
+    async def describe_worker_deployment(self, request: Any, **_: Any) -> Any:
+        found = DescribeWorkerDeploymentResponse(conflict_token=self.token)
+        routing = found.worker_deployment_info.routing_config
+        routing.current_deployment_version.build_id = self.current
+        routing.ramping_deployment_version.build_id = self.ramping
+        self.changes += self.is_raced
+        return found
+
+    async def describe_worker_deployment_version(self, request: Any, **_: Any) -> Any:
+        return DescribeWorkerDeploymentVersionResponse()
+
+    async def update_worker_deployment_version_metadata(self, request: Any, **_: Any) -> None: ...
+
+    async def describe_task_queue(self, request: Any, **_: Any) -> Any:
+        return DescribeTaskQueueResponse()
+
+    async def list_workers(self, request: Any, **_: Any) -> Any:
+        found = ListWorkersResponse()
+        for build in ("old", "odd", "new"):
+            beat = found.workers_info.add().worker_heartbeat
+            beat.status = WorkerStatus.WORKER_STATUS_RUNNING
+            beat.deployment_version.deployment_name, beat.deployment_version.build_id = DEPLOYMENT, build
+            beat.heartbeat_time.GetCurrentTime()
+        return found
+
+
+async def test_two_acts_of_people_do_not_undo_each_other() -> None:
+    """The later one acts on a state that is over, and is refused: its person looks again."""
+    deployment = FakeDeployment()
+    admin = WorkerAdmin(deployment, Promotion.AUTO)  # type: ignore[arg-type]
+    before = await worker_fleet.read_fleet(deployment)  # type: ignore[arg-type]
+
+    await admin.promote("new", 0.0)  # two changes, as another version ramped
+    with pytest.raises(RPCError, match="conflict token mismatch"):
+        await worker_fleet.apply(deployment, before, TAKEOVER)  # type: ignore[arg-type]
+
+    assert ("new", "", 2) == (deployment.current, deployment.ramping, deployment.changes)
+    deployment.is_raced = True
+    for act in (admin.promote("old", 0.0), admin.promote("old", 10.0)):
+        with pytest.raises(Aborted, match="changed the versions of the workers meanwhile"):
+            await act
+    assert ("new", "") == (deployment.current, deployment.ramping)
+
+
+class Refused(worker_versions.VersionKeeper):
+    """A keeper whose acts Temporal refuses until ``is_taken``."""
+
+    def __init__(self) -> None:
+        self.acts_s: list[float] = []
+        self.is_taken = False
+        self._agreement = None
+
+    async def _act(self) -> bool:
+        self.acts_s.append(now_s())
+        if not self.is_taken:
+            raise RPCError("its workers do not poll all task queues", RPCStatusCode.FAILED_PRECONDITION, b"")
+        return False
+
+
+@in_virtual_time
+async def test_an_act_that_is_refused_is_repeated_later_each_time() -> None:
+    """The pause has a bound, and is short again after an act that was taken."""
+    keeper = Refused()
+    task = asyncio.create_task(keeper._run())
+    await asyncio.sleep(100.0)
+    pauses = [later - sooner for sooner, later in pairwise(keeper.acts_s)]
+    keeper.is_taken = True
+    await asyncio.sleep(worker_versions.PERIOD_S + 5.0)
+    task.cancel()
+
+    assert [RETRY_S * 2**times for times in range(4)] == pytest.approx(pauses[:4])
+    assert [worker_versions.PERIOD_S] * 3 == pytest.approx(pauses[-3:])
+    assert RETRY_S == pytest.approx(keeper.acts_s[-1] - keeper.acts_s[-2])

@@ -10,9 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from peloton.errors import Aborted
-from peloton.lifecycle.worker_ramp import Promotion, Step
+from peloton.lifecycle.worker_ramp import Act, Decision, Promotion, Step
 from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.model.ids import JobId, job_workflow_id
 from services import worker_versions
@@ -21,7 +22,7 @@ from services.temporal import BATCH_QUEUE, JobWaker
 from services.temporal_connection import connect, connect_config
 from services.worker.worker import build_workers, run_workers
 from services.worker_admin import WorkerAdmin
-from services.worker_fleet import look, note_start, read_fleet
+from services.worker_fleet import apply, look, note_start, read_fleet
 from services.worker_versions import VersionClaim, VersionKeeper
 from tests.conformance.workflow.conftest import dev_server
 from tests.workflow.fakes import FakeRecords
@@ -263,10 +264,13 @@ async def test_a_version_whose_workers_crash_stays_at_its_first_step(client: Cli
                 for age_s in (50.0, 40.0, 30.0):  # starts of workers that did not stop in order
                     assert await note_start(client, "f2", time.time() - age_s)
                 await seen(is_given_up, "the new version given up")
-                assert "3 of its workers crashed" in (await read_fleet(client)).version("f2").verdict
+                before = await read_fleet(client)
+                assert "3 of its workers crashed" in before.version("f2").verdict
                 await goes_on(story, job, "f1")
 
                 await admin.promote("f2", 0.0)
+                with pytest.raises(RPCError, match="conflict token mismatch"):  # decided before the promotion
+                    await apply(client, before, Decision(Act.MAKE_CURRENT, "f1", "newer"))
                 await current(client, "f2")
                 assert not (await read_fleet(client)).version("f2").verdict
                 await goes_on(story, job, "f2")
