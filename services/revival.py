@@ -36,6 +36,10 @@ OVERLAP = timedelta(minutes=2)
 """Lists lag behind. Who is told twice looks once more."""
 REVIVED_MAX = 100_000
 """In one look: as many as there may be jobs."""
+REFUSED_MAX = 1_000
+"""Workflows that could not be started, and are tried again with the next look."""
+FAILURES_MAX = 10
+"""In a row, after which a look ends: Temporal or storage is away."""
 
 
 TERMINATED = "a workflow of the job was terminated"
@@ -74,6 +78,8 @@ class Revival:
         self._wake_others, self._others_period_s = wake_others, others_period_s
         self._others_woken_s = time.monotonic()
         self._since = datetime.now(UTC)
+        self._refused: list[str] = []  # that were terminated, and could not be started
+        self._failures = 0  # in a row
         self._task = asyncio.create_task(self._run(), name="revival of terminated workflows")
 
     async def close(self) -> None:
@@ -83,10 +89,8 @@ class Revival:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._period_s)
-            began = datetime.now(UTC)
             try:
                 await self._revive()
-                self._since = began
                 failed = await self._restart_failed()
                 if self._missing is not None:
                     self._waker.jobs_swept(await self._missing.find(failed), MISSING)
@@ -101,9 +105,13 @@ class Revival:
             self._others_woken_s = time.monotonic()
 
     async def _revive(self) -> None:
+        """Start those that were terminated since the last look, and those that it could not start."""
+        began, again = datetime.now(UTC), self._refused
         closed_after = (self._since - OVERLAP).isoformat()
         query = f"ExecutionStatus = 'Terminated' AND CloseTime > '{closed_after}' AND PelotonType IS NOT NULL"
-        await self._start(query, REVIVED_MAX, TERMINATED)
+        wanted = dict.fromkeys([*again, *await self._list(query, REVIVED_MAX)])
+        refused = [one for one in wanted if not await self._try_to_start(TERMINATED, one)]
+        self._since, self._refused = began, refused[:REFUSED_MAX]
 
     async def _restart_failed(self) -> Collection[str]:
         """Start those whose wait is over, each once; returns the ids of those that wait."""
@@ -112,8 +120,8 @@ class Revival:
         for workflow_id, restart in found.items():
             if restart.is_due and self._restarted.get(workflow_id) != restart.due_ns:
                 log.warning("workflow %s is started again: %s", workflow_id, restart.reason)
-                await self._start_one(FAILED, *workflow_id.split("/"))
-                self._restarted[workflow_id] = restart.due_ns
+                if await self._try_to_start(FAILED, workflow_id):
+                    self._restarted[workflow_id] = restart.due_ns
         return {workflow_id for workflow_id, restart in found.items() if not restart.is_due}
 
     async def _renew(self) -> None:
@@ -124,16 +132,29 @@ class Revival:
                 f"ExecutionStatus = 'Running' AND PelotonType IS NOT NULL AND "  # workers up to 0.1 have no version
                 f"(TemporalWorkerDeploymentVersion != '{current}' OR TemporalWorkerDeploymentVersion IS NULL)"
             )
-            count = await self._start(began_elsewhere, OUTDATED_PER_LOOK, OUTDATED)
-            self._outdated.note_answer(has_found=bool(count))
+            found = await self._list(began_elsewhere, OUTDATED_PER_LOOK)
+            for workflow_id in found:
+                await self._try_to_start(OUTDATED, workflow_id)
+            self._outdated.note_answer(has_found=bool(found))
 
-    async def _start(self, query: str, limit: int, cause: str) -> int:
-        """Wake the workflows of a list, and return how many; one that has ended is started if there is work for it."""
+    async def _list(self, query: str, limit: int) -> list[str]:
         found = self._client.list_workflows(query, limit=limit, rpc_timeout=RPC_TIMEOUT)
-        workflow_ids = dict.fromkeys([one.id async for one in found])
-        for workflow_id in workflow_ids:
+        return list(dict.fromkeys([one.id async for one in found]))
+
+    async def _try_to_start(self, cause: str, workflow_id: str) -> bool:
+        """Wake a workflow; one that has ended is started if there is work for it. Return whether that could be done:
+        one that cannot be started keeps no other from it. Raises the error after FAILURES_MAX in a row."""
+        try:
             await self._start_one(cause, *workflow_id.split("/"))
-        return len(workflow_ids)
+        except Exception as error:  # of Temporal, of storage, or of this workflow alone
+            self._failures += 1
+            if self._failures >= FAILURES_MAX:
+                self._failures = 0
+                raise
+            log.warning("workflow %s could not be started: %s", workflow_id, error)
+            return False
+        self._failures = 0
+        return True
 
     async def _start_one(self, cause: str, kind: str, *names: str) -> None:
         match kind, *names:

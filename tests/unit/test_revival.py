@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from peloton.model.ids import JobId
-from services.revival import Revival
+from services.revival import FAILURES_MAX, Revival
 from workflows.policies import Policies
 
 IDS = ("job/a", "gang/b/1", "update/c", "daemon/d", "maintenance/west/h1", "migration/m", "rebalance/west")
@@ -80,3 +83,51 @@ async def test_workflows_that_wait_are_left_alone() -> None:
     found = await revived(ago_s=-60)
 
     assert {kind: [] for kind in found} == found
+
+
+class Refusing(FakeTemporal):
+    """Workflows of the maintenance of some hosts cannot be started, which were terminated."""
+
+    def __init__(self, hosts: int, refused: range) -> None:
+        super().__init__(ago_s=40)
+        self.ids, self.failed = [f"maintenance/west/h{number}" for number in range(hosts)], []
+        self.refused = {self.ids[number] for number in refused}
+        self.attempts: Counter[str] = Counter()
+
+    async def list_workflows(self, query: str, **options: Any) -> AsyncIterator[Any]:
+        async for run in super().list_workflows(query, **options):
+            yield run
+        if "'Terminated'" in query and not self.started:
+            for one in self.ids:
+                yield SimpleNamespace(id=one)
+
+    async def start_workflow(self, *arguments: Any, id: str, **options: Any) -> None:
+        self.attempts[id] += 1
+        if id in self.refused:
+            raise OSError(f"{id}: no")
+        await super().start_workflow(*arguments, id=id, **options)
+
+
+async def looked(client: Refusing, until: Callable[[], bool]) -> None:
+    looking = Revival(client, FakeWaker(), Policies(), 0.001)  # type: ignore[arg-type]
+    async with asyncio.timeout(120):
+        while not until():
+            await asyncio.sleep(0.001)
+    await looking.close()
+
+
+async def test_one_workflow_that_cannot_be_started_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    """The others are started in the same look, and it is tried again with the next one, also when no list has it."""
+    client = Refusing(5, range(1, 2))
+    await looked(client, lambda: client.attempts["maintenance/west/h1"] >= 3)
+
+    assert ["maintenance/west/h0", *(f"maintenance/west/h{number}" for number in (2, 3, 4))] == client.started
+    assert "workflow maintenance/west/h1 could not be started: maintenance/west/h1: no" in caplog.text
+
+
+async def test_a_look_ends_when_nothing_can_be_started() -> None:
+    """Temporal is away. The next look begins with the same ones."""
+    client = Refusing(1_000, range(1_000))
+    await looked(client, lambda: client.attempts["maintenance/west/h0"] >= 2)
+
+    assert {f"maintenance/west/h{number}" for number in range(FAILURES_MAX)} == set(client.attempts)
