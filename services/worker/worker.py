@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -187,11 +188,14 @@ async def working(
 
 @asynccontextmanager
 async def run_workers(workers: Sequence[Worker]) -> AsyncIterator[None]:
-    """Run the workers until the block ends."""
+    """Run the workers until the block ends. Then they stop side by side: all have the grace of one."""
     async with AsyncExitStack() as stack:
         for worker in workers:
             await stack.enter_async_context(worker)
-        yield
+        try:
+            yield
+        finally:
+            await asyncio.gather(*(worker.shutdown() for worker in workers))
 
 
 def build_workers(
