@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from temporalio import activity
@@ -38,7 +39,7 @@ Report = Callable[[Sequence[FailingActivity], int], None]
 @dataclass(slots=True)
 class _Failing:
     seen: FailingActivity
-    ended_s: float | None = None  # the last attempt; None: it is under way
+    ends_s: float  # the last attempt, at the latest: Temporal has begun the next one elsewhere, or none, after that
 
 
 class Attempts(Interceptor):
@@ -56,20 +57,24 @@ class Attempts(Interceptor):
         error = known.seen.error if known is not None else ""
         since_ns = int(info.scheduled_time.timestamp() * 1e9)
         seen = FailingActivity(info.workflow_id or "", info.activity_type, info.attempt, error, since_ns)
-        self._failing[key] = _Failing(seen)
+        limit = info.start_to_close_timeout
+        self._failing[key] = _Failing(seen, self._clock() + limit.total_seconds() if limit else inf)
 
     def end(self, info: activity.Info, error: str) -> None:
-        """Take in the end of an attempt; an empty error is a success."""
-        key = _key(info)
+        """Take in the end of an attempt; an empty error is a success. One that ends after a later attempt has begun
+        changes nothing."""
+        key, known = _key(info), self._failing.get(_key(info))
+        if known is None or known.seen.attempt > info.attempt:
+            return
         if not error:
-            self._failing.pop(key, None)
-        elif known := self._failing.get(key):
-            known.seen, known.ended_s = replace(known.seen, error=error), self._clock()
+            del self._failing[key]
+        else:
+            known.seen, known.ends_s = replace(known.seen, error=error), min(known.ends_s, self._clock())
 
     def report(self) -> tuple[list[FailingActivity], int]:
         """Return the activities that have failed longest, and how many there are."""
         until_s = self._clock() - NEXT_ATTEMPT_S
-        self._failing = {key: one for key, one in self._failing.items() if one.ended_s is None or one.ended_s > until_s}
+        self._failing = {key: one for key, one in self._failing.items() if one.ends_s > until_s}
         failing = [one.seen for one in self._failing.values() if one.seen.attempt >= ATTEMPTS]
         return sorted(failing, key=lambda one: one.since_ns)[:NAMED_MAX], len(failing)
 

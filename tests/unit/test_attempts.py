@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -54,6 +54,28 @@ def test_the_tenth_attempt_is_reported_with_the_error_of_the_ninth(attempts: Att
     attempts.begin(replace(INFO, attempt=10))
 
     assert ([FailingActivity("job/1", "enqueue", 10, "down", 3_000_000_000)], 1) == attempts.report()
+
+
+def test_an_attempt_that_never_ends_is_forgotten_after_its_time(attempts: Attempts, clock: Clock) -> None:
+    """Its thread hangs. Temporal has begun the next one elsewhere, or the workflow has ended."""
+    hung = replace(INFO, attempt=10, start_to_close_timeout=timedelta(seconds=60))
+    attempts.begin(hung)
+    clock.now_s += 60.0 + NEXT_ATTEMPT_S - 1.0
+    assert 1 == attempts.report()[1]
+    clock.now_s += 2.0
+
+    assert ([], 0) == attempts.report()
+    attempts.end(hung, "")
+
+
+def test_an_attempt_that_ends_late_leaves_the_next_one(attempts: Attempts) -> None:
+    """The next attempt has begun on the same worker, and is under way."""
+    attempts.begin(replace(INFO, attempt=10))
+    attempts.begin(replace(INFO, attempt=11))
+    for error in ("it did not end within 30 s", ""):
+        attempts.end(replace(INFO, attempt=10), error)
+
+    assert [("", 11)] == [(one.error, one.attempt) for one in attempts.report()[0]]
 
 
 def test_an_attempt_that_succeeds_ends_the_report(attempts: Attempts) -> None:
