@@ -13,6 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from weakref import WeakSet
 
 from opentelemetry import metrics
@@ -35,6 +36,14 @@ WARNINGS_EVERY_S = 10.0
 """Between two lines of the log on wake-ups that failed."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """The next attempt to wake a workflow, of which there is one at a time."""
+
+    due: Due
+    timer: asyncio.TimerHandle
+
+
 class Waker(ABC):
     """Wakes workflows by the keys that were noted; keys may be noted from any thread. Construct it in its loop."""
 
@@ -51,6 +60,7 @@ class Waker(ABC):
         self._is_pump_due = self._is_closed = False
         self._in_flight: set[asyncio.Task[None]] = set()
         self._attempts: dict[str, int] = {}  # that failed in a row
+        self._retries: dict[str, _Retry] = {}
         self._warned_at_s, self._failed_count = float("-inf"), 0
         _WAKERS.add(self)
         _make_gauge()
@@ -121,6 +131,8 @@ class Waker(ABC):
         try:
             await self._tell(due.key)
             self._attempts.pop(due.key, None)
+            if (other := self._retries.pop(due.key, None)) is not None:
+                other.timer.cancel()
         except Exception as error:  # of Temporal or of storage: neither may end the waker
             self._retry(due, error)
         finally:
@@ -133,8 +145,15 @@ class Waker(ABC):
             log.warning("%d attempts to wake failed, the last one of %s: %s", self._failed_count, due.key, error)
             self._warned_at_s, self._failed_count = self._loop.time(), 0
         delay_s = min(RETRY_S * 2 ** min(failed - 1, 10), RETRY_MAX_S)
+        if (other := self._retries.pop(due.key, None)) is not None:  # of a note that did not wait for it
+            other.timer.cancel()
+            due = Due(due.key, min(due.rank, other.due.rank), due.causes | other.due.causes)
+        self._retries[due.key] = _Retry(due, self._loop.call_later(delay_s, self._note_again, due.key))
+
+    def _note_again(self, key: str) -> None:
+        due = self._retries.pop(key).due
         for cause in due.causes:
-            self._loop.call_later(delay_s, self._note, [due.key], cause, due.rank)
+            self._note([key], cause, due.rank)
 
     def _rested(self, key: str) -> None:
         with self._lock:

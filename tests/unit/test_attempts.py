@@ -88,9 +88,9 @@ def test_an_attempt_that_succeeds_ends_the_report(attempts: Attempts) -> None:
 
 
 def test_an_activity_whose_next_attempt_does_not_come_is_forgotten(attempts: Attempts, clock: Clock) -> None:
-    """Another worker has it now, or its workflow was terminated. One that is under way stays, however long it takes."""
+    """Another worker has it now, or its workflow was terminated. One that is under way stays while its time lasts."""
     fail(attempts, 10)
-    attempts.begin(replace(INFO, attempt=10, activity_id="6"))
+    attempts.begin(replace(INFO, attempt=10, activity_id="6", start_to_close_timeout=timedelta(minutes=30)))
     clock.now_s += NEXT_ATTEMPT_S + 1
 
     assert 1 == attempts.report()[1]

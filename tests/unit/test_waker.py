@@ -164,6 +164,28 @@ async def test_failures_are_tried_again_later_each_time() -> None:
 
 
 @in_virtual_time
+async def test_changes_of_a_key_that_fails_add_no_attempts_of_their_own() -> None:
+    """Each is tried at once, and the key again later, once: each change left a retry, which made the next one."""
+    line = Slow()
+    line.away.add("job")
+    for number in range(20):
+        line.note(["job"], f"change {number}")
+        await asyncio.sleep(1.0)
+    changed = len(line.keys)
+    await asyncio.sleep(5 * RETRY_MAX_S)
+
+    assert len(line.keys) - changed <= 6
+    assert {f"change {number}" for number in range(20)} <= set(line.causes["job"].split("; "))
+    line.away.clear()
+    line.note(["job"])
+    await asyncio.sleep(2 * RETRY_MAX_S)
+    told = len(line.keys)
+    await asyncio.sleep(2 * RETRY_MAX_S)
+    assert told == len(line.keys)
+    await line.close()
+
+
+@in_virtual_time
 async def test_the_backlog_is_a_metric() -> None:
     """The gauge has a value for each waker and rank; they are 0 in the end."""
 
