@@ -160,6 +160,8 @@ class Revival:
         match kind, *names:
             case "job", job_id:
                 self._waker.jobs_swept([JobId(job_id)], cause)
+            case "gang" | "scheduled-job", *_ if cause == OUTDATED:  # no wake-up of anything else reaches it
+                await self._tell_run("/".join((kind, *names)))
             case "gang", job_id, _:  # its job starts another
                 self._waker.jobs_swept([JobId(job_id)], cause)
             case "update", job_id:
@@ -172,11 +174,10 @@ class Revival:
                 self._wake_migrations([migration_id])
             case "rebalance", cluster:
                 self._wake_rebalances([cluster])
-            case "scheduled-job", run if cause == OUTDATED:  # one that was terminated stays so
-                await self._tell_run(f"{kind}/{run}")
+            # The run of a schedule that was terminated stays so.
 
     async def _tell_run(self, workflow_id: str) -> None:
-        """Wake the run of a schedule, which continues on the current version, unless it has ended."""
+        """Wake a run, which continues on the current version, unless it has ended."""
         try:
             await self._client.get_workflow_handle(workflow_id).signal("changed", rpc_timeout=RPC_TIMEOUT)
         except RPCError as error:

@@ -102,7 +102,7 @@ def create(settings: Settings, /, name: str, respool: str, config: Path, **optio
         job_config=job_config,
     )
     answer = settings.client.schedules.CreateSchedule(request)
-    following = f"next at {seconds_text(answer.next_times[0])}" if answer.next_times else "it has no time to come"
+    following = f"next at {seconds_text(answer.next_times[0])}" if answer.next_times else "no next time is known"
     state = "it is paused" if options["paused"] else following
     print_outcome(settings, answer, f"Schedule {name} created: {state}", [name])
 

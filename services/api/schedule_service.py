@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 import zoneinfo
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Protocol
 
 from peloton.api.convert_time import rfc3339_seconds, unix_seconds
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.schedule import schedule_pb2 as pb
-from peloton.errors import InvalidArgument, Unavailable
+from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.lifecycle.schedule import job_name_of, name_fault, note_fault, options_fault, times_fault
 from peloton.model.ids import RespoolId
 from peloton.model.respool import pool_paths
@@ -78,8 +80,10 @@ class ScheduleService:
         job = await self._checked_job(request.job_config)
         check_wanted(context)
         await self._schedules.create(name, times, options, job, request.paused, request.note)
-        created = await self._schedules.get(name, 1)
-        return pb.CreateScheduleResponse(next_times=map(rfc3339_seconds, created.next_ns))
+        next_ns: Sequence[int] = ()
+        with suppress(PelotonError):  # the schedule exists, and a repeated call would be refused
+            next_ns = (await self._schedules.get(name, 1)).next_ns
+        return pb.CreateScheduleResponse(next_times=map(rfc3339_seconds, next_ns))
 
     async def _checked_job(self, config: job_pb2.JobConfig) -> ScheduledJob:
         """Raises InvalidArgument for what JobManager.Create would refuse, and for what no schedule can create."""

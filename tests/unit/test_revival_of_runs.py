@@ -1,4 +1,4 @@
-"""Runs of schedules that the leading resource manager finds in Temporal."""
+"""Runs of schedules and launches of gangs that the leading resource manager finds in Temporal."""
 
 from __future__ import annotations
 
@@ -72,3 +72,20 @@ async def test_runs_of_schedules_continue_on_the_current_version() -> None:
     await revival.close()
 
     assert {"scheduled-job/report-2026-11-26T05:00:00Z changed"} == set(temporal.signals)
+
+
+async def test_launches_of_gangs_continue_on_the_current_version() -> None:
+    """Their own workflows are signalled: a job that is told passes nothing on, and launches that wait for hosts would
+    fill each list of outdated runs. One that was terminated is started by its job."""
+    launch = "gang/91b1b8e5-2ba8-11e7-bc23-0242ac11000d/1"
+    temporal, swept = Temporal((launch,), ("gang/6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01/1",), ""), Swept()
+
+    client, waker = cast(Any, temporal), cast(Any, swept)
+    revival = Revival(client, waker, Policies(), 0.01, current_version=lambda: "peloton:v2")
+    async with asyncio.timeout(60):
+        await swept.jobs.wait()
+        while not temporal.signals:
+            await asyncio.sleep(0.001)
+    await revival.close()
+
+    assert {f"{launch} changed"} == set(temporal.signals)

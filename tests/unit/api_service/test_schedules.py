@@ -59,6 +59,7 @@ class KeptSchedules:
         self.jobs: dict[str, ScheduledJob] = {}
         self.calls: list[tuple[object, ...]] = []
         self.time_count = 3
+        self.is_silent = False
 
     async def create(
         self, name: str, times: Times, options: ScheduleOptions, job: ScheduledJob, paused: bool, note: str
@@ -76,6 +77,8 @@ class KeptSchedules:
         return [replace(one, options=None) for one in self.kept.values()][:limit]
 
     async def get(self, name: str, runs_max: int) -> Schedule:
+        if self.is_silent:
+            raise Unavailable("Temporal does not answer")
         if name not in self.kept:
             raise NotFound(f"schedule {name} not found")
         return self.kept[name]
@@ -145,6 +148,17 @@ async def test_a_schedule_is_kept_with_its_job(
     assert ("FAILED", "job", "why", "2026-11-26T12:00:01Z") == (run.state, run.job_id, run.reason, run.end_time)
     assert (["report"], False) == ([one.name for one in listed.schedules], listed.has_more)
     assert ("list", "/eng/maps", 101) in kept.calls
+
+
+async def test_a_schedule_that_was_made_is_no_error_though_it_cannot_be_read(
+    schedules: Any, kept: KeptSchedules, wanted: pb.CreateScheduleRequest
+) -> None:
+    """A call that is repeated after an error would be refused, as the schedule exists."""
+    kept.is_silent = True
+
+    created = await schedules.CreateSchedule(wanted)
+
+    assert ([], ["report"]) == (list(created.next_times), list(kept.kept))
 
 
 @pytest.mark.parametrize(
