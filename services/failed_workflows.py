@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import Client
 
 from peloton.lifecycle.workflow_restarts import COUNTED_S, FailedRuns, Restart, judge_restart
-from peloton.model.times import NS_PER_S
+from peloton.model.times import NS_PER_S, unix_ns
 from services.workflow_labels import SCHEDULED_JOB_TYPE
 from workflows.attributes import TYPE
 
@@ -50,9 +50,5 @@ class FailedWorkflows:
         )
         async for run in listed:
             known = found.get(run.id, FailedRuns(0, 0))
-            found[run.id] = FailedRuns(known.count + 1, max(known.ended_ns, _ended_ns(run)))
+            found[run.id] = FailedRuns(known.count + 1, max(known.ended_ns, unix_ns(run.close_time)))
         return found
-
-
-def _ended_ns(run: WorkflowExecution) -> int:
-    return int(run.close_time.timestamp() * NS_PER_S) if run.close_time is not None else 0

@@ -30,7 +30,7 @@ from peloton.model.schedule import (
     ScheduleOptions,
     Times,
 )
-from peloton.model.times import NS_PER_S
+from peloton.model.times import unix_ns
 from services.temporal import BATCH_QUEUE, RPC_TIMEOUT, WORKFLOW_TASK_TIMEOUT, queue_of
 from services.workflow_labels import SCHEDULE_TYPE, JobLabels, ScheduleLabels
 from workflows.attributes import JOB_ID, JOB_NAME, OWNER, POOL, SCHEDULED_BY, SCHEDULED_TIME, STATE, TYPE
@@ -185,11 +185,11 @@ class Schedules:
             attributes.get(OWNER) or "",
             found.schedule.state.paused,
             found.schedule.state.note or "",
-            tuple(map(_ns, info.next_action_times)),
+            tuple(map(unix_ns, info.next_action_times)),
             tuple(sorted(runs, key=lambda run: (run.scheduled_ns, run.started_ns), reverse=True)),
             ScheduleOptions(overlap, catch_up_s, policy.pause_on_failure),
             Counts(info.num_actions, skipped, missed),
-            _ns(info.created_at),
+            unix_ns(info.created_at),
             base64.b64decode(input.config),
         )
 
@@ -239,10 +239,6 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _ns(moment: datetime | None) -> int:
-    return int(moment.timestamp()) * NS_PER_S if moment else 0
-
-
 async def _run(one: WorkflowExecution) -> Run:
     attributes = one.typed_search_attributes
     state = RunState.RUNNING
@@ -253,9 +249,9 @@ async def _run(one: WorkflowExecution) -> Run:
     return Run(
         one.id,
         state,
-        _ns(attributes.get(SCHEDULED_TIME)),
-        _ns(one.start_time),
-        _ns(one.close_time),
+        unix_ns(attributes.get(SCHEDULED_TIME)),
+        unix_ns(one.start_time),
+        unix_ns(one.close_time),
         attributes.get(JOB_ID) or "",
         (attributes.get(JOB_NAME) or "") if attributes.get(JOB_ID) else "",
         str((await one.memo()).get(REASON, "")),
@@ -272,7 +268,7 @@ def _listed(one: temporal.ScheduleListDescription, last: Run | None) -> Schedule
         attributes.get(OWNER) or "",
         schedule.state.paused if schedule else False,
         (schedule.state.note or "") if schedule else "",
-        tuple(map(_ns, one.info.next_action_times)) if one.info else (),
+        tuple(map(unix_ns, one.info.next_action_times)) if one.info else (),
         (last,) if last else (),
     )
 

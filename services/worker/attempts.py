@@ -20,6 +20,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from peloton.lifecycle.workflow_problems import ATTEMPTS, error_text
+from peloton.model.times import unix_ns
 from peloton.model.workflow_trouble import FailingActivity
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Attempts(Interceptor):
         if info.attempt < ATTEMPTS - 1 or (known is None and len(self._failing) >= KEPT_MAX):
             return
         error = known.seen.error if known is not None else ""
-        since_ns = int(info.scheduled_time.timestamp() * 1e9)
+        since_ns = unix_ns(info.scheduled_time)
         seen = FailingActivity(info.workflow_id or "", info.activity_type, info.attempt, error, since_ns)
         limit = info.start_to_close_timeout
         self._failing[key] = _Failing(seen, self._clock() + limit.total_seconds() if limit else inf)
