@@ -24,8 +24,12 @@ ANSWER_S = 0.5
 would do its work at the same time as that one."""
 
 
-def define_activity(name: str, *, is_request: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Define the activity ``name``; ``is_request``: it does what a person asks for, and a refusal is its answer.
+def define_activity(
+    name: str, *, is_request: bool = False, may_refuse: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Define the activity ``name``; ``is_request``: it does what a person asks for, and a refusal is its answer;
+    ``may_refuse``: what it does for a person may be refused for good reason. Neither refusal counts as a failure of the
+    worker.
 
     It raises ``ApplicationError`` with the error's code as its type instead of a PelotonError, and its calls to ports
     end before its time is over. No exception is thrown into its thread, where it might hit a transaction: a long
@@ -39,7 +43,8 @@ def define_activity(name: str, *, is_request: bool = False) -> Callable[[Callabl
                 return method(*args, **kwargs)
             except PelotonError as error:
                 final = isinstance(error, _REFUSALS if is_request else _FINAL)
-                kind = ApplicationErrorCategory.BENIGN if final and is_request else ApplicationErrorCategory.UNSPECIFIED
+                is_benign = final and (is_request or may_refuse)
+                kind = ApplicationErrorCategory.BENIGN if is_benign else ApplicationErrorCategory.UNSPECIFIED
                 raise ApplicationError(error.message, type=error.code, non_retryable=final, category=kind) from error
             finally:
                 CALL_DEADLINE_S.reset(token)

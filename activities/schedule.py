@@ -12,7 +12,7 @@ class ScheduleActivities:
     def __init__(self, jobs: JobRecords, scheduled: ScheduledJobs) -> None:
         self._jobs, self._scheduled = jobs, scheduled
 
-    @define_activity("create_scheduled_job")
+    @define_activity("create_scheduled_job", may_refuse=True)
     def create_job(self, run: ScheduledRun) -> JobStart:
         return self._scheduled.create(run)
 
