@@ -13,6 +13,8 @@ from peloton.model.job import JobRecord, JobType
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord, UpdateState, UpdateType
 
+FIRST_WORKFLOW_VERSION = 1
+"""Version of a job whose creation no person has paused, resumed or aborted; each of these acts raises it."""
 _PLAIN_STATES = (UpdateState.INITIALIZED, UpdateState.ROLLING_FORWARD)
 
 
@@ -23,10 +25,11 @@ def has_no_pods(job: JobRecord, update: UpdateRecord) -> bool:
 
 def is_plain_creation(job: JobRecord, update: UpdateRecord, created_max: int, now_ns: int) -> bool:
     """Return whether settles of the job roll the update out. One that makes no progress for ``LOOK_S`` is handed over
-    to a workflow of its own, which watches its progress deadline."""
+    to a workflow of its own, which watches its progress deadline. One that people have steered stays with its workflow:
+    the job would not tell this workflow how the creation ends."""
     if not _is_creation(job, update) or update.state not in _PLAIN_STATES or not 0 < update.total_count <= created_max:
         return False
-    if update.spec.pulse_s or update.spec.rollback_on_failure:
+    if update.spec.pulse_s or update.spec.rollback_on_failure or job.workflow_version > FIRST_WORKFLOW_VERSION:
         return False
     is_whole = not update.spec.batch_size or update.spec.batch_size >= update.total_count
     has_usual_deadline = update.spec.progress_deadline_s in (0, PROGRESS_DEADLINE_S)

@@ -91,6 +91,19 @@ def test_a_paused_creation_is_the_workflows(storage: Storage) -> None:
     assert {0, 1, 2} == storage.updates.of_job(job_id)[0].current
 
 
+def test_a_creation_that_was_resumed_stays_with_its_workflow(storage: Storage) -> None:
+    """The job tells it of what moves the update, to its end: settles that ended the update told nothing."""
+    paused, begun = new_service(storage, spec=UpdateSpec(start_paused=True)), new_service(storage)
+    storage.jobs.settle(begun, NOW, MAX)
+    storage.updates.steer(begun, None, UpdateAct.PAUSE, None, NOW)
+    for job_id in (paused, begun):
+        storage.updates.steer(job_id, None, UpdateAct.RESUME, None, NOW)
+        resumed = storage.jobs.settle(job_id, NOW, MAX)
+        storage.updates.advance(job_id, NOW)
+        advanced = storage.jobs.settle(job_id, NOW, MAX)
+        assert storage.updates.of_job(job_id)[0].update_id == resumed.update_id == advanced.update_id
+
+
 def test_a_service_that_is_stopped_while_it_is_created_ends(storage: Storage) -> None:
     """The update ends with the pods, so that the workflow of the job may end."""
     job_id = new_service(storage)
