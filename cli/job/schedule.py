@@ -80,6 +80,9 @@ def create(settings: Settings, /, name: str, respool: str, config: Path, **optio
       peloton job schedule create zoned /tutorial examples/tutorial/hello.yaml --cron @daily --time-zone Europe/Berlin
       peloton job schedule create sweep /tutorial examples/tutorial/hello.yaml --every 6h --overlap buffer-one
 
+    A day must match both the day of the month and the day of the week of a cron expression: "0 9 1 * 5" is each first
+    that is a Friday. Repeat --cron to have either.
+
     The file is checked as `peloton job create` does, now and again at each run. It is a batch job without secrets.
     """
     job_config = load_config(config, v0.job.JobConfig)
