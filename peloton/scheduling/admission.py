@@ -1,25 +1,25 @@
-"""Which waiting gangs may have their resources now.
+"""Admission: the selection of waiting gangs that may have their resources now.
 
 Each leaf pool has four queues, visited in the order of ``QueueKind``; in each, higher priority first, then first come
 first served. A gang is admitted when it fits all of
 
 * its pool's entitlement: non-slack for ordinary gangs, slack for revocable ones;
-* its pool's reservation, if it is non-preemptible: such pods are never evicted, so they never use what is borrowed
+* its pool's reservation, if it is non-preemptible: such pods are never evicted, so they never use borrowed resources
   (with preemption switched off this rule does not apply);
 * its pool's controller limit, if it is a single controller pod;
 * the limit of every pool above, up to the capacity of the cluster.
 
 Where host pools serve some workloads only, entitlement and capacity are those of the gang's compartment; see
-``compartments``. All other rules count a pool's pods wherever they go.
+``compartments``. All other rules count a pool's pods on all hosts.
 
-Only kinds that a gang asks for are compared. A head that has to wait blocks its own queue only, and of that only gangs
-of its compartment if it is there that room is lacking. In all queues but the ordinary one, gangs that fit may pass it
-for a while first, see ``backfill``. A gang larger than its pool may ever have (limit, reservation, controller limit,
-the cluster) is passed over: it could wait for ever.
+Only the resource kinds that a gang requests are compared. The head of a queue that has to wait blocks only its own
+queue, and if its compartment lacks the resources only gangs of that compartment. In all queues but the ordinary one,
+gangs that fit may pass it for a while first, see ``backfill``. A gang larger than its pool may ever have (limit,
+reservation, controller limit, the cluster) is passed over: it could wait for ever.
 
-While evicted pods are leaving, two ledgers are kept: what is used now, and what will be used once they have left. In
-the order of visits each gang reserves its room in the second, and is admitted when it fits the first as well. So room
-that becomes free bit by bit is kept for the gang that it was made for, and no other gang waits for it.
+While evicted pods are leaving, two ledgers are kept: the present usage, and the usage once they have left. In the order
+of visits each gang reserves its resources in the second, and is admitted when it fits the first as well. Resources that
+become free bit by bit are so kept for the gang that they were freed for, and no other gang waits for it.
 
 Work is proportional to pools with a queue plus runs admitted and passed, whatever the number of pods.
 """
@@ -43,16 +43,16 @@ from peloton.scheduling.gangs import GangRun, Need, QueueKind, Queues, Usage
 from peloton.scheduling.tree import CPU, ROOT_PATH, PoolTree
 
 PASSED_OVER_MAX = 100
-"""Hopeless runs that are passed over per queue and pass; the next one blocks its queue."""
+"""Limit of hopeless runs that one pass skips per queue; the next one blocks its queue."""
 NEEDS_MAX = 4_096
-"""Needs whose kinds are remembered: most runs have the need of many others."""
+"""Size of the cache of resource needs by kind: most runs have the same need as many others."""
 ONLY_PART = (0,)
 NO_LIMIT = [UNLIMITED] * len(RESOURCE_KINDS)
-"""What counts a gang without being a rule for it."""
+"""A bound that never refuses: the gang is only counted against it."""
 
 
 class Admitted(NamedTuple):
-    """The first ``gang_count`` gangs of a run that stands in the queue of pool row ``pool``."""
+    """The admission of the first ``gang_count`` gangs of a run in the queue of pool row ``pool``."""
 
     pool: int
     run: GangRun
@@ -73,13 +73,13 @@ class Admitted(NamedTuple):
 class Admission:
     admitted: tuple[Admitted, ...] = ()
     heads: dict[tuple[int, QueueKind, int], tuple[GangRun, Reason]] = field(default_factory=dict)
-    """Per pool row, queue and compartment: the run that blocks the rest, and why."""
+    """The run that blocks the rest of its queue and the reason, by pool row, queue and compartment."""
     passed_over: dict[tuple[JobId, int], Reason] = field(default_factory=dict)
-    """(job, start) of runs that can never fit as things are."""
+    """The reasons of runs that can never fit under the present limits, by (job, start)."""
     passed: dict[tuple[JobId, int], Reason] = field(default_factory=dict)
-    """(job, start) of runs that wait, in whole or in part, and let gangs behind them go first."""
+    """The reasons of runs that wait, in whole or in part, and let gangs behind them go first, by (job, start)."""
     resume_at: int = 0
-    """Pool row to begin with next time; other than 0 when the bound ended the pass early."""
+    """The pool row to begin with in the next pass; other than 0 when ``pod_limit`` ended this one early."""
 
     def block(self, row: int, kind: QueueKind, parts: Iterable[int], run: GangRun, why: Reason) -> None:
         for part in parts:
@@ -99,8 +99,8 @@ def admit(
 ) -> Admission:
     """Admit up to about ``pod_limit`` pods (a gang is never cut) from ``waiting``: leaf row -> its queues.
 
-    Pools are visited by row from ``begin_at`` on and round, so that the bound starves no pool. ``leaving``: the part of
-    ``usage`` that evicted pods still hold; with it the visits begin at the first row, as those of preemption do.
+    Pools are visited by row from ``begin_at`` on and round, so that the bound starves no pool. ``leaving`` is the part
+    of ``usage`` that evicted pods still hold; with it the visits begin at the first row, as those of preemption do.
     """
     ledger = Ledger(tree, entitlement, usage, preempts)
     later = None if leaving is None else Ledger(tree, entitlement, usage.without(leaving), preempts)
@@ -129,11 +129,13 @@ def _admit_queue(
     backfill: Backfill,
     notes: Admission,
 ) -> Iterator[Admitted]:
-    """Take from the front of one queue until a run has to wait that no other may pass. ``later``: the ledger once
-    evicted pods have left."""
+    """Take gangs from the front of one queue up to the first run that has to wait and that no other may pass.
+
+    ``later`` is the ledger once evicted pods have left.
+    """
     passed_over = passed = 0
-    refused: dict[tuple[object, ...], Reason] = {}  # by sort: nothing is freed in a pass
-    free = ledger.compartments  # in which no gang of the queue waits yet
+    refused: dict[tuple[object, ...], Reason] = {}  # by ``GangRun.sort``; a pass frees nothing
+    free = ledger.compartments  # compartments in which no gang of the queue waits yet
     for run in runs:
         if free is not ledger.compartments and not free.issuperset(ledger.parts_of(run)):
             continue
@@ -170,7 +172,7 @@ def _admit_queue(
             if refusal and backfill.lets_pass(run, passed):
                 passed += 1
                 notes.passed[run.job_id, run.start] = refusal
-                if later is None:  # else alike runs also have promises of their own
+                if later is None:  # otherwise each of the like runs also reserves in ``later``
                     refused[run.sort] = refusal
                 continue
             refusal = refusal or Reason(Rule.BATCH_BOUND, ledger.tree.paths[row])
@@ -185,7 +187,7 @@ def _admit_queue(
 
 
 class Bound(NamedTuple):
-    """One rule on one pool: how much it allows, how much is used, how much it may ever allow. ``[R]`` each."""
+    """One rule on one pool: the amounts that it allows now, that are used, and that it may ever allow; ``[R]`` each."""
 
     rule: Rule
     pool_path: str
@@ -193,16 +195,16 @@ class Bound(NamedTuple):
     used: list[int]
     ever: list[int] | None = None  # None: ``allowed`` may grow
     skip_cpu: bool = False  # the cpu of revocable pods is not physical
-    host_pools: str = ""  # the compartment of which alone it is a rule; empty: it counts pods wherever they go
-    apart: Need | None = None  # what a gang needs of it, if that is not all that the gang needs
+    host_pools: str = ""  # the one compartment that the rule counts; empty: it counts pods on all hosts
+    apart: Need | None = None  # the part of a gang's need that counts here; None: the whole need
 
     def counted(self, run: GangRun) -> Need:
-        """What one gang counts here."""
+        """Return the amounts ``[R]`` that one gang of the run counts under this rule."""
         need = self.apart or run.need
         return (*need[:CPU], 0, *need[CPU + 1 :]) if self.skip_cpu else need
 
     def short(self, run: GangRun, count: int) -> Iterator[tuple[int, int]]:
-        """``(kind, amount)`` that ``count`` gangs lack."""
+        """Yield ``(kind, amount)`` for each kind of which ``count`` gangs lack an amount."""
         for kind, amount in enumerate(self.counted(run)):
             lacking = amount * count - (self.allowed[kind] - self.used[kind])
             if amount and lacking > 0:
@@ -232,14 +234,14 @@ def take(run: GangRun, bounds: Iterable[Bound], count: int) -> None:
 
 @lru_cache(maxsize=NEEDS_MAX)
 def _amounts(need: Need) -> tuple[tuple[int, int], ...]:
-    """``(kind, amount)`` of all kinds that are needed."""
+    """Return ``(kind, amount)`` for each kind of which the need is not zero."""
     return tuple((kind, amount) for kind, amount in enumerate(need) if amount)
 
 
 def first_refusal(
     run: GangRun, bounds: Iterable[Bound], is_final: bool, backfill_s: int = NOT_BACKFILLED
 ) -> Reason | None:
-    """The first rule that one gang of the run fails: now, or whatever becomes free."""
+    """Return the first rule that one gang of the run fails; with ``is_final``, fails whatever becomes free."""
     whole = _amounts(run.need)
     for rule, path, allowed, used, ever, skip_cpu, host_pools, apart in bounds:
         if is_final and ever is None:
@@ -255,7 +257,8 @@ def first_refusal(
 
 
 class _Compartment:
-    """What counts pods of one compartment, or of a cluster that has no others. ``[P][R]`` and ``[R]``."""
+    """The amounts held and allowed in one compartment, or in a whole cluster without compartments. ``[P][R]`` and
+    ``[R]``."""
 
     def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage) -> None:
         self.host_pools = entitlement.host_pools
@@ -267,12 +270,12 @@ class _Compartment:
 
 
 def _whole(_run: GangRun) -> tuple[int, ...]:
-    """The one compartment of a cluster that has no others."""
+    """Return the one part of a cluster without compartments."""
     return ONLY_PART
 
 
 class Ledger:
-    """Usage as it changes during one pass. Lists of amounts stay the same objects, so bounds are built once."""
+    """The usage as it changes during one pass. Its lists of amounts are changed in place, so bounds are built once."""
 
     def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage, preempts: bool = True) -> None:
         self.tree = tree
@@ -286,7 +289,7 @@ class Ledger:
             "reservation": tree.reservation if preempts else np.full_like(tree.reservation, UNLIMITED),
             "controller_limit": tree.controller_limit,
         }
-        # Lists of Python integers: much quicker to read one by one.
+        # Lists of Python integers are much quicker to read one by one than arrays.
         self._rows: dict[str, list[list[int]]] = {name: array.tolist() for name, array in arrays.items()}
         pairs = zip(entitlement.parts or (entitlement,), usage.parts or (usage,), strict=True)
         self._parts = [_Compartment(tree, *pair) for pair in pairs]
@@ -298,17 +301,17 @@ class Ledger:
         return self._rows[name][row]
 
     def blocked_by(self, run: GangRun, why: Reason) -> frozenset[int]:
-        """The compartments whose gangs wait behind one that is refused."""
+        """Return the compartments whose gangs wait behind this run, refused for reason ``why``."""
         return frozenset(self.parts_of(run)) if why.host_pools else self.compartments
 
     def own_columns(self, row: int, run: GangRun) -> set[int]:
-        """Ids of the amounts that count the pool's own pods beside a gang, wherever they go; without all that they
-        hold of hosts."""
+        """Return the ids of the amounts that count only the pool's own pods on all hosts, except the amounts held of
+        hosts."""
         found = {id(self.amounts("controller", row))}
         return found | {id(used[row]) for part in self.parts_of(run) for used in self._parts[part].used.values()}
 
     def bounds(self, row: int, run: GangRun) -> tuple[Bound, ...]:
-        """The rules for this run, the pool's own first. They have everything that counts a gang of it."""
+        """Return all bounds that count a gang of this run, the pool's own first."""
         parts = self.parts_of(run)
         usual = self._usual_bounds(row, run.revocable, parts[0])
         own = () if run.revocable or (run.preemptible and not run.controller) else self._own_bounds(row, run)
@@ -320,7 +323,7 @@ class Ledger:
         return (usual[0], *own, *entitlements, *usual[2:-1], *capacities)
 
     def _own_bounds(self, row: int, run: GangRun) -> tuple[Bound, ...]:
-        """The rules of its pool for gangs of its kind."""
+        """Return the pool's bounds for non-preemptible gangs and for controllers."""
         rows, path, found = self._rows, self.tree.paths[row], []
         if not run.preemptible:
             may = rows["reservation"][row]
@@ -331,7 +334,7 @@ class Ledger:
         return tuple(found)
 
     def _usual_bounds(self, row: int, revocable: bool, part: int) -> tuple[Bound, ...]:
-        """The limit of a pool, its entitlement, the limits above and the capacity."""
+        """Return the limit of a pool, its entitlement, the limits above and the capacity."""
         key = (row, revocable, part)
         found = self._usual.get(key)
         if found is None:
@@ -345,13 +348,13 @@ class Ledger:
         return found
 
     def _share(self, run: GangRun, part: int) -> Need:
-        """What a gang of pods of several workloads needs of a compartment."""
+        """Return the part of a gang's need that falls to one compartment, for a gang with pods of several workloads."""
         needs = (need for workload, need in run.apart if self._part_of[workload] == part)
         return tuple(map(sum, zip(*needs, strict=True)))
 
     def _bounds_above(self, rows: Sequence[int], revocable: bool, part: int) -> tuple[Bound, ...]:
-        """The limits of these rows, which all pools below ``rows[0]``, the lowest of them, share, and the capacity in
-        place of the last, the root."""
+        """Return the limits of these rows, shared by all pools below ``rows[0]``, the lowest; the root's is the
+        capacity."""
         key = (rows[0], revocable, part)
         if key not in self._above:
             found: list[Bound] = []
@@ -365,7 +368,8 @@ class Ledger:
         return self._above[key]
 
     def is_hopeless(self, row: int, run: GangRun) -> bool:
-        """Whether a gang of the run is larger than some rule may ever allow. As ``first_refusal``, but quick."""
+        """Report whether a gang of the run is larger than some rule may ever allow; a quick form of
+        ``first_refusal``."""
         parts = self.parts_of(run)
         if len(parts) > 1:
             return first_refusal(run, self.bounds(row, run), is_final=True) is not None
@@ -380,15 +384,17 @@ class Ledger:
         return any(amount > reservation[kind] or amount > controllers[kind] for kind, amount in amounts)
 
     def over(self, row: int, run: GangRun) -> list[int]:
-        """[R] how much the run's pool holds above its entitlement where the run is; below it is negative."""
-        found = [map(sub, used, may) for used, may in self._entitled(row, run)]
+        """Return by kind ``[R]`` the amount that the run's pool holds above its entitlement; it is negative below
+        it."""
+        found = [map(sub, used, may) for used, may in self._usage_and_entitlement(row, run)]
         return [max(amounts) for amounts in zip(*found, strict=True)]
 
     def entitled(self, row: int, run: GangRun, kind: int) -> tuple[int, int]:
-        """What the run's pool holds where the run is, and what it may; of the compartment that is most above it."""
-        pairs = [(used[kind], may[kind]) for used, may in self._entitled(row, run)]
+        """Return the pool's usage and entitlement of one kind, in the run's compartment that is most above its
+        entitlement."""
+        pairs = [(used[kind], may[kind]) for used, may in self._usage_and_entitlement(row, run)]
         return max(pairs, key=lambda pair: pair[0] - pair[1])
 
-    def _entitled(self, row: int, run: GangRun) -> Iterator[tuple[list[int], list[int]]]:
+    def _usage_and_entitlement(self, row: int, run: GangRun) -> Iterator[tuple[list[int], list[int]]]:
         for mine in (self._parts[part] for part in self.parts_of(run)):
             yield mine.used[run.revocable][row], mine.may_use[run.revocable][row]

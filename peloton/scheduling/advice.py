@@ -1,8 +1,9 @@
 """Marks of hosts by their load, and of services by the latencies that their pods report.
 
-What is measured has two bounds, one for orange and one for red. A mark rises when several samples in a row are at its
-bound or above it, and falls when all samples of a while were below the bound by a margin. What stays as it is, or
-varies by less than the margin, changes its mark once at most."""
+Each measure has two bounds, one for orange and one for red. A mark rises when several samples in a row are at its bound
+or above it, and falls when all samples of a while were below the bound by a margin. A measure that is constant, or
+varies by less than the margin, changes its mark once at most.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from peloton.scheduling.qos import HostLoad
 
 
 class Kind(StrEnum):
-    """What is measured."""
+    """The measures that are compared with bounds."""
 
     CPU = "cpu"
     MEMORY = "memory"
@@ -29,17 +30,17 @@ UNITS = {Kind.CPU: "%", Kind.MEMORY: "%", Kind.P50: "ms", Kind.P95: "ms", Kind.P
 
 @dataclass(frozen=True, slots=True)
 class AdvicePolicy:
-    orange_percent: int = 80  # of a host's cpu or memory in use
+    orange_percent: int = 80  # percent of a host's cpu or memory in use
     red_percent: int = 90
     bounds: LatencyBounds = LatencyBounds()  # noqa: RUF009 - of services that have none of their own
-    sample_count: int = 3  # in a row, at a bound or above it
-    margin_percent: int = 10  # of a bound, by which samples must be below it
-    hold_s: float = 60.0  # for so long
+    sample_count: int = 3  # samples in a row at a bound or above it that set a mark
+    margin_percent: int = 10  # percent of a bound by which samples must be below it
+    hold_s: float = 60.0  # seconds below the margin that clear a mark
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One sample. A bound that is 0 is none."""
+    """One sample with its bounds; 0 stands for no bound."""
 
     kind: Kind
     value: int  # percent, or milliseconds
@@ -52,11 +53,11 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Latch:
-    """Of one bound: set by samples at it or above it in a row, free again after a while below it."""
+    """The state of one bound: set by samples in a row at it or above it, cleared after ``hold_s`` below it."""
 
     is_set: bool = False
     high_count: int = 0  # samples in a row at the bound or above it
-    low_since_s: float | None = None  # all samples since then were below the bound by the margin
+    low_since_s: float | None = None  # start of the present run of samples below the bound by the margin
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class MarkWatch:
     """The state of a host or a service between samples."""
 
     latches: Mapping[tuple[Kind, Mark], Latch] = field(default_factory=dict)
-    measures: tuple[Measure, ...] = ()  # the last ones
+    measures: tuple[Measure, ...] = ()  # of the last sample
 
     @property
     def mark(self) -> Mark:
@@ -73,7 +74,7 @@ class MarkWatch:
 
 
 def observe(watch: MarkWatch, measures: Sequence[Measure], now_s: float, policy: AdvicePolicy) -> MarkWatch:
-    """The watch after one more sample. Times are monotonic."""
+    """Return the watch after one more sample; ``now_s`` is monotonic."""
     latches = {
         (one.kind, mark): _next(watch.latches.get((one.kind, mark), Latch()), one.value, bound, now_s, policy)
         for one in measures
@@ -97,7 +98,7 @@ def _low(bound: int, policy: AdvicePolicy) -> float:
 
 
 def host_measures(load: HostLoad, policy: AdvicePolicy) -> tuple[Measure, ...]:
-    """What the whole host has in use, whoever uses it."""
+    """Return the percentage of the whole host's cpu and memory in use, by pods and by other processes."""
     amounts = (
         (Kind.CPU, load.used.cpu_milli, load.total.cpu_milli),
         (Kind.MEMORY, load.used.memory_mib, load.total.memory_mib),
@@ -110,8 +111,10 @@ def host_measures(load: HostLoad, policy: AdvicePolicy) -> tuple[Measure, ...]:
 
 
 def service_measures(latencies: Sequence[PodLatency], bounds: LatencyBounds) -> tuple[Measure, ...]:
-    """The mean over the pods of a service, each with the weight of its requests: percentiles of the whole service
-    cannot be had from those of its pods. 0 without requests."""
+    """Return the mean latencies over the pods of a service, weighted by requests; 0 without requests.
+
+    Percentiles of a whole service cannot be computed from those of its pods.
+    """
     total = max(sum(one.requests for one in latencies), 1)
     p50 = round(sum(one.p50_ms * one.requests for one in latencies) / total)
     p95 = round(sum(one.p95_ms * one.requests for one in latencies) / total)
@@ -124,7 +127,7 @@ def service_measures(latencies: Sequence[PodLatency], bounds: LatencyBounds) -> 
 
 
 def mark_text(watch: MarkWatch, policy: AdvicePolicy) -> str:
-    """Why it is marked so, with the numbers of the last sample."""
+    """Return the reason of the mark with the numbers of the last sample."""
     mark, unset = watch.mark, Latch()
     texts = []
     for one in watch.measures:

@@ -2,7 +2,7 @@
 
 An ordinary gang that has to wait blocks its queue at once. A gang in one of the other queues waits for its pool's
 reservation, controller limit or slack, which may be held for weeks: gangs behind it that fit go first until it has been
-passed for ``max_s``. From then on it blocks its queue, and has the next room that is enough for it.
+passed for ``max_s``. From then on it blocks its queue, and has the next free resources that suffice for it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from peloton.model.reason import NOT_BACKFILLED
 from peloton.scheduling.gangs import GangRun, QueueKind
 
 BACKFILL_MAX_S = 300
-"""For how long a waiting gang may be passed, unless a setting says otherwise."""
+"""Default of the seconds for which a waiting gang may be passed."""
 PASSED_MAX = 100
-"""Waiting runs of one queue that are passed in one pass; the next one blocks the queue."""
+"""Limit of waiting runs of one queue that one pass passes; the next one blocks the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """The time for which runs may still be passed: ``left_s`` by (job, start) for those passed before."""
+    """The seconds for which runs may still be passed: ``left_s`` by (job, start) for runs that were passed before."""
 
     max_s: int = BACKFILL_MAX_S
     left_s: Mapping[tuple[JobId, int], int] = field(default_factory=dict)
 
     def time_left_s(self, run: GangRun) -> int:
-        """Return for how long gangs behind the run may still go first; NOT_BACKFILLED where they never may."""
+        """Return the seconds for which gangs behind the run may still go first; NOT_BACKFILLED where they never may."""
         if run.queue is QueueKind.ORDINARY:
             return NOT_BACKFILLED
         return self.left_s.get((run.job_id, run.start), self.max_s)

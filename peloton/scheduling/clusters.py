@@ -1,4 +1,4 @@
-"""In which order clusters are asked for hosts, and how a silent cluster counts."""
+"""The order in which clusters are asked for hosts, and the capacity counted for a silent cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from peloton.model.reason import ClusterReason, ClusterRule
 from peloton.model.resources import Resources
 
 CAPACITY_KEPT_S = 300.0
-"""A silent cluster counts with its last capacity for so long: longer than a change of leaders or a reboot takes."""
+"""Seconds for which a silent cluster counts with its last capacity: longer than a change of leaders or a reboot
+takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class ClusterView:
     name: str
     free: Resources = Resources()  # noqa: RUF009 - frozen
     is_silent: bool = False
-    kind: str = ""  # empty: not known
+    kind: str = ""  # empty: unknown
 
     def may_take(self, shape: PodShape) -> bool:
         return may_hold_in(shape.constraint, self.name, self.kind)
@@ -29,9 +30,12 @@ class ClusterView:
 def order_clusters(
     clusters: Sequence[ClusterView], wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]
 ) -> ClusterChoice:
-    """First the clusters to which most pods come back (``homes``: pods by cluster), then those with room for most of
-    the wanted pods, then by name. Silent clusters, and those that every wanted pod's constraint excludes, are passed
-    over."""
+    """Sort the clusters in which to look for hosts for the wanted pods.
+
+    Clusters that most pods return to (``homes``: pods by cluster) come first, then the ones with free resources for
+    most of the wanted pods, then the rest by name. Silent clusters are left out, and so are clusters that the
+    constraint of every wanted pod excludes.
+    """
     passed: list[ClusterReason] = []
     tried: list[ClusterView] = []
     for cluster in sorted(clusters, key=lambda one: one.name):
@@ -41,12 +45,15 @@ def order_clusters(
             passed.append(ClusterReason(cluster.name, ClusterRule.ELSEWHERE, detail=cluster.kind))
         else:
             tried.append(cluster)
-    tried.sort(key=lambda one: (-homes.get(one.name, 0), -_room(one, wanted), one.name))
+    tried.sort(key=lambda one: (-homes.get(one.name, 0), -_count_fitting(one, wanted), one.name))
     return ClusterChoice(tuple(one.name for one in tried), tuple(passed))
 
 
-def _room(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:
-    """How often all wanted pods that may go there fit into its free resources, in thousandths, whatever its hosts."""
+def _count_fitting(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:
+    """Return how often all wanted pods allowed there fit into the cluster's free resources, in thousandths.
+
+    It compares totals and leaves aside how they are divided among hosts.
+    """
     asked = Resources()
     for shape, count in wanted:
         if cluster.may_take(shape):
@@ -58,20 +65,26 @@ def _room(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The last capacity that a cluster reported."""
+    """The last capacity that a cluster reported, and when."""
 
     capacity: Capacity
     said_s: float
 
 
 def counts_as_known(known: Known | None, now_s: float) -> bool:
-    """Whether a silent cluster still counts with it; else with what its pods hold: they keep that, and no pod is
-    added."""
+    """Report whether a silent cluster still counts with its last capacity.
+
+    After that it counts with the resources that its pods hold: they keep these, and no pod is added.
+    """
     return known is not None and now_s - known.said_s <= CAPACITY_KEPT_S
 
 
 def total_of(clusters: Sequence[Capacity]) -> Capacity:
-    """Of all clusters. By host pool only if the hosts of each are in host pools: others take pods of any workload."""
+    """Add up the capacity of all clusters.
+
+    The sums by host pool are kept only if each cluster has all of its hosts in host pools: hosts outside of one take
+    pods of any workload.
+    """
     columns = zip(*((one.up, one.revocable, one.registered) for one in clusters), strict=True)
     up, revocable, registered = (sum(amounts, Resources()) for amounts in columns)
     if not all(one.host_pools or not any(one.up) for one in clusters):

@@ -20,7 +20,7 @@ from peloton.scheduling.qos import Use
 Ints = npt.NDArray[np.int64]
 STATES = tuple(HostState)
 PERCENT_MAX, UNKNOWN = 254, 255
-"""In a byte. More than the first is the first; the second is of hosts that have nothing or are not measured."""
+"""Values of one byte: higher percentages are cut to the first; the second marks hosts without capacity or measure."""
 _UNMEASURED = Use(-1, -1)
 _KINDS = len(RESOURCE_KINDS)
 _AMOUNTS = [f"{kind}_{unit}" for kind, unit in zip(RESOURCE_KINDS, ("milli", "mib", "mib", "milli"), strict=True)]
@@ -34,7 +34,7 @@ _ALL_OF = attrgetter(*_ALL)
 
 
 class HostAmounts(Protocol):
-    """What is read of a host. An object never changes: a host that has changed is another object."""
+    """The amounts of one host that are read into columns. An object never changes: a changed host is another object."""
 
     capacity: Resources
     held: Resources
@@ -43,10 +43,10 @@ class HostAmounts(Protocol):
 
 
 class KindSums(NamedTuple):
-    """In the small units of ``Resources``."""
+    """The sums of one kind over all hosts, in the units of ``Resources``."""
 
     capacity: int
-    away: int  # of the capacity, on hosts that are not UP
+    away: int  # capacity on hosts that are not UP
     held: int
     used: int = 0
     measured_capacity: int = 0
@@ -54,7 +54,7 @@ class KindSums(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """[H]: -1 where a host is not measured. By kind, of the kinds that are measured."""
+    """Measured use ``[H]`` by kind, of the kinds that are measured; -1 where a host is not measured."""
 
     by_kind: Mapping[str, Ints]
 
@@ -72,7 +72,7 @@ class Measured:
 @dataclass(frozen=True, slots=True, eq=False)
 class HostColumns:
     hostnames: Sequence[Hostname]
-    states: npt.NDArray[np.uint8]  # [H]: places in STATES
+    states: npt.NDArray[np.uint8]  # [H] indices into STATES
     amounts: Ints  # [A, H]: capacity [R], held [R], slack, slack held
 
     def state_counts(self) -> dict[HostState, int]:
@@ -93,26 +93,26 @@ class HostColumns:
         return found._replace(used=int(np.maximum(used, 0).sum()), measured_capacity=int(capacity[used >= 0].sum()))
 
     def slack(self) -> tuple[int, int]:
-        """Revocable cpu that is on offer, and what of it is held, in thousandths."""
+        """Return the offered revocable cpu and the part of it that is held, in thousandths of a cpu."""
         return int(self.amounts[-2].sum()), int(self.amounts[-1].sum())
 
     def held_percents(self, kind: str) -> bytes:
-        """[H]: one byte each, rounded down."""
+        """Return the held percentage of each host ``[H]``, one byte each, rounded down."""
         at = RESOURCE_KINDS.index(kind)
         return _percents(self.amounts[_KINDS + at], self.amounts[at])
 
     def used_percents(self, kind: str, measured: Measured) -> bytes:
-        """The same; empty for kinds that are not measured."""
+        """Return the used percentage of each host ``[H]``, one byte each; empty for a kind that is not measured."""
         used = measured.by_kind.get(kind)
         return b"" if used is None else _percents(used, self.amounts[RESOURCE_KINDS.index(kind)])
 
 
 @dataclass(slots=True)
 class ColumnReader:
-    """Reads hosts into columns, one call after the other. Hosts that are the same objects as in the last call cost next
-    to nothing."""
+    """A reader of hosts into columns, call after call. Hosts that are the same objects as in the last call cost nearly
+    nothing."""
 
-    empty: HostAmounts  # stands for hosts without amounts
+    empty: HostAmounts  # the amounts of hosts that have none
     _registered: Mapping[Hostname, HostAmounts] = field(default_factory=dict)
     _others: frozenset[Hostname] = frozenset()
     _names: list[Hostname] = field(default_factory=list)
@@ -120,8 +120,11 @@ class ColumnReader:
     _amounts: Ints = field(default_factory=lambda: np.zeros((len(_ALL), 0), np.int64))
 
     def read(self, registered: Mapping[Hostname, HostAmounts], states: Mapping[Hostname, HostState]) -> HostColumns:
-        """``registered``: another object for each change of it. ``states``: of hosts that may not be UP, registered or
-        without amounts."""
+        """Read all hosts into columns.
+
+        ``registered`` has another object for each change of a host; ``states`` has the hosts that may not be UP,
+        registered or without amounts.
+        """
         others = frozenset(states.keys() - registered.keys())
         if self._registered.keys() != registered.keys() or self._others != others:
             self._names, self._rows, self._others = sorted(registered.keys() | others), [], others
@@ -139,7 +142,7 @@ class ColumnReader:
         changed = np.flatnonzero(np.fromiter(map(is_not, before, rows), np.bool_, len(rows)))
         if len(changed):
             amounts[:, changed] = np.array([_ALL_OF(rows[at]) for at in changed.tolist()], np.int64).T
-        self._rows, self._amounts = rows, amounts  # the last amounts stay as they were for whoever has them
+        self._rows, self._amounts = rows, amounts  # the previous array is not changed: earlier HostColumns refer to it
 
 
 def _percents(amounts: Ints, capacity: Ints) -> bytes:

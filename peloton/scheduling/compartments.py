@@ -1,13 +1,13 @@
-"""Which part of the hosts each workload may use, and how much of each part a resource pool may use.
+"""Compartments: the part of the hosts that each workload may use, and each resource pool's entitlement in each part.
 
 A compartment is a connected component of workloads and the host pools that serve them: pods of a compartment go nowhere
-else, and no others come there. Each has a capacity of its own, which is dealt to the pools by what they hold and want
-there. A pool has one reservation and one limit over all compartments:
+else, and no others come there. Each has a capacity of its own, which is divided among the pools by their usage and
+demand there. A pool has one reservation and one limit over all compartments:
 
-* what a pool holds in other compartments is taken off its limit;
-* its reservation goes first to where its non-preemptible pods are, then to where it holds most, then to where it wants
-  most, and if it is STATIC the rest to where there is most; never more to a compartment than that has;
-* reservations that are wanted in one compartment, and together are more than it has, are cut by their size.
+* the amounts that a pool holds in other compartments are taken off its limit;
+* its reservation goes first to where its non-preemptible pods are, then to where it holds most, then to where its
+  demand is greatest, and if it is STATIC the rest to where there is most; never more to a compartment than that has;
+* reservations that are claimed in one compartment, and together are more than it has, are cut by their size.
 
 Admission compares a gang with entitlement and capacity of its compartment, and with all other rules as ever.
 """
@@ -28,20 +28,22 @@ from peloton.scheduling.gangs import Usage
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 NO_HOST_POOL = "no host pool"
-"""In place of their names, for workloads that no host pool serves at this moment."""
+"""Name of the compartment of workloads that no host pool serves at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compartment:
-    host_pools: str  # their names, with commas
+    host_pools: str  # the names of its host pools, separated by commas
     workloads: frozenset[Workload]
     capacity: Resources
     slack_cpu: int
 
 
 def compartments(host_pools: Iterable[HostPoolCapacity]) -> tuple[Compartment, ...]:
-    """By the names of their host pools; none where all workloads may use all hosts. What no workload may use is in
-    none."""
+    """Return the compartments, sorted by the names of their host pools; none where all workloads may use all hosts.
+
+    Host pools that serve no workload belong to no compartment.
+    """
     pools = sorted(host_pools, key=lambda pool: pool.name)
     if not pools:
         return ()
@@ -51,7 +53,7 @@ def compartments(host_pools: Iterable[HostPoolCapacity]) -> tuple[Compartment, .
         groups = [group for group in groups if group not in joined]
         members = [member for group in joined for member in group[0]]
         groups.append(([*members, pool], pool.serves.union(*(group[1] for group in joined))))
-    found = [_compartment(members, workloads) for members, workloads in groups]
+    found = [_make_compartment(members, workloads) for members, workloads in groups]
     unserved = frozenset(work for work in Workload if work).difference(*(one.workloads for one in found))
     if unserved:
         found.append(Compartment(NO_HOST_POOL, unserved, Resources(), 0))
@@ -60,7 +62,7 @@ def compartments(host_pools: Iterable[HostPoolCapacity]) -> tuple[Compartment, .
     return tuple(sorted(found, key=lambda one: one.host_pools))
 
 
-def _compartment(members: Sequence[HostPoolCapacity], workloads: frozenset[Workload]) -> Compartment:
+def _make_compartment(members: Sequence[HostPoolCapacity], workloads: frozenset[Workload]) -> Compartment:
     noun = "host pool" if len(members) == 1 else "host pools"
     names = ", ".join(sorted(pool.name for pool in members))
     up = sum((pool.up for pool in members), Resources())
@@ -68,8 +70,10 @@ def _compartment(members: Sequence[HostPoolCapacity], workloads: frozenset[Workl
 
 
 def part_of(found: Sequence[Compartment]) -> dict[Workload, int]:
-    """The compartment of each workload; none where there are no compartments. What may go anywhere counts in the first:
-    no such pod is queued."""
+    """Return the compartment of each workload; empty where there are no compartments.
+
+    Workload ANY counts in the first compartment, for no pod of it is ever queued.
+    """
     if not found:
         return {}
     return {Workload.ANY: 0} | {work: part for part, one in enumerate(found) for work in one.workloads}
@@ -77,7 +81,7 @@ def part_of(found: Sequence[Compartment]) -> dict[Workload, int]:
 
 @dataclass(frozen=True, eq=False)
 class CompartmentLoad:
-    """What is wanted of a compartment: own amounts ``[P,R]`` of gangs in queues."""
+    """The demand for a compartment: own amounts ``[P,R]`` of gangs in queues."""
 
     compartment: Compartment
     demand: Ints
@@ -85,12 +89,12 @@ class CompartmentLoad:
 
 
 def entitle_each(tree: PoolTree, loads: Sequence[CompartmentLoad], usage: Sequence[Usage]) -> Entitlement:
-    """Deal each compartment; ``usage``: what is held there."""
+    """Divide each compartment among the pools; ``usage`` is the allocation in each."""
     capacity = np.array([tuple(load.compartment.capacity) for load in loads], np.int64)  # [C,R]
     held = np.stack([own.physical(tree) for own in usage])  # [C,P,R]
     elsewhere = held.sum(axis=0) - held
     limit = np.where(tree.limit < UNLIMITED, np.maximum(tree.limit - elsewhere, held), UNLIMITED)
-    reservation = _reservations(tree, loads, usage, capacity, held)
+    reservation = _divide_reservations(tree, loads, usage, capacity, held)
     slack_limit = _split(tree.slack_limit, _slack_wants(tree, loads, usage))
     parts = []
     for at, (load, own) in enumerate(zip(loads, usage, strict=True)):
@@ -104,21 +108,21 @@ def entitle_each(tree: PoolTree, loads: Sequence[CompartmentLoad], usage: Sequen
     return Entitlement(*columns, parts=tuple(parts))
 
 
-def _reservations(
+def _divide_reservations(
     tree: PoolTree, loads: Sequence[CompartmentLoad], usage: Sequence[Usage], capacity: Ints, held: Ints
 ) -> Ints:
-    """[C,P,R]: what is guaranteed to each pool in each compartment."""
+    """Return the guaranteed amount of each pool in each compartment, ``[C,P,R]``."""
     room = capacity[:, None, :]
     fixed = np.stack([tree.roll_up(own.non_preemptible) for own in usage])
     wanted = np.stack([tree.roll_up(_physical(load.demand, load.slack_demand)) for load in loads])
     layers = [np.minimum(layer, room) for layer in (fixed, held, held + np.minimum(wanted, tree.limit))]
     layers.append(np.where(tree.static, np.broadcast_to(room, held.shape), 0))
     found = _split(tree.reservation, layers)
-    for level in reversed(tree.levels):  # a parent guarantees what its children are guaranteed, before anything else
+    for level in reversed(tree.levels):  # a parent guarantees first the guarantees of its children
         children = np.add.reduceat(found[:, level.begin : level.end], level.starts, axis=1)
         above = [children, *(layer[:, level.parents] for layer in layers)]
         found[:, level.parents] = _split(tree.reservation[level.parents], above)
-    found[:, 0] = capacity  # all of which the root is dealt
+    found[:, 0] = capacity  # the root is entitled to all of it
     for level in tree.levels:
         at = slice(level.begin, level.end)
         weights = weigh(level.starts, level.group, tree.reservation[at])
@@ -140,8 +144,11 @@ def _slack_wants(tree: PoolTree, loads: Sequence[CompartmentLoad], usage: Sequen
 
 
 def _split(amounts: Ints, layers: Sequence[Ints]) -> Ints:
-    """``[P,R]`` amounts of pools over compartments, ``[C,P,R]``: each gets what it has in the first of ``layers``,
-    then in the second, as far as it goes; what does not go round is cut in proportion."""
+    """Split the amounts of pools ``[P,R]`` over compartments, ``[C,P,R]``.
+
+    Each compartment receives up to its amount in the first of ``layers``, then in the second and so on; where the
+    amounts do not suffice, a layer is cut in proportion.
+    """
     given = np.zeros_like(layers[0])
     count, pools, _ = given.shape
     segments = np.arange(pools)

@@ -18,17 +18,17 @@ from peloton.scheduling.tree import Ints, PoolTree
 
 @dataclass(frozen=True, eq=False)
 class Evictable:
-    """What a cycle needs in which it may evict."""
+    """The input of a cycle that may evict."""
 
-    held: Sequence[HeldRun]  # without what is leaving
-    leaving: Usage  # as ``Snapshot.leaving``, plus all other pods that will end anyway
+    held: Sequence[HeldRun]  # without pods that are leaving
+    leaving: Usage  # ``Snapshot.leaving`` plus all other pods that will end anyway
     due: Set[int]  # rows that have been over their entitlement for long enough
-    pod_limit: int  # pods evicted in one cycle, about
+    pod_limit: int  # about how many pods one cycle evicts
 
 
 @dataclass(frozen=True, slots=True)
 class HeldGang:
-    """A gang in a queue that is not admitted yet, and why; the gangs behind it pass it by."""
+    """A gang in a queue that cannot be admitted yet, and the reason; gangs behind it pass it."""
 
     row: int
     run: GangRun
@@ -40,19 +40,19 @@ class Snapshot:
     """All input of a cycle. Arrays are ``[P,R]`` by the rows of ``tree``, own amounts of leaves."""
 
     tree: PoolTree
-    capacity: Ints  # [R] of all hosts that take pods
-    slack_cpu: int  # revocable cpu of these hosts
+    capacity: Ints  # [R] the sum of all hosts that take pods
+    slack_cpu: int  # revocable cpu of the same hosts
     usage: Usage
     demand: Ints
     slack_demand: Ints
     waiting: Mapping[int, Queues]
-    pod_limit: int  # pods admitted in one cycle, about
+    pod_limit: int  # about how many pods one cycle admits
     begin_at: int = 0  # pool row where the last cycle stopped
     leaving: Usage | None = None  # the part of ``usage`` that evicted pods still hold; None: nothing
     evictable: Evictable | None = None  # None: nothing is evicted in this cycle
-    preempts: bool = True  # False: nothing is evicted, ever
-    held: Sequence[HeldGang] = ()  # neither in ``waiting`` nor in ``demand``
-    compartments: Sequence[CompartmentLoad] = ()  # each with a part of ``usage``; empty: there is one for everything
+    preempts: bool = True  # False: preemption is switched off
+    held: Sequence[HeldGang] = ()  # in backoff; neither in ``waiting`` nor in ``demand``
+    compartments: Sequence[CompartmentLoad] = ()  # each with a part of ``usage``; empty: one for all hosts
     backfill: Backfill = DEFAULT_BACKFILL
 
 
@@ -64,16 +64,16 @@ class Plan:
 
 
 def plan_cycle(now: Snapshot) -> Plan:
-    # 1. What does each pool hold and want?
+    # 1. The usage and the demand of each pool.
     load = Load(now.demand, now.slack_demand, now.usage.non_slack, now.usage.slack)
 
-    # 2. What may each pool use?
+    # 2. The entitlement of each pool.
     if now.compartments:
         entitlement = entitle_each(now.tree, now.compartments, now.usage.parts)
     else:
         entitlement = entitle(now.tree, load, now.capacity, now.slack_cpu)
 
-    # 3. Which gangs, of pools above that or of lower priority, must give back room to waiting gangs?
+    # 3. The gangs, of pools above their entitlement or of lower priority, that are evicted for waiting gangs.
     evictions: Sequence[Eviction] = ()
     leaving = now.leaving
     if now.evictable is not None:
@@ -83,7 +83,8 @@ def plan_cycle(now: Snapshot) -> Plan:
         if evictions:
             leaving = held_by(evictions, may.leaving)
 
-    # 4. Which gangs may go ahead? What step 3 evicts becomes free in a later cycle, for the gangs it was evicted for.
+    # 4. The gangs that are admitted. Resources of the gangs evicted in step 3 become free in a later cycle, for the
+    # gangs they were evicted for.
     admission = admit(
         now.tree,
         entitlement,

@@ -1,7 +1,7 @@
-"""What the drains of some hosts would do to the pods there.
+"""The effects that draining some hosts would have on the pods there.
 
-Pods that wait for another host are placed by the rules of placement, all of them at once: until a pod is put somewhere
-it counts in no domain by which its job spreads, and in one that has only hosts to be drained no other needs to be even.
+Pods that need another host are placed by the rules of placement, all of them at once. A pod that is not placed yet
+counts in no spread domain of its job, and a domain that has only hosts to be drained is left out of the skew.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from peloton.scheduling.tree import Flags
 
 GPU = RESOURCE_KINDS.index("gpu")
 HOMES_SOUGHT_MAX = 1_000
-"""Pods for which another host is looked for."""
+"""Limit of pods for which another host is searched."""
 
 
 def departures(
     residents: Mapping[Hostname, Sequence[Resident]], hosts: Sequence[HostNow], census: PodCensus
 ) -> list[HostDeparture]:
-    """``residents``: pods of the hosts that would be drained, all of these at once. ``hosts``, ``census``: of their
-    cluster."""
-    homeless, unchecked = _homeless(residents.keys(), hosts, census)
+    """Return the departures of pods per host if all hosts of ``residents`` were drained at once.
+
+    ``residents`` maps these hosts to their pods; ``hosts`` and ``census`` describe their whole cluster.
+    """
+    homeless, unchecked = _count_homeless(residents.keys(), hosts, census)
     return [
         HostDeparture(
             host,
@@ -44,7 +46,7 @@ def departures(
                     census.grants.get(job_id, 0) if departure is Departure.SLA else 0,
                     homeless[host, job_id] if departure is Departure.SLA else 0,
                 )
-                for (job_id, departure), count in sorted(Counter(map(_how, _staying(pods))).items())
+                for (job_id, departure), count in sorted(Counter(map(_departure_of, _list_staying(pods))).items())
             ),
             sum(pod.is_leaving for pod in pods),
             unchecked[host],
@@ -53,11 +55,11 @@ def departures(
     ]
 
 
-def _staying(pods: Sequence[Resident]) -> list[Resident]:
+def _list_staying(pods: Sequence[Resident]) -> list[Resident]:
     return [pod for pod in pods if not pod.is_leaving]
 
 
-def _how(pod: Resident) -> tuple[JobId, Departure]:
+def _departure_of(pod: Resident) -> tuple[JobId, Departure]:
     if pod.job_type is JobType.DAEMON:
         return pod.job_id, Departure.LAST
     if pod.has_volume:
@@ -65,11 +67,14 @@ def _how(pod: Resident) -> tuple[JobId, Departure]:
     return pod.job_id, Departure.REQUEUED if pod.job_type.runs_to_end else Departure.SLA
 
 
-def _homeless(
+def _count_homeless(
     drained: Collection[Hostname], hosts: Sequence[HostNow], census: PodCensus
 ) -> tuple[Counter[tuple[Hostname, JobId]], Counter[Hostname]]:
-    """Pods of services that no other host takes, the large ones tried first; and those of which that is not known: they
-    are too many, revocable, or their job is bound to be even with pods in other clusters."""
+    """Count the service pods that no other host takes, tried largest first, and the pods for which that is unknown.
+
+    It is unknown for pods beyond HOMES_SOUGHT_MAX, for revocable pods, and for jobs that also spread over other
+    clusters.
+    """
     relocation = Relocation(hosts, census.pods, census.spread)
     pods = [pod for pod in census.pods if pod.hostname in drained and pod.stays not in (Stays.VOLUME, Stays.LEAVING)]
     pods.sort(key=lambda pod: (tuple(-amount for amount in pod.shape.resources), pod.pod_id))
@@ -84,7 +89,7 @@ def _homeless(
     for pod in pods[:HOMES_SOUGHT_MAX]:
         if pod.shape.revocable:
             unchecked[pod.hostname] += 1
-        elif _finds_home(relocation, pod):
+        elif _relocate(relocation, pod):
             continue
         elif relocation.spread.is_whole(pod):
             homeless[pod.hostname, pod.pod_id.job_id] += 1
@@ -93,19 +98,19 @@ def _homeless(
     return homeless, unchecked
 
 
-def _finds_home(relocation: Relocation, pod: PodNow) -> bool:
-    """Puts the pod on another host, if one takes it."""
+def _relocate(relocation: Relocation, pod: PodNow) -> bool:
+    """Put the pod on another host, and report whether one takes it."""
     waiting = replace(pod, hostname=Hostname(""))
     open_to = relocation.open_to(pod.shape) & relocation.spread.may_come(pod, relocation.at.get(pod.hostname))
-    for at in islice(_in_order(relocation, pod, open_to), TRIES_MAX):
+    for at in islice(_sort_targets(relocation, pod, open_to), TRIES_MAX):
         if relocation.takes(at, waiting):
             relocation.put(at, waiting)
             return True
     return False
 
 
-def _in_order(relocation: Relocation, pod: PodNow, open_to: Flags) -> Iterator[int]:
-    """The lowest domains first, there hosts whose gpus it needs, and of these the emptiest."""
+def _sort_targets(relocation: Relocation, pod: PodNow, open_to: Flags) -> Iterator[int]:
+    """Yield host rows: the emptiest domains first, in them hosts that waste no gpus, and of these the emptiest."""
     found = np.flatnonzero(open_to)
     wastes_gpus = (relocation.capacity[:, GPU] > 0) & (pod.shape.resources.gpu_milli == 0)
     keys = [relocation.loads(), wastes_gpus, *reversed(relocation.spread.levels(pod))]

@@ -1,4 +1,4 @@
-"""The queues that a round of preemption has visited: their waiting gangs would take freed room first."""
+"""The queues that a round of preemption has visited: their waiting gangs take freed resources first."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from peloton.scheduling.gangs import GangRun
 
 @dataclass(slots=True, eq=False)
 class _EarlierQueue:
-    """The part of a queue that waits."""
+    """The part of a queue that still waits."""
 
     row: int
     runs: Sequence[GangRun]
     at: int  # the first run that waits
-    left: int  # gangs of it
-    lack: tuple[Bound, int] | None = None  # the first bound and kind that its head failed last
+    left: int  # gangs of that run that wait
+    lack: tuple[Bound, int] | None = None  # the first bound and kind that the head failed last
 
     def still_lacks(self) -> bool:
-        """A cheap test: many queues are tried often."""
+        """Report whether the bound that its head failed last still refuses it: a cheap test, for many queues are tried
+        often."""
         if self.lack is None:
             return False
         bound, kind = self.lack
@@ -29,7 +30,7 @@ class _EarlierQueue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EarlierAdmission:
-    """Gangs counted as admitted, and where their queue stood before."""
+    """Gangs counted as admitted, and the earlier position of their queue, for ``undo``."""
 
     queue: _EarlierQueue
     at: int
@@ -43,17 +44,17 @@ class EarlierAdmission:
 
 @dataclass(slots=True, eq=False)
 class EarlierQueues:
-    """Visited queues in which gangs wait, and the ledger that counts those that are admitted."""
+    """The visited queues in which gangs wait, and the ledger that counts the ones admitted since."""
 
     ledger: Ledger
     _queues: list[_EarlierQueue] = field(default_factory=list)  # in the order of visits
 
     def enqueue(self, row: int, runs: Sequence[GangRun], at: int, left: int) -> None:
-        """All from ``left`` gangs of ``runs[at]`` on wait."""
+        """Add a queue that waits from the last ``left`` gangs of ``runs[at]`` on."""
         self._queues.append(_EarlierQueue(row, runs, at, left))
 
     def admit_fitting(self) -> list[EarlierAdmission]:
-        """Count those that fit now as admitted."""
+        """Count as admitted, and return, all waiting gangs that fit now."""
         admitted: list[EarlierAdmission] = []
         for queue in self._queues:
             while queue.left and not queue.still_lacks():

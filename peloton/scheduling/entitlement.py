@@ -1,25 +1,25 @@
 """The entitlement of each pool: hierarchical weighted max-min fairness, exact to the unit.
 
-From the root down, the entitlement E of a pool is dealt to its children, each kind for itself:
+From the root down, the entitlement E of a pool is divided among its children, separately for each kind:
 
 A. guarantee: ``min(claim, reservation)``, or the whole reservation where it is STATIC. Guarantees are honoured even
    when they add up to more than E (hosts were lost, or an update was forced): then, and only then, children together
    hold more than their parent. Admission still stops at every ancestor's limit and at the cluster's capacity.
 B. the claim above the guarantee, by share.
-C. the rest, by share, up to each limit. What one child's limit cuts off is offered to the others again. What A and B
-   dealt a child for STATIC reservations below it that stand idle is within its part of the rest.
+C. the rest, by share, up to each limit. Amounts cut off by one child's limit are offered to the others again. The
+   amounts that A and B gave a child for idle STATIC reservations below it are within its part of the rest.
 
-A leaf claims its demand. A STATIC pool claims its reservation at least, as far as the cluster has it: nobody else may
-use it. An inner pool claims what its children do: if it claimed its demand alone, what its STATIC children keep idle
-would be taken from its other children.
+A leaf claims its demand. A STATIC pool claims its reservation at least, as far as the cluster has it: no other pool may
+use it. An inner pool claims the sum of its children's claims: if it claimed its demand alone, the idle reservations of
+its STATIC children would be taken from its other children.
 
 A child with share 0 takes no part in B and C. Fractions go to the largest remainder, ties to the first by path.
 
-Claim, demand and limit of an inner pool are cut to what its children can use or keep, level by level on the way up, so
-a subtree is never dealt more than that.
+Claim, demand and limit of an inner pool are cut to the amounts that its children can use or keep, level by level on the
+way up, so a subtree never receives more than that.
 
-The cpu of revocable pods is slack (revocable cpu of hosts), dealt in a second pass the same way; their other kinds are
-borrowed from what non-revocable pods of the same pool leave over, within the pool's slack limit.
+The cpu of revocable pods is slack (revocable cpu of hosts), divided in a second pass the same way; their other kinds
+are borrowed from the amounts that non-revocable pods of the same pool leave over, within the pool's slack limit.
 """
 
 from __future__ import annotations
@@ -55,35 +55,35 @@ class Entitlement:
     total: Ints
     non_slack: Ints
     slack: Ints
-    parts: tuple[Entitlement, ...] = field(default=(), kw_only=True)  # of each compartment; empty: there are none
-    host_pools: str = field(default="", kw_only=True)  # of a compartment
+    parts: tuple[Entitlement, ...] = field(default=(), kw_only=True)  # one per compartment; empty: there are none
+    host_pools: str = field(default="", kw_only=True)  # of the compartment; empty for a whole cluster
 
 
 def entitle(tree: PoolTree, load: Load, capacity: Ints, slack_cpu: int) -> Entitlement:
-    """Deal ``capacity`` ``[R]`` and the cluster's slack cpu to all pools."""
-    wants = _wants(tree, load, capacity)
+    """Divide ``capacity`` ``[R]`` and the cluster's slack cpu among all pools."""
+    wants = _compute_wants(tree, load, capacity)
     total = np.zeros_like(tree.reservation)
     total[0] = capacity
     for level in tree.levels:
-        total[level.begin : level.end] = _deal(tree, level, wants, total[level.parents])
+        total[level.begin : level.end] = _divide(tree, level, wants, total[level.parents])
     borrowed = np.minimum(np.maximum(total - wants.non_slack, 0), wants.slack)
     borrowed[0] = 0
     slack = borrowed.copy()
-    slack[:, CPU] = _slack_cpu(tree, load, slack_cpu)
+    slack[:, CPU] = _divide_slack_cpu(tree, load, slack_cpu)
     return Entitlement(total=total, non_slack=total - borrowed, slack=slack)
 
 
 @dataclass(frozen=True, eq=False)
 class _Wants:
     non_slack: Ints  # [P,R] allocation plus demand, cut by the limits below
-    slack: Ints  # [P,R] what revocable pods want to borrow; cpu is 0
-    fixed: Ints  # [P,R] the reservation of a STATIC pool, 0 of others
-    busy: Ints  # [P,R] ``non_slack`` and ``slack``, but ``fixed`` at least
-    claim: Ints  # [P,R] the same, and what STATIC pools below keep idle
-    room: Ints  # [P,R] the limit, cut by what the children can take
+    slack: Ints  # [P,R] amounts that revocable pods borrow; cpu is 0
+    fixed: Ints  # [P,R] the reservation of a STATIC pool, 0 for others
+    busy: Ints  # [P,R] ``non_slack`` plus ``slack``, at least ``fixed``
+    claim: Ints  # [P,R] ``busy`` plus idle reservations of STATIC pools below
+    room: Ints  # [P,R] the limit, cut to the sum of the children's limits
 
 
-def _wants(tree: PoolTree, load: Load, capacity: Ints) -> _Wants:
+def _compute_wants(tree: PoolTree, load: Load, capacity: Ints) -> _Wants:
     non_slack = load.allocation + load.demand
     slack = np.minimum(tree.slack_limit, load.slack_allocation + load.slack_demand)
     fixed = np.where(tree.static, np.minimum(tree.reservation, tree.limit), 0)
@@ -102,8 +102,8 @@ def _wants(tree: PoolTree, load: Load, capacity: Ints) -> _Wants:
     return _Wants(non_slack, slack, fixed, np.maximum(busy, fixed), claim, room)
 
 
-def _deal(tree: PoolTree, level: Level, wants: _Wants, amounts: Ints) -> Ints:
-    """Amounts ``[G,R]`` of the parents -> entitlements ``[K,R]`` of their children: steps A, B and C."""
+def _divide(tree: PoolTree, level: Level, wants: _Wants, amounts: Ints) -> Ints:
+    """Divide amounts ``[G,R]`` of the parents into entitlements ``[K,R]`` of their children: steps A, B and C."""
     at, share = slice(level.begin, level.end), level.by_share
     claim = wants.claim[at]
 
@@ -116,15 +116,17 @@ def _deal(tree: PoolTree, level: Level, wants: _Wants, amounts: Ints) -> Ints:
     dealt += more
 
     busy = np.minimum(dealt, wants.busy[at])
-    return busy + _rest(level, left, dealt - busy, np.maximum(wants.room[at] - busy, 0))  # C
+    return busy + _divide_rest(level, left, dealt - busy, np.maximum(wants.room[at] - busy, 0))  # C
 
 
-def _rest(level: Level, left: Ints, idle: Ints, room: Ints) -> Ints:
-    """``left`` ``[G,R]`` and all that is ``idle`` ``[K,R]``, by share and up to ``room`` ``[K,R]``; to no child less
-    than is idle in it."""
+def _divide_rest(level: Level, left: Ints, idle: Ints, room: Ints) -> Ints:
+    """Divide ``left`` ``[G,R]`` and all ``idle`` ``[K,R]`` by share, up to ``room`` ``[K,R]``.
+
+    A child never receives less than the amount that is idle in it.
+    """
     if not idle.any():
         return fill(level.by_share, left, room)
-    shared = idle  # but of those whose part is less: they keep it
+    shared = idle  # without the children whose part would be less: they keep their own
     while True:
         rest = fill(level.by_share, left + np.add.reduceat(shared, level.starts, axis=0), room)
         is_less = rest < shared
@@ -133,10 +135,11 @@ def _rest(level: Level, left: Ints, idle: Ints, room: Ints) -> Ints:
         shared, room = np.where(is_less, 0, shared), np.where(is_less, 0, room)
 
 
-def _slack_cpu(tree: PoolTree, load: Load, slack_cpu: int) -> Ints:
-    """[P] cpu for revocable pods: what they hold, then what they want, then the rest by share, whatever the limits.
+def _divide_slack_cpu(tree: PoolTree, load: Load, slack_cpu: int) -> Ints:
+    """Return the revocable cpu ``[P]``: first the cpu held, then the demand, then the rest by share, whatever the
+    limits.
 
-    When slack shrinks below what is held, what is held shrinks by share as well.
+    When slack shrinks below the cpu held, the held amounts shrink by share as well.
     """
     held = tree.roll_up(load.slack_allocation)[:, CPU : CPU + 1]
     wanted = tree.roll_up(load.slack_demand)[:, CPU : CPU + 1]

@@ -1,4 +1,4 @@
-"""Making a job that spreads more even than it is."""
+"""Moves that make a job's pods spread more evenly."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from peloton.scheduling.tree import Flags
 def more_even(
     hosts: Relocation, job_id: JobId, sources: Mapping[int, Sequence[PodNow]], tries_max: int
 ) -> tuple[PodNow, int, Evening] | None:
-    """A pod of a domain that has more than ``max_skew`` pods above another, and a host there: the fullest domain that
-    has a pod for it gives, the lowest with room takes. ``sources``: hosts with pods of the job that may leave."""
+    """Choose a pod to move and the host that it moves to, or None if no rule is violated or no move is possible.
+
+    A domain with more than ``max_skew`` pods above another gives a pod: the fullest one that has a pod for it; the
+    lowest domain with free resources takes it. ``sources``: hosts with pods of the job that may leave.
+    """
     loads = hosts.loads()
     for most, least in hosts.spread.jobs[job_id].rules():
         lowest = int(most.counts[most.is_open].min(initial=UNLIMITED))
@@ -28,12 +31,13 @@ def more_even(
             for pod in sources[source]:
                 order = _lowest_first(hosts, most, counts[source] - most.spread.max_skew)
                 if hosts.may_leave(source, [pod]) and (homes := hosts.homes([pod], order)):
-                    return pod, homes[0], _evening(hosts, most, source, homes[0], counts[source])
+                    return pod, homes[0], _make_evening(hosts, most, source, homes[0], counts[source])
     return None
 
 
 def _lowest_first(hosts: Relocation, rule: Rule, below: int) -> TargetOrder:
-    """Hosts of domains with fewer pods than that, in each the emptiest first."""
+    """Return an order of target hosts: domains with fewer pods than ``below``, lowest first, in each the emptiest
+    host."""
     on_rows, loads = rule.on_rows(), hosts.loads()
 
     def order(_: PodNow, open_to: Flags) -> list[int]:
@@ -43,7 +47,7 @@ def _lowest_first(hosts: Relocation, rule: Rule, below: int) -> TargetOrder:
     return order
 
 
-def _evening(hosts: Relocation, rule: Rule, source: int, target: int, source_count: int) -> Evening:
+def _make_evening(hosts: Relocation, rule: Rule, source: int, target: int, source_count: int) -> Evening:
     at, values = hosts.values_of(rule.spread.label)
     counts = source_count, int(rule.counts[rule.at[target]])
     return Evening(rule.spread.label, values[at[source]], values[at[target]], *counts, rule.spread.max_skew)

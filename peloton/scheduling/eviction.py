@@ -14,7 +14,7 @@ from peloton.scheduling.gangs import GangRun, Usage
 class HeldRun:
     """Admitted gangs of pool row ``pool``. ``run.need`` leaves out members that have ended.
 
-    ``is_launched``: they are on hosts; else they are READY.
+    ``is_launched``: they are on hosts; otherwise they are READY.
     """
 
     pool: int
@@ -23,19 +23,22 @@ class HeldRun:
 
 
 class PreemptionPolicy(Protocol):
-    """By which a pool chooses its victims; see POLICIES."""
+    """The order in which a pool chooses its victims; see POLICIES."""
 
     def order(self, held: HeldRun) -> tuple[int, ...]:
-        """Sort key: the lowest leaves first."""
+        """Return the sort key of a held gang: the lowest is evicted first."""
         ...
 
     def may_evict(self, waiting: GangRun, held: GangRun) -> bool:
-        """Whether one gang may evict another of its pool. A strict order, or they would evict each other in turn."""
+        """Report whether one gang may evict another of its pool.
+
+        It must be a strict order, or gangs would evict each other in turn.
+        """
         ...
 
 
 class PriorityFifo:
-    """Revocable first, READY before launched, then the lowest priority, then the latest in the queue."""
+    """Evict revocable gangs first, READY before launched, then the lowest priority, then the latest in the queue."""
 
     def order(self, held: HeldRun) -> tuple[int, ...]:
         run = held.run
@@ -47,12 +50,12 @@ class PriorityFifo:
 
 DEFAULT_POLICY = "PriorityFIFO"
 POLICIES: dict[str, PreemptionPolicy] = {DEFAULT_POLICY: PriorityFifo()}
-"""By the ``policy`` of a pool's configuration. A new one is added here and to the .proto's enum."""
+"""The policies by name, the ``policy`` of a pool's configuration. A new one is added here and to the .proto's enum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """All gangs of ``run`` in pool row ``pool`` give their resources back."""
+    """The eviction of all gangs of ``run`` in pool row ``pool``, which give their resources back."""
 
     pool: int
     run: GangRun
@@ -61,7 +64,7 @@ class Eviction:
 
 
 def held_by(evictions: Sequence[Eviction], others: Usage) -> Usage:
-    """What the evicted gangs hold, added to ``others``."""
+    """Return the usage of the evicted gangs, added to ``others``."""
     held = others.copy()
     for one in evictions:
         held.charge(one.pool, one.run, one.run.gang_count)

@@ -1,4 +1,5 @@
-"""Explanations of waiting: the rule that refuses a gang, the holders of what it lacks, and loans between pools.
+"""Explanations of waiting: the rule that refuses a gang, the holders of the resources it lacks, and loans between
+pools.
 
 All of it is read off a snapshot and its plan: the rules and numbers are those with which ``admission`` refused.
 """
@@ -25,9 +26,9 @@ from peloton.scheduling.gangs import GangRun, QueueKind, Usage
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 HOLDERS_MAX = 3
-"""Jobs, and pools, that one reason names."""
+"""Limit of the jobs, and of the pools, that one reason names."""
 UNFIT_MAX = 5
-"""Sorts of pods that fit no host, in one explanation."""
+"""Limit of pod shapes that fit no host, in one explanation."""
 NO_GANG = GangProgress(0)
 
 
@@ -44,12 +45,15 @@ class Held:
 
 
 HeldIn = Callable[[int], Sequence[Held]]
-"""Row of a leaf -> amounts held by its jobs."""
+"""A function from the row of a leaf to the amounts held by its jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A job of the pool, or without job id the whole pool; ``borrowed``: above the pool's reservation."""
+    """A job that holds resources of the pool, or without job id the whole pool.
+
+    ``borrowed`` is the amount above the pool's reservation.
+    """
 
     pool_path: str
     amount: int
@@ -59,7 +63,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Like gangs that wait for one reason; ``gangs_ahead`` are before the first of them in its queue."""
+    """A run of like gangs that wait for one reason; ``gangs_ahead`` are before the first of them in its queue."""
 
     row: int
     pool_path: str
@@ -68,16 +72,19 @@ class Wait:
     gang_count: int
     gangs_ahead: int
     reason: Reason
-    blocking: Reason | None = None  # what the gang in front waits for
+    blocking: Reason | None = None  # the reason of the gang in front
 
     @property
     def cause(self) -> Reason:
-        """The rule at the end of the chain."""
+        """Return the reason at the end of the chain."""
         return self.blocking or self.reason
 
 
 def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
-    """All gangs in the queues of a leaf, in the order of visits; those that the plan admits wait for the next cycle."""
+    """Yield all gangs in the queues of a leaf, in the order of visits.
+
+    Gangs that the plan admits wait for the next cycle.
+    """
     path, notes = now.tree.paths[row], plan.admission
     going = {
         (chosen.run.job_id, chosen.run.start): chosen.gang_count for chosen in notes.admitted if chosen.pool == row
@@ -111,9 +118,10 @@ def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
 
 
 def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Holder, ...]:
-    """The largest holders of what the gang, or the one in front of it, waits for: jobs of its pool, or pools.
+    """Return the largest holders of the resources that the gang, or the one in front of it, lacks: jobs of its pool, or
+    pools.
 
-    Of an entitlement both are holders: jobs of the own pool, and pools with more than their reservation.
+    An entitlement has both as holders: jobs of the own pool, and pools with more than their reservation.
     """
     reason = wait.cause
     if reason.is_final or reason.kind not in RESOURCE_KINDS or reason.pool_path not in now.tree.paths:
@@ -136,14 +144,16 @@ def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Hol
         jobs = [job for job in jobs if any(now.usage.part_of[work] == part for work in job.workloads)]
     found = _jobs(jobs, columns, kind, reason.pool_path)
     if reason.rule is Rule.ENTITLEMENT:
-        rivals = _rivals(now, plan, wait.row, kind)
+        rivals = _find_rivals(now, plan, wait.row, kind)
         found += tuple(pool for pool in _pools(now, usage, rivals, kind) if pool.borrowed)
     return found
 
 
-def _rivals(now: Snapshot, plan: Plan, row: int, kind: int) -> list[int]:
-    """Siblings of this pool and of those above, up to the first that is entitled to its limit: others take nothing
-    away."""
+def _find_rivals(now: Snapshot, plan: Plan, row: int, kind: int) -> list[int]:
+    """Return the siblings of this pool and of the pools above, up to the first that is entitled to its limit.
+
+    Pools further up take nothing away from it.
+    """
     tree, found, at = now.tree, list[int](), row
     while at != 0 and plan.entitlement.total[at, kind] < tree.limit[at, kind]:
         found += _siblings(tree, at)
@@ -158,7 +168,11 @@ def _jobs(jobs: Sequence[Held], columns: Sequence[str], kind: int, path: str) ->
 
 
 def _pools(now: Snapshot, usage: Usage, rows: Sequence[int], kind: int) -> tuple[Holder, ...]:
-    """``usage``: of the hosts in question. A pool borrows what it holds above its reservation on all hosts."""
+    """Return the largest holders among ``rows``.
+
+    ``usage`` is the usage of the hosts in question; a pool borrows the amount that it holds above its reservation on
+    all hosts.
+    """
     tree, used = now.tree, usage.physical(now.tree)[:, kind].tolist()
     over = np.maximum(now.usage.physical(tree)[:, kind] - tree.reservation[:, kind], 0).tolist()
     largest = sorted((-used[row], row) for row in rows if used[row] > 0)
@@ -168,7 +182,7 @@ def _pools(now: Snapshot, usage: Usage, rows: Sequence[int], kind: int) -> tuple
 
 
 def others(tree: PoolTree, row: int) -> list[int]:
-    """Siblings of a pool and of each pool above it: subtrees that together are the rest of the tree."""
+    """Return the siblings of a pool and of each pool above it: subtrees that together are the rest of the tree."""
     return sorted(sibling for at in (row, *tree.ancestors[row]) if at != 0 for sibling in _siblings(tree, at))
 
 
@@ -182,8 +196,10 @@ def _is_below(tree: PoolTree, row: int, above: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """An amount that a pool holds above its reservation, or leaves unused of it. ``wanted_back``: the part that a
-    lender waits for and is entitled to."""
+    """An amount that a pool holds above its reservation, or leaves unused of it.
+
+    ``wanted_back`` is the part that a lender waits for and is entitled to.
+    """
 
     kind: str
     pool_path: str
@@ -193,7 +209,8 @@ class Loan:
 
 @dataclass(frozen=True, slots=True)
 class Loans:
-    """``lenders`` and ``borrowers`` are the other pools on the levels up to the root, whole subtrees each."""
+    """The loans of one pool. ``lenders`` and ``borrowers`` are the other pools on the levels up to the root, whole
+    subtrees each."""
 
     borrowed: tuple[Loan, ...] = ()
     lenders: tuple[Loan, ...] = ()
@@ -202,11 +219,13 @@ class Loans:
 
 
 def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
-    """What a pool borrows and from which pools, or lends and to which. STATIC reservations are not lent, nor by the
-    pools above theirs."""
+    """Return the amounts that a pool borrows and from which pools, or lends and to which.
+
+    STATIC reservations are never lent, neither by their pool nor by the pools above.
+    """
     tree = now.tree
     held = now.usage.physical(tree)
-    above = np.maximum(held - tree.reservation, 0) + np.minimum(_kept(tree, held) - tree.reservation, 0)  # [P,R]
+    above = np.maximum(held - tree.reservation, 0) + np.minimum(_sum_kept(tree, held) - tree.reservation, 0)  # [P,R]
     demand = tree.roll_up(now.demand)  # slack is not lent
     rest = others(tree, row)
     found: dict[str, list[Loan]] = {"borrowed": [], "lenders": [], "lent": [], "borrowers": []}
@@ -214,7 +233,7 @@ def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
         mine = int(above[row, kind]) if row else 0
         theirs = sorted((-abs(int(above[at, kind])), at) for at in rest if int(above[at, kind]) * mine < 0)
         if not theirs:
-            continue  # there is no other side
+            continue  # no pool is on the other side
         found["borrowed" if mine > 0 else "lent"].append(Loan(name, tree.paths[row], abs(mine)))
         sort = "lenders" if mine > 0 else "borrowers"
         is_over = mine > 0 and held[row, kind] > plan.entitlement.total[row, kind]
@@ -224,8 +243,8 @@ def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
     return Loans(**{sort: tuple(entries) for sort, entries in found.items()})
 
 
-def _kept(tree: PoolTree, held: Ints) -> Ints:
-    """[P,R] what pools hold, and what is idle of STATIC reservations in their subtrees."""
+def _sum_kept(tree: PoolTree, held: Ints) -> Ints:
+    """Return the amounts held ``[P,R]`` plus the idle part of STATIC reservations in the subtree."""
     kept = np.maximum(held, np.where(tree.static, tree.reservation, 0))
     for level in reversed(tree.levels):
         below = np.add.reduceat(kept[level.begin : level.end], level.starts, axis=0)
@@ -234,31 +253,34 @@ def _kept(tree: PoolTree, held: Ints) -> Ints:
 
 
 class Obstacle(StrEnum):
-    """Why pods that do not run are in no queue."""
+    """The reason why pods that do not run are in no queue."""
 
     MAXIMUM_RUNNING = "maximum of running instances"
     NO_HOST = "no host"
     FITS_NO_HOST = "fits no host"
     GANG_INCOMPLETE = "the other members of the gang"
     NEXT_CYCLE = "next cycle"  # they are about to be queued
-    ITS_HOST = "its host"  # of a daemon, whose pod may be nowhere else
-    NEXT_PLACEMENT = "next placement"  # a host is being looked for
+    ITS_HOST = "its host"  # a daemon's pod may run on that host only
+    NEXT_PLACEMENT = "next placement"  # the search for a host is in progress
 
 
 @dataclass(frozen=True, slots=True)
 class Unqueued:
-    """``pod_count`` pods outside the queues, or that no host could take. ``bound`` instances may run at a time,
-    ``used`` are queued or running. ``gang_size``: of the gang whose pods these are."""
+    """A count of pods outside the queues, or that no host could take, and the obstacle.
+
+    ``bound`` instances may run at a time, ``used`` are queued or running. ``gang_size``: size of the gang of these
+    pods.
+    """
 
     obstacle: Obstacle
     pod_count: int
     used: int = 0
     bound: int = 0
     gang_size: int = 0
-    placement: PlacementReason = ()  # NO_HOST: what placement last found
+    placement: PlacementReason = ()  # NO_HOST: the last result of placement
     infeasible: Infeasibility = ()  # FITS_NO_HOST
-    first: int = 0  # FITS_NO_HOST: the first instance,
-    has_gaps: bool = False  # and whether the others follow it
+    first: int = 0  # FITS_NO_HOST: the first instance
+    has_gaps: bool = False  # and whether the others do not follow it immediately
 
     @property
     def left(self) -> int:
@@ -268,21 +290,24 @@ class Unqueued:
 def unqueued(
     job: JobRecord, counts: Mapping[PodState, int], placement: PlacementReason, gang: GangProgress = NO_GANG
 ) -> Iterator[Unqueued]:
-    """``counts``: the pods by state. ``placement``: the last reason of placement for pods without a host."""
+    """Yield the pods of a job that are in no queue.
+
+    ``counts`` are its pods by state; ``placement`` is the last placement reason of pods without a host.
+    """
     fresh = counts.get(PodState.INITIALIZED, 0)
     if job.type is JobType.DAEMON:
         if waiting := fresh + counts.get(PodState.READY, 0):
             yield Unqueued(Obstacle.ITS_HOST, waiting, placement=placement)
         return
-    if job.type is not JobType.SERVICE:  # whose update adds the instances that are not there
+    if job.type is not JobType.SERVICE:  # the update of a service adds its missing instances
         fresh += max(job.instance_count - sum(counts.values()), 0)
     gathered = gang.stages.get(Stage.QUEUED, 0)
-    is_there = sum(gang.stages.values()) == gang.size or job.type is JobType.EXTERNAL  # others make its pods
+    is_there = sum(gang.stages.values()) == gang.size or job.type is JobType.EXTERNAL  # created externally
     if 0 < gathered < gang.size and is_there:
         yield Unqueued(Obstacle.GANG_INCOMPLETE, gathered, gang_size=gang.size)
         fresh = max(fresh - gathered, 0)
     if fresh and job.goal is not JobState.KILLED and job.is_active:
-        yield _not_queued(job, fresh, scheduled_count(counts))
+        yield _explain_unqueued(job, fresh, scheduled_count(counts))
     ready = counts.get(PodState.READY, 0)
     if ready:
         size = gang.size if gang.size and gang.stages.get(Stage.READY) == gang.size else 0
@@ -290,7 +315,7 @@ def unqueued(
         yield Unqueued(obstacle, ready, gang_size=size, placement=placement)
 
 
-def _not_queued(job: JobRecord, fresh: int, scheduled: int) -> Unqueued:
+def _explain_unqueued(job: JobRecord, fresh: int, scheduled: int) -> Unqueued:
     maximum = job.sla.maximum_running_instances
     wanted = job.gang_size if job.gang_size > 1 and fresh >= job.gang_size else 1
     if maximum == 0 or max(maximum - scheduled, 0) >= wanted:
@@ -299,7 +324,7 @@ def _not_queued(job: JobRecord, fresh: int, scheduled: int) -> Unqueued:
 
 
 def unfit(shapes: Sequence[ShapeRange], why: Mapping[PodShape, Infeasibility]) -> Iterator[Unqueued]:
-    """Pods that no host could take even if it were empty, at most UNFIT_MAX sorts of them, by their first instance."""
+    """Yield the pods that not even an empty host could take, at most UNFIT_MAX shapes, by their first instance."""
     alike: dict[Infeasibility, list[ShapeRange]] = {}
     for one in shapes:
         if one.shape in why:

@@ -1,7 +1,7 @@
-"""A second look at a small placement: whether fewer unused hosts would do.
+"""Improvement of a small placement by a search for one that opens fewer unused hosts.
 
-Largest first needs about one host in twenty too many where a host holds only a few pods. For a handful of shapes other
-orders are tried, and hosts are filled one after the other with what suits what is left of them.
+Largest-first packing uses about one host in twenty too many where a host holds only a few pods. For a handful of shapes
+other orders are tried, and hosts are filled one after the other with the pods that best fit their free resources.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from peloton.scheduling.tree import Flags, Ints
 SHAPES_MAX = 8
 PODS_MAX = 200
 HOSTS_MAX = 50
-"""A second look costs more with each, and gains less. Larger placements are close to the best as they are."""
+"""Bounds of the search: it costs more with each, and gains less. Larger placements are close to the best as they
+are."""
 ORDERS_MAX = 120
 SCALE = 2**14
 Laid = Ints
-"""[S,H] pods of each shape on each host."""
+"""The number of pods of each shape on each host, ``[S,H]``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """S shapes, H hosts, K amounts: of resources, ports and pods."""
+    """A small placement problem: S shapes, H hosts, K amounts (resources, ports and pods)."""
 
     free: Ints  # [H,K]
     used: Flags  # [H] has pods already
@@ -35,11 +36,11 @@ class Small:
     may: Flags  # [S,H]
 
     def opened(self, laid: Laid) -> int:
-        """Unused hosts that get pods."""
+        """Count the unused hosts that receive pods."""
         return int(((laid.sum(axis=0) > 0) & ~self.used).sum())
 
     def fewest(self) -> int:
-        """No placement opens fewer."""
+        """Return a lower bound of the hosts that any placement opens."""
         rest = (self.needs * self.counts[:, None]).sum(axis=0) - self.free[self.used].sum(axis=0)
         sorted_free = -np.sort(-self.free[~self.used], axis=0)
         enough = np.cumsum(sorted_free, axis=0)
@@ -47,28 +48,28 @@ class Small:
 
 
 def fewer(small: Small, laid: Laid) -> Laid | None:
-    """Another placement of the same pods that opens fewer hosts, or None."""
+    """Return another placement of the same pods that opens fewer hosts, or None."""
     best, least, bound = None, small.opened(laid), small.fewest()
-    tries = _tries(small) if least > 1 else iter(())
+    tries = _generate_placements(small) if least > 1 else iter(())
     while least > bound and (other := next(tries, None)) is not None:
         if (count := small.opened(other)) < least and (other.sum(axis=1) == small.counts).all():
             best, least = other, count
     return best
 
 
-def _tries(small: Small) -> Iterator[Laid]:
+def _generate_placements(small: Small) -> Iterator[Laid]:
     mean = np.maximum(small.free.sum(axis=0) // len(small.free), 1)
     for is_balanced in (True, False):
         yield _host_by_host(small, mean, is_balanced)
     shapes = len(small.counts)
     largest = sorted(range(shapes), key=lambda shape: -int((small.needs[shape] * SCALE // mean).max()))
     total = int(np.prod(np.arange(1, shapes + 1)))
-    step = max(total // ORDERS_MAX, 1) | 1  # odd: orders that differ early
+    step = max(total // ORDERS_MAX, 1) | 1  # odd, so that the sampled permutations differ early
     for order in islice(permutations(largest), 0, total, step):
         yield _shape_by_shape(small, order, mean)
 
 
-def _room(free: Ints, need: Ints) -> Ints:
+def _count_fitting(free: Ints, need: Ints) -> Ints:
     wanted = need > 0
     return np.asarray((free[..., wanted] // need[wanted]).min(axis=-1))
 
@@ -79,7 +80,7 @@ def _shape_by_shape(small: Small, shapes: Sequence[int], mean: Ints) -> Laid:
     for shape in shapes:
         left, need = int(small.counts[shape]), small.needs[shape]
         while left:
-            room = np.where(small.may[shape], _room(free, need), 0)
+            room = np.where(small.may[shape], _count_fitting(free, need), 0)
             if not room.any():
                 break
             tight = (free * SCALE // mean).sum(axis=1)
@@ -94,7 +95,11 @@ def _shape_by_shape(small: Small, shapes: Sequence[int], mean: Ints) -> Laid:
 
 
 def _host_by_host(small: Small, mean: Ints, is_balanced: bool) -> Laid:
-    """Used hosts first; each takes the pod whose needs point most where it has room and demand is, or leaves least."""
+    """Fill the hosts one by one, used ones first.
+
+    Each takes the pod whose needs point most where its free resources and the demand are, or, unless ``is_balanced``,
+    the one that leaves least.
+    """
     laid, counts = np.zeros(small.may.shape, np.int64), small.counts.copy()
     waiting = list(range(len(small.used)))
     while counts.any() and waiting:

@@ -1,7 +1,7 @@
 """Weighted max-min: groups of members share amounts, exact to the unit.
 
-Entitlement does this a few times for each level of the tree in each cycle, always by the same weights. All that depends
-on these alone is made once for a tree.
+Entitlement does this a few times for each level of the tree in each cycle, always by the same weights. The arrays that
+depend on these alone are made once for a tree.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ _INT64_SAFE = 2**62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """Weights ``[K,R]`` of the members of ``G`` groups, as one flat problem of ``S = R * G`` segments, each of which is
-    a group and a kind."""
+    """Weights ``[K,R]`` of the members of ``G`` groups as one flat problem.
+
+    Its ``S = R * G`` segments are each a group and a kind.
+    """
 
     kinds: int  # R
-    weight: Ints  # [R*K] without their common divisor
+    weight: Ints  # [R*K] divided by their common divisor
     has_weight: Flags  # [R*K]
-    starts: Ints  # [S] where each segment begins
-    segment: Ints  # [R*K] of each member
-    factor: NDArray[np.float64]  # [S] by which amounts are multiplied, at most
+    starts: Ints  # [S] start of each segment
+    segment: Ints  # [R*K] segment of each member
+    factor: NDArray[np.float64]  # [S] upper bound of the factor by which amounts are multiplied
 
 
 def weigh(starts: Ints, group: Ints, weight: Ints) -> Weights:
-    """``starts`` ``[G]`` where each group begins, ``group`` ``[K]`` that of each member, ``weight`` ``[K,R]`` >= 0."""
+    """Prepare weights: ``starts`` ``[G]`` of groups, ``group`` ``[K]`` and ``weight`` ``[K,R]`` >= 0 of members."""
     children, kinds = weight.shape
     offsets = np.arange(kinds)[:, None]
     flat = weight.T.ravel()
@@ -43,10 +45,10 @@ def weigh(starts: Ints, group: Ints, weight: Ints) -> Weights:
 
 
 def fill(weights: Weights, amounts: Ints, want: Ints) -> Ints:
-    """Per group and kind, ``min(want, lambda * weight)`` with the largest lambda that fits.
+    """Return per group and kind ``min(want, lambda * weight)`` with the largest lambda that fits.
 
-    ``amounts`` ``[G,R]`` and ``want`` ``[K,R]``, all >= 0. Gives out everything that a member with a weight wants, and
-    nothing to weight 0.
+    ``amounts`` ``[G,R]`` and ``want`` ``[K,R]`` are all >= 0. Members with a weight receive all that they want if it
+    suffices; members with weight 0 receive nothing.
     """
     if not want.any():
         return np.zeros_like(want)
@@ -55,7 +57,7 @@ def fill(weights: Weights, amounts: Ints, want: Ints) -> Ints:
 
 
 def _fill_segments(weights: Weights, amount: Ints, want: Ints) -> Ints:
-    """Segment s shares ``amount[s]`` among its members, in their order.
+    """Share ``amount[s]`` among the members of each segment s, in their order.
 
     Each round drops the members that the present level fills; the others share the rest in proportion. A round only
     raises the level, so a dropped member never has to come back.
@@ -66,22 +68,22 @@ def _fill_segments(weights: Weights, amount: Ints, want: Ints) -> Ints:
     if not is_short.any():
         return dealt
     is_open = is_short[segment] & (dealt > 0)
-    if (amount * weights.factor).max() >= _INT64_SAFE:  # Python's integers: slower, exact at any size
+    if (amount * weights.factor).max() >= _INT64_SAFE:  # Python's integers are slower, but exact at any size
         amount, dealt, weight = (array.astype(object) for array in (amount, dealt, weight))
     rest, weights_left, is_open = _water_level(amount, dealt, weight, starts, segment, is_open)
     members = np.flatnonzero(is_open)
     owner = segment[members]
     portion = rest[owner] * weight[members]
     dealt[members] = portion // weights_left[owner]
-    _deal_remainders(dealt, members, portion % weights_left[owner], rest, owner)
+    _add_remainders(dealt, members, portion % weights_left[owner], rest, owner)
     return dealt.astype(np.int64)
 
 
 def _water_level(
     amount: Ints, want: Ints, weight: Ints, starts: Ints, segment: Ints, is_open: Flags
 ) -> tuple[Ints, Ints, Flags]:
-    """Per segment: what the members that stay short share, and the sum of their weights (at least 1); and which they
-    are."""
+    """Return per segment the rest shared by members that stay short, the sum of their weights (at least 1), and a flag
+    ``[R*K]`` for these members."""
     while True:
         rest = amount - np.add.reduceat(np.where(is_open, 0, want), starts)
         weights = np.maximum(np.add.reduceat(np.where(is_open, weight, 0), starts), 1)
@@ -91,7 +93,7 @@ def _water_level(
         is_open = is_open & ~is_full
 
 
-def _deal_remainders(dealt: Ints, members: Ints, remainder: Ints, rest: Ints, owner: Ints) -> None:
+def _add_remainders(dealt: Ints, members: Ints, remainder: Ints, rest: Ints, owner: Ints) -> None:
     """Give the units that rounding down left over to the largest remainders, ties to the first."""
     if remainder.dtype == object:
         order = np.array(sorted(range(len(members)), key=lambda i: (owner[i], -remainder[i])), np.int64)

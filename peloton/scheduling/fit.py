@@ -1,8 +1,9 @@
-"""Whether a host takes a pod: the one judge for leases, for placement, and for whether any host ever could.
+"""The rules by which a host takes a pod, used for leases, for placement, and for whether any host ever could.
 
-Rules in this order, of which the first that fails is the reason: the host's exclusive label, its host pool, the
-constraint on labels of the host, room, pod slots, ports, the constraint on labels of the pods there. Hosts that are
-alike are judged once."""
+The first rule that fails is the reason, in this order: the host's exclusive label, its host pool, the constraint on
+labels of the host, free resources, pod slots, ports, the constraint on labels of the pods there. Hosts that are alike
+are evaluated once.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ PORTS_MAX = 2**16
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """All that decides about a host, or about hosts that are alike."""
+    """The properties of a host, or of hosts that are alike, that decide whether a pod fits."""
 
     labels: Labels
     free: Resources
@@ -43,8 +44,10 @@ class HostView:
 
 
 def misfit(shape: PodShape, host: HostView, pods: PodLabels | None = NO_PODS) -> Misfit | None:
-    """The first rule that keeps the pod off the host; None: it fits. ``pods``: those on the host by label; None: pods
-    there do not matter."""
+    """Return the first rule that keeps the pod off the host; None: it fits.
+
+    ``pods`` are the pods on the host by label; None: they are not considered.
+    """
     constraint = shape.constraint
     return (
         label_misfit(constraint, host.labels, shape.workload)
@@ -54,7 +57,7 @@ def misfit(shape: PodShape, host: HostView, pods: PodLabels | None = NO_PODS) ->
 
 
 def label_misfit(constraint: Constraint | None, labels: Labels, workload: Workload = Workload.ANY) -> Misfit | None:
-    """By the labels of the host alone."""
+    """Return the first rule on the labels of the host alone that the pod fails."""
     if EXCLUSIVE_LABEL in labels and not mentions(constraint, EXCLUSIVE_LABEL):
         return Misfit(HostRule.EXCLUSIVE)
     if (pool := unserved_by(workload, labels)) is not None:
@@ -63,7 +66,7 @@ def label_misfit(constraint: Constraint | None, labels: Labels, workload: Worklo
 
 
 def pods_misfit(constraint: Constraint, labels: Labels, pods: PodLabels | None) -> Misfit | None:
-    """By the labels of the host and of the pods there."""
+    """Return the first part of the constraint that the labels of the host and of the pods there fail."""
     for part in conjuncts(constraint):
         if not matches(part, labels, pods):
             if isinstance(part, PodLabel) and part.key == PORT_LABEL:
@@ -73,7 +76,7 @@ def pods_misfit(constraint: Constraint, labels: Labels, pods: PodLabels | None) 
 
 
 def room_misfit(shape: PodShape, host: HostView) -> Misfit | None:
-    """By the amounts alone."""
+    """Return the first rule on amounts that the pod fails."""
     free, need = free_for(shape, host), need_on(shape, host.labels)
     if not need.fits_in(free):
         kind, wanted, left = next(each for each in zip(RESOURCE_KINDS, need, free, strict=True) if each[1] > each[2])
@@ -81,7 +84,7 @@ def room_misfit(shape: PodShape, host: HostView) -> Misfit | None:
             return disk_misfit(shape, host.labels, left)
         is_revocable = shape.revocable and kind == "cpu"
         return Misfit(HostRule.REVOCABLE_ROOM if is_revocable else HostRule.ROOM, kind, wanted, left)
-    if not host.is_on_offer:  # after room: for lack of room, more of it is requested
+    if not host.is_on_offer:  # checked after free resources: a lack of them leads to a request for more
         return Misfit(HostRule.NOT_OFFERED)
     if not host.pod_slots:
         return Misfit(HostRule.POD_SLOTS)
@@ -91,8 +94,10 @@ def room_misfit(shape: PodShape, host: HostView) -> Misfit | None:
 
 
 def need_on(shape: PodShape, labels: Labels) -> Resources:
-    """What it takes of the room that is announced of a host with these labels. Of the disk that a host pool announces
-    with a factor a volume that is to be made takes its size times the factor."""
+    """Return the part of the announced resources of a host with these labels that the pod takes.
+
+    Where a host pool announces its disk with a factor, a new volume takes its size times the factor.
+    """
     need = needed(shape.resources)
     if shape.volume_mib:
         beyond = announced_disk(shape.volume_mib, disk_percent(labels)) - shape.volume_mib
@@ -101,7 +106,7 @@ def need_on(shape: PodShape, labels: Labels) -> Resources:
 
 
 def disk_misfit(shape: PodShape, labels: Labels, left: int) -> Misfit:
-    """Too little disk for a pod with a volume that is to be made. ``left``: as it is announced."""
+    """Return the misfit of a pod with a new volume that lacks disk. ``left`` is the announced free disk."""
     percent, asked = disk_percent(labels), needed(shape.resources).disk_mib
     if percent == AT_PAR.disk_percent:
         return Misfit(HostRule.ROOM, "disk", asked, left)
@@ -111,12 +116,13 @@ def disk_misfit(shape: PodShape, labels: Labels, left: int) -> Misfit:
 
 
 def free_for(shape: PodShape, host: HostView) -> Resources:
-    """Revocable pods take revocable cpu and ordinary memory, disk and gpu."""
+    """Return the resources that the pod may take: revocable pods take revocable cpu and ordinary memory, disk and
+    gpu."""
     return replace(host.free, cpu_milli=host.revocable_cpu_milli) if shape.revocable else host.free
 
 
 def room(shape: PodShape, host: HostView) -> int:
-    """How many such pods have room, by the amounts alone."""
+    """Return how many such pods fit by the amounts alone."""
     amounts = zip(free_for(shape, host), need_on(shape, host.labels), strict=True)
     rooms = [host.pod_slots, *(have // need for have, need in amounts if need)]
     if shape.port_count:
@@ -127,8 +133,10 @@ def room(shape: PodShape, host: HostView) -> int:
 def room_beside(
     constraint: Constraint, labels: Labels, pods: Mapping[Label, int], own: Collection[Label], at_most: int
 ) -> int:
-    """How many pods with the labels ``own`` may be added before the constraint refuses the next. Above the largest
-    count that the constraint names its verdict no longer changes."""
+    """Return how many pods with the labels ``own`` may be added before the constraint refuses the next.
+
+    More pods than the largest count that the constraint names no longer change its result.
+    """
     most = max((leaf.count for leaf in leaves(constraint) if isinstance(leaf, PodLabel)), default=0)
     for step in range(min(at_most, most + 2)):
         there = {label: pods.get(label, 0) + (step if label in own else 0) for label in {*pods, *own}}
@@ -138,7 +146,7 @@ def room_beside(
 
 
 def by_key(pods: Iterable[tuple[Label, int]]) -> dict[str, dict[str, int]]:
-    """Pods by label in the form that constraints take."""
+    """Return pods by label in the form that constraints take."""
     found: dict[str, dict[str, int]] = {}
     for (key, value), count in pods:
         found.setdefault(key, {})[value] = count
@@ -146,7 +154,7 @@ def by_key(pods: Iterable[tuple[Label, int]]) -> dict[str, dict[str, int]]:
 
 
 def ranges_without(ranges: Iterable[tuple[int, int]], ports: Collection[int]) -> tuple[tuple[int, int], ...]:
-    """Ranges, both ends included, without these ports."""
+    """Return the ranges, both ends included, without these ports."""
     left = list(ranges)
     for port in ports:
         for begin, end in [each for each in left if each[0] <= port <= each[1]]:
@@ -155,7 +163,7 @@ def ranges_without(ranges: Iterable[tuple[int, int]], ports: Collection[int]) ->
     return tuple(sorted(left))
 
 
-# Whether any host ever could.
+# Fit of hosts as if they were empty.
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +175,15 @@ class HostKind:
     count: int = 1
 
     def when_empty(self) -> HostView:
-        """A revocable pod is given no more cpu of a host than the host has."""
+        """Return the host without pods; a revocable pod may have at most the cpu of the host."""
         return HostView(self.labels, self.capacity, self.capacity.cpu_milli, PORTS_MAX)
 
 
 def infeasible(shape: PodShape, hosts: Iterable[HostKind]) -> Infeasible | None:
-    """Why none of these hosts could ever take the pod; None when one could, or when there are no hosts at all. Free
-    room and pods on hosts do not matter: both change."""
+    """Return why none of these hosts could ever take the pod; None when one could, or when there are no hosts at all.
+
+    Free resources and pods on hosts are not considered: both change.
+    """
     total = served = meeting = allowed = 0
     largest = Resources()
     for kind in hosts:
@@ -196,17 +206,18 @@ def infeasible(shape: PodShape, hosts: Iterable[HostKind]) -> Infeasible | None:
 
 
 def _own_capacity(shape: PodShape, kind: HostKind) -> Resources:
-    """That counts for the pod: disk without a factor, where it wants a volume."""
+    """Return the capacity that counts for the pod: for a pod with a new volume, disk without the factor."""
     cpu, memory, disk, gpu = kind.capacity
     return Resources(cpu, memory, disk * 100 // disk_percent(kind.labels) if shape.volume_mib else disk, gpu)
 
 
 def reach(shape: PodShape, hosts: Iterable[HostKind]) -> tuple[int, tuple[RefusingHosts, ...]]:
-    """How many of these hosts could take the pod if they were empty, and the first rule that each other one fails."""
+    """Count the hosts that could take the pod if they were empty, and return the first rule that each other one
+    fails."""
     judged = [(misfit(shape, kind.when_empty(), pods=None), kind.count) for kind in hosts]
-    refusing = [(_of_empty(why), count) for why, count in judged if why is not None]
+    refusing = [(_to_size_rule(why), count) for why, count in judged if why is not None]
     return sum(count for why, count in judged if why is None), merged(refusing)
 
 
-def _of_empty(why: Misfit) -> Misfit:
+def _to_size_rule(why: Misfit) -> Misfit:
     return replace(why, rule=HostRule.SIZE) if why.rule in (HostRule.ROOM, HostRule.REVOCABLE_ROOM) else why

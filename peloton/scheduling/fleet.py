@@ -1,4 +1,4 @@
-"""Hosts as arrays: the judge of ``fit`` for all hosts at once, and what pods that were put leave.
+"""Hosts as arrays: the rules of ``fit`` for all hosts at once, and the resources left by pods placed so far.
 
 H rows of hosts, R kinds of resources, one contiguous column for each amount. Hosts that carry the same labels, their
 name aside, are of one kind: a constraint is evaluated once for each kind, and for hosts that it names.
@@ -46,11 +46,11 @@ from peloton.scheduling.tree import CPU, KIND_COUNT, Flags, Ints
 ROWS_MIN = 64
 SCALE = 2**30
 Barred = Mapping[int, Misfit]
-"""Rows that take none of the pods, and why."""
+"""Rows that take none of the pods, and the reason of each."""
 
 
 class _Before(NamedTuple):
-    """Columns of rows before a change, and which pods it added."""
+    """The columns of rows before a change, and the pods that it added."""
 
     rows: Ints
     columns: Ints
@@ -69,8 +69,8 @@ class Fleet:
         self._undo: list[_Before] = []
         self._pods: dict[Label, Ints] = {}  # [H] pods with the label
         self._weights: Ints | None = None
-        self._weights_known: tuple[int, ...] = (0,) * KIND_COUNT  # the same for single hosts
-        self._put_count = 0  # since they were taken
+        self._weights_known: tuple[int, ...] = (0,) * KIND_COUNT  # the same as a tuple, for single hosts
+        self._put_count = 0  # hosts put since the weights were computed
         self._by_name: Ints | None = None
         self.loads = MeasuredLoads()
         if hosts:
@@ -97,13 +97,13 @@ class Fleet:
     def _row_for(self, hostname: Hostname) -> int:
         row = self.row_of.get(hostname)
         if row is None:
-            row = self._unused.pop() if self._unused else self._grown()
+            row = self._unused.pop() if self._unused else self._append_row()
             self.names[row] = hostname
             self.row_of[hostname] = row
             self._by_name = None
         return row
 
-    def _grown(self) -> int:
+    def _append_row(self) -> int:
         row = len(self.names)
         self.names.append(Hostname(""))
         if row == self._m.shape[1]:
@@ -125,7 +125,7 @@ class Fleet:
 
     @property
     def _all(self) -> Ints:
-        """The columns of all rows that are in use, and of those between them."""
+        """Return the columns of all rows up to the last in use, unused ones between them included."""
         return self._m[:, : len(self.names)]
 
     def rows(self, names: Iterable[Hostname]) -> Ints:
@@ -135,11 +135,11 @@ class Fleet:
         return np.asarray(self._m[column, rows])
 
     def amounts(self, columns: slice | list[int], rows: Ints) -> Ints:
-        """A copy, ``[.,H]``."""
+        """Return a copy, ``[.,H]``."""
         return np.asarray(self._m[columns][:, rows])
 
     def by_name(self, rows: Ints) -> Ints:
-        """Their places in the order of host names."""
+        """Return the places of the rows in the order of host names."""
         if self._by_name is None:
             in_order = sorted(range(len(self.names)), key=self.names.__getitem__)
             self._by_name = np.zeros(len(in_order), np.int64)
@@ -147,13 +147,14 @@ class Fleet:
         return np.asarray(self._by_name[rows])
 
     def free_sum(self, without: Iterable[Hostname]) -> Resources:
-        """What is free on READY hosts that take another pod."""
+        """Return the sum of free resources on READY hosts that take another pod."""
         counts = (self._all[STATE] == READY) & (self._all[SLOTS] > 0)
         counts[self.rows(without)] = False
         return Resources(*(int(amounts[counts].sum()) for amounts in self._all[FREE]))
 
     def values_of(self, label: str) -> tuple[Ints, list[str]]:
-        """[H] the number of the label's value on each row, -1 where it has none or several; and the values."""
+        """Return the index of the label's value on each row ``[H]``, -1 where it has none or several; and the
+        values."""
         if label == HOSTNAME_LABEL:
             return np.where(self._all[STATE] == EMPTY, -1, np.arange(len(self.names))), [*self.names]
         numbers: dict[str, int] = {}
@@ -164,35 +165,35 @@ class Fleet:
         of_rows = np.array([*of_kind, -1], np.int64)[self._all[KIND]]
         return np.where(self._all[STATE] == EMPTY, -1, of_rows), [*numbers]
 
-    # What is changed for one lease.
+    # Changes for one lease, undone by ``restore``.
 
     def set_pods(self, label: Label, hosts: Mapping[Hostname, int]) -> None:
-        """How many pods with the label are on each host."""
+        """Set how many pods with the label are on each host."""
         counts = self._pods[label] = np.zeros(len(self.names), np.int64)
         for name, count in hosts.items():
             if name in self.row_of:
                 counts[self.row_of[name]] = count
 
     def set_rank(self, rows: Ints, rank: int) -> None:
-        """Hosts of a lower rank come first."""
-        self._keep(rows)
+        """Set the rank of hosts: lower ranks come first."""
+        self._save_for_undo(rows)
         self._m[RANK, rows] = rank
 
     def set_aside(self, row: int, amounts: Resources, pod_count: int) -> None:
-        """Room that others keep."""
-        self._keep(np.array([row]))
+        """Take resources and pod slots of a host that are reserved for other pods off its free amounts."""
+        self._save_for_undo(np.array([row]))
         self._m[FREE, row] = np.maximum(self._m[FREE, row] - np.array(tuple(amounts)), 0)
         self._m[LEFT, row] = (self._m[FREE, row] * np.array(self._weights_known)).sum()
         self._m[USED, row] = 1
         self._m[SLOTS, row] = max(int(self._m[SLOTS, row]) - pod_count, 0)
 
-    def _keep(self, rows: Ints, counts: Ints | None = None, labels: Collection[Label] = ()) -> None:
-        assert self.weights is not None  # they fill a column, which must not be undone
+    def _save_for_undo(self, rows: Ints, counts: Ints | None = None, labels: Collection[Label] = ()) -> None:
+        assert self.weights is not None  # computes the weights, which fill a column: that must not be undone
         self._undo.append(_Before(rows, self._m[:, rows].copy(), counts, labels))
 
     @property
     def mark(self) -> int:
-        """For ``back_to``."""
+        """Return the position in the undo list, for ``back_to``."""
         return len(self._undo)
 
     def back_to(self, mark: int) -> None:
@@ -204,16 +205,16 @@ class Fleet:
         del self._undo[mark:]
 
     def restore(self) -> None:
-        """As the hosts were put."""
+        """Undo all changes, so that the hosts are as they were put."""
         self.back_to(0)
         self._pods.clear()
         if self._put_count > len(self.row_of):
             self._weights = None
 
     def take(self, shape: PodShape, labels: Collection[Label], chosen: Ints) -> None:
-        """A pod was put on each of these rows, of which some may be equal."""
+        """Place one pod on each of these rows, of which some may be equal."""
         rows, counts = np.unique(chosen, return_counts=True)
-        self._keep(rows, counts, labels)
+        self._save_for_undo(rows, counts, labels)
         need = np.array(tuple(needed(shape.resources)), np.int64)
         if shape.revocable:
             self._m[SLACK, rows] -= need[CPU] * counts
@@ -235,10 +236,10 @@ class Fleet:
                 self._pods[label] = np.zeros(len(self.names), np.int64)
             self._pods[label][rows] += counts
 
-    # Questions.
+    # Queries.
 
     def fitting(self, shape: PodShape, barred: Barred) -> Flags:
-        """[H] takes one more such pod, apart from what its constraint says of pods there."""
+        """Return a flag ``[H]`` for hosts that take one more such pod, apart from the constraint on pods there."""
         hosts, need = self._all, tuple(needed(shape.resources))
         fits = hosts[STATE] == READY
         fits &= hosts[SLOTS] > 0
@@ -260,13 +261,13 @@ class Fleet:
         return np.asarray(fits)
 
     def nearest(self, shape: PodShape, count: int) -> Ints:
-        """Rows of hosts that would take the pod if no pod were there: those that lack least, by name among equals."""
+        """Return rows of hosts that would take the pod if they were empty, the least lack first, ties by name."""
         rows, need = np.flatnonzero(self.large_enough(shape)), np.array(tuple(needed(shape.resources)), np.int64)
         lacking = (np.maximum(need[:, None] - self.amounts(FREE, rows), 0) * self.weights[:, None]).sum(axis=0)
         return np.asarray(rows[np.lexsort((self.by_name(rows), lacking))][:count])
 
     def large_enough(self, shape: PodShape) -> Flags:
-        """[H] would take the pod if no pod were there."""
+        """Return a flag ``[H]`` for hosts that would take the pod if they were empty."""
         hosts, need = self._all, np.array(tuple(needed(shape.resources)), np.int64)[:, None]
         meets = self._kinds.takes(shape)[hosts[KIND]]
         for row in self._named(shape.constraint):
@@ -277,7 +278,7 @@ class Fleet:
         return np.asarray(meets)
 
     def room(self, shape: PodShape, rows: Ints) -> Ints:
-        """How many more such pods each takes, by the amounts alone."""
+        """Return how many more such pods each row takes, by the amounts alone."""
         room = self._m[SLOTS, rows]
         for kind, amount in enumerate(needed(shape.resources)):
             if amount:
@@ -290,7 +291,7 @@ class Fleet:
         return found
 
     def room_beside_pods(self, shape: PodShape, labels: Collection[Label], rows: Ints, room: Ints) -> Ints:
-        """As many of them as the constraint lets be on the host beside the pods there."""
+        """Return ``room`` cut to the pods that the constraint allows in addition to the pods on each host."""
         named = sorted(pod_labels_named(shape.constraint))
         if not named or not len(rows):
             return room
@@ -310,8 +311,10 @@ class Fleet:
 
     @property
     def weights(self) -> Ints:
-        """[R] what a unit of each kind counts: kinds of which hosts have little count more. They are taken anew now and
-        then."""
+        """Return the weight ``[R]`` of a unit of each kind: kinds of which hosts have little count more.
+
+        They are computed again after many hosts have changed.
+        """
         if self._weights is None:
             hosts = self._all
             mean = np.maximum(hosts[TOTAL].sum(axis=1), hosts[FREE].sum(axis=1)) // max(len(self.row_of), 1)
@@ -321,31 +324,30 @@ class Fleet:
         return self._weights
 
     def leftover(self, rows: Ints) -> Ints:
-        """What is free, each kind in proportion to what hosts have of it on average."""
-        assert self.weights is not None  # they fill the column
+        """Return the free resources of each row, each kind in proportion to its average capacity."""
+        assert self.weights is not None  # computes the weights, which fill the column
         return self.column(LEFT, rows)
 
     def dominant_share(self, amounts: Resources) -> int:
-        """Of an average host."""
+        """Return the largest share of an average host among the kinds, in units of 1/SCALE."""
         return int((np.array(tuple(amounts), np.int64) * self.weights).max())
 
     @property
     def is_used(self) -> Flags:
-        """[H] has pods."""
+        """Return a flag ``[H]`` for hosts that have pods."""
         return np.asarray(self._all[USED] > 0)
 
     @property
     def has_gpus(self) -> Flags:
-        """[H]"""
         return np.asarray(self._all[TOTAL.start + GPU] > 0)
 
     @property
     def ranks(self) -> Ints:
-        """[H]"""
         return np.asarray(self._all[RANK])
 
     def refusing(self, shape: PodShape, barred: Barred, without: Collection[int] = ()) -> Iterator[tuple[Misfit, int]]:
-        """Hosts by the first rule that they fail. Those that fail none are left out, and so are rows ``without``."""
+        """Yield counts of hosts by the first rule that they fail; rows ``without`` and hosts that fail none are left
+        out."""
         hosts = self._all
         left = hosts[STATE] != EMPTY
         left[list(without)] = False

@@ -1,4 +1,4 @@
-"""What waits in queues and what admitted pods hold: the values of admission and preemption."""
+"""The values of admission and preemption: gangs in queues, and the usage of admitted pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peloton.model.resources import Resources
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 Need = tuple[int, ...]
-"""[R]"""
+"""Amounts by resource kind, ``[R]``."""
 Needs = tuple[tuple[Workload, Need], ...]
 
 
@@ -27,7 +27,7 @@ class QueueKind(IntEnum):
     REVOCABLE = 2
     ORDINARY = 3
 
-    __hash__ = int.__hash__  # Enum's own is slow, and queues are looked up very often
+    __hash__ = int.__hash__  # Enum's own hash is slow, and queues are looked up very often
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class GangRun:
     revocable: bool = False
     controller: bool = False
     workload: Workload = Workload.ANY
-    apart: Needs = ()  # of a gang with pods of several workloads: what each of these needs
+    apart: Needs = ()  # of a gang with pods of several workloads: the need of each workload
 
     @property
     def needs(self) -> Needs:
-        """What each workload needs of one whole gang."""
+        """Return the part of one whole gang's need that falls to each workload."""
         return self.apart or ((self.workload, self.need),)
 
     @property
@@ -62,12 +62,13 @@ class GangRun:
 
     @property
     def is_lone_controller(self) -> bool:
-        """Only a controller of a gang of one counts against the controller limit."""
+        """Report whether the controller limit counts the gang: it is a controller and has one pod."""
         return self.controller and self.gang_size == 1
 
     @property
     def sort(self) -> tuple[Need, Needs, Workload, bool]:
-        """The part of a run that admission compares: of two alike in one queue none fits where the other does not."""
+        """Return the part of a run that admission compares: of two alike in one queue, either both fit or neither
+        does."""
         return self.need, self.apart, self.workload, self.is_lone_controller
 
     @property
@@ -81,7 +82,7 @@ class GangRun:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What admission needs to know of a pod."""
+    """The properties of a pod that admission compares."""
 
     need: Need  # [R]
     preemptible: bool
@@ -101,13 +102,13 @@ class Footprint:
 
 @dataclass(frozen=True, eq=False)
 class Usage:
-    """What admitted pods hold, own amounts ``[P,R]``; total is ``non_slack + slack``."""
+    """The resources that admitted pods hold, own amounts ``[P,R]``; the total is ``non_slack + slack``."""
 
     non_slack: Ints
-    slack: Ints  # of revocable pods, which count nowhere else
+    slack: Ints  # of revocable pods, which count in no other column
     non_preemptible: Ints
     controller: Ints
-    parts: tuple[Usage, ...] = field(default=(), kw_only=True)  # of each compartment; empty: there are none
+    parts: tuple[Usage, ...] = field(default=(), kw_only=True)  # one per compartment; empty: there are none
     part_of: Mapping[Workload, int] = field(default_factory=dict, kw_only=True)
 
     @property
@@ -119,13 +120,13 @@ class Usage:
         return Usage(*(column.copy() for column in self.columns), parts=parts, part_of=self.part_of)
 
     def without(self, part: Usage) -> Usage:
-        """What is left when a part is gone."""
+        """Return the usage that remains without a part of it."""
         parts = tuple(mine.without(gone) for mine, gone in zip(self.parts, part.parts, strict=True))
         columns = (mine - gone for mine, gone in zip(self.columns, part.columns, strict=True))
         return Usage(*columns, parts=parts, part_of=self.part_of)
 
     def charge(self, row: int, holder: Footprint | GangRun, count: int) -> None:
-        """Count so many more pods or gangs in pool ``row``; a negative count takes them off."""
+        """Count ``count`` more pods or gangs in pool ``row``; a negative count takes them off."""
         self._charge(row, holder, holder.need, count)
         if self.parts:
             for workload, need in holder.needs:
@@ -143,22 +144,23 @@ class Usage:
             self.controller[row] += amounts
 
     def parts_of(self, run: GangRun) -> tuple[int, ...]:
-        """The compartments that a gang's pods go to."""
+        """Return the compartments that a gang's pods go to."""
         return tuple(sorted({self.part_of[workload] for workload, _ in run.needs})) if self.parts else (0,)
 
     @property
     def held(self) -> Ints:
-        """``[R]`` of hosts that all pools hold together."""
+        """Return the amounts ``[R]`` of hosts that all pools hold together."""
         amounts: Ints = self.non_slack.sum(axis=0) + self.slack.sum(axis=0)
         amounts[CPU] -= self.slack[:, CPU].sum()
         return amounts
 
     def physical(self, tree: PoolTree) -> Ints:
-        """``[P,R]`` that pools and all below them hold of hosts: the cpu of revocable pods is slack."""
+        """Return the amounts ``[P,R]`` of hosts that each subtree holds; the cpu of revocable pods is slack and not
+        counted."""
         own = self.non_slack + self.slack
         own[:, CPU] = self.non_slack[:, CPU]
         return tree.roll_up(own)
 
 
 Queues = Mapping[QueueKind, Sequence[GangRun]]
-"""Sorted by ``GangRun.order``."""
+"""The waiting runs of each queue, sorted by ``GangRun.order``."""

@@ -1,4 +1,4 @@
-"""Which host pools take hosts and which give them, and how much each has and lacks: what the mover decides from."""
+"""The input of the mover: the host pools that take and give hosts, their usage, and the hosts that they lack."""
 
 from __future__ import annotations
 
@@ -15,59 +15,65 @@ from peloton.scheduling.mover import PoolNow
 
 _LENDING = frozenset({Workload.SHARED, Workload.BATCH})
 _LACKING = frozenset({HostRule.ROOM, HostRule.VOLUME_ROOM, HostRule.POD_SLOTS, HostRule.PORTS})
-"""Rules by which hosts refuse a pod that another host like them would take."""
+"""The rules by which hosts refuse a pod that another host like them would take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What the mover looks at, at one moment."""
+    """A snapshot of the host pools and the demand on them."""
 
     pools: HostPools
     rooms: Mapping[str, PoolRoom]  # by host pool
-    waiting: Sequence[tuple[Workload, Resources, int]] = ()  # pods that wait for a host: what one asks for, how many
+    waiting: Sequence[tuple[Workload, Resources, int]] = ()  # of pods without a host: workload, request, count
     marked: Collection[Hostname] = ()  # hosts marked orange or red
-    red: Collection[Hostname] = ()  # of them
+    red: Collection[Hostname] = ()  # the part of ``marked`` that is red
     slow_count: int = 0  # services marked red
 
 
 def takers(pools: HostPools) -> list[str]:
-    """Host pools for services, and for no batch jobs."""
+    """Return the host pools that serve stateless jobs but no batch jobs."""
     serves = serving(pools.pools.values())
     return sorted(name for name, work in serves.items() if Workload.STATELESS in work and not work & _LENDING)
 
 
 def givers(pools: HostPools) -> list[str]:
-    """Host pools for batch jobs alone, in the order in which they are asked: first those for preemptible ones."""
+    """Return the host pools for batch jobs alone, in the order in which they give hosts: the ones for preemptible jobs
+    first."""
     serves = serving(pools.pools.values())
     lending = [name for name, work in serves.items() if work and work <= _LENDING]
     return sorted(lending, key=lambda name: (Workload.BATCH in serves[name], name))
 
 
 def lacks_hosts(why: PlacementReason) -> bool:
-    """Whether pods that found no host for this reason would find one, had their host pool more of the same hosts:
-    some have too little room, or it has no hosts at all."""
+    """Report whether pods with this placement reason would find a host if their host pool had more of the same hosts.
+
+    They would if some hosts only lack free resources, or if the host pool has no hosts at all.
+    """
     rules = {hosts.misfit.rule for cluster in why for pods in cluster.pods for hosts in pods.hosts}
     return bool(rules & _LACKING) or rules == {HostRule.HOST_POOL}
 
 
 def taker_now(name: str, demand: Demand) -> PoolNow:
-    """A host pool that has no hosts is measured in those of the host pools that would give some."""
+    """Return the state of a taking host pool; one without hosts is measured in hosts of the pools that would give
+    some."""
     pools = demand.pools
     room = demand.rooms.get(name, PoolRoom())
     sizes = room if room.host_count else joined_rooms(demand.rooms.get(giver, PoolRoom()) for giver in givers(pools))
     mine = serving(pools.pools.values())[name]
     waiting = [(asked, count) for work, asked, count in demand.waiting if work in mine]
-    lacking = _hosts_for(waiting, sizes)
-    return replace(_now(name, demand, room, lacking), slow_count=demand.slow_count)
+    lacking = _count_hosts_for(waiting, sizes)
+    return replace(_pool_now(name, demand, room, lacking), slow_count=demand.slow_count)
 
 
 def giver_now(name: str, demand: Demand) -> PoolNow:
-    return replace(_now(name, demand, demand.rooms.get(name, PoolRoom()), 0), takes=False)
+    return replace(_pool_now(name, demand, demand.rooms.get(name, PoolRoom()), 0), takes=False)
 
 
 def sources_of(pool: PoolNow, takers: Sequence[PoolNow], givers: Sequence[PoolNow], pools: HostPools) -> list[PoolNow]:
-    """From which host pools this one gets hosts, in the order in which they are asked: one that gives hosts first has
-    back what it has lent."""
+    """Return the host pools from which this one takes hosts, in the order in which they are asked.
+
+    A giver first takes back the hosts that it has lent.
+    """
     others = [giver for giver in givers if giver.name != pool.name]
     if pool.takes:
         return others
@@ -77,18 +83,19 @@ def sources_of(pool: PoolNow, takers: Sequence[PoolNow], givers: Sequence[PoolNo
 
 
 def lent_to(taker: str, pools: HostPools) -> Counter[str]:
-    """Hosts that the mover took for a host pool and that are at rest there, by the host pool they came from."""
+    """Count the hosts that the mover took for a host pool and that have arrived there, by the host pool they came
+    from."""
     return Counter(lender for host, lender in pools.lent.items() if pools.of(host) == (taker, taker))
 
 
 def moving_count(names: Collection[str], pools: HostPools) -> int:
-    """Hosts on their way from or to any of these host pools."""
+    """Count the hosts that move from or to any of these host pools."""
     places = pools.hosts.values()
     return sum(place.is_moving and (place.current in names or place.desired in names) for place in places)
 
 
-def _now(name: str, demand: Demand, room: PoolRoom, waiting_count: int) -> PoolNow:
-    """In the resource of which the largest share is in use."""
+def _pool_now(name: str, demand: Demand, room: PoolRoom, waiting_count: int) -> PoolNow:
+    """Return the state of a host pool, in the resource kind of which the largest share is in use."""
     shares = [(used / have, used, have) for used, have in zip(room.used, room.capacity, strict=True) if have]
     _, used, have = max(shares, default=(0.0, 0, room.host_count))
     return PoolNow(
@@ -103,9 +110,11 @@ def _now(name: str, demand: Demand, room: PoolRoom, waiting_count: int) -> PoolN
     )
 
 
-def _hosts_for(waiting: Iterable[tuple[Resources, int]], sizes: PoolRoom) -> int:
-    """How many hosts of the mean size these pods fill. Pods that are larger than such a host do not count: no number of
-    hosts helps them."""
+def _count_hosts_for(waiting: Iterable[tuple[Resources, int]], sizes: PoolRoom) -> int:
+    """Return how many hosts of mean size these pods fill.
+
+    Pods larger than such a host are not counted: no number of hosts helps them.
+    """
     if not sizes.host_count:
         return 0
     size = Resources(*(amount // sizes.host_count for amount in sizes.capacity))

@@ -1,4 +1,5 @@
-"""Sets of labels that hosts carry, and what constraints say of each: evaluated once, however many hosts carry them."""
+"""Host kinds: sets of labels that hosts carry. Each constraint is evaluated once per kind, however many hosts it
+has."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from peloton.scheduling.tree import Flags, Ints
 
 CONSTRAINTS_KEPT_MAX = 1_000
 KindLabels = tuple[Label, ...]
-"""Labels of a host without its name."""
+"""The labels of a host without its name."""
 _Rule = tuple[Constraint | None, Workload]
 
 
@@ -25,12 +26,12 @@ class HostKinds:
     def __init__(self) -> None:
         self._numbers: dict[KindLabels, int] = {}
         self.labels: list[Labels] = []  # by number
-        self._verdicts: dict[_Rule, list[Misfit | None]] = {}  # by number
+        self._verdicts: dict[_Rule, list[Misfit | None]] = {}  # by number, as in ``labels``
         self._takes: dict[_Rule, Flags] = {}  # the same as flags
-        self._disk_percents = np.zeros(0, np.int64)  # by number
+        self._disk_percents = np.zeros(0, np.int64)  # by number: the factor with which disk is announced
 
     def copied(self) -> HostKinds:
-        """With verdicts of its own."""
+        """Return a copy with caches of its own."""
         other = HostKinds()
         other._numbers, other.labels = dict(self._numbers), [*self.labels]
         return other
@@ -43,7 +44,7 @@ class HostKinds:
         return number
 
     def keep(self, numbers: Sequence[int]) -> list[int]:
-        """Forget all others. Returns the new numbers of these."""
+        """Forget all kinds but these. Return their new numbers."""
         kinds = list(self._numbers)
         known = [kinds[number] for number in sorted(set(numbers))]
         self._numbers = {kind: number for number, kind in enumerate(known)}
@@ -54,7 +55,7 @@ class HostKinds:
         return [self._numbers[kinds[number]] for number in numbers]
 
     def verdicts(self, shape: PodShape) -> list[Misfit | None]:
-        """By number."""
+        """Return the label rule that each kind fails, by number; None: it takes the pod."""
         rule = shape.constraint, shape.workload
         found = self._verdicts.get(rule)
         if found is None:
@@ -69,14 +70,14 @@ class HostKinds:
                     named.setdefault(leaf.key, set()).add(leaf.value)
             known: dict[tuple[object, ...], Misfit | None] = {}
             for labels in self.labels[len(found) :]:
-                alike = _as_judged(labels, named)
+                alike = _relevant_labels(labels, named)
                 if alike not in known:
                     known[alike] = label_misfit(shape.constraint, labels, shape.workload)
                 found.append(known[alike])
         return found
 
     def takes(self, shape: PodShape) -> Flags:
-        """By number."""
+        """Return a flag for each kind, by number: it takes the pod by its labels."""
         rule = shape.constraint, shape.workload
         verdicts = self.verdicts(shape)
         takes = self._takes.get(rule)
@@ -85,26 +86,26 @@ class HostKinds:
         return takes
 
     def disk_of(self, shape: PodShape, numbers: Ints) -> Ints:
-        """What a pod with a volume that is to be made takes of disk on hosts of these kinds, as ``need_on`` has it."""
+        """Return the disk that a pod with a new volume takes on hosts of these kinds, as ``need_on`` does."""
         own = needed(shape.resources).disk_mib - shape.volume_mib
         return np.asarray((own + -(-shape.volume_mib * self._percents() // 100))[numbers])
 
     def short_of_disk(self, shape: PodShape, numbers: Ints, left: Ints) -> Iterator[tuple[Misfit, int]]:
-        """Why hosts of these kinds with so much ``left`` do not take such a pod, and how many."""
+        """Yield the misfits of hosts of these kinds that have only ``left`` disk for such a pod, and their counts."""
         for number in np.unique(numbers).tolist():
             most = left[numbers == number]
             yield disk_misfit(shape, self.labels[number], int(most.max())), len(most)
 
     def _percents(self) -> Ints:
-        """By number: with which disk is announced."""
+        """Return the announced percentage of disk of each kind, by number."""
         if len(self._disk_percents) < len(self.labels):
             more = [disk_percent(labels) for labels in self.labels[len(self._disk_percents) :]]
             self._disk_percents = np.concatenate([self._disk_percents, np.array(more, np.int64)])
         return self._disk_percents
 
 
-def _as_judged(labels: Labels, named: Mapping[str, Collection[str]]) -> tuple[object, ...]:
-    """All of the labels that decides: values that the constraint does not name are alike."""
+def _relevant_labels(labels: Labels, named: Mapping[str, Collection[str]]) -> tuple[object, ...]:
+    """Return the part of the labels that decides: values that the constraint does not name are alike."""
     found: list[object] = [
         EXCLUSIVE_LABEL in labels,
         *(str(labels.get(key)) for key in (SERVED_LABEL, HOST_POOL_LABEL)),

@@ -1,4 +1,4 @@
-"""Which hosts leave a host pool first: those on which the least is lost."""
+"""The order in which hosts leave a host pool: cheapest loss first."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ SHARED = "shared"
 
 
 def leaving_order(hosts: Iterable[Occupancy]) -> list[Hostname]:
-    """Hosts that may be taken away, the first one first: idle ones, then those with the fewest controllers, the fewest
-    pods, the lowest mean priority, and pods that have run for the shortest time. Hosts with pods that may not be
-    preempted are left out."""
+    """Return the hosts that may be taken away, the first one first.
+
+    Idle ones lead, then hosts with the fewest controllers, the fewest pods, the lowest mean priority, and the shortest
+    mean run time of pods. Hosts with non-preemptible pods are left out.
+    """
     return drain_order(host for host in hosts if not host.unpreemptible_count)
 
 
 def drain_order(hosts: Iterable[Occupancy]) -> list[Hostname]:
-    """The same of hosts that are drained, for which pods that may not be preempted leave, too: those come last."""
+    """Return all hosts in the same order; hosts with non-preemptible pods, which a drain also moves, come last."""
 
     def cost(host: Occupancy) -> tuple[float, ...]:
         count = host.pod_count or 1
@@ -31,7 +33,7 @@ def drain_order(hosts: Iterable[Occupancy]) -> list[Hostname]:
 
 
 class Sizes(NamedTuple):
-    """Hosts of a host pool: how many are to be in it, and how many it shall have."""
+    """The size of a host pool: its present and its requested number of hosts."""
 
     name: str
     host_count: int
@@ -39,8 +41,10 @@ class Sizes(NamedTuple):
 
 
 def count_to_move(source: Sizes, destination: Sizes, known: Collection[str]) -> tuple[int, str]:
-    """How many hosts go from one host pool to the other, or why the sizes cannot be. Both must change by the same
-    number; a destination that is large enough takes none."""
+    """Return how many hosts move from one host pool to the other, or why the sizes cannot be.
+
+    Both must change by the same number; a destination that is large enough takes none.
+    """
     for pool in (source, destination):
         if pool.name not in known:
             return 0, f"there is no host pool {pool.name or 'without a name'}"

@@ -19,19 +19,19 @@ from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 
 def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
-    """Usage that grew above a limit, the capacity, an entitlement, a reservation of non-preemptible pods or the slack.
+    """Yield usage that grew above a limit, the capacity, an entitlement, a non-preemptible reservation or the slack.
 
-    Usage that was above before (hosts were lost, a limit was cut) may stay so, but must not grow.
+    Usage that was above before (hosts were lost, a limit was cut) may remain, but must not grow.
     """
     tree, before, may = now.tree, now.usage, plan.entitlement
     limit = tree.limit.copy()
-    limit[0] = UNLIMITED if now.compartments else now.capacity  # each has its own
+    limit[0] = UNLIMITED if now.compartments else now.capacity  # each compartment has its own capacity
     yield from grown(tree, "the limit", before.physical(tree), after.physical(tree), limit)
     for load, was, held, dealt in zip(now.compartments, before.parts, after.parts, may.parts, strict=True):
         yield from _above_compartment(tree, load.compartment, was, held, dealt)
     leaf = tree.is_leaf[:, None]
     columns = []
-    if not now.compartments:  # what is above its bound in one of them may grow in another
+    if not now.compartments:  # a pool above its bound in one compartment may grow in another
         columns.append(("the entitlement", before.non_slack, after.non_slack, may.non_slack))
         columns.append(("the slack entitlement", before.slack, after.slack, may.slack))
         yield from _above_slack("hosts have", before, after, now.slack_cpu)
@@ -67,7 +67,7 @@ def grown(tree: PoolTree, what: str, old: Ints, new: Ints, bound: Ints) -> Itera
 
 
 def wrong_evictions(now: Snapshot, plan: Plan) -> Iterator[str]:
-    """Evictions of gangs that are not preemptible, or for their own job."""
+    """Yield evictions of gangs that are not preemptible, or for their own job."""
     for one in plan.evictions:
         run = one.run
         if not run.preemptible:

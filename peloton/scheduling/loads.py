@@ -1,8 +1,8 @@
-"""How much of the cpu and memory of hosts is in use: by the last measurement, and by what pods were given there since.
+"""Measured loads: the cpu and memory of hosts in use at the last measurement, adjusted for pods placed since.
 
-A measurement is kept as what was in use beyond what pods held then, in thousandths of the host. So the load rises with
-each pod that is put there, and the next measurement says what it really uses. Where nothing was measured, hosts have in
-use what pods hold.
+A measurement is kept as the use beyond the amounts that pods held then, in thousandths of the host. So the load rises
+with each pod that is placed there, and the next measurement replaces the estimate. Without a measurement the amounts
+that pods hold count as used.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.tree import Ints
 
 LOAD_KINDS = slice(0, RESOURCE_KINDS.index("memory") + 1)
-"""Those that are measured: cpu and memory."""
+"""The measured kinds: cpu and memory."""
 AS_HELD = (0, 0)
 
 
 class MeasuredLoads:
-    """By row of a fleet; ``beyond`` is of cpu and memory, negative where pods use less than they hold."""
+    """Loads by row of a fleet; ``beyond`` is of cpu and memory, negative where pods use less than they hold."""
 
     def __init__(self) -> None:
         self._beyond = np.zeros((LOAD_KINDS.stop, 0), np.int64)
@@ -41,8 +41,10 @@ class MeasuredLoads:
         return cpu, memory
 
     def unused(self, rows: Ints, free: Ints, total: Ints) -> Ints:
-        """``[2,H]`` what is not in use, of the amounts ``[R,H]`` that are free and in total. Negative where more is in
-        use than the host announces."""
+        """Return the unused amounts ``[2,H]``, given the free and total amounts ``[R,H]``.
+
+        They are negative where more is in use than the host announces.
+        """
         known = rows < self._beyond.shape[1]
         unused = free[LOAD_KINDS].copy()
         unused[:, known] -= self._beyond[:, rows[known]] * total[LOAD_KINDS][:, known] // 1000

@@ -1,11 +1,11 @@
-"""How many hosts move between host pools, as a host pool gets hot and cools down again.
+"""The number of hosts that move between host pools, as a host pool gets hot and cools down again.
 
-A host pool that takes hosts gets them when it has been hot for a while: its hosts are loaded above a bound, too many of
-them are marked, or its pods wait for hosts. It gives them back when it would stay below its target without them, and
-that for longer; each time it turns out that it gave them back too early, twice as long. At a constant load it comes to
-rest: it takes until it is at its target, which is below the bound from which it takes, and gives back no further.
+A taking host pool receives hosts when it has been hot for a while: its hosts are loaded above a bound, too many of them
+are marked, or its pods wait for hosts. It gives them back when it would remain below its target without them, and that
+for longer; each time it turns out that it gave them back too early, twice as long. At a constant load it comes to rest:
+it takes until it is at its target, which is below the bound from which it takes, and gives back no further.
 
-Any host pool also takes hosts while it has fewer than its minimum; those that only give them do so for no other reason.
+Any host pool also takes hosts while it has fewer than its minimum; giving host pools do so for no other reason.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ HOUR_S = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class MoverPolicy:
-    high_percent: int = 80  # of what its hosts have in use, above which a host pool is hot
-    target_percent: int = 65  # to which hosts are added, and from which they are given back
-    hot_share_percent: int = 30  # of its hosts marked orange or red, above which it is hot
-    take_after_s: float = 60.0  # hot for so long
-    take_after_red_s: float = 15.0  # while a host is red, or pods wait
-    return_after_s: float = 900.0  # spare for so long, at first
+    high_percent: int = 80  # percent of its hosts in use above which a host pool is hot
+    target_percent: int = 65  # percent in use to which hosts are added, and below which they are given back
+    hot_share_percent: int = 30  # percent of its hosts marked orange or red above which a host pool is hot
+    take_after_s: float = 60.0  # seconds for which it must be hot
+    take_after_red_s: float = 15.0  # the same while a host is red, or pods wait
+    return_after_s: float = 900.0  # seconds for which hosts must be spare, at first
     return_after_max_s: float = 14_400.0
-    settle_s: float = 120.0  # after a move, before the next one is decided
+    settle_s: float = 120.0  # seconds after a move before the next one is decided
     hosts_at_a_time: int = 5
     hosts_per_hour: int = 30
 
 
 @dataclass(frozen=True, slots=True)
 class PoolNow:
-    """``used`` and ``host_size`` in one unit, of the scarcer kind of resource."""
+    """The state of a host pool. ``used`` and ``host_size`` are in one unit, of the scarcer kind of resource."""
 
     name: str
-    host_count: int  # that are to be in it
-    minimum: int  # hosts that it keeps
+    host_count: int  # desired number of hosts
+    minimum: int  # hosts that it always keeps
     used: int = 0
     host_size: int = 1  # of one of its hosts
     marked_count: int = 0  # hosts marked orange or red
     red_count: int = 0
     waiting_count: int = 0  # hosts that its waiting pods would fill
     slow_count: int = 0  # services marked red
-    takes: bool = True  # not only while it has fewer hosts than its minimum
+    takes: bool = True  # False: it takes hosts only up to its minimum
 
     @property
     def used_percent(self) -> int:
@@ -55,7 +55,7 @@ class PoolNow:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Hosts to be moved, and why: ``have`` against ``bound``."""
+    """A decision to move hosts, and its reason: ``have`` against ``bound``."""
 
     source: str
     destination: str
@@ -67,7 +67,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class MoverWatch:
-    """Of one host pool, between looks. Times are monotonic."""
+    """The state of one host pool between evaluations. Times are monotonic."""
 
     hot_since_s: float | None = None
     spare_since_s: float | None = None
@@ -75,7 +75,7 @@ class MoverWatch:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Hosts that a host pool has taken or given back."""
+    """Hosts that a host pool has taken or given back in one decision."""
 
     at_s: float  # monotonic
     count: int
@@ -83,7 +83,7 @@ class Past:
 
 
 def past_of(pool: str, made: Iterable[Made], now_ns: int, now_s: float) -> tuple[Past, ...]:
-    """What was decided for one host pool, the oldest first. ``made``: of all of them, the newest first."""
+    """Return the decisions for one host pool, the oldest first. ``made``: the decisions for all, the newest first."""
     found = []
     for one in made:
         is_return = one.rule is MoverRule.SPARE
@@ -93,7 +93,7 @@ def past_of(pool: str, made: Iterable[Made], now_ns: int, now_s: float) -> tuple
 
 
 def shift_text(shift: Shift, policy: MoverPolicy) -> str:
-    """The reason of a shift."""
+    """Return the reason of a shift as text."""
     match shift.rule:
         case MoverRule.WAITING:
             return f"pods of {shift.destination} wait for {shift.have} host{'s' * (shift.have > 1)}"
@@ -124,11 +124,14 @@ def plan(
     now_s: float,
     policy: MoverPolicy,
 ) -> tuple[MoverWatch, tuple[Shift, ...]]:
-    """``past``: what was decided for the taker, the oldest first; ``givers`` in the order in which they are asked;
-    ``lent``: hosts of each that the taker has; ``moving_count``: hosts on their way between any of them. Nothing is
-    decided while there are some."""
-    lacking, rule, have, bound = _lack(taker, policy)
-    spare = 0 if lacking else min(_spare(taker, policy), sum(lent.values()))
+    """Decide the shifts for one taking host pool.
+
+    ``past``: the decisions for the taker, the oldest first; ``givers`` in the order in which they are asked; ``lent``:
+    the number of hosts that the taker has of each giver; ``moving_count``: hosts that move between any of them. Nothing
+    is decided while there are some.
+    """
+    lacking, rule, have, bound = _find_lack(taker, policy)
+    spare = 0 if lacking else min(_count_spare(taker, policy), sum(lent.values()))
     watch = MoverWatch(
         (now_s if watch.hot_since_s is None else watch.hot_since_s) if lacking else None,
         (now_s if watch.spare_since_s is None else watch.spare_since_s) if spare else None,
@@ -142,15 +145,17 @@ def plan(
         is_urgent = taker.red_count or taker.waiting_count or taker.slow_count
         if now_s - watch.hot_since_s < (policy.take_after_red_s if is_urgent else policy.take_after_s):
             return watch, ()
-        return watch, _taken(taker.name, givers, min(lacking, budget), rule, have, bound)
+        return watch, _take_hosts(taker.name, givers, min(lacking, budget), rule, have, bound)
     if watch.spare_since_s is None or now_s - watch.spare_since_s < patience_s(past, policy):
         return watch, ()
-    return watch, _returned(taker, givers, lent, min(spare, budget))
+    return watch, _return_hosts(taker, givers, lent, min(spare, budget))
 
 
 def patience_s(past: Sequence[Past], policy: MoverPolicy) -> float:
-    """How long a host pool has hosts to spare before it gives them back. Each time that it took again within it, it had
-    given back too early."""
+    """Return the seconds for which a host pool has spare hosts before it gives them back.
+
+    They double each time the pool took hosts again within them, for it had given back too early.
+    """
     patience, returned_s = policy.return_after_s, None
     for one in past:
         if one.is_return:
@@ -162,8 +167,8 @@ def patience_s(past: Sequence[Past], policy: MoverPolicy) -> float:
     return patience
 
 
-def _lack(taker: PoolNow, policy: MoverPolicy) -> tuple[int, MoverRule, int, int]:
-    """How many hosts it lacks, by which rule with which numbers."""
+def _find_lack(taker: PoolNow, policy: MoverPolicy) -> tuple[int, MoverRule, int, int]:
+    """Return how many hosts it lacks, and the rule and numbers that say so."""
     below = taker.minimum - taker.host_count
     if taker.takes and taker.waiting_count > max(below, 0):
         return taker.waiting_count, MoverRule.WAITING, taker.waiting_count, 0
@@ -173,7 +178,7 @@ def _lack(taker: PoolNow, policy: MoverPolicy) -> tuple[int, MoverRule, int, int
         return 0, MoverRule.SPARE, 0, 0
     have = taker.host_count * taker.host_size
     if taker.used * 100 > have * policy.high_percent:
-        return max(_wanted(taker, policy) - taker.host_count, 1), MoverRule.LOAD, taker.used, have
+        return max(_count_wanted(taker, policy) - taker.host_count, 1), MoverRule.LOAD, taker.used, have
     if taker.red_count or taker.marked_count * 100 > taker.host_count * policy.hot_share_percent:
         return 1, MoverRule.MARKS, taker.marked_count, taker.host_count
     if taker.slow_count and taker.used * 100 > have * policy.target_percent:
@@ -181,20 +186,20 @@ def _lack(taker: PoolNow, policy: MoverPolicy) -> tuple[int, MoverRule, int, int
     return 0, MoverRule.SPARE, 0, 0
 
 
-def _wanted(taker: PoolNow, policy: MoverPolicy) -> int:
-    """Hosts with which it is at its target."""
+def _count_wanted(taker: PoolNow, policy: MoverPolicy) -> int:
+    """Return the number of hosts with which it is at its target."""
     return -(-taker.used * 100 // (taker.host_size * policy.target_percent))
 
 
-def _spare(taker: PoolNow, policy: MoverPolicy) -> int:
+def _count_spare(taker: PoolNow, policy: MoverPolicy) -> int:
     if not taker.takes:
         return max(taker.host_count - taker.minimum, 0)
     if taker.marked_count:
         return 0
-    return max(taker.host_count - max(_wanted(taker, policy), taker.minimum), 0)
+    return max(taker.host_count - max(_count_wanted(taker, policy), taker.minimum), 0)
 
 
-def _taken(
+def _take_hosts(
     taker: str, givers: Sequence[PoolNow], count: int, rule: MoverRule, have: int, bound: int
 ) -> tuple[Shift, ...]:
     shifts: list[Shift] = []
@@ -206,8 +211,8 @@ def _taken(
     return tuple(shifts)
 
 
-def _returned(taker: PoolNow, givers: Sequence[PoolNow], lent: Mapping[str, int], count: int) -> tuple[Shift, ...]:
-    """In the opposite order: who was asked last has its hosts back first."""
+def _return_hosts(taker: PoolNow, givers: Sequence[PoolNow], lent: Mapping[str, int], count: int) -> tuple[Shift, ...]:
+    """Return hosts in the reverse order: the giver that was asked last has its hosts back first."""
     have, shifts = taker.host_count, list[Shift]()
     for giver in reversed(givers):
         part = min(lent.get(giver.name, 0), count)

@@ -1,12 +1,12 @@
 """The spread of jobs whose pods move.
 
-Each move of a plan may be made or not. So a pod goes to another domain only if that has fewer pods, even with all that
-are to come, than its own has without all that are to leave: the fullest domain then gets no fuller and the lowest no
-lower, whichever of the moves are made. Of a job with pods in other clusters, whose hosts are not known here, pods stay
-in their domains.
+Each move of a plan may be carried out or not. So a pod goes to another domain only if that has fewer pods, even with
+all pods planned to arrive, than its own has without all pods planned to leave: the fullest domain then gets no fuller
+and the lowest no lower, whichever moves are carried out. A job with pods in other clusters, whose hosts are not known
+here, keeps each pod in its domain.
 
-Pods that leave whatever becomes of them, as those of drained hosts do, count nowhere until they are put somewhere, and
-go where placement would let them.
+Pods that leave in any case, as pods of drained hosts do, count in no domain until they are placed, and go where
+placement would let them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from peloton.scheduling.tree import Flags, Ints
 
 
 class MovingSpread:
-    """Of all jobs of a plan that spread. Rows are those of the hosts."""
+    """The spread of all jobs of a plan that spread. Rows are hosts."""
 
     def __init__(self, rows: Rows, jobs: Mapping[JobId, JobSpread]) -> None:
         self.jobs = {job_id: _Job(rows, spread) for job_id, spread in sorted(jobs.items())}
 
     def put(self, pod: PodNow, source: int | None, target: int) -> None:
-        """A pod is to go there; without ``source`` one that waits."""
+        """Plan the pod onto the target; ``source`` None: the pod waits."""
         if job := self.jobs.get(pod.pod_id.job_id):
             job.put(source, target)
 
@@ -40,27 +40,28 @@ class MovingSpread:
             job.take_back(source, target)
 
     def may_move(self, pod: PodNow, source: int) -> Flags | bool:
-        """[H] hosts to which the pod may go without more skew of its job."""
+        """Return a flag ``[H]`` for hosts to which the pod may go without more skew of its job."""
         job = self.jobs.get(pod.pod_id.job_id)
         return True if job is None else job.may_move(source)
 
     def leave(self, pod: PodNow, source: int) -> None:
-        """It is there no more, and waits."""
+        """Take the pod off its host; it waits from then on."""
         if job := self.jobs.get(pod.pod_id.job_id):
             job.leave(source)
 
     def may_come(self, pod: PodNow, left: int | None = None) -> Flags | bool:
-        """[H] hosts that take a pod which waits, by the bounds of its job. ``left``: the host on which it was."""
+        """Return a flag ``[H]`` for hosts that take a waiting pod by the bounds of its job. ``left``: its former
+        host."""
         job = self.jobs.get(pod.pod_id.job_id)
         return True if job is None else job.may_come(pod.shape, left)
 
     def levels(self, pod: PodNow) -> list[Ints]:
-        """[H] for each rule of the pod how many pods of its job are in the domain of the host."""
+        """Return for each spread rule of the pod how many pods of its job are in the domain of each host ``[H]``."""
         job = self.jobs.get(pod.pod_id.job_id)
         return [] if job is None else [rule.on_rows() for rule in job.now(pod.shape)]
 
     def is_whole(self, pod: PodNow) -> bool:
-        """All pods of its job that count for a bound are known here."""
+        """Report whether all pods of its job that count for a bound are known here."""
         job = self.jobs.get(pod.pod_id.job_id)
         return job is None or job.is_whole or not (pod.shape.layout and pod.shape.layout.is_hard)
 
@@ -69,9 +70,9 @@ class _Job:
     def __init__(self, rows: Rows, spread: JobSpread) -> None:
         self._rows, self._spread = rows, spread
         self._now, self._most, self._least = (Spreading(rows, spread.domains) for _ in range(3))
-        self._shapes = sorted(spread.domains, key=repr)  # in whatever order they are given
+        self._shapes = sorted(spread.domains, key=repr)  # sorted, because their order of arrival is arbitrary
         self._known: list[tuple[Rule, Rule]] | None = None
-        self._rules: dict[PodShape, list[Rule]] = {}  # as pods lie now
+        self._rules: dict[PodShape, list[Rule]] = {}  # with the pods as they are placed now
 
     @property
     def is_whole(self) -> bool:
@@ -108,7 +109,7 @@ class _Job:
             self._least.add(np.array([source]))
 
     def rules(self) -> list[tuple[Rule, Rule]]:
-        """Of all shapes of the job, with the most pods that there may be and with the least."""
+        """Return the rules of all shapes of the job, each with the most pods that there may be and with the least."""
         if self._known is None:
             pairs = (zip(self._most.rules(one), self._least.rules(one), strict=True) for one in self._shapes)
             self._known = [pair for of_shape in pairs for pair in of_shape]
@@ -117,7 +118,7 @@ class _Job:
     def may_move(self, source: int) -> Flags | bool:
         found: Flags | bool = True
         for most, least in self.rules():
-            found = found & _without_more_skew(most, least, source, self._spread.is_whole)
+            found = found & _allow_without_more_skew(most, least, source, self._spread.is_whole)
         return found
 
     def now(self, shape: PodShape) -> list[Rule]:
@@ -135,8 +136,8 @@ class _Job:
         return found
 
 
-def _without_more_skew(most: Rule, least: Rule, source: int, is_whole: bool) -> Flags:
-    """[H] hosts of the domain of the row, and of those with fewer pods, as far as the bound lets pods go there."""
+def _allow_without_more_skew(most: Rule, least: Rule, source: int, is_whole: bool) -> Flags:
+    """Return a flag ``[H]`` for hosts in the row's domain, or in one with fewer pods where the bound allows more."""
     domain = int(most.at[source])
     found: Flags = np.asarray(most.at == domain)
     if domain < 0:

@@ -1,4 +1,4 @@
-"""Laying like pods over hosts. H hosts; all amounts int64."""
+"""Distribution of like pods over hosts. H hosts; all amounts int64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peloton.scheduling.tree import Ints
 
 
 def pack(room: Ints, count: int) -> Ints:
-    """First fit: fill each host before the next. -> host of each pod, shorter than ``count`` when room is."""
+    """First fit: fill each host before the next. -> host of each pod, shorter than ``count`` if they do not all fit."""
     room = np.minimum(room, count)
     before = np.cumsum(room) - room
     taken = np.clip(count - before, 0, room)
@@ -22,17 +22,17 @@ def pack(room: Ints, count: int) -> Ints:
 def spread(room: Ints, held: Ints, count: int) -> Ints:
     """Level out: each pod goes to the host that holds fewest (``held`` ``[H]`` at the start), first host among equals.
 
-    -> host of each pod in that order, shorter than ``count`` when room is.
+    -> host of each pod in that order, shorter than ``count`` if they do not all fit.
     """
     room = np.minimum(room, count)
     low, high = 0, int((held + room).max(initial=0))
     while low < high:  # the highest level that count pods fill everywhere
         level = (low + high + 1) // 2
-        if _to_level(room, held, level).sum() <= count:
+        if _fill_to_level(room, held, level).sum() <= count:
             low = level
         else:
             high = level - 1
-    taken = _to_level(room, held, low)
+    taken = _fill_to_level(room, held, low)
     one_more = np.flatnonzero((held + taken == low) & (taken < room))[: max(count - int(taken.sum()), 0)]
     taken[one_more] += 1
     hosts = np.repeat(np.arange(len(room)), taken)
@@ -41,10 +41,10 @@ def spread(room: Ints, held: Ints, count: int) -> Ints:
 
 
 def emptiest(room: Ints, free: Ints, need: Ints, total: Ints, count: int, weighed: Ints) -> Ints:
-    """Each pod goes to the host with the largest free share when its turn comes, first host among equals.
+    """Emptiest first: each pod goes to the host with the largest free share in its turn, first host among equals.
 
     ``free`` and ``total`` are ``[H,R]``; kinds count where ``weighed`` is not 0. -> host of each pod in that order,
-    shorter than ``count`` when room is.
+    shorter than ``count`` if they do not all fit.
     """
     needs, totals, kinds = need.tolist(), total.tolist(), weighed.tolist()
     amounts, rooms = free.tolist(), room.tolist()
@@ -63,12 +63,12 @@ def emptiest(room: Ints, free: Ints, need: Ints, total: Ints, count: int, weighe
     return np.array(hosts, np.int64)
 
 
-def _to_level(room: Ints, held: Ints, level: int) -> Ints:
+def _fill_to_level(room: Ints, held: Ints, level: int) -> Ints:
     return np.clip(level - held, 0, room)
 
 
 class PortDealer:
-    """Free ports of one host, dealt in ascending order."""
+    """The free ports of one host, allocated in ascending order."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
         """``ranges`` are inclusive."""
@@ -76,7 +76,7 @@ class PortDealer:
         self._range, self._next = 0, self._ranges[0][0] if ranges else 0
 
     def deal(self, count: int) -> tuple[int, ...]:
-        """The next ports; the caller has checked that there are enough."""
+        """Allocate the next ports; the caller has checked that there are enough."""
         ports: list[int] = []
         while len(ports) < count:
             if self._next > self._ranges[self._range][1]:

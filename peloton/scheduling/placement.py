@@ -1,10 +1,10 @@
-"""Which admitted pod goes to which leased host.
+"""Placement of admitted pods on leased hosts.
 
-Pods that come back to their host go first, then gangs, whole or not at all, then the others, each by the recipe of its
+Pods that return to their host go first, then gangs, whole or not at all, then the others, each by the recipe of its
 shape. Hosts on which pods of the job failed come last. Revocable pods take the revocable cpu of a host and its ordinary
 memory, disk and gpu.
 
-``PodLabel`` constraints count the pods that were on a host at the lease, and those that this batch puts there.
+``PodLabel`` constraints count the pods that were on a host at the lease, and the pods that this batch places there.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from peloton.scheduling.rows import HostRow
 from peloton.scheduling.spreading import Spreading
 
 SHAPES_EXPLAINED_MAX = 3
-"""Shapes for which the reasons of the hosts are given; the others are counted."""
+"""Limit of shapes for which the reasons of the hosts are given; the others are counted."""
 
 
 def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
-    """Place what fits. Equal arguments give equal placements."""
+    """Place the gangs that fit. Equal arguments give equal placements."""
     hosts, reserved = _Hosts(lease), dict(lease.reserved)
     gangs, waiting = _place_returning(hosts, gangs, dict(lease.awaited), reserved)
     unplaced_count, unplaced, kept = len(waiting), list[Unplaced](), list[int]()
     found = [_awaits_return(waiting)] if waiting else []
     shape_count = len(found)
-    for batches in _turns(gangs):
+    for batches in _group_pods(gangs):
         wants = [want for want, _ in batches]
         for (want, pods), placed in zip(batches, hosts.put(wants, [pods for _, pods in batches]), strict=True):
             left = len(pods) - placed
@@ -66,8 +66,10 @@ def _awaits_return(hosts: Sequence[Hostname]) -> NoHost:
 def _place_returning(
     hosts: _Hosts, gangs: Sequence[ReadyGang], awaited: Mapping[int, Hostname], reserved: Mapping[int, Hostname]
 ) -> tuple[list[ReadyGang], list[Hostname]]:
-    """Place pods that come back to a host there, and those for which one is reserved, before the others. Returns the
-    gangs that may go anywhere, and the hosts of the pods that wait for room on theirs."""
+    """Place pods that return to a host, and pods for which one is reserved, before the others.
+
+    Return the gangs that may go to any host, and the hosts of the pods that wait for free resources on theirs.
+    """
     left: list[ReadyGang] = []
     waiting: list[Hostname] = []
     for gang in gangs:
@@ -84,7 +86,7 @@ def _place_returning(
 
 
 class FirstFitPlacer:
-    """``ports.Placer``."""
+    """The implementation of ``ports.Placer``."""
 
     def place(self, job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
         return place(job_id, gangs, lease)
@@ -92,19 +94,19 @@ class FirstFitPlacer:
 
 _Labels = tuple[Label, ...]
 _Put = tuple[tuple[int, int], PodShape, _Labels]
-"""Instance and run."""
+"""((instance, run), shape, labels) of a placed pod."""
 _Batch = tuple[Want, list[tuple[int, int]]]
 
 
-def _turns(gangs: Sequence[ReadyGang]) -> Iterator[list[_Batch]]:
-    """Gangs one by one, then all single pods, by shape and labels in order of first appearance."""
+def _group_pods(gangs: Sequence[ReadyGang]) -> Iterator[list[_Batch]]:
+    """Yield gangs one by one, then all single pods, by shape and labels in order of first appearance."""
     singles: dict[tuple[PodShape, _Labels], list[tuple[int, int]]] = {}
     last: tuple[PodShape, _Labels, list[tuple[int, int]]] | None = None
     for gang in gangs:
         if len(gang.pods) > 1:
             yield [(Want(gang.shape, gang.labels, len(gang.pods), True), list(gang.pods))]
         else:
-            # Hashing a shape costs more than placing it.
+            # Compare with the last shape first: hashing a shape costs more than placing it.
             if last is None or last[0] is not gang.shape or last[1] != gang.labels:
                 last = (gang.shape, gang.labels, singles.setdefault((gang.shape, gang.labels), []))
             last[2].extend(gang.pods)
@@ -130,7 +132,7 @@ class _Hosts:
         self._placed: dict[int, list[_Put]] = {}
 
     def put(self, wants: Sequence[Want], pods: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
-        """Place pods; returns how many of each want."""
+        """Place pods, and return how many of each request."""
         chosen = put_all(self.fleet, wants, spreading=self._spreading)
         for want, of_want, rows in zip(wants, pods, chosen, strict=True):
             for pod, row in zip(of_want, rows.tolist(), strict=False):
@@ -151,31 +153,35 @@ class _Hosts:
         return True
 
     def refusing(self, want: Want, left: int) -> Iterator[tuple[Misfit, int]]:
-        """Hosts by the first rule that they fail now. Hosts that fail none together lack room for the gang of ``left``
-        pods."""
-        found = [one for one in self.fleet.refusing(want.shape, self._skewed(want.shape)) if one[1]]
+        """Yield hosts by the first rule that they fail now.
+
+        Hosts that fail none together lack free resources for the gang of ``left`` pods.
+        """
+        found = [one for one in self.fleet.refusing(want.shape, self._refuse_by_skew(want.shape)) if one[1]]
         yield from found
         fitting = len(self.hosts) - sum(count for _, count in found)
         if fitting:
             room = len(choose(self.fleet, want.shape, want.labels, left, None, self._spreading))
             yield gang_room(want.shape, left, room), fitting
 
-    def _skewed(self, shape: PodShape) -> dict[int, Misfit]:
-        """Rows that take no such pod because of a bound on skew."""
+    def _refuse_by_skew(self, shape: PodShape) -> dict[int, Misfit]:
+        """Return the rows that take no such pod because of a bound on skew."""
         if self._spreading is None:
             return {}
         return dict(self._spreading.refusing(shape, self.fleet.fitting(shape, {})))
 
     def placements(self) -> tuple[Placement, ...]:
         return tuple(
-            Placement(self.hosts[row].hostname, _with_ports(self.hosts[row].ports, pods))
+            Placement(self.hosts[row].hostname, _allocate_ports(self.hosts[row].ports, pods))
             for row, pods in sorted(self._placed.items())
         )
 
 
-def _with_ports(ranges: Sequence[tuple[int, int]], pods: Sequence[_Put]) -> tuple[PlacedPod, ...]:
-    """Deals the dynamic ports of a host's pods, past the static ones of others among them. Pods for which none are left
-    then are looked at again."""
+def _allocate_ports(ranges: Sequence[tuple[int, int]], pods: Sequence[_Put]) -> tuple[PlacedPod, ...]:
+    """Allocate the dynamic ports of a host's pods, except the static ports of other pods there.
+
+    Pods for which no ports are left are dropped here and placed in a later batch.
+    """
     if not any(shape.port_count for _, shape, _ in pods):
         return tuple(PlacedPod(*pod) for pod, _, _ in pods)
     static = {int(value) for _, _, labels in pods for key, value in labels if key == PORT_LABEL}

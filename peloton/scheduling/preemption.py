@@ -1,22 +1,22 @@
-"""Which admitted gangs must give their resources back, and to which waiting gangs.
+"""Preemption: the choice of admitted gangs that give their resources back, and of the waiting gangs that take them.
 
-Waiting gangs are visited in the order of admission, with the same backfill, and compared with what will be used once
-all evicted pods have left. A gang that does not fit may evict
+Waiting gangs are visited in the order of admission, with the same backfill, and compared with the usage once all
+evicted pods have left. A gang that does not fit may evict
 
 * between pools: preemptible gangs of a pool that has held more than its entitlement for several rounds (``due``), as
   long as it still does, and only in the kinds it holds too much of: non-slack for non-slack, slack for slack. The
-  waiting gang is within its own pool's entitlement; it lacks room in the cluster, or below a limit further up;
-* inside a pool: preemptible gangs of lower priority, when the pool itself has no room (entitlement, limit,
-  controller limit). Gangs of a queue that is visited earlier are left out: they would be admitted again first.
+  waiting gang is within its own pool's entitlement; the cluster, or a limit further up, has no free resources for it;
+* inside a pool: preemptible gangs of lower priority, when the pool itself is full (entitlement, limit, controller
+  limit). Gangs of a queue that is visited earlier are left out: they would be admitted again first.
 
 Candidates are taken in the order of their pool's policy until the waiting gangs fit; at the end they are given back in
 the reverse order as far as the waiting gangs still fit. A gang that cannot be made to fit evicts nothing, and gangs
-leave whole. A gang that waits in an earlier queue takes freed room first if it fits: room is made for both, or not at
-all.
+leave whole. A gang that waits in an earlier queue takes freed resources first if it fits: both are made to fit, or
+nothing is evicted.
 
-Preemption comes to rest: admission keeps within entitlements, which depend on what pools hold and want together, so a
-pool that was brought down to its entitlement cannot take back what it gave; and in a pool only a higher priority evicts
-a lower one.
+Preemption comes to rest: admission keeps within entitlements, which depend on the allocation and demand of pools
+together, so a pool that was brought down to its entitlement cannot take back what it gave; and in a pool only a higher
+priority evicts a lower one.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from peloton.scheduling.gangs import GangRun, QueueKind, Queues, Usage
 from peloton.scheduling.tree import PoolTree
 
 WAITING_RUNS_MAX = 10_000
-"""Waiting runs looked at in one round."""
+"""Limit of waiting runs that one round examines."""
 
 
 def over_entitled(tree: PoolTree, entitlement: Entitlement, usage: Usage) -> list[int]:
-    """Rows of leaves that hold more than they may, in any kind."""
+    """Return the rows of leaves that hold more than their entitlement, in any kind."""
     pairs = zip(entitlement.parts, usage.parts, strict=True) if usage.parts else [(entitlement, usage)]
     over = np.zeros_like(tree.is_leaf)
     for may, held in pairs:
@@ -51,7 +51,7 @@ def over_entitled(tree: PoolTree, entitlement: Entitlement, usage: Usage) -> lis
 
 
 def count_over(tree: PoolTree, rows: Sequence[int], counts: Mapping[RespoolId, int]) -> dict[RespoolId, int]:
-    """Rounds in a row for which each pool has been over its entitlement, this one included."""
+    """Count the rounds in a row for which each pool has been over its entitlement, this one included."""
     return {tree.ids[row]: counts.get(tree.ids[row], 0) + 1 for row in rows}
 
 
@@ -77,7 +77,7 @@ def preempt(
     for row in sorted(waiting):
         for kind in QueueKind:
             passed_over = passed = 0
-            unserved: set[tuple[object, ...]] = set()  # by sort
+            unserved: set[tuple[object, ...]] = set()  # by ``GangRun.sort``
             runs = waiting[row].get(kind, ())
             free = selection.ledger.compartments
             for at, run in enumerate(runs):
@@ -100,7 +100,7 @@ def preempt(
                 elif left:
                     blocked = selection.blocked_by(row, run)
                     selection.enqueue(row, runs, at, left, free & blocked)
-                    free -= blocked  # it waits, and blocks its queue
+                    free -= blocked  # the run blocks its queue
                     if not free:
                         break
     return selection.evictions()
@@ -125,9 +125,9 @@ class _Pick:
 
 
 Shortage = tuple[Bound, int, int]
-"""Bound, kind, and how much of it is lacking."""
+"""A bound, a kind, and the amount that is lacking."""
 Help = tuple[Bound, int, int, int]
-"""A shortage, and how much of it one gang gives back."""
+"""A shortage, and the amount of it that one gang gives back."""
 
 
 class _Selection:
@@ -136,7 +136,7 @@ class _Selection:
         self.earlier = EarlierQueues(ledger)
         self._pods_left = pod_limit
         self._picks: list[_Pick] = []
-        self._kept: dict[int, dict[int, tuple[Bound, set[int]]]] = {}  # bounds to keep at the end, with kinds
+        self._kept: dict[int, dict[int, tuple[Bound, set[int]]]] = {}  # bounds to keep until the end, with kinds
         candidates = [_Candidate(one, one.run.gang_count) for one in held if one.run.preemptible]
         candidates.sort(key=lambda one: (_policy(ledger.tree, one).order(one.held), one.held.pool, one.held.run.job_id))
         self._due = [one for one in candidates if one.held.pool in due]
@@ -145,7 +145,7 @@ class _Selection:
             self._own.setdefault(one.held.pool, []).append(one)
 
     def serve(self, row: int, run: GangRun) -> int:
-        """Make room for as many gangs of the run as possible, and count them as admitted; returns how many."""
+        """Make as many gangs of the run fit as possible and count them as admitted; return how many."""
         bounds = self.ledger.bounds(row, run)
         count = gangs_that_fit(run, bounds, run.gang_count)
         self._grant(row, run, count, bounds)
@@ -163,12 +163,13 @@ class _Selection:
         return count
 
     def blocked_by(self, row: int, run: GangRun) -> frozenset[int]:
-        """The compartments whose gangs wait behind one that cannot be served, as in admission."""
+        """Return the compartments whose gangs wait behind one that cannot be served, as in admission."""
         why = first_refusal(run, self.ledger.bounds(row, run), is_final=False)
         return self.ledger.compartments if why is None else self.ledger.blocked_by(run, why)
 
     def enqueue(self, row: int, runs: Sequence[GangRun], at: int, left: int, parts: Set[int]) -> None:
-        """``left`` gangs of ``runs[at]`` wait, and those behind it that go to these compartments."""
+        """Add ``left`` gangs of ``runs[at]`` to the earlier queues, and the gangs behind it that go to these
+        compartments."""
         if parts != self.ledger.compartments:
             runs, at = [run for run in runs[at:] if not parts.isdisjoint(self.ledger.parts_of(run))], 0
         self.earlier.enqueue(row, runs, at, left)
@@ -185,14 +186,14 @@ class _Selection:
             kinds |= {kind for kind, amount in enumerate(bound.counted(run)) if amount}
 
     def _servable_max(self, row: int, run: GangRun, rest: int, bounds: Sequence[Bound]) -> int:
-        """An upper bound of how many of the ``rest`` can be served: what the pool itself would have room for if every
-        candidate were evicted."""
+        """Return an upper bound of how many of the ``rest`` can be served: as if every candidate of the pool were
+        evicted."""
         own = [one for one in self._own.get(row, ()) if one.left and self._may_evict(row, run, one)]
         if self._pods_left <= 0 or rest == 0 or not (own or self._due):
             return 0
         mine = self.ledger.own_columns(row, run)
         for bound in bounds:
-            is_reservation = bound.rule is Rule.RESERVATION  # of what no eviction frees
+            is_reservation = bound.rule is Rule.RESERVATION  # no eviction frees reservations
             if is_reservation or id(bound.used) in mine:
                 need = bound.counted(run)
                 for kind, _ in bound.short(run, rest):
@@ -201,14 +202,14 @@ class _Selection:
         return max(rest, 0)
 
     def _may_evict(self, row: int, waiting: GangRun, one: _Candidate) -> bool:
-        """Whether the candidate, of the same pool, may be evicted for the waiting gang."""
+        """Report whether the candidate, of the same pool, may be evicted for the waiting gang."""
         held = one.held.run
         if held.revocable != waiting.revocable or held.queue < waiting.queue:
             return False
         return _policy(self.ledger.tree, one).may_evict(waiting, held)
 
     def _make_room(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound]) -> list[_Pick] | None:
-        """Evict until ``count`` gangs fit beside those of earlier queues; None, with nothing changed, when they
+        """Evict until ``count`` gangs fit alongside gangs of earlier queues; None, with nothing changed, when they
         cannot."""
         picks: list[_Pick] = []
         earlier: list[EarlierAdmission] = []
@@ -238,11 +239,14 @@ class _Selection:
                 self._pick(row, run, one, short, True, picks)
 
     def _pick_between(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
-        """Also drops candidates of pools that are over their entitlement no more: such pools stay so."""
+        """Pick candidates of other pools.
+
+        It also drops candidates of pools that are no longer over their entitlement: such pools remain within it.
+        """
         short = _shortages(bounds, run, count)
         mine = self.ledger.own_columns(row, run)
         if any(id(bound.used) in mine for bound, _, _ in short):
-            return  # its own pool lacks it, and no other pool can give that
+            return  # its own pool lacks the resources, and no other pool can give these
         is_over: dict[tuple[int, bool, tuple[int, ...]], bool] = {}
         useless = 0
         for one in self._due:
@@ -268,10 +272,10 @@ class _Selection:
         is_inside: bool,
         picks: list[_Pick],
     ) -> bool:
-        """Pick as many gangs of the candidate as help; returns whether any does."""
+        """Pick as many gangs of the candidate as help; return whether any does."""
         held, pool = one.held.run, one.held.pool
         bounds = self.ledger.bounds(pool, held)
-        helps = self._what_helps(one, bounds, short, is_inside)
+        helps = self._find_helps(one, bounds, short, is_inside)
         if not helps:
             return False
         count = max(-(-lacking // gives) for _, _, lacking, gives in helps)
@@ -302,10 +306,10 @@ class _Selection:
         picks.append(_Pick(one, bounds, count, grounds))
         return True
 
-    def _what_helps(
+    def _find_helps(
         self, one: _Candidate, bounds: Sequence[Bound], short: Sequence[Shortage], is_inside: bool
     ) -> list[Help]:
-        """The shortages that evicting the candidate is allowed to reduce, and does."""
+        """Return the shortages that evicting the candidate is allowed to reduce, and does."""
         held = one.held.run
         counted = {id(bound.used): bound.counted(held) for bound in bounds}
         over = None if is_inside else self.ledger.over(one.held.pool, held)
@@ -317,7 +321,7 @@ class _Selection:
         return found
 
     def _is_over(self, held: HeldRun) -> bool:
-        """The pool of a run holds more than its entitlement where the run is."""
+        """Report whether the pool of a run holds more than its entitlement in the run's compartments."""
         return any(over > 0 for over in self.ledger.over(held.pool, held.run))
 
     def _undo(self, picks: Sequence[_Pick]) -> None:
@@ -325,9 +329,9 @@ class _Selection:
             pick.give_back(pick.count)
 
     def evictions(self) -> list[Eviction]:
-        """The picks that remain after those that turned out to be unnecessary are given back."""
+        """Return the remaining picks, after unnecessary ones are given back."""
         for pick in reversed(self._picks):
-            count = self._room_for(pick)
+            count = self._count_unneeded(pick)
             pick.give_back(count)
             pick.count -= count
         merged: dict[tuple[int, str], _Pick] = {}
@@ -344,8 +348,8 @@ class _Selection:
             found.append(_eviction(pick, kept[id(pick.candidate)]))
         return found
 
-    def _room_for(self, pick: _Pick) -> int:
-        """How many of the picked gangs may stay while every gang that was served still fits."""
+    def _count_unneeded(self, pick: _Pick) -> int:
+        """Return how many of the picked gangs may stay while every gang that was served still fits."""
         run, count = pick.candidate.held.run, pick.count
         for own in pick.bounds:
             need = own.counted(run)
@@ -361,7 +365,7 @@ def _policy(tree: PoolTree, one: _Candidate) -> PreemptionPolicy:
 
 
 def _is_other(row: int, waiting: GangRun, one: _Candidate) -> bool:
-    """Whether the candidate is of another pool than ``row``, or borrows from the waiting gang's own."""
+    """Report whether the candidate is of another pool than ``row``, or borrows from the waiting gang's own."""
     return one.held.pool != row or (one.held.run.revocable and not waiting.revocable)
 
 
@@ -374,7 +378,7 @@ def _shortages(bounds: Sequence[Bound], run: GangRun, count: int) -> list[Shorta
 
 
 def _eviction(pick: _Pick, kept: int) -> Eviction:
-    """The picked gangs after the first ``kept`` of the run: the last in the queue leave first."""
+    """Return the picked gangs after the first ``kept`` of the run: the last in the queue leave first."""
     held = pick.candidate.held
     run = replace(held.run, start=held.run.start + kept * held.run.gang_size, gang_count=pick.count)
     return Eviction(held.pool, run, held.is_launched, pick.grounds)

@@ -1,4 +1,5 @@
-"""Laying pods of several shapes over a fleet: gangs first, then the largest pods, each by the recipe of its shape."""
+"""Bin packing of pods of several shapes over a fleet: gangs first, then the largest pods, each by its shape's
+recipe."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from peloton.scheduling.tree import KIND_COUNT, Flags, Ints
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Like pods, or one gang: it is put whole or not at all."""
+    """A request for like pods, or for one gang, which is placed whole or not at all."""
 
     shape: PodShape
     labels: tuple[Label, ...]
@@ -30,13 +31,14 @@ class Want:
 
 
 BarredFor = Mapping[PodShape, Mapping[int, Misfit]]
-"""Rows that take no pod of a shape, and why."""
+"""The rows that take no pod of a shape, and the reason of each."""
 
 
 def put_all(
     fleet: Fleet, wants: Sequence[Want], barred: BarredFor | None = None, spreading: Spreading | None = None
 ) -> list[Ints]:
-    """The rows of each want's pods, fewer than it asks for where there is no room. They are taken."""
+    """Place the wants on the fleet, and return the rows of each one's pods, fewer than requested where they do
+    not fit."""
     barred = barred or {}
     start = fleet.mark
     chosen = [NONE] * len(wants)
@@ -50,14 +52,15 @@ def put_all(
             spreading.add(rows)
         chosen[at] = rows
     if fleet.mark > start and _is_small(fleet, wants, chosen):
-        chosen = _repacked(*_small(fleet, start, wants, chosen, barred), chosen)
+        chosen = _repack(*_make_small(fleet, start, wants, chosen, barred), chosen)
         for want, rows in zip(wants, chosen, strict=True):
             fleet.take(want.shape, want.labels, rows)
     return chosen
 
 
 def gang_room(shape: PodShape, size: int, room: int) -> Misfit:
-    """Hosts that take the pod have room for fewer members than the gang has; in one domain, if it has to be one."""
+    """Return the misfit of hosts that take the pod but fewer members than the gang has, in one domain if that is
+    required."""
     close = shape.layout.close if shape.layout else None
     return Misfit(HostRule.GANG_ROOM, wanted=size, left=room, name=close.label if close and close.is_required else "")
 
@@ -65,7 +68,7 @@ def gang_room(shape: PodShape, size: int, room: int) -> Misfit:
 def left_out(
     fleet: Fleet, want: Want, room: int, barred: Mapping[int, Misfit], spreading: Spreading | None
 ) -> dict[int, Misfit]:
-    """Rows that take the pod, but for where others of its job are, or its gang together."""
+    """Return the rows that would take the pod, if not for the spread of its job or the domain of its gang."""
     fits = fleet.fitting(want.shape, barred)
     found = dict(spreading.refusing(want.shape, fits)) if spreading is not None else {}
     too_small = gang_room(want.shape, want.count, room)
@@ -73,8 +76,8 @@ def left_out(
 
 
 def _is_small(fleet: Fleet, wants: Sequence[Want], chosen: Sequence[Ints]) -> bool:
-    """A second look is worth it, and hosts and pods are plain enough."""
-    if not 1 < len(wants) <= SHAPES_MAX:  # of one shape the first placement is the best
+    """Report whether a search for fewer hosts is worthwhile, and hosts and pods are plain enough for it."""
+    if not 1 < len(wants) <= SHAPES_MAX:  # one shape is already placed on the fewest hosts
         return False
     rows = np.unique(np.concatenate(chosen))
     return (
@@ -91,14 +94,14 @@ def _is_plain(want: Want) -> bool:
     return is_packed and not pod_labels_named(shape.constraint)
 
 
-def _small(
+def _make_small(
     fleet: Fleet, start: int, wants: Sequence[Want], chosen: Sequence[Ints], barred: BarredFor
 ) -> tuple[Ints, Small]:
-    """The rows that were chosen, with some unused ones beside them, and what led there."""
+    """Return the rows that were chosen, together with some unused ones, and the problem to solve on them."""
     rows = np.unique(np.concatenate(chosen))
     fleet.back_to(start)
     fits = [fleet.fitting(want.shape, barred.get(want.shape, {})) for want in wants]
-    rows = np.unique(np.concatenate([rows, _some(~fleet.is_used & (fleet.ranks == 0) & np.all(fits, axis=0))]))
+    rows = np.unique(np.concatenate([rows, _sample(~fleet.is_used & (fleet.ranks == 0) & np.all(fits, axis=0))]))
     may = []
     for want, own, of_shape in zip(wants, chosen, fits, strict=True):
         is_kept = fleet.has_gpus[rows] & (want.shape.resources.gpu_milli == 0)
@@ -109,8 +112,8 @@ def _small(
     return rows, Small(free, fleet.is_used[rows], needs, counts, np.array(may))
 
 
-def _some(flags: Flags) -> Ints:
-    """Of those that are set, from all over the fleet: hosts of each size."""
+def _sample(flags: Flags) -> Ints:
+    """Sample the set flags from all over the fleet, so that hosts of each size are among them."""
     rows = np.flatnonzero(flags)
     return rows[:: max(len(rows) // (HOSTS_MAX // 2), 1)]
 
@@ -120,13 +123,13 @@ def _need(shape: PodShape) -> tuple[int, ...]:
     return (0 if shape.revocable else cpu, *rest, cpu if shape.revocable else 0, shape.port_count, 1)
 
 
-def _repacked(rows: Ints, small: Small, chosen: list[Ints]) -> list[Ints]:
+def _repack(rows: Ints, small: Small, chosen: list[Ints]) -> list[Ints]:
     laid = fewer(small, np.array([np.bincount(np.searchsorted(rows, own), minlength=len(rows)) for own in chosen]))
     return chosen if laid is None else [np.repeat(rows, counts) for counts in laid]
 
 
 def _largest_first(fleet: Fleet, wants: Sequence[Want]) -> list[int]:
-    """Gangs, then pods; packed ones by their dominant share, so that small ones fill the gaps between the others."""
+    """Sort gangs first, then pods; packed ones by their dominant share, so that small ones fill the gaps."""
 
     if len(wants) < 2:
         return [*range(len(wants))]

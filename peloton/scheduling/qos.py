@@ -1,11 +1,12 @@
-"""Which revocable pods leave a host that is hot, or that has less slack than they hold.
+"""Quality of service: the choice of revocable pods that leave a host that is hot, or has less slack than they hold.
 
 A host is corrected when several measurements in a row agree. Pods of the lowest priority leave first, the youngest
-first among equals, until the rest fits; pods whose leaving would not help stay. The use of pods that are leaving
+first among equals, until the rest fits; pods whose eviction would not help stay. The use of pods that are leaving
 already counts as gone. Ordinary pods never leave.
 
 A host that was hot is closed to revocable pods for a while, twice as long each time it happens again: pods that use
-more than they ask for would otherwise come back, make the host hot again, and leave, for ever."""
+more than they request would otherwise come back, make the host hot again, and leave, for ever.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ from peloton.model.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class QosPolicy:
-    hot_percent: int = 90  # of a host's total in use
-    target_percent: int = 80  # of a host's total, below which evictions bring it
+    hot_percent: int = 90  # percent of a host's total in use
+    target_percent: int = 80  # percent of a host's total to which evictions bring it
     sample_count: int = 2  # measurements in a row that must agree
-    evicted_pods_max: int = 10  # on one host at a time
-    closed_s: float = 60.0  # to revocable pods, after it was hot for the first time
+    evicted_pods_max: int = 10  # evictions on one host at a time
+    closed_s: float = 60.0  # seconds closed to revocable pods after it was hot for the first time
     closed_max_s: float = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Measured, or what there is to use."""
+    """Amounts of a host: measured use, or total."""
 
     cpu_milli: int = 0
     memory_mib: int = 0
@@ -37,7 +38,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """One measurement of a host. ``slack`` is its revocable cpu, ``held`` what revocable pods hold of it."""
+    """One measurement of a host. ``slack`` is its revocable cpu, ``held`` the part of it that revocable pods hold."""
 
     hostname: Hostname
     total: Use
@@ -47,8 +48,10 @@ class HostLoad:
 
 
 def beyond_held(load: HostLoad, capacity: Resources, free: Resources) -> tuple[int, int]:
-    """Cpu and memory that are in use of the machine, less what pods hold of the announced ``capacity``: in thousandths
-    of each, negative where pods use less than they hold."""
+    """Return the cpu and memory in use on the machine, less the part of the announced ``capacity`` that pods hold.
+
+    Both are in thousandths of the machine or the capacity; negative where pods use less than they hold.
+    """
     held = capacity - free
     return (
         _thousandths(load.used.cpu_milli, load.total.cpu_milli) - _thousandths(held.cpu_milli, capacity.cpu_milli),
@@ -83,20 +86,20 @@ class HostWatch:
         return now_s < self.closed_until_s
 
     def is_idle(self, now_s: float) -> bool:
-        """It can be forgotten."""
+        """Report whether the state is the initial one again, so that the watch can be dropped."""
         return not (self.hot_count or self.short_count) and now_s >= self.closed_until_s + self.closed_for_s
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A pod that must leave, and why."""
+    """An eviction of a pod, and its reason."""
 
     pod_id: PodId
     why: QosReason
 
 
 def observe(watch: HostWatch, load: HostLoad, policy: QosPolicy) -> HostWatch:
-    """The watch after one more measurement."""
+    """Return the watch after one more measurement."""
     is_hot = any(used * 100 > total * policy.hot_percent for _, used, total in _kinds(load))
     return replace(
         watch,
@@ -112,7 +115,7 @@ def is_due(watch: HostWatch, policy: QosPolicy) -> bool:
 def corrections(
     watch: HostWatch, load: HostLoad, pods: Sequence[RevocablePod], policy: QosPolicy
 ) -> tuple[Correction, ...]:
-    """The pods that leave now. ``pods`` are all revocable pods of the host."""
+    """Choose the pods that leave now. ``pods`` are all revocable pods of the host."""
     needs = _needs(watch, load, [pod for pod in pods if pod.is_leaving], policy)
     if watch.short_count >= policy.sample_count:
         load = replace(load, held=sum(pod.held for pod in pods if not pod.is_leaving))
@@ -130,7 +133,7 @@ def corrections(
 
 
 def after(watch: HostWatch, made: Sequence[Correction], now_s: float, policy: QosPolicy) -> HostWatch:
-    """The watch after evictions: it measures anew, and the host is closed if it was hot."""
+    """Return the watch after evictions: its counts start again, and the host is closed if it was hot."""
     anew = replace(watch, hot_count=0, short_count=0)
     if all(each.why.rule is QosRule.LESS_SLACK for each in made):
         return anew
@@ -140,7 +143,7 @@ def after(watch: HostWatch, made: Sequence[Correction], now_s: float, policy: Qo
 
 
 def _needs(watch: HostWatch, load: HostLoad, leaving: Sequence[RevocablePod], policy: QosPolicy) -> dict[QosRule, int]:
-    """By how much a hot host is above its target, without pods that are leaving."""
+    """Return by how much a hot host is above its target, without pods that are leaving."""
     if watch.hot_count < policy.sample_count:
         return {}
     found = {}
@@ -152,7 +155,7 @@ def _needs(watch: HostWatch, load: HostLoad, leaving: Sequence[RevocablePod], po
 
 
 def _kinds(load: HostLoad) -> list[tuple[QosRule, int, int]]:
-    """Rule, used and total of each kind that the host has."""
+    """Return rule, used and total of each kind that the host has."""
     kinds = [
         (QosRule.HOT_CPU, load.used.cpu_milli, load.total.cpu_milli),
         (QosRule.HOT_MEMORY, load.used.memory_mib, load.total.memory_mib),
@@ -161,7 +164,7 @@ def _kinds(load: HostLoad) -> list[tuple[QosRule, int, int]]:
 
 
 def _part(pod: RevocablePod, cause: QosRule) -> int:
-    """By how much the pod's leaving helps against the cause."""
+    """Return the amount by which evicting the pod helps against the cause."""
     if cause is QosRule.LESS_SLACK:
         return pod.held
     return pod.used.cpu_milli if cause is QosRule.HOT_CPU else pod.used.memory_mib

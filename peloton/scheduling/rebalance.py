@@ -1,15 +1,16 @@
-"""Which pods of services to move to other hosts, for three goals in this order:
+"""Rebalancing: moves of service pods to other hosts, for three goals in this order:
 
-* ``FREE``: a pod waits that fits nowhere. The fewest pods that have to leave a host for it do so; if a host is reserved
+* ``FREE``: a waiting pod fits on no host. The fewest pods that have to leave a host for it do so; if a host is reserved
   for it, that one.
-* ``SPREAD``: pods of jobs that spread over a label go from its fullest domains to others, as far as ``max_skew`` asks
-  for it. Then hosts that are far emptier than the mean, as new ones are, take pods from those above the mean.
+* ``SPREAD``: pods of jobs that spread over a label go from its fullest domains to others, as far as ``max_skew``
+  requires. Then hosts that are far emptier than the mean, as new ones are, take pods from hosts above the mean.
 * ``EMPTY``: hosts with few pods, all of which fit on other hosts in use, are emptied. It excludes SPREAD.
 
-What waits and fits keeps its room. No pod moves that its SLA, its volume or an update under way keeps; a constraint
-that held holds after every move, in whatever order they are made, and no job that spreads gets more skew. Equal
-arguments give equal plans, and plans that are carried out come to rest: a pod that is let in waits no more; SPREAD
-makes jobs more even, and beyond that moves only from above the mean to below it; EMPTY only from a host to fuller ones.
+Waiting pods that fit keep their resources. A pod does not move if its SLA, its volume or an update under way keeps it;
+a constraint that held holds after every move, in whatever order they are made, and no job that spreads gets more skew.
+Equal arguments give equal plans, and plans that are carried out come to rest: a pod that was let in no longer waits;
+SPREAD makes jobs more even, and beyond that moves only from above the mean to below it; EMPTY only from a host to
+fuller ones.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ from peloton.scheduling.relocation import HostNow, Relocation, TargetOrder, tota
 from peloton.scheduling.tree import Flags, Ints
 
 WAITING_MAX = 100
-"""Waiting pods that fit nowhere for which a plan looks for room."""
+"""Limit of the waiting pods that fit on no host for which a plan frees resources."""
 HOSTS_TRIED_MAX = 50
-"""Hosts that are looked at for one waiting pod, one target of SPREAD, or in all to be emptied."""
+"""Limit of the hosts examined for one waiting pod, for one target of SPREAD, or in all for EMPTY."""
 SETS_TRIED_MAX = 200
-"""Sets of pods that are looked at on one host."""
+"""Limit of the sets of pods examined on one host."""
 SEARCHES_MAX = 100
-"""Of new hosts for a set of pods, for one waiting pod."""
+"""Limit of the searches of new hosts for a set of pods, for one waiting pod."""
 MOVES_PER_HOST_MAX = 10
-"""Pods that leave one host for a pod that waits."""
+"""Limit of the pods that leave one host for a waiting pod."""
 SPREAD_MARGIN = 200
 """A host takes pods by SPREAD as long as its load is this much below the mean, in thousandths."""
 EMPTY_LOAD_MAX = 500
-"""Hosts above this load are not emptied."""
+"""Hosts above this load, in thousandths, are not emptied."""
 CROWDED_LOAD = 900
-"""EMPTY fills no host beyond this load."""
+"""EMPTY fills no host beyond this load, in thousandths."""
 NO_JOB = JobId("")
 SHARE = 10**6
-"""The whole of what is lacking."""
+"""Unit of shares: the whole shortage."""
 
 
 def plan(hosts: Sequence[HostNow], census: PodCensus, goals: Collection[Goal], moves_max: int) -> RebalancePlan:
-    """At most ``moves_max`` moves."""
+    """Return a plan of at most ``moves_max`` moves."""
     return _Planner(hosts, census, moves_max).plan(goals)
 
 
@@ -73,26 +74,26 @@ class _Planner:
             self._staying.update(kept)
 
     def plan(self, goals: Collection[Goal]) -> RebalancePlan:
-        stuck = self._free(list(self._seat()), is_wanted=Goal.FREE in goals)
+        stuck = self._free_for_waiting(list(self._seat_waiting()), is_wanted=Goal.FREE in goals)
         if Goal.SPREAD in goals:
-            self._even()
-            self._spread()
+            self._level_jobs()
+            self._fill_emptiest()
         elif Goal.EMPTY in goals:
-            self._empty()
+            self._empty_hosts()
         return RebalancePlan(tuple(self._moves), tuple(stuck), tuple(sorted((+self._staying).items())))
 
     def _stays(self, pod: PodNow) -> Stays | None:
         return pod.stays or (None if self._grants[pod.pod_id.job_id] > 0 else Stays.SLA)
 
-    def _movable(self, at: int) -> list[PodNow]:
-        """By name, without those that only wait for the host."""
+    def _list_movable(self, at: int) -> list[PodNow]:
+        """Return the pods that may move, by name, without pods that are only planned onto the host."""
         pods = [pod for pod in self._hosts.pods[at] if pod.hostname and not self._stays(pod)]
         return sorted(pods, key=lambda pod: pod.pod_id)
 
     def _carry_out(
         self, pods: Sequence[PodNow], homes: Sequence[int], goal: Goal, job_id: JobId = NO_JOB, **details: Any
     ) -> None:
-        """The moves of one goal on one host, as far as SLAs let the pods go now. It takes no pods meanwhile."""
+        """Make the moves of one goal on one host, as far as SLAs allow now; the host takes no pods meanwhile."""
         source = self._hosts.at[pods[0].hostname]
         before = self._hosts.load(source)
         self._hosts.close(source)
@@ -105,29 +106,31 @@ class _Planner:
             why = MoveReason(goal, before, self._hosts.load(home), len(pods), job_id, **details)
             self._moves.append(Move(pod.pod_id, pod.hostname, self._hosts.hosts[home].hostname, why))
 
-    # What waits.
+    # Waiting pods.
 
-    def _seat(self) -> Iterator[tuple[PodNow, int]]:
-        """Give what waits the room that there is; what is left over fits nowhere: a pod of each kind, and how many."""
+    def _seat_waiting(self) -> Iterator[tuple[PodNow, int]]:
+        """Assign free resources to waiting pods, and yield one pod of each kind that fits on no host, with their
+        count."""
         for waiting in self._waiting:
-            if waiting.shape.revocable:  # it waits for slack, which no move makes
+            if waiting.shape.revocable:  # it waits for slack, which no move frees
                 continue
             pod = PodNow(PodId(waiting.job_id, 0, 0), Hostname(""), waiting.shape, waiting.labels)
             left = waiting.count
-            for at in islice(self._rooms(pod), left):
+            for at in islice(self._find_hosts_for(pod), left):
                 self._put(at, pod)
                 left -= 1
             if left:
                 yield pod, left
 
     def _waits(self, one: WaitingPods) -> bool:
-        """For any host: not for the room that is held on its own, to which it is on its way."""
+        """Report whether the pods wait for any host; pods with resources held on their own host are about to return
+        there."""
         home = self._hosts.at.get(one.home)
         return home is None or not self._hosts.hosts[home].has_holds
 
-    def _rooms(self, pod: PodNow) -> Iterator[int]:
-        """Hosts with room for one more such pod, one after the other as pods are put there."""
-        if (own := self._own(pod)) is not None and self._hosts.takes(own, pod):
+    def _find_hosts_for(self, pod: PodNow) -> Iterator[int]:
+        """Yield hosts that can take one more such pod, one after the other as pods are placed there."""
+        if (own := self._reserved_host(pod)) is not None and self._hosts.takes(own, pod):
             yield own
         is_full, is_over = np.zeros(len(self._hosts.hosts), np.bool_), False
         while not is_over:
@@ -136,22 +139,22 @@ class _Planner:
             for at in np.flatnonzero(may).tolist():
                 while is_over and self._hosts.takes(at, pod):
                     yield at
-                    is_over = pod.pod_id.job_id not in self._hosts.spread.jobs  # else others may be lower now
+                    is_over = pod.pod_id.job_id not in self._hosts.spread.jobs  # domains may be lower now
                 if not is_over:
                     break
                 is_full[at] = True
 
-    def _own(self, pod: PodNow) -> int | None:
-        """The host that is reserved for one such pod."""
+    def _reserved_host(self, pod: PodNow) -> int | None:
+        """Return the host that is reserved for one such pod."""
         return self._hosts.reserved.get((pod.pod_id.job_id, pod.shape))
 
     def _put(self, at: int, pod: PodNow) -> None:
         self._hosts.put(at, pod)
-        if at == self._own(pod):
+        if at == self._reserved_host(pod):
             del self._hosts.reserved[pod.pod_id.job_id, pod.shape]
 
-    def _free(self, waiting: Iterable[tuple[PodNow, int]], is_wanted: bool) -> list[JobId]:
-        """Returns the jobs whose pods are left over."""
+    def _free_for_waiting(self, waiting: Iterable[tuple[PodNow, int]], is_wanted: bool) -> list[JobId]:
+        """Plan moves for waiting pods if ``is_wanted``; return the jobs whose pods still fit on no host."""
         stuck: list[JobId] = []
         looked_for = 0
         for pod, count in waiting:
@@ -163,14 +166,14 @@ class _Planner:
         return list(dict.fromkeys(stuck))
 
     def _make_room(self, waiting: PodNow) -> bool:
-        """On the host that is reserved for the pod, or else on any."""
-        own = self._own(waiting)
+        """Free resources on the host that is reserved for the pod, or else on any."""
+        own = self._reserved_host(waiting)
         return (own is not None and self._make_room_on([own], waiting)) or self._make_room_on(
             self._hosts_to_free(waiting), waiting
         )
 
     def _make_room_on(self, hosts: Sequence[int], waiting: PodNow) -> bool:
-        """On the host where the fewest pods have to leave; among equals where the least leaves."""
+        """Free resources on the host that the fewest pods have to leave, among equals where the least leaves."""
         best: tuple[tuple[int, int, Hostname], Sequence[PodNow], list[int]] | None = None
         searches = 0
         has_home = cache(lambda shape: bool(self._hosts.open_to(shape).any()))
@@ -180,24 +183,24 @@ class _Planner:
                 rank = len(pods), int(total_need(pods).sum()), self._hosts.hosts[at].hostname
                 if best and rank >= best[0]:
                     continue
-                if not self._lets_in(at, pods, waiting):
+                if not self._would_take(at, pods, waiting):
                     continue
                 searches += 1
                 if searches > SEARCHES_MAX:
                     break
-                if homes := self._hosts.homes(pods, self._tightest):
+                if homes := self._hosts.homes(pods, self._order_fullest_first):
                     best = rank, pods, homes
         if best is None:
             return False
         _, leaving, new_homes = best
         source = self._hosts.at[leaving[0].hostname]
-        is_reserved = source == self._own(waiting)
+        is_reserved = source == self._reserved_host(waiting)
         self._carry_out(leaving, new_homes, Goal.FREE, waiting.pod_id.job_id, is_reserved=is_reserved)
-        self._put(source, waiting)  # also while an SLA still keeps some of the pods
+        self._put(source, waiting)  # even while an SLA still keeps some of the pods
         return True
 
     def _hosts_to_free(self, waiting: PodNow) -> list[int]:
-        """Those that lack least for the pod first, in units of what they have."""
+        """Return the hosts to examine, the least lack first, in shares of their capacity."""
         hosts = self._hosts
         may = hosts.sources & hosts.openings & hosts.allowed(waiting.shape) & hosts.spread.may_come(waiting)
         lack = np.maximum(total_need([waiting]) - hosts.free, 0)
@@ -209,14 +212,16 @@ class _Planner:
     def _sets_to_leave(
         self, at: int, waiting: PodNow, most: int, has_home: Callable[[PodShape], bool]
     ) -> Iterator[tuple[PodNow, ...]]:
-        """Sets of at most so many pods whose leaving gives enough room by the amounts, small ones first. After too many
-        sets the pods that help most."""
+        """Yield sets of at most ``most`` pods whose amounts suffice, small ones first.
+
+        After SETS_TRIED_MAX sets it yields the pods that help most.
+        """
         lack = np.maximum(total_need([waiting]) - self._hosts.free[at], 0)
         lacking = np.flatnonzero(lack).tolist()
         lacks = lack[lacking].tolist()
         counted = pod_labels_named(waiting.shape.constraint)
-        gains: list[tuple[tuple[int, ...], PodNow]] = []  # of what is lacking
-        for pod in self._movable(at):
+        gains: list[tuple[tuple[int, ...], PodNow]] = []  # the part of the lack that each pod covers
+        for pod in self._list_movable(at):
             amounts = tuple(needed(pod.shape.resources))
             gain = tuple(min(amounts[kind], want) for kind, want in zip(lacking, lacks, strict=True))
             if (not lacks or any(gain) or not counted.isdisjoint(pod.labels)) and has_home(pod.shape):
@@ -227,13 +232,13 @@ class _Planner:
             for chosen in combinations(gains, size):
                 tried += 1
                 if tried > SETS_TRIED_MAX:
-                    yield from _greedy(lacks, gains, most)
+                    yield from _choose_greedily(lacks, gains, most)
                     return
                 if _is_enough(lacks, chosen):
                     yield tuple(pod for _, pod in chosen)
 
-    def _lets_in(self, at: int, leaving: Sequence[PodNow], waiting: PodNow) -> bool:
-        """By every rule, and the pods that stay do not mind."""
+    def _would_take(self, at: int, leaving: Sequence[PodNow], waiting: PodNow) -> bool:
+        """Report whether the waiting pod fits by every rule once these pods left, and the remaining pods allow it."""
         if not self._hosts.may_leave(at, leaving):
             return False
         for pod in leaving:
@@ -243,42 +248,42 @@ class _Planner:
             self._hosts.put(at, pod)
         return fits
 
-    def _tightest(self, pod: PodNow, open_to: Flags) -> list[int]:
-        """The fullest hosts first."""
-        return _ordered(open_to, -self._hosts.loads())
+    def _order_fullest_first(self, pod: PodNow, open_to: Flags) -> list[int]:
+        """Order hosts by load, the fullest first."""
+        return _sort_rows(open_to, -self._hosts.loads())
 
-    # To domains with fewer pods of a job that spreads.
+    # Moves to domains with fewer pods of a job that spreads.
 
-    def _even(self) -> None:
+    def _level_jobs(self) -> None:
         for job_id in self._hosts.spread.jobs:
             while self._left and (found := more_even(self._hosts, job_id, self._sources_of(job_id), HOSTS_TRIED_MAX)):
                 pod, target, evening = found
                 self._carry_out([pod], [target], Goal.SPREAD, evening=evening)
 
     def _sources_of(self, job_id: JobId) -> dict[int, list[PodNow]]:
-        """Hosts that its pods may leave, with these pods."""
+        """Return the hosts that pods of the job may leave, with these pods."""
         hosts = {self._hosts.at[name] for name in self._homes[job_id]}
-        own = {at: [pod for pod in self._movable(at) if pod.pod_id.job_id == job_id] for at in sorted(hosts)}
+        own = {at: [pod for pod in self._list_movable(at) if pod.pod_id.job_id == job_id] for at in sorted(hosts)}
         return {at: pods for at, pods in own.items() if pods and self._hosts.sources[at]}
 
-    # Onto hosts that are far emptier than the others.
+    # Moves onto hosts that are far emptier than the others.
 
-    def _spread(self) -> None:
+    def _fill_emptiest(self) -> None:
         loads = self._hosts.loads()
         takes = self._hosts.openings
         if not takes.any():
             return
         mean = int(loads[takes].mean())
-        for target in _ordered(takes & (loads + SPREAD_MARGIN <= mean), loads):
+        for target in _sort_rows(takes & (loads + SPREAD_MARGIN <= mean), loads):
             while self._left and self._hosts.targets[target] and self._hosts.load(target) + SPREAD_MARGIN <= mean:
                 if not self._take_from_a_full_one(target, mean):
                     break
 
     def _take_from_a_full_one(self, target: int, mean: int) -> bool:
-        """From the fullest host that has a pod for it, the one by which its load falls most."""
+        """Move one pod from the fullest host that has a suitable one: the pod by which that host's load falls most."""
         loads = self._hosts.loads()
-        for source in _ordered(self._hosts.sources & (loads > mean), -loads)[:HOSTS_TRIED_MAX]:
-            falls = [(self._hosts.load(source, less=[pod]), pod.pod_id, pod) for pod in self._movable(source)]
+        for source in _sort_rows(self._hosts.sources & (loads > mean), -loads)[:HOSTS_TRIED_MAX]:
+            falls = [(self._hosts.load(source, less=[pod]), pod.pod_id, pod) for pod in self._list_movable(source)]
             for after, _, pod in sorted(falls, key=lambda fall: fall[:2]):
                 if after >= loads[source] or pod.shape.strategy is Strategy.PACK_HOST:
                     continue
@@ -288,13 +293,13 @@ class _Planner:
                     return True
         return False
 
-    # Away from hosts that are nearly empty.
+    # Moves away from hosts that are nearly empty.
 
-    def _empty(self) -> None:
+    def _empty_hosts(self) -> None:
         loads = self._hosts.loads()
         may = self._hosts.targets & self._hosts.sources & (loads > 0) & (loads <= EMPTY_LOAD_MAX)
-        for source in _ordered(may, loads)[:HOSTS_TRIED_MAX]:
-            pods = self._movable(source)
+        for source in _sort_rows(may, loads)[:HOSTS_TRIED_MAX]:
+            pods = self._list_movable(source)
             if not pods or len(pods) > self._left or not self._hosts.sources[source]:
                 continue
             if self._hosts.hosts[source].others or len(pods) < len(self._hosts.pods[source]):
@@ -302,30 +307,31 @@ class _Planner:
             if not self._hosts.may_leave(source, pods):
                 continue
             pods.sort(key=lambda pod: (-int(total_need([pod]).sum()), pod.pod_id))
-            if homes := self._hosts.homes(pods, self._fuller_than(source)):
+            if homes := self._hosts.homes(pods, self._order_fuller_than(source)):
                 self._carry_out(pods, homes, Goal.EMPTY)
 
-    def _fuller_than(self, source: int) -> TargetOrder:
-        """Hosts in use that are fuller than this one, and not crowded by the pod; the fullest first."""
+    def _order_fuller_than(self, source: int) -> TargetOrder:
+        """Return an order of hosts in use that are fuller than this one, and not crowded by the pod; the fullest
+        first."""
         own = self._hosts.load(source)
 
         def order(pod: PodNow, open_to: Flags) -> list[int]:
             loads = self._hosts.loads()
             is_fuller = (loads > own) | ((loads == own) & (np.arange(len(loads)) > source))
             has_room = self._hosts.loads(more=[pod]) <= CROWDED_LOAD
-            return _ordered(open_to & is_fuller & has_room & (loads > 0), -loads)
+            return _sort_rows(open_to & is_fuller & has_room & (loads > 0), -loads)
 
         return order
 
 
-def _ordered(chosen: Flags, rank: Ints) -> list[int]:
-    """The chosen hosts, the lowest rank first, and by name."""
+def _sort_rows(chosen: Flags, rank: Ints) -> list[int]:
+    """Return the chosen hosts, the lowest rank first, then by name."""
     found = np.flatnonzero(chosen)
     return [int(at) for at in found[np.lexsort((found, rank[found]))]]
 
 
 def _fewest(lacks: Sequence[int], gains: Sequence[Sequence[int]]) -> int:
-    """Fewer pods cannot give what is lacking: not even those that give most of one kind."""
+    """Return a lower bound of the pods needed, by the pods that cover most of each kind."""
     fewest = 1
     for kind, lack in enumerate(lacks):
         sums = accumulate(sorted((gain[kind] for gain in gains), reverse=True))
@@ -337,10 +343,10 @@ def _is_enough(lacks: Sequence[int], chosen: Sequence[tuple[Sequence[int], PodNo
     return all(sum(gain[kind] for gain, _ in chosen) >= lack for kind, lack in enumerate(lacks))
 
 
-def _greedy(
+def _choose_greedily(
     lacks: Sequence[int], gains: Sequence[tuple[Sequence[int], PodNow]], most: int
 ) -> Iterator[tuple[PodNow, ...]]:
-    """One after the other that which gives the largest shares of what is still lacking, if that comes to an end."""
+    """Choose pods one by one, each with the largest shares of the remaining lack; yield them if they suffice."""
     left, rest, chosen = list(lacks), list(gains), list[PodNow]()
     while any(left) and rest and len(chosen) < most:
         shares = [

@@ -1,7 +1,7 @@
-"""Recipes: which of the hosts that take a pod it goes to. ``RECIPES`` has them by the name that a job may give.
+"""Recipes: the choice among the hosts that take a pod. ``RECIPES`` has them by the name that a job may give.
 
-A recipe lays ``count`` like pods over candidates, and names the row of each pod in the order of the pods; fewer when
-there is no more room. It decides by what the pods before have left.
+A recipe distributes ``count`` like pods over candidates, and names the row of each pod in the order of the pods; fewer
+when not all fit. It decides by the resources that the pods before have left.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ NONE = np.array([], np.int64)
 
 @dataclass(frozen=True)
 class Candidates:
-    """Hosts of one rank that take the pod."""
+    """The hosts of one rank that take the pod."""
 
     fleet: Fleet
     shape: PodShape
     labels: Collection[Label]
-    flags: Flags  # [H] it is one of them
-    at_most: int = UNLIMITED  # pods on each
+    flags: Flags  # [H] the host is a candidate
+    at_most: int = UNLIMITED  # pods per host
 
     @cached_property
     def rows(self) -> Ints:
@@ -48,8 +48,10 @@ class Candidates:
         return fleet.room_beside_pods(self.shape, self.labels, rows, room)
 
     def first(self, count: int, *keys: Ints, by_name: bool = False) -> Ints:
-        """``count`` rows with the lowest keys, the first key before the second; ``keys`` are by candidate. Among equals
-        those that came earlier go first, or those with the lower name."""
+        """Return ``count`` rows with the lowest keys, the first key before the second; ``keys`` are by candidate.
+
+        Equal rows are sorted by ``ORDER``, or with ``by_name`` by host name.
+        """
         at = np.arange(len(self.rows))
         if count < len(at):  # sorting all of 50,000 hosts takes longer than finding the lowest
             bound = np.partition(keys[0], count - 1)[count - 1]
@@ -59,72 +61,71 @@ class Candidates:
         return rows[np.lexsort((last, *(key[at] for key in reversed(keys))))[:count]]
 
     def filled(self, ordered: Callable[[int], Ints], count: int) -> Ints:
-        """Host after host to its last place. ``ordered`` names the first so many."""
+        """Fill host after host to its last place. ``ordered(n)`` names the first n."""
         wanted = count
         while True:
             rows = ordered(wanted)
             room = self.room(rows)
             if int(room.sum()) >= count or len(rows) < wanted:
                 return rows[pack(room, count)]
-            wanted *= 8  # some had no room beside other pods
+            wanted *= 8  # some could not take a pod because of other pods there
 
 
 GPU_LAST = 1_000
-"""Above any rank: hosts with gpus take pods without after all others."""
+"""An offset above any rank: hosts with gpus take pods without after all others."""
 Recipe = Callable[[Candidates, int], Ints]
 
 
 def pack_tightly(hosts: Candidates, count: int) -> Ints:
-    """Best fit: of the hosts in use the one that has least left; where none has room, the unused one whose amounts
-    take most of the pods."""
+    """Best fit: the used host that has least left; if none fits, the unused one whose amounts take most of the pods."""
     is_used = hosts.fleet.is_used
-    chosen = _least_left(hosts.only(is_used), count)
+    chosen = _pack_used(hosts.only(is_used), count)
     if len(chosen) < count:
-        chosen = np.concatenate([chosen, _largest(hosts.only(~is_used), count - len(chosen))])
+        chosen = np.concatenate([chosen, _pack_unused(hosts.only(~is_used), count - len(chosen))])
     return chosen
 
 
-def _least_left(hosts: Candidates, count: int) -> Ints:
+def _pack_used(hosts: Candidates, count: int) -> Ints:
     left = hosts.fleet.leftover(hosts.rows)
     return hosts.filled(lambda wanted: hosts.first(wanted, left), count)
 
 
-def _largest(hosts: Candidates, count: int) -> Ints:
+def _pack_unused(hosts: Candidates, count: int) -> Ints:
     most = np.minimum(hosts.fleet.room(hosts.shape, hosts.rows), min(hosts.at_most, count))
     left = hosts.fleet.leftover(hosts.rows)
     return hosts.filled(lambda wanted: hosts.first(wanted, -most, left), count)
 
 
 def spread_evenly(hosts: Candidates, count: int) -> Ints:
-    """To the host that has got fewest pods of this placement."""
+    """Spread: the host with the fewest pods of this placement."""
     fleet = hosts.fleet
-    rows, room = _one_each(hosts, count, fleet.column(PUT, hosts.rows))
+    rows, room = _find_first_hosts(hosts, count, fleet.column(PUT, hosts.rows))
     in_order = np.argsort(fleet.column(ORDER, rows), kind="stable")
     rows, room = rows[in_order], room[in_order]
     return rows[spread(room, fleet.column(PUT, rows), count)]
 
 
 def emptiest_first(hosts: Candidates, count: int) -> Ints:
-    """To the host with the largest free share of what the pod needs, hosts by name among equals."""
+    """Emptiest host: the one with the largest free share of the kinds that the pod needs, by name among equals."""
     need = np.array(tuple(needed(hosts.shape.resources)), np.int64)
-    return _by_share(hosts, count, need, need, _free_and_total)
+    return _choose_by_share(hosts, count, need, need, _free_and_total)
 
 
 def least_loaded_first(hosts: Candidates, count: int) -> Ints:
-    """To the host of whose cpu or memory, whichever is scarcer there, least is in use, by name among equals."""
+    """Least loaded: the host that uses least of its cpu or memory, whichever is scarcer there, by name among equals."""
     need = np.array(tuple(needed(hosts.shape.resources))[LOAD_KINDS], np.int64)
-    return _by_share(hosts, count, need, np.ones_like(need), _unused_and_total)
+    return _choose_by_share(hosts, count, need, np.ones_like(need), _unused_and_total)
 
 
-def _by_share(
+def _choose_by_share(
     hosts: Candidates, count: int, need: Ints, weighed: Ints, amounts: Callable[[Candidates, Ints], tuple[Ints, Ints]]
 ) -> Ints:
-    """To the host with the largest share of the kinds that are ``weighed``, of the two ``amounts`` ``[R,H]``."""
+    """Choose the host with the largest share of the kinds that are ``weighed``, of the two ``amounts`` ``[R,H]``."""
     free, total = amounts(hosts, hosts.rows)
     counts = (weighed[:, None] > 0) & (total > 0)
     shares = np.where(counts, free * 10**6 // np.maximum(total, 1), UNLIMITED).min(axis=0)
-    shares[~counts.any(axis=0)] = 10**6  # as ``free_share`` has it
-    rows, room = _one_each(hosts, count, -shares, by_name=True)
+    shares[~counts.any(axis=0)] = 10**6  # as in ``free_share``
+    rows, room = _find_first_hosts(hosts, count, -shares, by_name=True)
     in_order = np.argsort(hosts.fleet.by_name(rows), kind="stable")
     rows, room = rows[in_order], room[in_order]
     free, total = amounts(hosts, rows)
@@ -143,18 +144,21 @@ def _unused_and_total(hosts: Candidates, rows: Ints) -> tuple[Ints, Ints]:
     return hosts.fleet.loads.unused(rows, free, total), total[LOAD_KINDS]
 
 
-def _one_each(hosts: Candidates, count: int, key: Ints, by_name: bool = False) -> tuple[Ints, Ints]:
-    """All hosts that ``count`` pods may go to when each takes the first one, and the room there."""
+def _find_first_hosts(hosts: Candidates, count: int, key: Ints, by_name: bool = False) -> tuple[Ints, Ints]:
+    """Return all hosts that ``count`` pods may go to when each takes the first one, and the number that fits on
+    each."""
     rows = hosts.first(count, key, by_name=by_name)
     room = hosts.room(rows)
-    if len(rows) < len(hosts.rows) and np.count_nonzero(room) < len(rows):  # some have no room beside other pods
+    if len(rows) < len(hosts.rows) and np.count_nonzero(room) < len(rows):  # other pods exclude some
         rows, room = hosts.rows, hosts.room(hosts.rows)
     return rows, room
 
 
 def least_free_first(hosts: Candidates, count: int) -> Ints:
-    """Against fragmentation: to the host with the least free gpu, then cpu, memory and disk, whatever the pod needs,
-    so that what is left of the others stays in large pieces."""
+    """Defragment: the host with the least free gpu, then cpu, memory and disk, whatever the pod needs.
+
+    The free resources of the others remain in large pieces.
+    """
     kinds = (GPU, *(kind for kind in range(FREE.start, FREE.stop) if kind != GPU))
     keys = [hosts.fleet.column(kind, hosts.rows) for kind in kinds]
     return hosts.filled(lambda wanted: hosts.first(wanted, *keys), count)
@@ -177,9 +181,9 @@ def choose(
     barred: Barred | None = None,
     spreading: Spreading | None = None,
 ) -> Ints:
-    """[count] the row of each pod's host, by the recipe of the shape; hosts of a lower rank come first."""
+    """Return the row of each pod's host ``[count]``, by the recipe of the shape; hosts of a lower rank come first."""
     fits = fleet.fitting(shape, barred or {})
-    by_rank = partial(_by_rank, fleet, shape, labels)
+    by_rank = partial(_choose_by_rank, fleet, shape, labels)
     layout = shape.layout
     if layout is None:
         return by_rank(fits, count)
@@ -193,14 +197,16 @@ def choose(
         fleet.back_to(mark)
         return rows
 
-    return put(fits) if layout.close is None else _close(fleet, shape, layout.close, fits, count, put)
+    return put(fits) if layout.close is None else _choose_close(fleet, shape, layout.close, fits, count, put)
 
 
-def _close(
+def _choose_close(
     fleet: Fleet, shape: PodShape, close: GangClose, fits: Flags, count: int, put: Callable[[Flags], Ints]
 ) -> Ints:
-    """In the smallest domain that has room for all. Where none has: in the one with most room if it has to be one, else
-    anywhere."""
+    """Choose hosts in the smallest domain in which all fit.
+
+    If there is none: in the one that takes most if one domain is required, otherwise in any.
+    """
     numbers, values = fleet.values_of(close.label)
     inside = fits & (numbers >= 0)
     rooms = np.bincount(numbers[inside], fleet.room(shape, np.flatnonzero(inside)), len(values))
@@ -214,7 +220,7 @@ def _close(
     return most if close.is_required else put(fits)
 
 
-def _by_rank(
+def _choose_by_rank(
     fleet: Fleet, shape: PodShape, labels: Collection[Label], fits: Flags, count: int, at_most: int = UNLIMITED
 ) -> Ints:
     ranks = fleet.ranks

@@ -1,7 +1,7 @@
-"""The hosts of a cluster as they would be after moves that are tried: what fits where then, and how full they are.
+"""The hosts of a cluster as they would be after tentative moves: the pods that fit on them then, and their load.
 
 A host that pods leave takes none in the same plan, and one that takes pods keeps its own. So the moves of a plan can be
-made in any order, each finds the room that the plan saw, and no pod is moved twice.
+made in any order, each finds the free resources that the plan saw, and no pod is moved twice.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ from peloton.scheduling.moving_spread import MovingSpread
 from peloton.scheduling.tree import Flags, Ints
 
 FULL = 1000
-"""The load of a host of which nothing is left of some resource."""
+"""The load of a host that has nothing left of some resource, in thousandths."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostNow:
-    """A host, with what is free beyond the pods there and those that are on their way to it."""
+    """A host, with its free resources beyond the pods there and the pods about to arrive."""
 
     hostname: Hostname
     capacity: Resources
     view: HostView
-    pods: Mapping[Label, int] = field(default_factory=dict)  # on the host that carry a label
+    pods: Mapping[Label, int] = field(default_factory=dict)  # number of pods on the host by label
     others: int = 0  # pods of batch and external jobs there, which stay
     takes_pods: bool = True
-    reserved_for: tuple[JobId, PodShape] | None = None  # the pod to which all that frees there goes
-    has_holds: bool = False  # room is held for pods that come back
+    reserved_for: tuple[JobId, PodShape] | None = None  # the pod that takes all resources freed there
+    has_holds: bool = False  # resources are held for pods that return
 
 
 TargetOrder = Callable[[PodNow, Flags], Iterable[int]]
-"""Hosts in the order in which a pod tries them, of those that are open to it."""
+"""A function that sorts the hosts open to a pod in the order in which the pod tries them."""
 TRIES_MAX = 1_000
-"""Pairs of pod and host that one search looks at."""
+"""Limit of pairs of pod and host that one search examines."""
 LOSSES_MAX = 10_000
-"""Parts of the pods that are to leave a host, by the labels that a constraint there names. Of more they stay."""
+"""Limit of subsets of leaving pods, by the labels that a constraint there names; if there are more, the pods stay."""
 
 
 class Relocation:
-    """Arrays are ``[H]`` and ``[H,R]``, in the order of the hosts' names."""
+    """Hosts, pods and tentative moves. Arrays are ``[H]`` and ``[H,R]``, in the order of the hosts' names."""
 
     def __init__(
         self, hosts: Iterable[HostNow], pods: Iterable[PodNow], spread: Mapping[JobId, JobSpread] | None = None
@@ -76,29 +76,30 @@ class Relocation:
         self._is_source = np.zeros(len(self.hosts), np.bool_)
         self._is_target = np.zeros(len(self.hosts), np.bool_)
         self._labelled = [Counter(host.pods) for host in self.hosts]
-        self._coming = [Counter[Label]() for _ in self.hosts]  # labels of pods that are put there
+        self._coming = [Counter[Label]() for _ in self.hosts]  # labels of pods that are planned onto each host
         self.pods: list[list[PodNow]] = [[] for _ in self.hosts]
-        self._choosy: list[list[PodNow]] = [[] for _ in self.hosts]  # with a constraint on other pods
+        self._constrained: list[list[PodNow]] = [[] for _ in self.hosts]  # with a constraint on other pods
         for pod in sorted(pods, key=lambda pod: pod.pod_id):
             if pod.hostname in self.at:
                 self._add(self.at[pod.hostname], pod)
         self._allowed: dict[tuple[Constraint | None, Workload], Flags] = {}
-        self._kinds = [_nameless(host.view.labels) for host in self.hosts]
+        self._kinds = [_drop_hostname(host.view.labels) for host in self.hosts]
         self._values: dict[str, tuple[Ints, list[str]]] = {}
         self.spread = MovingSpread(self, spread or {})
         self.reserved = {host.reserved_for: at for at, host in enumerate(self.hosts) if host.reserved_for}
 
-    # How full hosts are.
+    # Loads of hosts.
 
     def loads(self, more: Sequence[PodNow] = ()) -> Ints:
-        """[H] the largest share in use of any resource, in thousandths; with these pods more on each host."""
+        """Return the largest share in use of any resource, in thousandths ``[H]``; with the pods ``more`` on each
+        host."""
         used = self.capacity - self.free + total_need(more)
         shares = np.where(self.capacity > 0, used * FULL // np.maximum(self.capacity, 1), 0)
         found: Ints = np.clip(shares.max(axis=1, initial=0), 0, FULL)
         return found
 
     def load(self, at: int, more: Sequence[PodNow] = (), less: Sequence[PodNow] = ()) -> int:
-        """Of one host, with pods more and others less."""
+        """Return the load of one host with the pods ``more`` and without the pods ``less``."""
         used = self.capacity[at] - self.free[at] + total_need(more) - total_need(less)
         shares = [
             held * FULL // have for held, have in zip(used.tolist(), self.capacity[at].tolist(), strict=True) if have
@@ -107,29 +108,29 @@ class Relocation:
 
     @property
     def sources(self) -> Flags:
-        """[H] hosts that pods may leave: they take none by this plan."""
+        """Return a flag ``[H]`` for hosts that pods may leave: they take none by this plan."""
         return ~self._is_target
 
     @property
     def openings(self) -> Flags:
-        """[H] hosts that take pods, though perhaps none by this plan."""
+        """Return a flag ``[H]`` for hosts that take pods, though perhaps none by this plan."""
         return self._takes
 
     @property
     def targets(self) -> Flags:
-        """[H] hosts that may take pods: none leaves them by this plan."""
+        """Return a flag ``[H]`` for hosts that may take pods: none leaves them by this plan."""
         return self._takes & ~self._is_source
 
-    # What fits where.
+    # Fit of pods on hosts.
 
     def open_to(self, shape: PodShape) -> Flags:
-        """[H] by the amounts, and by the labels of the hosts alone."""
+        """Return a flag ``[H]`` for hosts that fit by the amounts, and by the labels of the hosts alone."""
         need = np.array(tuple(needed(shape.resources)), np.int64)
         has_room = (self.free >= need).all(axis=1) & (self._ports >= shape.port_count) & (self._slots > 0)
         return has_room & self.targets & self.allowed(shape)
 
     def allowed(self, shape: PodShape) -> Flags:
-        """[H] by the labels of the hosts alone."""
+        """Return a flag ``[H]`` for hosts that fit by the labels of the hosts alone."""
         constraint, workload = shape.constraint, shape.workload
         found = self._allowed.get((constraint, workload))
         if found is None:
@@ -144,7 +145,7 @@ class Relocation:
         return found
 
     def values_of(self, label: str) -> tuple[Ints, list[str]]:
-        """[H] the number of the label's value, -1 where a host has none or several; and the values."""
+        """Return the index of the label's value ``[H]``, -1 where a host has none or several; and the values."""
         if label not in self._values:
             numbers: dict[str, int] = {}
             found = [only_value(host.view.labels, label) for host in self.hosts]
@@ -153,34 +154,36 @@ class Relocation:
         return self._values[label]
 
     def takes(self, at: int, pod: PodNow) -> bool:
-        """By every rule, whether pods that are to come are there already or not; and the constraints of the pods there
-        still hold."""
+        """Report whether the pod fits by every rule, with or without planned pods, and constraints of pods there still
+        hold."""
         labels, free = self.hosts[at].view.labels, Resources(*self.free[at].tolist())
         view = HostView(labels, free, port_count=int(self._ports[at]), pod_slots=int(self._slots[at]))
         if any(misfit(pod.shape, view, by_key(pods.items())) for pods in self._pod_labels(at)):
             return False
-        return not any(self._breaks(at, other, Counter(set(pod.labels))) for other in self._choosy[at])
+        return not any(self._would_break(at, other, Counter(set(pod.labels))) for other in self._constrained[at])
 
     def may_leave(self, at: int, leaving: Sequence[PodNow]) -> bool:
-        """The constraints of the pods there hold whichever of these have left: an SLA may keep some of them, and they
-        leave in any order."""
-        for pod in self._choosy[at]:
+        """Report whether the constraints of the pods there hold whichever of ``leaving`` have left.
+
+        An SLA may keep some of them, and they leave in any order.
+        """
+        for pod in self._constrained[at]:
             named = pod_labels_named(pod.shape.constraint)
             labels = (named.intersection(one.labels) for one in leaving if one.pod_id != pod.pod_id)
             kinds = Counter(filter(None, labels))
             if prod(count + 1 for count in kinds.values()) > LOSSES_MAX:
                 return False
-            if any(self._breaks(at, pod, less) for less in _losses(kinds)):
+            if any(self._would_break(at, pod, less) for less in _iterate_losses(kinds)):
                 return False
         return True
 
     def _pod_labels(self, at: int) -> list[Counter[Label]]:
-        """Labels of the pods on the host now; and with those that are to come, if any."""
+        """Return the labels of the pods on the host now; and with planned pods, if any."""
         now, coming = self._labelled[at], self._coming[at]
         return [now, now + coming] if coming.total() else [now]
 
-    def _breaks(self, at: int, pod: PodNow, more: Counter[Label]) -> bool:
-        """So many more of these labels on the host break the constraint of a pod there."""
+    def _would_break(self, at: int, pod: PodNow, more: Counter[Label]) -> bool:
+        """Report whether a change of label counts by ``more`` on the host breaks the constraint of a pod there."""
         constraint, here = pod.shape.constraint, self.hosts[at].view.labels
         if pod_labels_named(constraint).isdisjoint(more):
             return False
@@ -197,7 +200,7 @@ class Relocation:
     def _is_original(self, at: int, pod: PodNow) -> bool:
         return pod.hostname == self.hosts[at].hostname
 
-    # Trying, and moving.
+    # Tentative changes, and moves.
 
     def put(self, at: int, pod: PodNow) -> None:
         if not self._is_original(at, pod):
@@ -210,8 +213,8 @@ class Relocation:
             self.spread.take_back(pod, self.at.get(pod.hostname), at)
         self._take_room(at, pod, -1)
         self.pods[at].remove(pod)
-        if pod in self._choosy[at]:
-            self._choosy[at].remove(pod)
+        if pod in self._constrained[at]:
+            self._constrained[at].remove(pod)
 
     def _take_room(self, at: int, pod: PodNow, sign: int) -> None:
         self.free[at] -= _need(pod) * sign
@@ -224,22 +227,24 @@ class Relocation:
     def _add(self, at: int, pod: PodNow) -> None:
         self.pods[at].append(pod)
         if pod_labels_named(pod.shape.constraint):
-            self._choosy[at].append(pod)
+            self._constrained[at].append(pod)
 
     def move(self, pod: PodNow, target: int) -> None:
-        """For good."""
+        """Move the pod permanently."""
         source = self.at[pod.hostname]
         self.remove(source, pod)
         self.put(target, pod)
         self._is_source[source] = self._is_target[target] = True
 
     def close(self, at: int) -> None:
-        """No pod is moved to the host: it is to be empty, or what it has free is for another."""
+        """Let no pod move to the host: it is to be emptied, or its free resources are for another pod."""
         self._is_source[at] = True
 
     def homes(self, pods: Sequence[PodNow], order: TargetOrder) -> list[int] | None:
-        """A host for each of these pods, all at once; None when there are none, or after too many tries. Changes
-        nothing."""
+        """Return a host for each of these pods, all at once; None when there are none, or after too many tries.
+
+        It leaves everything unchanged.
+        """
         chosen: list[int] = []
         found = self._seek(pods, order, chosen, [TRIES_MAX])
         for pod, at in zip(pods, chosen, strict=False):
@@ -265,7 +270,11 @@ class Relocation:
         return False
 
     def _suits(self, at: int, pod: PodNow) -> bool:
-        """Pods without gpus leave gpus alone, and a job that is to be spread has no more pods on a host than before."""
+        """Report whether the pod may go there by preference.
+
+        Pods without gpus go to no host with more gpus than theirs, and a job that spreads over hosts gets more pods on
+        no host.
+        """
         source = self.at[pod.hostname]
         if (
             not pod.shape.resources.gpu_milli
@@ -284,16 +293,17 @@ def _need(pod: PodNow) -> Ints:
 
 
 def total_need(pods: Iterable[PodNow]) -> Ints:
-    """[R]"""
+    """Return the sum of the needs of pods, ``[R]``."""
     return sum((_need(pod) for pod in pods), np.zeros(len(RESOURCE_KINDS), np.int64))
 
 
-def _nameless(labels: Labels) -> tuple[Label, ...]:
+def _drop_hostname(labels: Labels) -> tuple[Label, ...]:
     return tuple(label for label in label_pairs(labels) if label[0] != HOSTNAME_LABEL)
 
 
-def _losses(kinds: Mapping[frozenset[Label], int]) -> Iterator[Counter[Label]]:
-    """What any of these pods take away: so many of each kind, which are all that have the same labels."""
+def _iterate_losses(kinds: Mapping[frozenset[Label], int]) -> Iterator[Counter[Label]]:
+    """Yield the label counts that each subset of these pods takes away; pods with the same labels are
+    interchangeable."""
     for counts in product(*(range(count + 1) for count in kinds.values())):
         less = Counter[Label]()
         for labels, count in zip(kinds, counts, strict=True):

@@ -1,4 +1,4 @@
-"""For how many pods that are only planned hosts have room now, and which rules keep the others off which hosts."""
+"""Dry runs of placement: how many planned pods fit on hosts now, and which rules keep the others off which hosts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from peloton.scheduling.spreading import Spreading
 def find_room(
     fleet: Fleet, pods: Sequence[PlannedPods], barred: BarredFor, spreading: Spreading | None = None
 ) -> list[FoundRoom]:
-    """For each of them, as placement would lay them: in each turn the gang, which is placed by itself, then the others
-    together. They are taken. Hosts that fail none of the rules for one pod lack room for a gang."""
+    """Place the planned pods tentatively: in each turn the gang, which is placed by itself, then the others together.
+
+    Pods that fit are taken off the fleet's free resources. Hosts that fail none of the rules for one pod count as too
+    full for a gang.
+    """
     found = [FoundRoom(0)] * len(pods)
     for place in sorted({_place(each) for each in pods}):
         mine = [at for at, each in enumerate(pods) if _place(each) == place]
@@ -24,7 +27,7 @@ def find_room(
         chosen = put_all(fleet, wants, barred, spreading)
         for at, want, rows in zip(mine, wants, chosen, strict=True):
             left = want.count - len(rows)
-            refusing = _refusing(fleet, want, left, barred.get(want.shape, {}), spreading) if left else ()
+            refusing = _find_refusing(fleet, want, left, barred.get(want.shape, {}), spreading) if left else ()
             found[at] = FoundRoom(len(rows), merged(refusing))
     return found
 
@@ -33,10 +36,10 @@ def _place(pods: PlannedPods) -> tuple[int, bool]:
     return pods.turn, not pods.is_gang
 
 
-def _refusing(
+def _find_refusing(
     fleet: Fleet, want: Want, left: int, barred: Mapping[int, Misfit], spreading: Spreading | None
 ) -> Iterator[tuple[Misfit, int]]:
-    """By what is free beside those of them that found a host."""
+    """Yield the refusing hosts by rule, by the resources left after the pods that found a host."""
     fits = fleet.fitting(want.shape, barred)
     skewed = dict(spreading.refusing(want.shape, fits)) if spreading is not None else {}
     found = [one for one in fleet.refusing(want.shape, {**skewed, **barred}) if one[1]]

@@ -1,4 +1,4 @@
-"""What the arrays of a fleet hold of each host: one row of a host, one column for each amount."""
+"""The arrays of a fleet: one row for each host, one column for each amount."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from peloton.scheduling.tree import KIND_COUNT
 FREE, TOTAL = slice(0, KIND_COUNT), slice(KIND_COUNT, 2 * KIND_COUNT)
 SLACK, PORTS, SLOTS, ORDER, KIND, STATE, RANK, USED, PUT, LEFT = range(2 * KIND_COUNT, 2 * KIND_COUNT + 10)
 COLUMNS = 2 * KIND_COUNT + 10
-"""USED is 1 where pods are, PUT counts those that were put, LEFT is ``leftover``."""
+"""The number of columns. USED is 1 where pods are, PUT counts the pods placed, LEFT is ``leftover``."""
 EMPTY, READY, IDLE, LEASED = range(4)
-"""STATE of a row: nobody's; a host that takes pods; one of which nothing is on offer; one in another lease."""
+"""The STATE of a row: unused; a host that takes pods; one of which nothing is on offer; one in another lease."""
 GPU, DISK = RESOURCE_KINDS.index("gpu"), RESOURCE_KINDS.index("disk")
 
 
 class HostRow(NamedTuple):
-    """What is known of a host. ``kind``: its labels without its name; hosts of a lower ``order`` are filled first."""
+    """The properties of a host. ``kind``: its labels without its name; hosts of a lower ``order`` are filled first."""
 
     hostname: Hostname
     free: Resources

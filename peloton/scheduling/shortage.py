@@ -1,4 +1,4 @@
-"""Of what hosts are short, by the amounts alone: the rules of ``fit.room_misfit`` for all hosts at once."""
+"""Shortages of hosts by the amounts alone: the rules of ``fit.room_misfit`` for all hosts at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from peloton.scheduling.tree import CPU, Flags, Ints
 
 
 def short_of(shape: PodShape, hosts: Ints, kinds: HostKinds, left: Flags) -> Iterator[tuple[Misfit, int]]:
-    """``hosts``: the columns of a fleet. Takes the hosts that are short of something out of ``left``."""
+    """Yield the misfits of hosts that lack an amount, and their counts; take these hosts out of ``left``.
+
+    ``hosts`` are the columns of a fleet.
+    """
     for kind, amount in enumerate(needed(shape.resources)):
         if kind == DISK and shape.volume_mib:
             short = left & (hosts[DISK] < kinds.disk_of(shape, hosts[KIND]))

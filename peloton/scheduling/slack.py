@@ -1,31 +1,32 @@
-"""How much of a host's slack revocable pods may have: cpu that ordinary pods were given and do not use.
+"""Slack: the cpu of a host that ordinary pods were given and do not use, and that revocable pods may have.
 
-A share of what they were given is held back, because ordinary pods can become busy faster than revocable ones can be
+A share of the allocation is kept as a reserve, because ordinary pods can become busy faster than revocable ones can be
 evicted. A rise in use counts at once, a fall little by little. While the last estimate lies between the next one and
-all that is unused it stays, so that noise changes no room. Amounts are thousandths of a cpu."""
+all unused cpu it stays, so that noise changes nothing. Amounts are thousandths of a cpu.
+"""
 
 from __future__ import annotations
 
 MARGIN_PERCENT = 10
-"""Of the allocation, held back."""
+"""Percent of the allocation kept as a reserve."""
 FALL_PERCENT = 50
-"""Of a fall in use that one estimate believes."""
+"""Percent of a fall in use that one estimate takes over."""
 STEP = 10
 """Estimates are multiples of this, so that noise of one percent of a cpu changes nothing."""
 
 
 def smoothed(before: int, measured: int) -> int:
-    """Use for the estimate: never less than what was measured."""
+    """Return the use for the estimate: never less than the measured use."""
     return measured if measured >= before else measured + (before - measured) * (100 - FALL_PERCENT) // 100
 
 
 def target(allocated: int, used: int) -> int:
-    """The estimate, when it changes."""
+    """Return the estimate as it would be if it changed now."""
     return max(0, allocated - _reserve(allocated) - used) // STEP * STEP
 
 
 def estimate(last: int, allocated: int, used: int) -> int:
-    """The next one after ``last``: never negative, never more than ``allocated - used``."""
+    """Return the next estimate after ``last``: never negative, never more than ``allocated - used``."""
     wanted = target(allocated, used)
     unused = max(0, allocated - used)
     if last > unused:

@@ -20,48 +20,51 @@ from peloton.model.resources import UNLIMITED
 from peloton.scheduling.tree import Flags, Ints
 
 DomainsOf = Mapping[PodShape, Sequence[Domains]]
-"""In the order of the rules of the shape."""
+"""The domains of each shape, in the order of its spread rules."""
 NONE = np.array([], np.int64)
 
 
 class Rows(Protocol):
     def values_of(self, label: str) -> tuple[Ints, list[str]]:
-        """[H] the number of the label's value on each row, -1 where it has none or several; and the values."""
+        """Return the index of the label's value on each row ``[H]``, -1 where it has none or several; and the
+        values."""
 
 
 class Recipe(Protocol):
     def __call__(self, flags: Flags, count: int, at_most: int = UNLIMITED) -> Ints:
-        """The rows of pods on hosts with a flag, at most so many on each."""
+        """Return the rows of ``count`` pods on flagged hosts, at most ``at_most`` on each."""
 
 
 @dataclass(slots=True)
 class Rule:
-    """One rule for pods of one shape, as the pods lie now."""
+    """One spread rule for pods of one shape, with the pods as they are placed now."""
 
     spread: Spread
     at: Ints  # [H] the domain, -1: the host has none that is open
     counts: Ints  # [D] pods
     is_open: Flags  # [D]
-    outside: int  # the fewest pods in an open domain without rows
-    lowest_name: str  # of that domain, or of the one with fewest
+    outside: int  # the fewest pods in an open domain that has no rows
+    lowest_name: str  # name of that domain, or of the one with fewest
 
     @property
     def lowest(self) -> int:
         return int(min(self.counts[self.is_open].min(initial=UNLIMITED), self.outside))
 
     def allowed(self) -> Flags:
-        """[H] takes one more without breaking the bound."""
+        """Return a flag ``[H]`` for rows that take one more pod without breaking the bound."""
         if not self.spread.is_hard:
             return np.ones(len(self.at), np.bool_)
         return np.asarray((self.at >= 0) & (self.on_rows() < self.lowest + self.spread.max_skew))
 
     def on_rows(self) -> Ints:
-        """[H] pods in the domain of the row; rows without one come last."""
+        """Return the number of pods ``[H]`` in the domain of each row; rows without one come last."""
         return np.append(self.counts, UNLIMITED)[self.at]
 
     def room_above(self, domains: Ints, flags: Flags) -> int:
-        """By how much these domains, which have equally few pods, may rise together: to the next that has room, and not
-        above the bound."""
+        """Return by how many pods these domains, which have equally few, may rise together.
+
+        They rise to the next domain with free resources, and not above the bound.
+        """
         level = int(self.counts[domains[0]])
         others = self.is_open.copy()
         others[domains] = False
@@ -78,7 +81,8 @@ class Rule:
         self.counts = self.counts + np.bincount(at[at >= 0], minlength=len(self.counts))
 
     def keeps(self, rows: Ints, fits: Flags) -> bool:
-        """The bound would hold with pods on these rows; a soft one looks only at domains with room."""
+        """Report whether the bound would hold with pods on these rows; a soft one covers only domains with free
+        resources."""
         at = self.at[rows]
         if (at < 0).any():
             return False
@@ -89,34 +93,34 @@ class Rule:
 
 
 class Spreading:
-    """Where the pods of one job are, with those that are being placed."""
+    """The domains of the pods of one job, placed and being placed."""
 
     def __init__(self, fleet: Rows, domains: DomainsOf) -> None:
         self._fleet = fleet
         self._domains = domains
-        self._rows: dict[str, tuple[Ints, list[str]]] = {}  # by label: [H] number of the value, and the values
+        self._rows: dict[str, tuple[Ints, list[str]]] = {}  # by label: index of the value [H], and the values
         self._put: dict[str, Counter[str]] = {}
 
     def add(self, rows: Ints) -> None:
-        """Pods of the job were put there."""
-        for label in {rule.label for shape in self._domains for rule in _spread(shape)}:
-            at, values = self._of_rows(label)
+        """Count new pods of the job on these rows."""
+        for label in {rule.label for shape in self._domains for rule in _spread_rules(shape)}:
+            at, values = self._values_on_rows(label)
             own = self._put.setdefault(label, Counter())
             own.update(values[number] for number in at[rows].tolist() if number >= 0)
 
     def remove(self, row: int) -> None:
-        """A pod of the job left it."""
-        for label in {rule.label for shape in self._domains for rule in _spread(shape)}:
-            at, values = self._of_rows(label)
+        """Count one pod of the job less on the row."""
+        for label in {rule.label for shape in self._domains for rule in _spread_rules(shape)}:
+            at, values = self._values_on_rows(label)
             if at[row] >= 0:
                 self._put.setdefault(label, Counter()).subtract([values[at[row]]])
 
     def rules(self, shape: PodShape) -> list[Rule]:
         known = self._domains.get(shape, ())
         found = []
-        for order, spread in enumerate(_spread(shape)):
+        for order, spread in enumerate(_spread_rules(shape)):
             domains = known[order] if order < len(known) else Domains()
-            numbers, values = self._of_rows(spread.label)
+            numbers, values = self._values_on_rows(spread.label)
             put = self._put.get(spread.label, Counter())
             counts = np.array([domains.counts.get(each, 0) + put.get(each, 0) for each in values], np.int64)
             is_open = np.array([each in domains.counts for each in values], np.bool_)
@@ -132,7 +136,7 @@ class Spreading:
         return found
 
     def refusing(self, shape: PodShape, fits: Flags) -> Iterator[tuple[int, Misfit]]:
-        """Rows that would take the pod but for a bound on skew."""
+        """Yield rows that would take the pod if not for a bound on skew."""
         left = fits.copy()
         for rule in self.rules(shape):
             refused = left & ~rule.allowed()
@@ -143,28 +147,30 @@ class Spreading:
                 yield row, Misfit(HostRule.SKEW, rule.lowest_name, lowest + bound, lowest, bound, label)
             left &= ~refused
 
-    def _of_rows(self, label: str) -> tuple[Ints, list[str]]:
+    def _values_on_rows(self, label: str) -> tuple[Ints, list[str]]:
         if label not in self._rows:
             self._rows[label] = self._fleet.values_of(label)
         return self._rows[label]
 
 
-def _spread(shape: PodShape) -> tuple[Spread, ...]:
+def _spread_rules(shape: PodShape) -> tuple[Spread, ...]:
     return shape.layout.spread if shape.layout else ()
 
 
 def lay(rules: Sequence[Rule], fits: Flags, count: int, recipe: Recipe, take: Callable[[Ints], None]) -> Ints:
-    """The rows of pods, fewer than ``count`` where bounds or room do not let more be. ``take``: pods were put there,
-    which the recipe sees from then on."""
-    rows = recipe(_with_domains(rules, fits), count)
+    """Return the rows of pods, fewer than ``count`` where bounds or free resources do not allow more.
+
+    ``take`` places pods on rows, which the recipe sees from then on.
+    """
+    rows = recipe(_restrict_to_domains(rules, fits), count)
     if all(rule.keeps(rows, fits) for rule in rules):
         return rows
     flags, chosen = fits.copy(), []
     while count:
-        lowest = _lowest(rules, flags)
+        lowest = _find_lowest(rules, flags)
         if not lowest.any():
             break
-        rows, full = (_level if len(rules) == 1 else _single)(rules[0], lowest, flags, count, recipe)
+        rows, full = (_lay_level if len(rules) == 1 else _lay_single)(rules[0], lowest, flags, count, recipe)
         flags &= ~full
         take(rows)
         for rule in rules:
@@ -174,15 +180,16 @@ def lay(rules: Sequence[Rule], fits: Flags, count: int, recipe: Recipe, take: Ca
     return np.concatenate([NONE, *chosen])
 
 
-def _with_domains(rules: Sequence[Rule], fits: Flags) -> Flags:
+def _restrict_to_domains(rules: Sequence[Rule], fits: Flags) -> Flags:
     for rule in rules:
         if rule.spread.is_hard:
             fits = fits & (rule.at >= 0)
     return fits
 
 
-def _lowest(rules: Sequence[Rule], flags: Flags) -> Flags:
-    """Rows in domains that have fewest pods, by the first rule, then by the next, without breaking a bound."""
+def _find_lowest(rules: Sequence[Rule], flags: Flags) -> Flags:
+    """Return a flag for rows in the domains with fewest pods, by the first rule, then by the next, within all
+    bounds."""
     for rule in rules:
         flags = flags & rule.allowed()
     for rule in rules:
@@ -191,21 +198,21 @@ def _lowest(rules: Sequence[Rule], flags: Flags) -> Flags:
     return flags
 
 
-def _single(rule: Rule, lowest: Flags, flags: Flags, count: int, recipe: Recipe) -> tuple[Ints, Flags]:
-    """The row of one pod, or those that have no room after all."""
+def _lay_single(rule: Rule, lowest: Flags, flags: Flags, count: int, recipe: Recipe) -> tuple[Ints, Flags]:
+    """Return the row of one pod, or a flag for the rows if they cannot take it after all."""
     rows = recipe(lowest, 1)
     return rows, lowest & (len(rows) == 0)
 
 
-def _level(rule: Rule, lowest: Flags, flags: Flags, count: int, recipe: Recipe) -> tuple[Ints, Flags]:
-    """The rows of pods that fill up the lowest domains together, up to the next; and those that turn out to be full."""
+def _lay_level(rule: Rule, lowest: Flags, flags: Flags, count: int, recipe: Recipe) -> tuple[Ints, Flags]:
+    """Return the rows of pods that fill the lowest domains together, up to the next; and a flag for full domains."""
     domains = np.unique(rule.at[lowest])
-    if domains[0] < 0:  # of a soft rule: only hosts without the label are left
+    if domains[0] < 0:  # the rule is soft, and only hosts without the label are left
         return recipe(lowest, count), lowest
-    is_row = len(domains) == np.count_nonzero(lowest)  # one row in each
+    is_row = len(domains) == np.count_nonzero(lowest)  # each domain has one row
     step = min(count // len(domains), rule.room_above(domains, flags))
     if not step and not is_row:
-        return _single(rule, lowest, flags, count, recipe)
+        return _lay_single(rule, lowest, flags, count, recipe)
     if not step:
         rows = recipe(lowest, count, 1)
         return rows, lowest & ~np.isin(np.arange(len(lowest)), rows)
@@ -214,13 +221,13 @@ def _level(rule: Rule, lowest: Flags, flags: Flags, count: int, recipe: Recipe) 
     else:
         rows = np.concatenate([recipe(lowest & (rule.at == domain), step) for domain in domains])
     got = np.bincount(rule.at[rows], minlength=len(rule.counts))[domains]
-    if rule.spread.is_hard:  # the others may not rise far above one that is full
-        rows = rows[_nth(rule.at[rows]) < got.min() + rule.spread.max_skew]
+    if rule.spread.is_hard:  # the others may not rise far above a full one
+        rows = rows[_count_earlier(rule.at[rows]) < got.min() + rule.spread.max_skew]
     return rows, lowest & np.isin(rule.at, domains[got < step])
 
 
-def _nth(numbers: Ints) -> Ints:
-    """How often each has come before."""
+def _count_earlier(numbers: Ints) -> Ints:
+    """Return how often each number has occurred before."""
     order = np.argsort(numbers, kind="stable")
     in_order = numbers[order]
     is_first = np.append(True, in_order[1:] != in_order[:-1]) if len(in_order) else np.array([], np.bool_)

@@ -27,7 +27,8 @@ ROOT_PATH = "/"
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Pools ``begin .. end-1`` all have the same depth; each group of siblings is one segment of them."""
+    """One level of the tree: pools ``begin .. end-1`` have the same depth; each group of siblings is one segment of
+    them."""
 
     begin: int
     end: int
@@ -42,12 +43,12 @@ class Level:
 
     @cached_property
     def cpu_by_share(self) -> Weights:
-        """Of cpu alone."""
+        """Return the weights of cpu alone."""
         return weigh(self.starts, self.group, self.share[:, CPU : CPU + 1])
 
     @cached_property
     def held_cpu(self) -> Weights:
-        """The same, by which pools keep what they hold: those of share 0 take part."""
+        """Return the weights by which pools keep the cpu that they hold: pools of share 0 take part."""
         return weigh(self.starts, self.group, np.maximum(self.share[:, CPU : CPU + 1], 1))
 
 
@@ -61,10 +62,10 @@ class PoolTree:
     limit: Ints  # [P,R]; the root's is UNLIMITED: the capacity of the cluster bounds it
     share: Ints  # [P,R]
     static: Flags  # [P,R]
-    slack_limit: Ints  # [P,R] what revocable pods may borrow; cpu is 0, for theirs is not borrowed
+    slack_limit: Ints  # [P,R] bound of borrowing by revocable pods; cpu is 0, for theirs is not borrowed
     controller_limit: Ints  # [P,R] UNLIMITED where none is set
     levels: tuple[Level, ...]  # without the root
-    policies: tuple[str, ...]  # [P] by the name of the wire's enum
+    policies: tuple[str, ...]  # [P] name in the wire's enum
 
     @cached_property
     def row(self) -> dict[RespoolId, int]:
@@ -78,7 +79,7 @@ class PoolTree:
 
     @cached_property
     def ancestors(self) -> tuple[tuple[int, ...], ...]:
-        """[P] rows from a pool's parent up to the root."""
+        """Return for each pool ``[P]`` the rows from its parent up to the root."""
         chains: list[tuple[int, ...]] = [()]
         for parent in self.parent[1:].tolist():
             chains.append((parent, *chains[parent]))
@@ -86,7 +87,7 @@ class PoolTree:
 
     @cached_property
     def limit_above(self) -> Ints:
-        """[P,R] the lowest of the limits of a pool and of all above it."""
+        """Return the lowest of the limits of a pool and of all pools above it, ``[P,R]``."""
         lowest = self.limit.copy()
         for level in self.levels:
             at = slice(level.begin, level.end)
@@ -94,7 +95,7 @@ class PoolTree:
         return lowest
 
     def roll_up(self, amounts: Ints) -> Ints:
-        """Own amounts ``[P,R]`` -> sums over each pool's subtree ``[P,R]``."""
+        """Sum own amounts ``[P,R]`` over each pool's subtree ``[P,R]``."""
         sums = amounts.copy()
         for level in reversed(self.levels):
             sums[level.parents] += np.add.reduceat(sums[level.begin : level.end], level.starts, axis=0)
@@ -102,7 +103,7 @@ class PoolTree:
 
 
 def build_tree(pools: Iterable[PoolSpec]) -> PoolTree:
-    """Arrange pools under a root of our own; a given root is ignored, and so are pools whose parent is missing."""
+    """Arrange pools under a new root; a given root is ignored, and so are pools whose parent is missing."""
     children: dict[RespoolId, list[PoolSpec]] = {}
     for pool in pools:
         if not pool.is_root:
@@ -159,7 +160,7 @@ def _controller_limits(specs: list[PoolSpec], reservation: Ints) -> Ints:
 
 
 def _percent_of(amounts: Ints, percents: list[float]) -> Ints:
-    """Rounded down to whole units; percents count to a thousandth."""
+    """Return the percentages of the amounts, rounded down to whole units; percents count to a thousandth."""
     milli_percents = np.array([round(max(percent, 0.0) * 1000) for percent in percents], np.int64)
     whole, rest = np.divmod(amounts, 100_000)
     return whole * milli_percents[:, None] + rest * milli_percents[:, None] // 100_000

@@ -1,4 +1,4 @@
-"""A copy of the hosts of a fleet, to try pods on that nobody launches."""
+"""A copy of the hosts of a fleet, to place pods on tentatively."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from peloton.scheduling.rows import LEASED, READY, STATE, HostRow
 
 
 class TrialFleet(Fleet):
-    """What is leased counts as free: a lease is over in a moment."""
+    """A copy in which leased resources count as free: a lease is over in a moment."""
 
     def __init__(self, fleet: Fleet) -> None:
-        """While the fleet does not change."""
+        """Copy the fleet, which must not change meanwhile."""
         super().__init__()
         self._m, self.names, self.row_of = fleet._m.copy(), [*fleet.names], dict(fleet.row_of)
         self._m[STATE, self._m[STATE] == LEASED] = READY
@@ -23,7 +23,7 @@ class TrialFleet(Fleet):
         self._weights, self._weights_known = fleet._weights, fleet._weights_known
 
     def put_hosts(self, hosts: Sequence[HostRow]) -> None:
-        """Many at once."""
+        """Put many hosts at once."""
         if hosts:
             rows = [self._row_for(host.hostname) for host in hosts]
             self._m[:, rows] = np.array([self._values(host) for host in hosts], np.int64).T
