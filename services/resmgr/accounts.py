@@ -17,26 +17,28 @@ from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.ledger import IS_ALLOCATED, PENDING, JobLedger
 
 VOLUME_MIB = Footprint(tuple(Resources(disk_mib=1)), False, False, False, Workload.STATEFUL)
-"""What a MiB of a volume counts as."""
+"""The footprint of one MiB of a volume."""
 
 
 @dataclass(eq=False)
 class Accounts:
-    """Slack is the revocable part of demand and allocation; the other columns exclude it. Volumes that no run holds are
-    a part of the allocation that is never preempted."""
+    """Demand and allocation, by column. Slack is the revocable part; the other columns exclude it.
+
+    Volumes that no run holds are a part of the allocation that is never preempted.
+    """
 
     tree: PoolTree
-    # MiB of those of each job, also in pools that are unknown
+    # MiB of such volumes by pool and job, also in unknown pools
     volumes: Counter[tuple[RespoolId, JobId]] = field(default_factory=Counter)
-    part_of: Mapping[Workload, int] = field(default_factory=dict)  # the compartment of each workload; empty: none has
-    parts: tuple[Accounts, ...] = field(init=False)  # of each compartment, and together all of it
+    part_of: Mapping[Workload, int] = field(default_factory=dict)  # compartments; empty: there are none
+    parts: tuple[Accounts, ...] = field(init=False)  # one per compartment; together they are the whole
     demand: Ints = field(init=False)
     slack_demand: Ints = field(init=False)
     non_slack: Ints = field(init=False)
     slack: Ints = field(init=False)
     non_preemptible: Ints = field(init=False)
     controller: Ints = field(init=False)
-    usage: Usage = field(init=False)  # the last four columns, and those of the parts
+    usage: Usage = field(init=False)  # the last four columns, and the usage of the parts
 
     def __post_init__(self) -> None:
         self.parts = tuple(Accounts(self.tree) for _ in set(self.part_of.values()))
@@ -66,7 +68,7 @@ class Accounts:
             self.usage.charge(row, footprint, count)
 
     def set_volumes(self, standing: Iterable[StandingVolume]) -> None:
-        """Exactly these count by themselves now."""
+        """Replace the volumes that no run holds by exactly these."""
         volumes = Counter[tuple[RespoolId, JobId]]()
         for volume in standing:
             volumes[RespoolId(volume.respool_id), volume.job_id] += volume.size_mib
@@ -76,7 +78,7 @@ class Accounts:
             self.volumes = volumes
 
     def moved_to(self, tree: PoolTree) -> Accounts:
-        """The same accounts under a changed tree, without pools that are gone."""
+        """Return the same accounts under a changed tree, without pools that are gone."""
         moved = Accounts(tree, self.volumes.copy(), self.part_of)
         pairs = [(row, self.tree.row[pool]) for pool, row in tree.row.items() if pool in self.tree.row]
         new, old = np.array(pairs, np.int64).T
@@ -86,7 +88,7 @@ class Accounts:
         return moved
 
     def of_all(self, ledgers: Iterable[JobLedger], part_of: Mapping[Workload, int]) -> Accounts:
-        """The same pools and volumes with the pods of these jobs, counted anew."""
+        """Return the same pools and volumes with the pods of these jobs, all counted again."""
         accounts = Accounts(self.tree, self.volumes, part_of)
         for ledger in ledgers:
             accounts.count(ledger)
@@ -100,7 +102,7 @@ class Accounts:
             self.hold(ledger.pool_id, footprint, count)
 
     def is_idle(self, row: int) -> bool:
-        """Nothing queued and nothing held."""
+        """Report whether the pool has no demand and no allocation."""
         columns = (self.demand, self.slack_demand, self.non_slack, self.slack)
         return not any(column[row].any() for column in columns)
 

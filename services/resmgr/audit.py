@@ -1,6 +1,6 @@
 """Invariants of the resource manager's memory, at any time and around each cycle.
 
-A setting has them checked after each cycle: faults are logged and counted, and the loop goes on.
+A setting has them checked after each cycle: faults are logged and counted, and the loop continues.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from services.resmgr.state import ResmgrState
 log = logging.getLogger(__name__)
 
 BROKEN = "invariant broken"
-"""How the line of each fault begins in the log."""
+"""The prefix of the log line of each fault."""
 FAULTS_MAX = 20
-"""Faults of one cycle that are logged."""
+"""Limit of the faults that are logged per cycle."""
 
 
 def audit(before: Snapshot, plan: Plan, state: ResmgrState) -> int:
-    """Log every fault there is; returns how many. ``state``: after the plan's admissions, before its evictions."""
+    """Log all faults, and return how many. ``state``: after the plan's admissions, before its evictions."""
     try:
         found = list(islice(around_cycle(before, plan, state), FAULTS_MAX))
-    except Exception as error:  # what is broken may break the check
+    except Exception as error:  # the check itself may fail on a broken state
         found = [f"the check failed: {error!r}"]
     for fault in found:
         log.error("%s: %s", BROKEN, fault)
@@ -50,9 +50,9 @@ def around_cycle(before: Snapshot, plan: Plan, state: ResmgrState) -> Iterator[s
 
 
 def faults(state: ResmgrState) -> Iterator[str]:
-    """Queues in order, each pod counted once by its job and by its pool, and exactly nothing where there is none.
+    """Yield faults of the memory: queues out of order, and pods not counted exactly once by their job and their pool.
 
-    Takes time with the number of pods.
+    It takes time with the number of pods.
     """
     queued: dict[JobId, int] = {}
     for pool_id, queues in state.waiting.pools.items():
@@ -80,13 +80,13 @@ def faults(state: ResmgrState) -> Iterator[str]:
     kept = state.accounts
     fresh = kept.of_all(state.jobs.values(), kept.part_of)
     for column in COLUMNS:
-        yield from _different(state, column, getattr(fresh, column), getattr(kept, column))
+        yield from _compare(state, column, getattr(fresh, column), getattr(kept, column))
         for load, *parts in zip(state.compartments, fresh.parts, kept.parts, strict=True):
             what = f"{column} in {load.host_pools}"
-            yield from _different(state, what, *(getattr(part, column) for part in parts))
+            yield from _compare(state, what, *(getattr(part, column) for part in parts))
 
 
-def _different(state: ResmgrState, column: str, counted: np.ndarray, kept: np.ndarray) -> Iterator[str]:
+def _compare(state: ResmgrState, column: str, counted: np.ndarray, kept: np.ndarray) -> Iterator[str]:
     for row, kind in np.argwhere(counted != kept).tolist():
         numbers = f"{kept[row, kind]} is kept, its pods add up to {counted[row, kind]}"
         yield f"{column} of {RESOURCE_KINDS[kind]} of {state.tree.paths[row]}: {numbers}"

@@ -1,4 +1,4 @@
-"""Client of the resource manager. Finds the leader anew for each call, so it survives a failover."""
+"""Client of the resource manager. It looks up the leader for each call, so it survives a failover."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = "resource manager"
 
 
 class ResourceManagerClient:
-    """Implements ``ports.ResourceManager``."""
+    """The implementation of ``ports.ResourceManager`` by gRPC."""
 
     def __init__(self, channel: Callable[[], grpc.Channel]) -> None:
         """``channel`` returns a channel to the leader, or raises Unavailable."""
@@ -35,7 +35,7 @@ class ResourceManagerClient:
             return Queued(answer.queued, answer.admitted)
 
     def job_why(self, job_id: JobId) -> explain_pb2.JobWhyResponse:
-        """Why it waits."""
+        """Ask why the job waits."""
         request = explain_pb2.JobWhyRequest(jobId=JobID(value=job_id))
         with translate_rpc_errors(NAME):
             answer: explain_pb2.JobWhyResponse = explain_pb2_grpc.ExplainServiceStub(self._channel()).JobWhy(
@@ -68,7 +68,7 @@ class ResourceManagerClient:
             return self._stub().NoteUnplaced(request, timeout=timeout_s(CALL_TIMEOUT_S)).turns_held_back
 
     def evict(self, pods: Sequence[tuple[PodId, QosReason]]) -> int:
-        """Implements ``ports.Evictor``."""
+        """Evict pods; implements ``ports.Evictor``."""
         request = pb.EvictRequest(
             pods=[pb.EvictRequest.Pod(pod_id=str(pod), why=qos_to_wire(why)) for pod, why in pods]
         )

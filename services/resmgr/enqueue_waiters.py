@@ -1,4 +1,4 @@
-"""A call that queues pods waits for the next cycle: the workflow learns of its admission at once, without a wake-up."""
+"""Waiters of Enqueue calls: a call waits for the next cycle, so its workflow sees its admission without a wake-up."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from peloton.model.ids import JobId
 from peloton.scheduling.admission import Admitted
 
 PATIENCE_S = 0.5
-"""A cycle comes every 100 ms. A call that waits longer returns, and a wake-up follows the admission."""
+"""Timeout of a waiter. A cycle comes every 100 ms; a call that waits longer returns, and a wake-up follows later."""
 
 
 @dataclass(eq=False, slots=True)
 class EnqueueWaiter:
     job_id: JobId
     answer: asyncio.Future[int]
-    is_queued: bool = False  # memory has its pods: the next cycle looks at them
+    is_queued: bool = False  # memory has its pods: the next cycle considers them
 
     async def admitted_count(self) -> int:
-        """Pods that stand alone of those that the next cycle admitted; 0 when none comes."""
+        """Return how many single pods the next cycle admitted; 0 when none runs within PATIENCE_S."""
         await asyncio.wait([self.answer], timeout=PATIENCE_S)
         return self.answer.result() if self.answer.done() else 0
 
 
 class EnqueueWaiters:
-    """For one event loop. There are as many waiters as calls under way."""
+    """The waiters of one event loop: as many as calls under way."""
 
     def __init__(self, wake: Callable[[Iterable[JobId]], None]) -> None:
-        """``wake`` signals a job whose call went away before it could take its answer."""
+        """Take ``wake``, which signals a job whose call was cancelled before it could take its answer."""
         self._wake = wake
         self._waiters: set[EnqueueWaiter] = set()
 
@@ -53,14 +53,14 @@ class EnqueueWaiters:
             waiter.is_queued |= waiter.job_id == job_id
 
     def resolve(self, jobs: Sequence[JobId], chosen: Iterable[Admitted]) -> list[JobId]:
-        """Answers the waiters after a cycle has admitted ``chosen``; returns the jobs that still need a wake-up."""
+        """Answer the waiters after a cycle has admitted ``chosen``; return the jobs that still need a wake-up."""
         alone: Counter[JobId] = Counter()
         gangs: set[JobId] = set()
         for one in chosen:
             if one.run.gang_size == 1:
                 alone[one.run.job_id] += one.gang_count
             else:
-                gangs.add(one.run.job_id)  # launched by a workflow of its own, which the job's starts when it looks
+                gangs.add(one.run.job_id)  # launched by a child workflow that the job's workflow starts on its wake-up
         answered = set()
         for waiter in self._waiters:
             if waiter.is_queued and not waiter.answer.done():

@@ -1,5 +1,7 @@
-"""Gangs that are held back, because no hosts were found for them or their launch failed: they stay in their queues, and
-others pass them by. A pod that stands alone is a gang of one."""
+"""Gangs in backoff, because no hosts were found for them or their launch failed.
+
+They stay in their queues, and others pass them. A single pod is a gang of one.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,16 @@ from services.resmgr.ledger import JobLedger
 from services.resmgr.queues import PoolQueues, WaitingRuns
 
 _WHOLE = 1_000
-"""Of a pool, in parts."""
+"""The whole of a pool, as the unit of shares."""
 SAME_HOSTS_S = 10
-"""Between releases because hosts that were there have more room: pods of a daemon that has ended leave one by one."""
+"""Seconds between releases for more free resources on known hosts: pods of an ended daemon leave one by one."""
 
 
 def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger], now_ns: int) -> list[HeldGang]:
-    """Gangs of these jobs that are in a queue and not admitted yet, by job. Goes through each queue once, however many
-    are held back."""
+    """Return the gangs of these jobs that are in a queue and in backoff, by job.
+
+    It goes through each queue once, however many gangs are in backoff.
+    """
     by_pool: dict[RespoolId, dict[JobId, JobLedger]] = {}
     for ledger in ledgers:
         row = tree.row.get(ledger.pool_id)
@@ -46,31 +50,34 @@ def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger
 
 
 class Releases:
-    """Decides when held-back gangs are admitted before their time: when hosts have come, those that are there have more
-    room because a daemon or a maintenance has ended, or a pod of the job has ended and may leave room. Releases are
-    spaced out, or all held-back gangs would be tried all the time, as when hosts flap, and leave no room for others.
+    """Early releases of gangs in backoff.
 
-    ``turns``: how many times over the held-back gangs of a pool would fill it, each run with as much as fits. Released
-    gangs count as well for as long as a hold may last: they are being tried.
+    They are released when hosts have come, when known hosts have more free resources because a daemon or a maintenance
+    has ended, or when a pod of the job has ended and may leave resources. Releases are spaced out, or all gangs in
+    backoff would be tried all the time, as when hosts flap, and block others.
+
+    ``turns``: how many times over the gangs in backoff of a pool would fill it, each run with as much as fits. Released
+    gangs count as well for as long as a backoff may last: they are being tried.
     """
 
     def __init__(self) -> None:
-        self.hosts_came = False  # and nothing has been released since
-        self._room_came = False  # the same, on hosts that were there
+        self.hosts_came = False  # and no release followed yet
+        self._room_came = False  # the same for known hosts
         self._room_due_ns = 0
-        self.have_room: set[JobId] = set()  # jobs of which a pod ended
+        self.have_room: set[JobId] = set()  # jobs with an ended pod that may leave resources
         self._due_ns = 0
         self._job_due_ns: dict[JobId, int] = {}
-        self._turns: dict[RespoolId, tuple[int, int]] = {}  # -> turns, and when they were counted
+        self._turns: dict[RespoolId, tuple[int, int]] = {}  # -> turns, and the time of counting
 
     def repeat(self) -> None:
-        """No row stores a release: gangs that storage calls held back may have been released, and are once more."""
+        """Repeat earlier releases after a rebuild: storage does not record them, so memory has the gangs in backoff
+        again."""
         self.hosts_came |= self._due_ns > 0
         self._room_came |= self._room_due_ns > 0
         self.have_room |= self._job_due_ns.keys()
 
     def note_room(self, on_same_hosts: bool) -> None:
-        """There is more in all than before."""
+        """Note that there is more capacity, or that other host pools serve a workload."""
         self._room_came |= on_same_hosts
         self.hosts_came |= not on_same_hosts
 
@@ -78,7 +85,7 @@ class Releases:
         return self._turns.get(pool_id, (0, 0))[0]
 
     def note(self, tree: PoolTree, capacity: Ints, held: Iterable[HeldGang], now_ns: int) -> None:
-        """Takes in the gangs that are held back now."""
+        """Count the turns of the gangs that are in backoff now."""
         shares: dict[int, int] = {}
         for gang in held:
             room = np.minimum(tree.limit_above[gang.row], capacity).tolist()
@@ -93,7 +100,7 @@ class Releases:
                 self._turns[pool_id] = (turns, now_ns)
 
     def due(self, held_back: Collection[JobId], jobs: Mapping[JobId, JobLedger], now_ns: int) -> list[JobId]:
-        """The held-back jobs that are released now, by id."""
+        """Return the jobs in backoff that are released now, by id."""
         self.have_room &= set(held_back)
         self._job_due_ns = {job_id: due_ns for job_id, due_ns in self._job_due_ns.items() if due_ns > now_ns}
         if self.hosts_came and now_ns >= self._due_ns:
@@ -123,7 +130,7 @@ def _reason(path: str, ledger: JobLedger, run: GangRun, left_ns: int) -> Reason:
 def passed_by(
     held: Iterable[HeldGang], waiting: dict[int, PoolQueues], demand: Ints, slack_demand: Ints
 ) -> tuple[dict[int, PoolQueues], Ints, Ints]:
-    """Copies of the queues by row, of demand and of slack demand ``[P,R]``, without the held-back gangs."""
+    """Return copies of queues by row, demand and slack demand ``[P,R]``, without the gangs in backoff."""
     held = list(held)
     if not held:
         return waiting, demand, slack_demand
@@ -142,7 +149,7 @@ def passed_by(
 def loads_of(
     compartments: Iterable[Compartment], accounts: Accounts, held: Collection[HeldGang]
 ) -> tuple[CompartmentLoad, ...]:
-    """What is wanted of each compartment, without the held-back gangs."""
+    """Return the demand on each compartment, without the gangs in backoff."""
     pairs = zip(compartments, accounts.parts, strict=True)
     if not held:
         return tuple(CompartmentLoad(one, part.demand, part.slack_demand) for one, part in pairs)

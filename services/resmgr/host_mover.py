@@ -1,5 +1,8 @@
-"""The mover of host pools, in the leading resource manager: it looks, decides by ``scheduling.mover``, and writes where
-hosts are to be. The host managers move them."""
+"""The mover of host pools, in the leading resource manager.
+
+It reads the state of host pools, decides by ``scheduling.mover``, and stores the desired host pool of hosts. The host
+managers move them.
+"""
 
 from __future__ import annotations
 
@@ -44,23 +47,28 @@ log = logging.getLogger(__name__)
 
 WAITING_JOBS_MAX = 100
 WAITING_PODS_MAX = 1_000
-"""Of one job; beyond these waiting pods are not counted in one look."""
+"""Limit of the waiting pods of one job that one reading counts."""
 
 
 class HostRooms(Protocol):
     def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
-        """By host pool; and hosts that take pods in one of them. Raises Unavailable, Unimplemented."""
+        """Return the resources of each host pool, and the hosts that take pods in ``hosts_of``.
+
+        Raises Unavailable, Unimplemented.
+        """
         ...
 
     def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
-        """Hosts and services that are marked orange or red. Raises Unavailable."""
+        """Return the hosts and services that are marked orange or red. Raises Unavailable."""
         ...
 
 
 @dataclass(frozen=True)
 class Look:
-    """What the mover sees at one moment. Host pools that take hosts come with those that they would get them from.
-    ``made``: what it has done, the newest first."""
+    """A snapshot for the mover: the demand, the host pools that take hosts, and the ones that give them.
+
+    ``made``: the mover's past decisions, the newest first.
+    """
 
     demand: Demand
     made: tuple[Made, ...]
@@ -81,7 +89,7 @@ class Look:
 
 
 class HostMover:
-    """Its methods are called on one event loop."""
+    """The mover. Its methods are called on one event loop."""
 
     def __init__(
         self,
@@ -96,8 +104,11 @@ class HostMover:
         wall_ns: Callable[[], int] = time.time_ns,
         queued: Callable[[], Sequence[tuple[Workload, Resources, int]]] = tuple,
     ) -> None:
-        """``unplaced``: jobs whose last placement left pods without a host, and why; ``queued``: pods that are not
-        admitted because their hosts have no room, what one asks for and how many; called on the event loop."""
+        """Take the sources of demand, which are called on the event loop.
+
+        ``unplaced``: jobs whose last placement left pods without a host, and the reasons; ``queued``: pods that are not
+        admitted because their hosts are full: workload, request of one, count.
+        """
         self._unplaced, self._host_pools, self._records = unplaced, host_pools, records
         self._pods, self._host_pods, self._hosts, self._queued = pods, host_pods, hosts, queued
         self.settings, self._clock, self._wall_ns = settings or MoverSettings(), clock, wall_ns
@@ -126,8 +137,10 @@ class HostMover:
             log.warning("no hosts move between host pools: %s", error)
 
     async def turn(self) -> list[Made]:
-        """Look once, and move what is due; returns that. Raises what storage and host managers raise; then nothing is
-        decided."""
+        """Read once, and move the hosts that are due; return these moves.
+
+        Raises the errors of storage and host managers; then nothing is decided.
+        """
         pools = await asyncio.to_thread(self._host_pools.all) or HostPools()
         if not pools.is_mover_on:
             self._watches.clear()
@@ -137,24 +150,24 @@ class HostMover:
         look = await self.look(pools)
         for pool in (*look.takers, *look.givers):
             before = self._watches.get(pool.name, MoverWatch())
-            self._watches[pool.name], shifts = self._planned(before, pool, look, self.policy)
+            self._watches[pool.name], shifts = self._plan(before, pool, look, self.policy)
             made = [one for shift in shifts if (one := await asyncio.to_thread(self._make, shift, look))]
             if made:
-                return made  # the next one is decided once these have arrived
+                return made  # the next decision follows once these hosts have arrived
         return []
 
     async def look(self, pools: HostPools | None = None) -> Look:
         jobs = [job for job, why in self._unplaced() if lacks_hosts(why)][:WAITING_JOBS_MAX]
-        return await asyncio.to_thread(self._look, pools, jobs, self._queued())
+        return await asyncio.to_thread(self._take_snapshot, pools, jobs, self._queued())
 
     def planned(self, look: Look) -> list[Shift]:
-        """What would be moved if what asks for it had lasted for long enough."""
+        """Return the moves that would be decided if their causes had lasted for long enough."""
         at_once = replace(self.policy, take_after_s=0.0, take_after_red_s=0.0, return_after_s=0.0)
         pools, idle = (*look.takers, *look.givers), replace(look, made=())
-        return [shift for pool in pools for shift in self._planned(MoverWatch(), pool, idle, at_once)[1]]
+        return [shift for pool in pools for shift in self._plan(MoverWatch(), pool, idle, at_once)[1]]
 
     def state_of(self, pool: PoolNow, look: Look) -> str:
-        """What a host pool waits for."""
+        """Return a text about what the host pool waits for."""
         watch, now_s = self._watches.get(pool.name, MoverWatch()), self._clock()
         if look.moving_count:
             return f"waits for {counted(look.moving_count, 'host')} on the way"
@@ -165,7 +178,7 @@ class HostMover:
             return f"has had hosts to spare for {now_s - watch.spare_since_s:.0f} of {patience:.0f} s"
         return "has what it needs"
 
-    def _planned(
+    def _plan(
         self, watch: MoverWatch, pool: PoolNow, look: Look, policy: MoverPolicy
     ) -> tuple[MoverWatch, tuple[Shift, ...]]:
         pools, now_s = look.demand.pools, self._clock()
@@ -173,7 +186,7 @@ class HostMover:
         sources, lent = sources_of(pool, look.takers, look.givers, pools), lent_to(pool.name, pools)
         return plan(watch, past, pool, sources, lent, look.moving_count, now_s, policy)
 
-    def _look(
+    def _take_snapshot(
         self, pools: HostPools | None, jobs: Sequence[JobId], queued: Sequence[tuple[Workload, Resources, int]]
     ) -> Look:
         rooms, _ = self._hosts.host_pool_rooms()
@@ -189,8 +202,10 @@ class HostMover:
         return Look.of(Demand(now, rooms, wanted, list(hosts), red, slow_count), self._records.made())
 
     def _make(self, shift: Shift, look: Look) -> Made | None:
-        """Those hosts go on which the least is lost, and those last that did not get empty before. None when no host
-        may."""
+        """Store a move of the hosts with the cheapest loss; hosts that an earlier move failed to empty come last.
+
+        Return None when no host may move.
+        """
         lent = look.demand.pools.lent
         is_return = shift.rule is MoverRule.SPARE or shift.source in {taker.name for taker in look.takers}
         lender = shift.destination if is_return else shift.source
@@ -198,13 +213,13 @@ class HostMover:
         chosen = [host for host in there if not is_return or lent.get(host) == lender]
         now_ns = self._wall_ns()
         order = drain_order(self._host_pods.occupancy(chosen, now_ns))
-        going = sorted(order, key=_stuck_before(look.made).__contains__)[: shift.count]
+        going = sorted(order, key=_hosts_stuck_before(look.made).__contains__)[: shift.count]
         reason = shift_text(shift, self.policy)
         asked = Made(shift.source, shift.destination, shift.rule, reason, tuple(going), now_ns)
-        return _said(self._records.lend(asked, lender, self.policy.hosts_at_a_time))
+        return _log_made(self._records.lend(asked, lender, self.policy.hosts_at_a_time))
 
     def _give_up(self, pools: HostPools) -> list[Made]:
-        """Hosts that the mover told to go, and that are not empty after all that time, stay where they are."""
+        """Cancel moves of hosts that are not empty after ``give_up_s``: they stay in their host pool."""
         if not any(place.is_moving for place in pools.hosts.values()):
             return []
         now_ns, given_up, later = self._wall_ns(), list[Made](), set[Hostname]()
@@ -216,17 +231,17 @@ class HostMover:
             if moving and after_s >= limit_s and one.rule is not MoverRule.STUCK:
                 shift = Shift(one.source, one.destination, len(moving), MoverRule.STUCK, after_s, limit_s)
                 asked = Made(one.source, one.destination, shift.rule, shift_text(shift, self.policy), moving, now_ns)
-                made = _said(self._records.give_up(asked, one.at_ns))
+                made = _log_made(self._records.give_up(asked, one.at_ns))
                 given_up += [made] if made else []
         return given_up
 
 
-def _said(made: Made | None) -> Made | None:
+def _log_made(made: Made | None) -> Made | None:
     if made is not None:
         hosts = ", ".join(made.hostnames)
         log.info("%s from host pool %s to %s: %s", hosts, made.source, made.destination, made.reason)
     return made
 
 
-def _stuck_before(made: Iterable[Made]) -> Collection[Hostname]:
+def _hosts_stuck_before(made: Iterable[Made]) -> Collection[Hostname]:
     return {host for one in made if one.rule is MoverRule.STUCK for host in one.hostnames}

@@ -21,17 +21,17 @@ from peloton.scheduling.tree import Ints
 
 _STATES = tuple(PodState)
 CODES: dict[PodState, int] = {state: code for code, state in enumerate(_STATES)}
-"""Pod states as uint8; 0 is UNKNOWN: not ours."""
+"""The codes of pod states as uint8; 0 is UNKNOWN: the pod is not tracked."""
 IS_ALLOCATED = np.array([state in ALLOCATED for state in _STATES])
 PENDING = CODES[PodState.PENDING]
 HOLDING = CODES[PodState.READY]
-"""Stands for every state that holds resources: memory does not follow a pod between admission and end."""
+"""The code of every state that holds resources: memory does not follow a pod between admission and end."""
 LEAVING = CODES[PodState.PREEMPTING]
-"""Evicted, and still holds its resources until its host has ended it."""
+"""The code of an evicted pod that holds its resources until its host has ended it."""
 
 
 class FootprintRanges:
-    """Instances of a job -> footprint, kept as maximal ranges; unknown instances have None."""
+    """Footprints of the instances of a job, kept as maximal ranges; unknown instances have None."""
 
     def __init__(self, job_type: JobType) -> None:
         self._job_type = job_type
@@ -40,7 +40,8 @@ class FootprintRanges:
         self._array: Ints | None = None
 
     def learn(self, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
-        """Take over the ``shapes`` (in order of instances) of ``start .. start+count-1``."""
+        """Set the footprints of instances ``start .. start+count-1`` from ``shapes``, which are in order of
+        instances."""
         end = start + count
         first = max(bisect_right(shapes, start, key=lambda shape: shape.start) - 1, 0)
         for shape in islice(shapes, first, None):
@@ -65,7 +66,7 @@ class FootprintRanges:
         self._array = None
 
     def pieces(self, start: int, count: int) -> Iterator[tuple[int, int, Footprint]]:
-        """``(start, count, footprint)`` in order, covering the range; asserts that it is known."""
+        """Yield ``(start, count, footprint)`` in order, covering the range; assert that it is known."""
         end = start + count
         index = bisect_right(self._starts, start) - 1
         while start < end:
@@ -76,7 +77,7 @@ class FootprintRanges:
             start, index = min(stop, end), index + 1
 
     def tally(self, instances: Ints) -> Iterator[tuple[int, Footprint]]:
-        """How many of these instances have each footprint."""
+        """Yield how many of these instances have each footprint."""
         if self._array is None:
             self._array = np.array(self._starts, np.int64)
         counts = np.bincount(np.searchsorted(self._array, instances, side="right") - 1)
@@ -92,10 +93,10 @@ class JobLedger:
         self.pool_id: RespoolId = job.respool_id
         self.priority = job.sla.priority
         self.gang_size = job.gang_size
-        self.requeue_count = job.gang_requeue_count  # launches of the gang given up in a row
-        self.gang_due_ns = job.gang_due_ns  # the gang is not admitted before
-        self.held_until_ns: Ints | None = None  # [instances]: PENDING pods are not admitted before; None: all may be
-        self.last_due_ns = 0  # of them
+        self.requeue_count = job.gang_requeue_count  # failed launches of the gang in a row
+        self.gang_due_ns = job.gang_due_ns  # end of the gang's backoff
+        self.held_until_ns: Ints | None = None  # [instances]: end of the backoff of PENDING pods; None: no backoff
+        self.last_due_ns = 0  # the latest of them
         self.config_version = job.config_version
         self.footprints = FootprintRanges(job.type)
         self.states: NDArray[np.uint8] = np.zeros(job.instance_count, np.uint8)
@@ -107,11 +108,11 @@ class JobLedger:
         return self.pending_count == 0 and self.allocated_count == 0
 
     def is_unlike(self, job: JobRecord) -> bool:
-        """The job has changed in what its place in the queue follows from."""
+        """Report whether the job has changed in a property that decides its place in the queue."""
         return (self.gang_size, self.priority) != (job.gang_size, job.sla.priority)
 
     def make_room(self, instance_count: int) -> None:
-        """Jobs only grow."""
+        """Grow the arrays to this number of instances. Jobs never shrink."""
         more = instance_count - len(self.states)
         if more > 0:
             self.states = np.concatenate([self.states, np.zeros(more, np.uint8)])
@@ -119,7 +120,7 @@ class JobLedger:
                 self.held_until_ns = np.concatenate([self.held_until_ns, np.zeros(more, np.int64)])
 
     def hold_back(self, start: int, count: int, until_ns: int) -> None:
-        """Instances are not admitted before ``until_ns``; 0: they may be at once."""
+        """Keep instances from admission before ``until_ns``; 0: they may be admitted at once."""
         if self.held_until_ns is None and until_ns:
             self.held_until_ns = np.zeros(len(self.states), np.int64)
         if self.held_until_ns is not None:
@@ -127,36 +128,37 @@ class JobLedger:
             self.last_due_ns = max(self.last_due_ns, until_ns)
 
     def may_be_held_back(self, now_ns: int) -> bool:
-        """Some of the job's pods may not be admitted yet, if they still wait."""
+        """Report whether some of the job's pods are in backoff if they still wait."""
         return max(self.last_due_ns, self.gang_due_ns) > now_ns
 
     def due_ns(self, run: GangRun) -> int:
-        """When this run of the job may be admitted."""
+        """Return the time from which this run of the job may be admitted."""
         if run.gang_size > 1:
             return self.gang_due_ns
         return 0 if self.held_until_ns is None else int(self.held_until_ns[run.start])
 
     def may_use(self, ended: Ints) -> bool:
-        """A waiting pod needs no more than one of these instances did."""
+        """Report whether some waiting pod needs no more than one of these ended instances did."""
         room = [footprint.need for _, footprint in self.footprints.tally(ended)]
         needs = [footprint.need for _, footprint in self.footprints.tally(np.flatnonzero(self.states == PENDING))]
         return any(all(map(le, need, freed)) for need in needs for freed in room)
 
     def release(self) -> None:
-        """From now on all of the job's pods may be admitted."""
+        """End the backoff of all of the job's pods."""
         self.held_until_ns, self.last_due_ns, self.gang_due_ns = None, 0, 0
 
     def runs(self, queue_seq: int, start: int, count: int) -> Iterator[GangRun]:
-        """The runs that queue this maximal range of instances: the job's gang if all of it is here, the rest alone."""
+        """Yield the runs that queue this maximal range: the job's gang if the range has all of it, the rest as single
+        pods."""
         if start == 0 and self.gang_size > 1 and count >= self.gang_size:
             yield self._gang(queue_seq)
             start, count = self.gang_size, count - self.gang_size
         for at, length, footprint in self.footprints.pieces(start, count):
-            for begin, end in self._held_alike(at, at + length):
+            for begin, end in self._split_by_backoff(at, at + length):
                 yield self._run(queue_seq, begin, end - begin, 1, footprint, footprint.need)
 
-    def _held_alike(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The maximal ranges that are held back until the same time."""
+    def _split_by_backoff(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the maximal ranges with the same end of backoff."""
         if self.held_until_ns is None:
             yield start, end
             return
@@ -164,7 +166,7 @@ class JobLedger:
         yield from pairwise([start, *breaks.tolist(), end])
 
     def _gang(self, queue_seq: int) -> GangRun:
-        """A gang has the flags of its first pod, and the sum of the needs."""
+        """Return the gang as a run with the flags of its first pod, and the sum of the needs."""
         pieces = list(self.footprints.pieces(0, self.gang_size))
         return self._run(queue_seq, 0, 1, self.gang_size, pieces[0][2], *_needs(pieces))
 
@@ -187,7 +189,7 @@ class JobLedger:
         )
 
     def held_runs(self, ranges: Sequence[HeldRange]) -> Iterator[tuple[GangRun, bool]]:
-        """Runs of admitted gangs, and whether they are on hosts. The rest of the job's gang is one gang."""
+        """Yield runs of admitted gangs, and whether they are on hosts. The rest of the job's gang is one gang."""
         members: list[tuple[int, int, HeldRange]] = []
         for span in ranges:
             start, count = span.start, span.count
@@ -204,7 +206,7 @@ class JobLedger:
             yield run, any(span.is_launched for _, _, span in members)
 
     def pending_ranges(self, instances: Ints) -> Iterator[tuple[int, int]]:
-        """Maximal ``(start, count)`` of those of the sorted instances that are PENDING."""
+        """Yield maximal ``(start, count)`` of the sorted instances that are PENDING."""
         pending = instances[self.states[instances] == PENDING]
         if len(pending) == 0:
             return
@@ -214,7 +216,7 @@ class JobLedger:
 
 
 def _needs(pieces: Sequence[tuple[int, int, Footprint]]) -> tuple[Need, Needs]:
-    """What the members of a gang need together, and, if they are of several workloads, what those of each need."""
+    """Return the sum of the needs of a gang's members, and by workload if there are several."""
     by_workload: dict[Workload, list[Need]] = {}
     for _, count, footprint in pieces:
         by_workload.setdefault(footprint.workload, []).append(tuple(count * amount for amount in footprint.need))

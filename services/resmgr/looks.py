@@ -1,4 +1,4 @@
-"""What a cycle of the resource manager reads of storage before it plans."""
+"""The reads of storage that a cycle of the resource manager makes before it plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.resmgr.state import LogRow
 
 
 def read_log(admission: AdmissionRecords, cursor: int, rows_max: int) -> list[LogRow]:
-    """Everything that is in the status log behind ``cursor`` now, read ``rows_max`` rows at a time."""
+    """Return all rows of the status log after ``cursor``, read ``rows_max`` rows at a time."""
     rows: list[LogRow] = []
     while True:
         more = admission.status_log(rows[-1][0] if rows else cursor, rows_max)
@@ -20,6 +20,6 @@ def read_log(admission: AdmissionRecords, cursor: int, rows_max: int) -> list[Lo
 
 
 def look(records: LoopRecords, cursor: int, rows_max: int) -> tuple[list[LogRow], Sequence[StandingVolume]]:
-    """The volumes after the log: a volume rather counts twice for a moment, with its run and by itself, than not at
-    all."""
+    """Read the log, then the volumes: a volume had better count twice for a moment, with and without its run, than
+    never."""
     return read_log(records.admission, cursor, rows_max), records.volumes.standing()

@@ -74,15 +74,15 @@ class AdmissionLoop:
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
         self._ask_capacity = asyncio.Event()
-        self._is_dirty = True  # something changed since the last cycle
+        self._is_dirty = True  # the state has changed since the last cycle
         self._is_stale = True  # memory may differ from storage
         self._commits: set[asyncio.Task[Any]] = set()
         self._loops: list[asyncio.Task[None]] = []
 
-    # -- life -------------------------------------------------------------------------------------------------------
+    # -- start and stop ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Rebuild memory from storage, then begin; raises what storage raises."""
+        """Rebuild memory from storage, then begin; raise the errors of storage."""
         await self._commit(lambda: None, lambda _: None)
         rounds = {"admission": self._admission_round, "capacity": self._capacity_round, "prune": self._prune_round}
         self._loops = [
@@ -91,7 +91,7 @@ class AdmissionLoop:
         ]
 
     async def stop(self) -> None:
-        """Commits under way are finished; queued work stays in storage."""
+        """Stop after the commits under way; queued work stays in storage."""
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, *self._commits, return_exceptions=True)
@@ -101,8 +101,10 @@ class AdmissionLoop:
     # -- calls ------------------------------------------------------------------------------------------------------
 
     async def enqueue(self, job_id: JobId, limit: int) -> int:
-        """Queue up to about ``limit`` INITIALIZED pods of a job; returns how many. Those of a pool that does not exist
-        any more fail, if they may, and count, too. Raises NotFound, Aborted."""
+        """Queue up to about ``limit`` INITIALIZED pods of a job; return how many.
+
+        Pods of a pool that no longer exists fail, if they may, and count, too. Raises NotFound, Aborted.
+        """
         limit = min(limit, self.settings.enqueued_pods_max)
         return await self._commit(lambda: self._store_enqueue(job_id, limit), lambda change: change())
 
@@ -129,10 +131,10 @@ class AdmissionLoop:
 
         def change() -> int:
             self.state.apply_log(rows)
-            self._changed()
+            self._mark_changed()
             self.waiters.queued(job_id)
             known = self.state.jobs.get(job_id)
-            if known is not None and known.is_unlike(job):  # an update made it so
+            if known is not None and known.is_unlike(job):  # by an update
                 self._is_stale = True
                 return sum(count for _, _, count in queued)
             self._meter.queued(queue_seq)
@@ -150,12 +152,12 @@ class AdmissionLoop:
         return judge_pool(job.type, tree.paths[row], is_known=True, is_stored=True, is_leaf=is_leaf)
 
     async def kill_queued(self, job_id: JobId) -> int:
-        """End the job's queued and admitted pods whose goal is KILLED; returns how many."""
+        """End the job's queued and admitted pods whose goal is KILLED; return how many."""
 
         def apply(ranges: list[tuple[int, int, PodState]]) -> int:
             self.state.apply_kill(job_id, [(start, count) for start, count, _ in ranges])
             if ranges:
-                self._changed()
+                self._mark_changed()
             return sum(count for _, count, _ in ranges)
 
         return await self._commit(lambda: self._admission.kill_queued(job_id, self.clock_ns()), apply)
@@ -168,7 +170,7 @@ class AdmissionLoop:
     async def requeue_pods(
         self, job_id: JobId, instances: Sequence[Range], why: RequeueReason, but: Sequence[int] = ()
     ) -> int:
-        """Take back the admission of pods without a host; returns how many. The caller wakes their job."""
+        """Take back the admission of pods without a host; return how many. The caller wakes their job."""
         gone = await self._requeue(job_id, why, lambda s: self._admission.requeue_pods(job_id, instances, why, s, but))
         count = sum(count for _, _, count in gone.queued)
         if count and (ledger := self.state.jobs.get(job_id)):
@@ -179,21 +181,21 @@ class AdmissionLoop:
         def apply(gone: EvictionResult) -> EvictionResult:
             if (gone.held_until_ns or gone.held_back) and job_id in self.state.jobs:
                 self.state.apply_eviction(gone)
-                self._changed()
+                self._mark_changed()
                 log.info("job %s, queued again and held back: %s", job_id, requeue_text(why))
             return gone
 
         return await self._commit(lambda: work(least_hold_s(self.state.turns_held_back(job_id))), apply)
 
     async def evict(self, orders: Sequence[EvictionOrder]) -> int:
-        """Evict pods that the caller chose, and wake their jobs to end them on hosts. Returns how many leave."""
+        """Evict pods that the caller chose, and wake their jobs to end them on hosts. Return how many leave."""
 
         def apply(results: Sequence[EvictionResult]) -> list[EvictionResult]:
             gone = [result for result in results if result.leaving or result.queued or result.unqueued]
             for result in gone:
                 self.state.apply_eviction(result)
             if gone:
-                self._changed()
+                self._mark_changed()
             return gone
 
         gone = await self._commit(lambda: self._admission.evict(orders), apply, [order.job_id for order in orders])
@@ -203,20 +205,21 @@ class AdmissionLoop:
         return sum(count for result in gone for _, count in result.leaving)
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
-        """Returns how many times over the held-back gangs of its pool would fill the pool."""
+        """Note unplaced pods; return how many times over the gangs in backoff of the job's pool would fill the pool."""
         self.state.note_unplaced(job_id, count, why)
         return self.state.turns_held_back(job_id)
 
     async def change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
-        """``decide`` may raise; it returns how to store the change, and how to apply it to memory."""
-        return await self._shielded(self._change_pools(decide))
+        """Change pools: ``decide`` returns a function that stores the change and one that applies it to memory, or
+        raises."""
+        return await self._shield(self._change_pools(decide))
 
     async def _change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
         async with self._lock:
             await self._refresh()
             store, change = decide()
             await self._in_storage(store)
-            self._changed()
+            self._mark_changed()
             return change()
 
     async def with_held(
@@ -224,7 +227,8 @@ class AdmissionLoop:
         jobs_of: Callable[[ResmgrState], list[JobId]],
         answer: Callable[[ResmgrState, Mapping[JobId, Sequence[HeldRange]]], A],
     ) -> A:
-        """``answer`` gets the state, and what the jobs of ``jobs_of`` hold by storage at the same moment."""
+        """Call ``answer`` with the state, and the pods that the jobs of ``jobs_of`` hold by storage at the same
+        moment."""
 
         def work() -> tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]:
             rows = self._read_log()
@@ -238,15 +242,15 @@ class AdmissionLoop:
         return await self._commit(work, apply)
 
     async def learn_capacity(self) -> None:
-        """Ask the host manager now. Raises Unavailable."""
+        """Ask the host manager for the capacity now. Raises Unavailable."""
         capacity = await asyncio.get_running_loop().run_in_executor(self._network, self._capacity_source.capacity)
         if self.state.set_capacity(*capacity):
-            self._changed()
+            self._mark_changed()
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
     async def _admission_round(self) -> None:
-        """Wait until something happened or it is time, then run one cycle; keeps the pace."""
+        """Wait for a change or the end of the period, then run one cycle and the pause after it."""
         settings = self.settings
         period_s = min(settings.entitlement_period_s, settings.preemption_period_s if settings.preempts else math.inf)
         due_s = time.monotonic() + period_s
@@ -265,14 +269,14 @@ class AdmissionLoop:
         await asyncio.sleep(max(quiet_until_s - time.monotonic(), 0))
 
     async def run_cycle(self) -> list[JobId]:
-        """One cycle now, whatever the pace; wakes the jobs whose pods were admitted. For the loop and for tests."""
-        jobs = await self._shielded(self._cycle())
+        """Run one cycle now, whatever the pace; wake the jobs whose pods were admitted. For the loop and for tests."""
+        jobs = await self._shield(self._cycle())
         if jobs:
             self._lifecycles.jobs_changed(jobs, "pods were admitted")
         return jobs
 
     async def _cycle(self) -> list[JobId]:
-        """Read what ended, plan, commit, apply. Returns jobs with newly admitted pods."""
+        """Read ended pods, plan, commit, apply. Return jobs with newly admitted pods."""
         async with self._lock:
             await self._refresh()
             self._wake.clear()
@@ -296,7 +300,7 @@ class AdmissionLoop:
         state.release_held(self.clock_ns())
         now = state.snapshot(self.settings.admitted_pods_max, self.clock_ns())
         if self.settings.preempts and self._rounds.is_time():
-            now = replace(now, evictable=await self._look_for_evictable())
+            now = replace(now, evictable=await self._find_evictable())
         plan = plan_cycle(now) if now.evictable is None else await asyncio.to_thread(plan_cycle, now)
         before = replace(now, usage=now.usage.copy()) if self.settings.checks_invariants else None
         chosen = plan.admission.admitted
@@ -306,7 +310,7 @@ class AdmissionLoop:
             marked = await self._in_storage(lambda: self._admission.mark_ready(items), [job_id for job_id, *_ in items])
             if marked != pods:
                 self._is_stale = True
-                self._changed()
+                self._mark_changed()
                 log.warning("%d of %d admitted pods were still PENDING; reading everything again", marked, pods)
         jobs = state.apply_admission(plan.admission)
         jobs = self.waiters.resolve(jobs, chosen)
@@ -315,12 +319,12 @@ class AdmissionLoop:
         if before is not None and not self._is_stale:
             self._meter.broken(audit(before, plan, state))
         if chosen:
-            self._changed()  # the rest may fit in the next cycle, and reasons are out of date
+            self._mark_changed()  # the rest may fit in the next cycle, and reasons are outdated
         if plan.evictions and not self._is_stale:
             jobs += await self._evict(plan.evictions, jobs)
         return jobs
 
-    async def _look_for_evictable(self) -> Evictable | None:
+    async def _find_evictable(self) -> Evictable | None:
         due = self._rounds.begin(self.state)
         jobs = jobs_to_evict_from(self.state, due)
         if not jobs:
@@ -331,13 +335,13 @@ class AdmissionLoop:
         return await asyncio.to_thread(evictable, self.state, held, due, self.settings.evicted_pods_max)
 
     async def _evict(self, evictions: Sequence[Eviction], admitted: Sequence[JobId]) -> list[JobId]:
-        """Commit and apply; returns the jobs to wake: their workflows end the pods on hosts."""
+        """Commit and apply evictions; return the jobs to wake: their workflows end the pods on hosts."""
         concerned = [*admitted, *(one.run.job_id for one in evictions)]
         results = await self._in_storage(lambda: self._admission.evict([order(one) for one in evictions]), concerned)
         for result in results:
             self.state.apply_eviction(result)
         self._meter.evicted(evictions)
-        self._changed()
+        self._mark_changed()
         log.info("%s", summary(evictions))
         return [result.job_id for result in results]
 
@@ -360,17 +364,17 @@ class AdmissionLoop:
 
     def _apply_log(self, rows: list[LogRow]) -> None:
         if self.state.apply_log(rows):
-            self._changed()
+            self._mark_changed()
 
-    def _changed(self) -> None:
+    def _mark_changed(self) -> None:
         self._is_dirty = True
         self._wake.set()
 
     # -- commits ----------------------------------------------------------------------------------------------------
 
     async def _commit(self, work: Callable[[], T], apply: Callable[[T], A], concerned: Sequence[JobId] = ()) -> A:
-        """Do ``work`` in the storage thread, then ``apply`` its result to memory; nothing else comes between."""
-        return await self._shielded(self._commit_now(work, apply, concerned))
+        """Do ``work`` in the storage thread, then ``apply`` its result to memory; no other change comes between."""
+        return await self._shield(self._commit_now(work, apply, concerned))
 
     async def _commit_now(self, work: Callable[[], T], apply: Callable[[T], A], concerned: Sequence[JobId]) -> A:
         async with self._lock:
@@ -382,25 +386,26 @@ class AdmissionLoop:
                 self._is_stale = True
                 raise
 
-    async def _shielded(self, work: Coroutine[Any, Any, A]) -> A:
-        """A caller that gives up does not stop a commit between storage and memory."""
+    async def _shield(self, work: Coroutine[Any, Any, A]) -> A:
+        """Run to the end even if the caller is cancelled, so that no commit stops between storage and memory."""
         task = asyncio.create_task(work)
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
         return await asyncio.shield(task)
 
     async def _in_storage(self, work: Callable[[], T], concerned: Sequence[JobId] = ()) -> T:
-        """``concerned``: jobs to wake when the work failed and part of it may have been committed."""
+        """Run in the storage thread. ``concerned``: jobs to wake if the work failed and part of it may have been
+        committed."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._storage, work)
         except BaseException as error:
-            if isinstance(error, Unavailable) or not isinstance(error, PelotonError):  # else refused: nothing written
+            if isinstance(error, Unavailable) or not isinstance(error, PelotonError):  # else nothing was written
                 self._is_stale = True
                 self._lifecycles.jobs_changed(concerned, "admission failed half way")
             raise
 
     async def _refresh(self) -> None:
-        """Read memory anew if it may differ from storage."""
+        """Rebuild memory from storage if it may differ."""
         if not self._is_stale:
             return
         began_s = time.monotonic()
@@ -409,4 +414,4 @@ class AdmissionLoop:
         fresh.take_over(self.state)
         self.state = fresh
         self._is_stale = False
-        self._changed()
+        self._mark_changed()

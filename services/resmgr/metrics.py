@@ -22,7 +22,7 @@ from services.resmgr.tally import Tally
 
 METER = "peloton.resmgr"
 QUEUED_TIMES_MAX = 50_000
-"""Enqueue calls whose time is remembered; pods of older ones count as admitted, but their wait is not recorded."""
+"""Limit of the enqueue calls whose time is kept; pods of older ones are admitted without a recorded wait."""
 CYCLE_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -45,7 +45,7 @@ class PoolGauges:
         return read
 
     def _queue_lengths(self, _: CallbackOptions) -> Iterable[Observation]:
-        """Empty queues too, or a dashboard would keep showing their last length."""
+        """Yield the lengths of all queues, empty ones too, or a dashboard would keep showing their last length."""
         state = self._state()
         tree = state.tree
         for pool_id, row in list(tree.row.items()):
@@ -58,9 +58,11 @@ class PoolGauges:
 
 
 class AdmissionMeter:
-    """``peloton.pool.admitted``, ``peloton.pool.preempted`` and ``peloton.pool.requeued`` in pods,
+    """The counters of admission.
+
+    ``peloton.pool.admitted``, ``peloton.pool.preempted`` and ``peloton.pool.requeued`` are in pods,
     ``peloton.pool.wait_time`` in seconds, once per run of like gangs, ``peloton.resmgr.cycle_time`` in seconds, and
-    ``peloton.resmgr.broken_invariants``.
+    ``peloton.resmgr.broken_invariants`` in faults.
 
     The process that queued the pods times their wait: after a restart, waits of pods in the queue are not recorded.
     """
@@ -100,7 +102,7 @@ class AdmissionMeter:
                 self._wait_time.record(now_s - queued_s, pool)
 
     def evicted(self, evictions: Iterable[Eviction]) -> None:
-        """By the victim's pool, and whether the waiting gang is of the same pool."""
+        """Count evictions by the victim's pool, and whether the waiting gang is of the same pool."""
         evictions = list(evictions)
         self._tally.count_evicted(evictions)
         for one in evictions:
@@ -108,7 +110,7 @@ class AdmissionMeter:
             self._preempted.add(one.run.pod_count, {"pool": one.grounds.pool_path, "kind": kind})
 
     def requeued(self, pool_path: str, pods: int) -> None:
-        """Because no host was found for them."""
+        """Count pods that were queued again because no host was found for them."""
         self._requeued.add(pods, {"pool": pool_path})
 
     @contextmanager
@@ -123,7 +125,7 @@ class AdmissionMeter:
 
 
 def amounts_of(state: ResmgrState) -> Mapping[str, Ints]:
-    """Quantity -> sums over each pool's subtree ``[P,R]``."""
+    """Return by quantity the sums over each pool's subtree ``[P,R]``."""
     accounts, entitlement = state.accounts, state.entitlement
     tree = accounts.tree
     amounts = {

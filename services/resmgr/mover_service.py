@@ -1,4 +1,4 @@
-"""MoverService: switches the mover of host pools, and says what it sees, does and would do."""
+"""MoverService: the switch of the mover of host pools, its view, its decisions, and the moves it would make."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from services.resmgr.host_mover import HostMover, Look
 from services.storage.hosts.mover import MoverRecords
 
 MADE_MAX = 100
-"""Moves of hosts in an answer."""
+"""Limit of the past moves in an answer."""
 
 Context = grpc.aio.ServicerContext[object, object]
 
 
 class MoverService:
-    """One asynchronous method per RPC, under the RPC's name."""
+    """The servicer: one asynchronous method per RPC, under the RPC's name."""
 
     def __init__(self, mover: HostMover, records: MoverRecords) -> None:
         self._mover, self._records = mover, records
 
     async def Switch(self, request: pb.SwitchRequest, context: Context) -> pb.SwitchResponse:
-        await self._mover.look()  # host pools must be in use
+        await self._mover.look()  # raises if host pools are not in use
         await asyncio.to_thread(self._records.switch, request.on)
         return pb.SwitchResponse()
 
@@ -42,7 +42,7 @@ class MoverService:
                 *(self._pool(now, pools, False, self._state(now, look)) for now in look.givers),
             ],
             planned=[self._shift(shift) for shift in self._mover.planned(look)],
-            made=[_made(one) for one in look.made[:MADE_MAX]],
+            made=[_move_to_wire(one) for one in look.made[:MADE_MAX]],
         )
 
     def _state(self, now: PoolNow, look: Look) -> str:
@@ -75,7 +75,7 @@ class MoverService:
         )
 
 
-def _made(one: Made) -> pb.Shift:
+def _move_to_wire(one: Made) -> pb.Shift:
     return pb.Shift(
         source=one.source,
         destination=one.destination,

@@ -15,16 +15,20 @@ from services.resmgr.ledger import PENDING, JobLedger
 
 
 class PassedGangs:
-    """Runs that wait, by (job, start): a cycle adds at most ``PASSED_MAX`` of a queue, and drops those that wait no
-    more."""
+    """The waiting runs that others pass, by (job, start).
+
+    A cycle adds at most ``PASSED_MAX`` of a queue, and drops runs that no longer wait.
+    """
 
     def __init__(self, max_s: int = BACKFILL_MAX_S) -> None:
         self.max_s = max_s
         self._since_ns: dict[tuple[JobId, int], int] = {}
 
     def note(self, admission: Admission, jobs: Mapping[JobId, JobLedger], now_ns: int) -> None:
-        """Take in the runs that a cycle lets others pass, and drop those that wait no more. The rest of a run that was
-        admitted in part keeps its clock."""
+        """Add the runs that a cycle lets others pass, and drop runs that no longer wait.
+
+        The rest of a run that was admitted in part keeps its clock.
+        """
         rests = {(one.run.job_id, one.run.start): one.rest_start for one in admission.admitted if one.is_part}
         for (job_id, start), rest_start in rests.items():
             if (job_id, start) in self._since_ns:
@@ -35,7 +39,7 @@ class PassedGangs:
             self._since_ns.setdefault((job_id, rests.get((job_id, start), start)), now_ns)
 
     def backfill(self, now_ns: int) -> Backfill:
-        """Return for how long each of them may still be passed, in whole seconds."""
+        """Return the whole seconds for which each run may still be passed."""
         most_ns = self.max_s * NS_PER_S
         left_ns = {key: since_ns + most_ns - now_ns for key, since_ns in self._since_ns.items()}
         return Backfill(self.max_s, {key: max(-(-left // NS_PER_S), 0) for key, left in left_ns.items()})

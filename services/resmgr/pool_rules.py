@@ -1,4 +1,4 @@
-"""The rules of the pool tree: which changes are allowed, in the original's order and words where it has some."""
+"""The rules of the pool tree: the allowed changes, in the original API's order and words where it has some."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_FOUND = "resource pool not found"
 
 
 class PoolNameTaken(AlreadyExists):
-    """A sibling has this name."""
+    """The error that a sibling already has this name."""
 
 
 # -- conversion -----------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def wire_amount(kind: str, amount: int) -> float:
 
 
 def with_defaults(config: pb.ResourcePoolConfig) -> pb.ResourcePoolConfig:
-    """A copy in which the policy is set and no kind is missing."""
+    """Return a copy with a policy and all kinds."""
     full = pb.ResourcePoolConfig()
     full.CopyFrom(config)
     if full.policy == pb.UNKNOWN:
@@ -49,7 +49,7 @@ def with_defaults(config: pb.ResourcePoolConfig) -> pb.ResourcePoolConfig:
 
 
 def number(value: float) -> str:
-    """As the original prints a double: no needless decimals."""
+    """Format a number as the original API prints a double: without needless decimals."""
     return f"{value:.0f}" if abs(value) < 1e21 and value == int(value) else repr(value)
 
 
@@ -59,7 +59,7 @@ def number(value: float) -> str:
 def check_config(
     state: ResmgrState, pool_id: RespoolId, config: pb.ResourcePoolConfig, configs: dict[RespoolId, PoolSpec]
 ) -> None:
-    """Every rule for a new or changed pool; ``config`` is complete, ``configs`` are all pools but the root.
+    """Check every rule for a new or changed pool; ``config`` is complete, ``configs`` are all pools but the root.
 
     Raises InvalidArgument, or PoolNameTaken for a sibling's name.
     """
@@ -91,7 +91,7 @@ def check_config(
 
 
 def check_values(config: pb.ResourcePoolConfig) -> None:
-    """Refuses values that are invalid whatever the other pools are. Raises InvalidArgument."""
+    """Refuse values that are invalid whatever the other pools are. Raises InvalidArgument."""
     _check_texts(config)
     seen: set[str] = set()
     for resource in config.resources:
@@ -127,7 +127,7 @@ def check_values(config: pb.ResourcePoolConfig) -> None:
 
 
 def _check_name(name: str) -> None:
-    """A rule of ours: a pool with such a name could not be found by its path."""
+    """Refuse names with which a pool could not be found by its path. The original has no such rule."""
     if len(name) > POOL_NAME_MAX:
         raise InvalidArgument(f"resource pool name has {len(name)} characters, at most {POOL_NAME_MAX} are allowed")
     if not name or "/" in name:
@@ -135,7 +135,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_texts(config: pb.ResourcePoolConfig) -> None:
-    """Refuses texts that would steer a terminal that shows them. Raises InvalidArgument."""
+    """Refuse texts that would steer a terminal that shows them. Raises InvalidArgument."""
     texts = [("resource pool name", config.name, ""), ("owningTeam", config.owningTeam, "")]
     texts += [("ldapGroups", group, "") for group in config.ldapGroups]
     for field, text, kept in (*texts, ("description", config.description, PROSE)):
@@ -144,7 +144,7 @@ def _check_texts(config: pb.ResourcePoolConfig) -> None:
 
 
 def _check_amounts(config: pb.ResourcePoolConfig) -> None:
-    """A rule of ours: a smaller amount would be stored as 0."""
+    """Refuse amounts so small that they would be stored as 0. The original has no such rule."""
     for resource in config.resources:
         least = 1 / UNITS[resource.kind]
         for name, value in (("reservation", resource.reservation), ("limit", resource.limit)):
@@ -154,14 +154,17 @@ def _check_amounts(config: pb.ResourcePoolConfig) -> None:
 
 
 def _bounds_of(state: ResmgrState, pool_id: RespoolId) -> dict[str, tuple[int, int]]:
-    """Kind -> (reservation, limit) of a pool. For the root both are the capacity of all hosts, up or not: a pool that
-    fits the cluster stays valid while some hosts are in maintenance."""
+    """Return kind -> (reservation, limit) of a pool.
+
+    For the root both are the capacity of all hosts, up or not: a pool that fits the cluster stays valid while some
+    hosts are in maintenance.
+    """
     if pool_id == ROOT_POOL_ID:
         return {kind: (amount, amount) for kind, amount in zip(RESOURCE_KINDS, state.registered, strict=True)}
     return {r.kind: (r.reservation, r.limit) for r in state.pools[pool_id].resources}
 
 
-def _on_wire(spec: PoolSpec) -> Iterator[PoolResource]:
+def _resources_in_wire_order(spec: PoolSpec) -> Iterator[PoolResource]:
     by_kind = {resource.kind: resource for resource in spec.resources}
     yield from (by_kind[kind] for kind in POOL_KINDS)
 
@@ -170,21 +173,25 @@ def _amount(kind: str, amount: int) -> str:
     return number(wire_amount(kind, amount))
 
 
-def _reserved(state: ResmgrState, spec: PoolSpec) -> dict[str, int]:
-    """Kind -> reservation that a pool below the root already has: it may be sent again although hosts were lost since,
-    but not raised."""
+def _present_reservations(state: ResmgrState, spec: PoolSpec) -> dict[str, int]:
+    """Return kind -> reservation that a pool below the root already has.
+
+    It may be sent again although hosts were lost since, but not raised.
+    """
     is_known = spec.parent_id == ROOT_POOL_ID and spec.respool_id in state.pools
     bounds = _bounds_of(state, spec.respool_id).items() if is_known else ()
     return dict.fromkeys(RESOURCE_KINDS, 0) | {kind: reservation for kind, (reservation, _) in bounds}
 
 
 def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
-    """Keep a limit below that of the parent. The root's is the capacity of the moment, which an autoscaler changes, and
-    no rule: ``beyond_hosts`` warns instead."""
+    """Keep a limit below that of the parent.
+
+    The root's limit is the present capacity, which an autoscaler changes, and no rule: ``beyond_hosts`` warns instead.
+    """
     if spec.parent_id == ROOT_POOL_ID:
         return
     parent = _bounds_of(state, spec.parent_id)
-    for r in _on_wire(spec):
+    for r in _resources_in_wire_order(spec):
         limit = parent[r.kind][1]
         if r.limit > limit:
             mine, theirs = _amount(r.kind, r.limit), _amount(r.kind, limit)
@@ -195,8 +202,8 @@ def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
 
 
 def _check_reservations(state: ResmgrState, spec: PoolSpec, siblings: list[PoolSpec]) -> None:
-    parent, has = _bounds_of(state, spec.parent_id), _reserved(state, spec)
-    for r in _on_wire(spec):
+    parent, has = _bounds_of(state, spec.parent_id), _present_reservations(state, spec)
+    for r in _resources_in_wire_order(spec):
         kind = RESOURCE_KINDS.index(r.kind)
         total = r.reservation + sum(sibling.resources[kind].reservation for sibling in siblings)
         if total > parent[r.kind][0] and r.reservation > has[r.kind]:
@@ -209,7 +216,7 @@ def _check_reservations(state: ResmgrState, spec: PoolSpec, siblings: list[PoolS
 
 
 def beyond_hosts(state: ResmgrState, spec: PoolSpec) -> list[str]:
-    """Warnings about amounts of a pool that exceed what the hosts that are up have."""
+    """Return warnings about amounts of a pool that exceed the capacity of the hosts that are up."""
     assert state.capacity is not None
     texts = []
     for r, up in zip(spec.resources, state.capacity, strict=True):
@@ -223,7 +230,7 @@ def beyond_hosts(state: ResmgrState, spec: PoolSpec) -> list[str]:
 
 
 def _check_parent_is_idle(state: ResmgrState, pool_id: RespoolId, parent_id: RespoolId) -> None:
-    """A rule of ours: gangs wait only in leaves, so a pool with gangs cannot become a parent."""
+    """Refuse children of a pool with gangs, which wait only in leaves. The original has no such rule."""
     row = state.tree.row[parent_id]
     if pool_id not in state.tree.row and parent_id != ROOT_POOL_ID and not state.accounts.is_idle(row):
         path = state.tree.paths[row]
@@ -231,7 +238,7 @@ def _check_parent_is_idle(state: ResmgrState, pool_id: RespoolId, parent_id: Res
 
 
 def load_text(state: ResmgrState, row: int) -> str:
-    """Text about what a leaf holds and wants."""
+    """Return a text about the allocation and demand of a leaf."""
     accounts = state.accounts
 
     def shown(amounts: Ints) -> str:
@@ -243,11 +250,12 @@ def load_text(state: ResmgrState, row: int) -> str:
 
 
 def _check_queued(state: ResmgrState, spec: PoolSpec) -> None:
-    """Rules of ours: no waiting gang becomes hopeless, and non-preemptible pods stay within the reservation."""
+    """Keep waiting gangs admissible, and non-preemptible pods within the reservation. The original has no such
+    rules."""
     row = state.tree.row.get(spec.respool_id)
     if row is None:
         return
-    before, after = _final_refusal(state, state.tree), _final_refusal(state, build_tree([*_others(state, spec), spec]))
+    before, after = _final_check(state, state.tree), _final_check(state, build_tree([*_others(state, spec), spec]))
     for pool_id, queues in state.waiting.pools.items():
         at = state.tree.row.get(pool_id)
         if at is None or (at != row and row not in state.tree.ancestors[at]):
@@ -275,8 +283,8 @@ def _sort(run: GangRun) -> tuple[object, ...]:
     return run.need, run.gang_size, run.preemptible, run.revocable, run.controller
 
 
-def _final_refusal(state: ResmgrState, tree: PoolTree) -> Callable[[RespoolId, GangRun], Reason | None]:
-    """Why a gang could never be admitted in a tree; None when it could."""
+def _final_check(state: ResmgrState, tree: PoolTree) -> Callable[[RespoolId, GangRun], Reason | None]:
+    """Return a function that says why a gang could never be admitted in a tree; None when it could."""
     total = np.full_like(tree.limit, UNLIMITED)
     usage = Usage(*(np.zeros_like(tree.limit) for _ in range(4)))
     ledger = Ledger(tree, Entitlement(total, total, total), usage, state.preempts)
@@ -284,8 +292,8 @@ def _final_refusal(state: ResmgrState, tree: PoolTree) -> Callable[[RespoolId, G
 
 
 def _check_children(spec: PoolSpec, children: list[PoolSpec]) -> None:
-    """A rule of ours: a parent's limit and reservation stay above those of its children."""
-    for r in _on_wire(spec):
+    """Keep a parent's limit and reservation above those of its children. The original has no such rule."""
+    for r in _resources_in_wire_order(spec):
         kind = RESOURCE_KINDS.index(r.kind)
         for child in children:
             limit = child.resources[kind].limit
@@ -302,7 +310,7 @@ def _check_children(spec: PoolSpec, children: list[PoolSpec]) -> None:
 
 
 def check_path(path: str | None) -> str:
-    """Returns the path; raises InvalidArgument with the original's text."""
+    """Return the path; raise InvalidArgument with the original's text."""
     if path is None:
         raise InvalidArgument("path cannot be nil")
     if not path:
@@ -313,7 +321,7 @@ def check_path(path: str | None) -> str:
 
 
 def find(state: ResmgrState, path: str) -> RespoolId:
-    """The pool of a path; one trailing slash is tolerated. Raises NotFound."""
+    """Return the pool of a path; one trailing slash is tolerated. Raises NotFound."""
     wanted = path if path == "/" else path.removesuffix("/")
     try:
         return state.tree.ids[state.tree.paths.index(wanted)]

@@ -1,4 +1,4 @@
-"""v0 ResourceManager: pools are created, changed, deleted and looked up. Domain errors are part of the answer."""
+"""v0 ResourceManager: creates, changes, deletes and finds pools. Domain errors are part of the answer."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[object, object]
 Change = tuple[Callable[[], object], Callable[[], None]]
-"""What to store, and how to change memory after that."""
+"""A function that stores a change, and one that applies it to memory after that."""
 
 
 Asked = TypeVar("Asked", ResourcePoolID, pb.ResourcePoolPath)
 
 ACTIVE_JOBS_MAX = 100
-"""Jobs that are counted to say why a pool is busy."""
+"""Limit of the jobs that are counted to explain why a pool is busy."""
 
 
 class _Refused(PelotonError):
-    """Ends the call with this error as its answer."""
+    """An error that ends the call with a message as its answer."""
 
     def __init__(self, error: pb.DeleteResponse.Error) -> None:
         super().__init__(str(error))
@@ -46,7 +46,7 @@ class _Refused(PelotonError):
 
 
 class PoolService:
-    """One asynchronous method per RPC, under the RPC's name."""
+    """The servicer: one asynchronous method per RPC, under the RPC's name."""
 
     def __init__(self, loop: AdmissionLoop, pools: PoolRecords, jobs: JobRecords) -> None:
         self._loop = loop
@@ -54,7 +54,7 @@ class PoolService:
         self._configs: dict[RespoolId, pb.ResourcePoolConfig] = {}
 
     def load(self) -> None:
-        """Read the configurations: they hold more than the pools in memory, which have what admission needs."""
+        """Read the configurations: they hold more than the pools in memory, which have only what admission needs."""
         self._configs = self._pools.configs()
 
     @property
@@ -70,7 +70,7 @@ class PoolService:
         if not request.HasField("config"):
             error = pb.InvalidResourcePoolConfig(id=wire_id, message="resource pool config cannot be <nil>")
             return pb.CreateResponse(error=invalid(invalidResourcePoolConfig=error))
-        await self._want_capacity(context)
+        await self._ensure_capacity(context)
         config = pool_rules.with_defaults(request.config)
         try:
             await self._loop.change_pools(lambda: self._put(pool_id, config, check=True))
@@ -94,20 +94,20 @@ class PoolService:
         elif pool_id == ROOT_POOL_ID:
             fault = "cannot override root"
         elif pool_id not in self._state.pools:
-            missing = pb.ResourcePoolNotFound(id=_cut(request.id), message=pool_rules.NOT_FOUND)
+            missing = pb.ResourcePoolNotFound(id=_shorten(request.id), message=pool_rules.NOT_FOUND)
             return pb.UpdateResponse(error=error(notFound=missing))
         if not fault:
-            await self._want_capacity(context)
+            await self._ensure_capacity(context)
             config = pool_rules.with_defaults(request.config)
             try:
                 await self._loop.change_pools(lambda: self._put(pool_id, config, check=not request.Force))
             except NotFound as refusal:
-                missing = pb.ResourcePoolNotFound(id=_cut(request.id), message=refusal.message)
+                missing = pb.ResourcePoolNotFound(id=_shorten(request.id), message=refusal.message)
                 return pb.UpdateResponse(error=error(notFound=missing))
             except (AlreadyExists, InvalidArgument) as refusal:
                 fault = refusal.message
         if fault:
-            invalid = pb.InvalidResourcePoolConfig(id=_cut(request.id), message=fault)
+            invalid = pb.InvalidResourcePoolConfig(id=_shorten(request.id), message=fault)
             return pb.UpdateResponse(error=error(invalidResourcePoolConfig=invalid))
         return pb.UpdateResponse(warnings=pool_rules.beyond_hosts(self._state, pool_spec(pool_id, config)))
 
@@ -130,7 +130,7 @@ class PoolService:
         elif pool_id not in state.pools:
             raise NotFound(pool_rules.NOT_FOUND)
         else:
-            pool_rules.check_values(config)  # force accepts no broken numbers,
+            pool_rules.check_values(config)  # force accepts no invalid numbers,
             config.parent.value = state.pools[pool_id].parent_id  # and moves no pool
         spec = pool_spec(pool_id, config)
 
@@ -151,7 +151,7 @@ class PoolService:
         try:
             pool_id = pool_rules.find(state, pool_rules.check_path(path.value if request.HasField("path") else None))
         except (NotFound, InvalidArgument) as refusal:
-            missing = pb.ResourcePoolPathNotFound(path=_cut(path), message=pool_rules.NOT_FOUND)
+            missing = pb.ResourcePoolPathNotFound(path=_shorten(path), message=pool_rules.NOT_FOUND)
             raise _Refused(error(notFound=missing)) from refusal
         row, wire_id = state.tree.row[pool_id], ResourcePoolID(value=pool_id)
         if not state.tree.is_leaf[row]:
@@ -178,13 +178,13 @@ class PoolService:
         return store, change
 
     def _active_jobs(self, pool_id: RespoolId) -> str:
-        """Names jobs of a pool that have not ended; they need not have pods in a queue at present."""
+        """Name jobs of a pool that have not ended; they need not have pods in a queue at present."""
         jobs = self._jobs.active_in_pool(pool_id, ACTIVE_JOBS_MAX + 1)
         many = f"{ACTIVE_JOBS_MAX} jobs or more have" if len(jobs) > ACTIVE_JOBS_MAX else f"{len(jobs)} jobs have"
         return f"{many if len(jobs) > 1 else '1 job has'} not ended, the first is {jobs[0]}" if jobs else ""
 
-    async def _want_capacity(self, context: Context) -> None:
-        """The root is the cluster, and first-level pools are compared with it, so it must be known."""
+    async def _ensure_capacity(self, context: Context) -> None:
+        """Learn the capacity, if it is unknown: the root is the cluster, and first-level pools are compared with it."""
         if self._state.capacity is None:
             try:
                 await self._loop.learn_capacity()
@@ -197,10 +197,10 @@ class PoolService:
     async def GetResourcePool(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
         pool_id = RespoolId(request.id.value or ROOT_POOL_ID)
         if pool_id not in self._state.tree.row:
-            missing = pb.ResourcePoolNotFound(id=_cut(request.id), message=pool_rules.NOT_FOUND)
+            missing = pb.ResourcePoolNotFound(id=_shorten(request.id), message=pool_rules.NOT_FOUND)
             return pb.GetResponse(error=pb.GetResponse.Error(notFound=missing))
         if pool_id == ROOT_POOL_ID:
-            await self._want_capacity(context)
+            await self._ensure_capacity(context)
         view = _View(self._state, self._configs)
         children = view.children(pool_id) if request.includeChildPools else []
         return pb.GetResponse(poolinfo=view.info(pool_id), childPools=[view.info(child) for child in children])
@@ -211,25 +211,25 @@ class PoolService:
             path = pool_rules.check_path(request.path.value if request.HasField("path") else None)
             return pb.LookupResponse(id=ResourcePoolID(value=pool_rules.find(self._state, path)))
         except InvalidArgument as refusal:
-            invalid = pb.InvalidResourcePoolPath(path=_cut(request.path), message=refusal.message)
+            invalid = pb.InvalidResourcePoolPath(path=_shorten(request.path), message=refusal.message)
             return pb.LookupResponse(error=error(invalidPath=invalid))
         except NotFound as refusal:
-            missing = pb.ResourcePoolPathNotFound(path=_cut(request.path), message=refusal.message)
+            missing = pb.ResourcePoolPathNotFound(path=_shorten(request.path), message=refusal.message)
             return pb.LookupResponse(error=error(notFound=missing))
 
     async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
-        """All pools; the root has no resources while the capacity of the cluster is not known."""
+        """Return all pools; the root has no resources while the capacity of the cluster is unknown."""
         view = _View(self._state, self._configs)
         return pb.QueryResponse(resourcePools=[view.info(pool_id) for pool_id in self._state.tree.ids])
 
 
-def _cut(asked: Asked) -> Asked:
+def _shorten(asked: Asked) -> Asked:
     """Return an id or a path as errors repeat it: whole, unless it is longer than any."""
     return type(asked)(value=shorten(asked.value, ID_CHARS_MAX))
 
 
 class _View:
-    """Pools as the wire shows them. Usage of an inner pool is the sum of its leaves, as of now."""
+    """Pools as the wire shows them. Usage of an inner pool is the present sum of its leaves."""
 
     def __init__(self, state: ResmgrState, configs: dict[RespoolId, pb.ResourcePoolConfig]) -> None:
         self._state = state

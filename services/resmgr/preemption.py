@@ -1,4 +1,4 @@
-"""Rounds of preemption: how long pools have been over their entitlement, and what may be evicted now.
+"""Rounds of preemption: how long pools have been over their entitlement, and which pods may be evicted now.
 
 Each round asks storage which pods are on hosts and which of them end anyway: memory does not follow that. Evicted pods
 that have not left yet are in memory, and are rebuilt like the rest of it. The counts of rounds are not: a new leader
@@ -35,7 +35,8 @@ class PreemptionRounds:
         return self._clock_s() >= self._next_s
 
     def begin(self, state: ResmgrState) -> frozenset[int]:
-        """Count this round; returns the rows of pools that have been over for long enough, and counts them anew."""
+        """Count this round; return the rows of pools that have been over for long enough, and start their counts
+        again."""
         self._next_s = self._clock_s() + self._period_s
         if state.entitlement is None:
             return frozenset()
@@ -49,8 +50,10 @@ class PreemptionRounds:
 
 
 def jobs_to_evict_from(state: ResmgrState, due: frozenset[int], notes: Admission | None = None) -> list[JobId]:
-    """Jobs that may lose pods: jobs of pools that are due, and jobs of a lower priority than a gang that waits for room
-    in their own pool, by the notes of the last cycle."""
+    """Return the jobs that may lose pods, by the notes of the last cycle.
+
+    They are jobs of pools that are due, and jobs of a lower priority than a gang that waits in their own pool.
+    """
     if not state.waiting.pools:
         return []
     waits: dict[RespoolId, int] = {}
@@ -73,7 +76,7 @@ def jobs_to_evict_from(state: ResmgrState, due: frozenset[int], notes: Admission
 def evictable(
     state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]], due: frozenset[int], pod_limit: int
 ) -> Evictable:
-    """The held pods of these jobs, as storage says, in the form that ``preempt`` takes."""
+    """Return the held pods of these jobs, by storage, in the form that ``preempt`` takes."""
     runs: list[HeldRun] = []
     gone: dict[JobId, np.ndarray] = {}
     for job_id, ranges in held.items():
@@ -82,13 +85,13 @@ def evictable(
         if ledger is None or row is None:
             continue
         stays = [span for span in ranges if not span.is_leaving]
-        gone[job_id] = _others(ledger, stays)
+        gone[job_id] = _find_leaving(ledger, stays)
         runs += [HeldRun(row, run, is_launched) for run, is_launched in ledger.held_runs(stays)]
     return Evictable(runs, state.leaving(gone).usage, due, pod_limit)
 
 
-def _others(ledger: JobLedger, stays: Sequence[HeldRange]) -> np.ndarray:
-    """Instances that memory counts as allocated and that do not stay."""
+def _find_leaving(ledger: JobLedger, stays: Sequence[HeldRange]) -> np.ndarray:
+    """Return instances that memory counts as allocated and that do not stay."""
     goes = IS_ALLOCATED[ledger.states]
     for span in stays:
         mine = ledger.states[span.start : span.start + span.count]

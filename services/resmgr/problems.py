@@ -1,4 +1,4 @@
-"""What is wrong that the resource manager knows of, for the overview."""
+"""The problems that the resource manager can detect, for the overview."""
 
 from __future__ import annotations
 

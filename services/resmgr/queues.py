@@ -16,7 +16,7 @@ PoolQueues = dict[QueueKind, list[GangRun]]
 
 
 class WaitingRuns:
-    """Pools and queues without waiting runs have no entry."""
+    """The queues of all pools. Pools and queues without waiting runs have no entry."""
 
     def __init__(self) -> None:
         self.pools: dict[RespoolId, PoolQueues] = {}
@@ -44,7 +44,7 @@ class WaitingRuns:
         self._tidy(pool_id)
 
     def withdraw(self, pool_id: RespoolId, job_id: JobId) -> dict[int, Ints]:
-        """Remove all runs of a job -> sorted instances by queue_seq."""
+        """Remove all runs of a job; return its sorted instances by queue_seq."""
         spans: dict[int, list[Ints]] = {}
         for queue in self.pools.get(pool_id, {}).values():
             for run in queue:

@@ -1,5 +1,8 @@
-"""The recorder of time series: once a minute what all pools were given, may use, hold and want, and the sums over the
-hosts of each cluster. The leader runs it, so that each series has one writer."""
+"""The recorder of time series of pools and clusters.
+
+Once a minute it stores allocation, entitlement, demand and the like of all pools, and the sums over the hosts of each
+cluster. The leader runs it, so that each series has one writer.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from services.resmgr.tally import Tally
 log = logging.getLogger(__name__)
 
 POOLS_MAX = 5_000
-"""Pools with time series: the upper ones, if there are more."""
+"""Limit of pools with time series: the upper ones, if there are more."""
 HOSTS_IN = {
     HostState.UP: Column(Quantity.HOSTS_UP),
     HostState.DRAINING: Column(Quantity.HOSTS_DRAINING),
@@ -37,18 +40,18 @@ Amounts = dict[Column, int]
 
 class HistoryRecords(Protocol):
     def add(self, sample: Sample) -> bool:
-        """Returns whether it was stored: of a moment that is there already, the first sample stands."""
+        """Return whether the sample was stored: the first sample of a moment is never replaced."""
         ...
 
     def fold(self, now_s: int) -> bool:
-        """Take the samples of an hour that is over into pages; returns whether there was one."""
+        """Fold the samples of a past hour into pages; return whether there was one."""
         ...
 
     def prune(self, now_s: int) -> None: ...
 
 
 class Recorder:
-    """Its methods are called on one event loop."""
+    """The recorder. Its methods are called on one event loop."""
 
     def __init__(
         self,
@@ -59,10 +62,10 @@ class Recorder:
         settings: RecorderSettings,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        """``sums``: of the clusters that answer; called in a thread."""
+        """Take ``sums``, which returns the sums of the clusters that answer and is called in a thread."""
         self._state, self._tally, self._sums, self._records = state, tally, sums, records
         self.period_s, self._clock_s = settings.period_s, clock_s
-        self._recorded_s: float | None = None  # until then all is recorded, by whomever
+        self._recorded_s: float | None = None  # samples up to then are stored, by this leader or an earlier one
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -76,7 +79,7 @@ class Recorder:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def behind_s(self) -> float:
-        """For how long nothing has been recorded; 0 when nothing is to be."""
+        """Return the seconds for which nothing has been recorded; 0 if recording is off."""
         return 0.0 if self._recorded_s is None else max(self._clock_s() - self._recorded_s, 0.0)
 
     async def _recorder_round(self) -> None:
@@ -86,8 +89,10 @@ class Recorder:
         await self.record(end_s)
 
     async def record(self, end_s: int) -> None:
-        """The sample of the period that ends now, at a multiple of it. Raises what storage raises. What was counted
-        goes into the next sample if another leader has stored this one, or if it could not be stored."""
+        """Store the sample of the period that ends now, at a multiple of it. Raises the errors of storage.
+
+        The counts go into the next sample if another leader has stored this one, or if it could not be stored.
+        """
         counted, is_stored = self._tally.take(), False
         try:
             amounts, preemptions = pool_amounts(self._state(), counted)
@@ -118,8 +123,10 @@ class Recorder:
 def pool_amounts(
     state: ResmgrState, counted: Tally
 ) -> tuple[dict[str, Amounts], dict[str, tuple[tuple[str, int], ...]]]:
-    """By the name of the series, amounts of each pool and its preemptions; sums over the pools below it. None before
-    the capacity of the clusters is known: nobody is entitled to anything then."""
+    """Return amounts and preemptions of each pool by the name of its series; sums over the pools below it.
+
+    There are none before the capacity of the clusters is known: entitlements are zero then.
+    """
     if state.capacity is None:
         return {}, {}
     tree, found = state.tree, dict[str, Amounts]()
@@ -133,23 +140,23 @@ def pool_amounts(
         for pool_id, row in zip(tree.ids[:POOLS_MAX], array.tolist(), strict=False):
             pool = found.setdefault(pool_series(pool_id), {})
             pool.update((column, amount) for column, amount in zip(columns, row, strict=True) if amount)
-    admitted = _with_pools_above(tree, {(path, ""): pods for path, pods in counted.admitted.items()})
+    admitted = _sum_over_subtrees(tree, {(path, ""): pods for path, pods in counted.admitted.items()})
     for name, by_cause in admitted.items():
         found[name][Column(Quantity.ADMITTED)] = sum(by_cause.values())
     preemptions = dict[str, tuple[tuple[str, int], ...]]()
-    for name, by_cause in _with_pools_above(tree, counted.preempted).items():
+    for name, by_cause in _sum_over_subtrees(tree, counted.preempted).items():
         found[name][Column(Quantity.PREEMPTED)] = sum(by_cause.values())
         marks = joined(Preemption(0, for_pool, pods) for for_pool, pods in by_cause.items())
         preemptions[name] = tuple((mark.for_pool, mark.pod_count) for mark in marks)
     return found, preemptions
 
 
-def _with_pools_above(tree: PoolTree, pods: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:
-    """``(path, cause)`` -> pods; by the series of each pool and of all above it, cause -> pods."""
+def _sum_over_subtrees(tree: PoolTree, pods: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:
+    """Sum ``(path, cause)`` -> pods for each pool and all pools above it: series -> cause -> pods."""
     rows = {path: row for row, path in enumerate(tree.paths)} if pods else {}
     found: dict[str, Counter[str]] = {}
     for (path, cause), count in pods.items():
-        row = rows.get(path)  # None: the pool is gone
+        row = rows.get(path)  # None: the pool no longer exists
         for at in () if row is None else (row, *tree.ancestors[row]):
             if at < POOLS_MAX:
                 found.setdefault(pool_series(tree.ids[at]), Counter())[cause] += count

@@ -1,4 +1,4 @@
-"""What the resource manager needs of the rest: storage and the capacity of the cluster. All calls are synchronous."""
+"""The ports of the resource manager: storage and the capacity of the cluster. All calls are synchronous."""
 
 from __future__ import annotations
 
@@ -23,42 +23,43 @@ from services.resmgr.state import LogRow
 Range = tuple[int, int]
 """``(start, count)`` of instances."""
 Requeue = Callable[[int], EvictionResult]
-"""The least hold of requeued pods in seconds -> the result."""
+"""A function from the least backoff of requeued pods in seconds to the result."""
 
 
 class AdmissionRecords(Protocol):
     def queueable(self, job_id: JobId, limit: int) -> list[Range]:
-        """INITIALIZED instances that may be queued, about ``limit`` of them; a gang is never split."""
+        """Return INITIALIZED instances that may be queued, about ``limit`` of them; a gang is never split."""
         ...
 
     def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]: ...
 
     def mark_pending(self, job_id: JobId, ranges: list[Range], queue_seq: int) -> list[tuple[int, int, int]]:
-        """Queue them: under ``queue_seq``, or where they stood before; returns ``(queue_seq, start, count)``."""
+        """Queue them under ``queue_seq`` or in their earlier place; return ``(queue_seq, start, count)``."""
         ...
 
     def mark_ready(self, items: list[tuple[JobId, int, int]]) -> int:
-        """``(job, start, count)`` PENDING -> READY; returns how many rows were PENDING."""
+        """Set ``(job, start, count)`` PENDING -> READY; return how many rows were PENDING."""
         ...
 
     def refuse(self, job_id: JobId, message: str, now_ns: int) -> int:
-        """INITIALIZED pods that no queue will ever take fail; returns how many."""
+        """Fail INITIALIZED pods that no queue will ever take; return how many."""
         ...
 
     def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
-        """End PENDING and READY pods whose goal is KILLED: ``(start, count, state before)``."""
+        """End PENDING and READY pods whose goal is KILLED; return ``(start, count, state before)``."""
         ...
 
     def held(self, job_ids: Iterable[JobId]) -> Mapping[JobId, Sequence[HeldRange]]:
-        """Which pods of these jobs hold resources, by start."""
+        """Return the ranges of pods of these jobs that hold resources, by start."""
         ...
 
     def evict(self, orders: Sequence[EvictionOrder]) -> Sequence[EvictionResult]:
-        """READY pods are PENDING again; pods on hosts are marked to end, and to run anew."""
+        """Set READY pods to PENDING again; mark pods on hosts to end and to run again."""
         ...
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
-        """A launch failed: READY members are PENDING again, those on hosts are marked to end and to run anew."""
+        """Requeue a gang whose launch failed: READY members are PENDING again, members on hosts are marked to end and
+        run again."""
         ...
 
     def requeue_pods(
@@ -69,8 +70,7 @@ class AdmissionRecords(Protocol):
         least_hold_s: int = 0,
         but: Sequence[int] = (),
     ) -> EvictionResult:
-        """No host was found: READY pods that stand alone are PENDING again, and held back for a while with those like
-        them."""
+        """Requeue READY single pods for which no host was found, as PENDING, in backoff together with like pods."""
         ...
 
     def snapshot(self) -> AdmissionSnapshot: ...
@@ -82,7 +82,7 @@ class AdmissionRecords(Protocol):
 
 class ShapeRecords(Protocol):
     def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> Sequence[list[ShapeRange]]:
-        """For each ``(job, version, start, count)``."""
+        """Return the shapes for each ``(job, version, start, count)``."""
         ...
 
 
@@ -92,7 +92,7 @@ class JobRecords(Protocol):
     def get_many(self, job_ids: Iterable[JobId]) -> Sequence[JobRecord]: ...
 
     def active_in_pool(self, respool_id: RespoolId, limit: int) -> Sequence[JobId]:
-        """Jobs of a pool that have not ended."""
+        """Return jobs of a pool that have not ended."""
         ...
 
 
@@ -106,13 +106,13 @@ class PoolRecords(Protocol):
 
 class StandingVolumes(Protocol):
     def standing(self) -> Sequence[StandingVolume]:
-        """Volumes that count against their pools by themselves."""
+        """Return the volumes that no run holds, which count against their pools by themselves."""
         ...
 
 
 class LogTrimmer(Protocol):
     def trim(self) -> None:
-        """Forget changes that no watcher resumes from any more."""
+        """Forget changes from which no watcher resumes."""
         ...
 
 
@@ -124,23 +124,23 @@ class EventPruner(Protocol):
 
 class ExplainedPods(Protocol):
     def counts(self, job_id: JobId) -> dict[PodState, int]:
-        """Pods by state, of now."""
+        """Return the present counts of pods by state."""
         ...
 
     def gang(self, job_id: JobId) -> GangProgress:
-        """How far the members of the job's gang are."""
+        """Return the progress of the members of the job's gang."""
         ...
 
     def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
-        """The first pods that ended FAILED or LOST, or KILLED unwanted, by instance."""
+        """Return the first pods that ended FAILED or LOST, or KILLED without a stop, by instance."""
         ...
 
     def waiting_on_hosts(self, job_id: JobId, limit: int) -> tuple[list[PodRecord], int]:
-        """The first pods, by instance, whose containers cannot be started yet, and how many there are."""
+        """Return the first pods, by instance, whose containers cannot be started yet, and their total count."""
         ...
 
     def hosts(self, job_id: JobId) -> Mapping[Hostname, int]:
-        """Hosts of the job's pods -> how many."""
+        """Return the number of the job's pods on each host."""
         ...
 
 
@@ -150,7 +150,7 @@ class ExplainedUpdates(Protocol):
 
 class ExplainedDisruptions(Protocol):
     def recent(self, job_id: JobId, limit: int) -> Sequence[Disruption]:
-        """What the SLA of a service was asked last, newest first."""
+        """Return the latest answers of the SLA of a service to disruption requests, newest first."""
         ...
 
 
@@ -170,7 +170,7 @@ class MemoryRecords(Protocol):
 
 
 class LoopRecords(MemoryRecords, Protocol):
-    """Those of the admission loop."""
+    """The repositories of the admission loop."""
 
     @property
     def jobs(self) -> JobRecords: ...
@@ -184,13 +184,13 @@ class LoopRecords(MemoryRecords, Protocol):
 
 class Bindings(Protocol):
     def binding(self, job: JobRecord) -> str:
-        """The cluster to which the job, or its pool, is bound by a migration; empty: none."""
+        """Return the cluster to which a migration binds the job, or its pool; empty: none."""
         ...
 
 
 class ExternalPodNotes(Protocol):
     def notes(self, job_id: JobId, limit: int) -> list[tuple[str, str]]:
-        """``(namespace and name, why)`` of pods of which their cluster says why they do not get on."""
+        """Return ``(namespace and name, reason)`` of pods that their cluster reports as stuck."""
         ...
 
 
@@ -199,7 +199,7 @@ class ExplainedVolumes(StandingVolumes, Protocol):
 
 
 class ExplainRecords(LoopRecords, Protocol):
-    """Those of explanations."""
+    """The repositories of explanations."""
 
     @property
     def pods(self) -> ExplainedPods: ...
@@ -219,26 +219,28 @@ class ExplainRecords(LoopRecords, Protocol):
 
 class CapacitySource(Protocol):
     def capacity(self) -> Capacity:
-        """Of all clusters. Raises Unavailable."""
+        """Return the capacity of all clusters. Raises Unavailable."""
         ...
 
     def judge(self, shapes: Sequence[PodShape]) -> Mapping[PodShape, Infeasibility]:
-        """Pods that no host could take even if it were empty, and why. Raises Unavailable."""
+        """Return the pods that not even an empty host could take, and the reasons. Raises Unavailable."""
         ...
 
     def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
-        """For how many pods that are only planned hosts have room now. Raises Unavailable."""
+        """Return for how many planned pods hosts have free resources now. Raises Unavailable."""
         ...
 
     def plan_daemon(self, shape: PodShape) -> Mapping[str, DaemonRoom | PelotonError]:
-        """What a daemon that is only planned would find on the hosts now, or why that is not known, by cluster. Raises
-        Unavailable."""
+        """Return by cluster the free resources that a planned daemon would find on hosts now, or why they are unknown.
+
+        Raises Unavailable.
+        """
         ...
 
     def reach(self, shape: PodShape) -> Sequence[DaemonReach]:
-        """On which hosts a daemon with such pods is to run, by cluster. Raises Unavailable."""
+        """Return by cluster the hosts on which a daemon with such pods runs. Raises Unavailable."""
         ...
 
     def advice(self) -> tuple[Mapping[Hostname, Marked], Mapping[JobId, Marked]]:
-        """Hosts and services that are marked orange or red. Raises Unavailable."""
+        """Return the hosts and services that are marked orange or red. Raises Unavailable."""
         ...

@@ -1,4 +1,5 @@
-"""Rebuilds the resource manager's memory from storage: on start, on failover, and when a commit's fate is unknown."""
+"""Recovery of the resource manager's memory from storage: on start, on failover, and after a commit of unknown
+outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from services.resmgr.state import ResmgrState
 
 
 def rebuild(records: MemoryRecords) -> ResmgrState:
-    """Queues from PENDING pods by queue_seq, allocation from pods that hold resources, and the log from there on.
+    """Rebuild queues from PENDING pods by queue_seq, allocation from pods that hold resources, and the log cursor.
 
     Shapes are read after the snapshot: a version of a configuration never changes.
     """
@@ -42,12 +43,12 @@ def rebuild(records: MemoryRecords) -> ResmgrState:
             held_back = [(span.start, span.count, span.held_until_ns) for span in queued if span.held_until_ns]
             for span in queued:
                 state.ledger(pods.job).footprints.learn(shapes[span.config_version], span.start, span.count)
-            state.enqueue(pods.job, (), _joined(queued), queue_seq, held_back)
+            state.enqueue(pods.job, (), _join_ranges(queued), queue_seq, held_back)
     return state
 
 
 def _shapes(configs: ShapeRecords, jobs: Sequence[JobSnapshot]) -> dict[JobId, dict[int, list[ShapeRange]]]:
-    """Job -> config version -> shapes of the instances between the first and the last that counts."""
+    """Return job -> config version -> shapes of the instances between the first and the last that counts."""
     spans = [span for pods in jobs for span in _spans(pods)]
     shapes: dict[JobId, dict[int, list[ShapeRange]]] = {pods.job.job_id: {} for pods in jobs}
     for (job_id, version, *_), found in zip(spans, configs.shapes_of(spans), strict=True):
@@ -63,8 +64,8 @@ def _spans(pods: JobSnapshot) -> Iterator[tuple[JobId, int, int, int]]:
             yield pods.job.job_id, version, first, end - first
 
 
-def _joined(spans: Sequence[PendingRange]) -> Iterator[tuple[int, int]]:
-    """Maximal ``(start, count)``: instances queued together stay together, whatever their configurations."""
+def _join_ranges(spans: Sequence[PendingRange]) -> Iterator[tuple[int, int]]:
+    """Yield maximal ``(start, count)``: instances queued together stay together, whatever their configurations."""
     start = end = spans[0].start
     for span in spans:
         if span.start != end:

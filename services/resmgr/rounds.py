@@ -13,35 +13,35 @@ from peloton.errors import Unavailable
 log = logging.getLogger(__name__)
 
 TOLD_AFTER_S = 10.0
-"""An outage that is shorter is part of every start and change of leaders."""
+"""Seconds before an outage is logged: a shorter one is part of every start and change of leaders."""
 TOLD_EVERY_S = 60.0
 
 
 class Outage:
-    """Of what a round needs: it is logged once it lasts, now and then while it does, and when it is over."""
+    """The log of an outage: a line once it lasts, more lines now and then, and one when it is over."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._clock = what, clock
         self._since_s: float | None = None
-        self._told_s: float | None = None
+        self._logged_s: float | None = None
 
     def goes_on(self, error: Unavailable) -> None:
         now_s = self._clock()
         if self._since_s is None:
             self._since_s = now_s
-        due_s = self._since_s + TOLD_AFTER_S if self._told_s is None else self._told_s + TOLD_EVERY_S
+        due_s = self._since_s + TOLD_AFTER_S if self._logged_s is None else self._logged_s + TOLD_EVERY_S
         if now_s >= due_s:
-            self._told_s = now_s
+            self._logged_s = now_s
             log.warning("%s: %s, for %.0f s now", self._what, error, now_s - self._since_s)
 
     def is_over(self) -> None:
-        if self._since_s is not None and self._told_s is not None:
+        if self._since_s is not None and self._logged_s is not None:
             log.info("%s: works again after %.0f s", self._what, self._clock() - self._since_s)
-        self._since_s = self._told_s = None
+        self._since_s = self._logged_s = None
 
 
 async def repeat(one_round: Callable[[], Coroutine[Any, Any, None]], retry_period_s: float) -> NoReturn:
-    """``one_round`` keeps the pace; after one that failed there is a pause."""
+    """Repeat ``one_round``, which keeps the pace; after a failed one there is a pause."""
     name = one_round.__name__.strip("_").replace("_", " ")
     outage = Outage(name)
     while True:

@@ -42,7 +42,7 @@ class ResmgrServer:
     _recorder: Recorder | None = None
 
     async def stop(self) -> None:
-        """Refuse new calls, finish those under way, then stop the loop."""
+        """Refuse new calls, finish the ones under way, then stop the loop."""
         await self._server.stop(DRAIN_S)
         if self._mover is not None:
             await self._mover.stop()
@@ -64,8 +64,10 @@ async def serve(
     workflows: ExplainsWorkflows | None = None,
 ) -> ResmgrServer:
     """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port).
-    ``host_rooms``: for the mover of host pools; there is none without. ``cluster_sums``: for the recorder of time
-    series, likewise. ``workflows``: for explanations."""
+
+    ``host_rooms`` is for the mover of host pools, ``cluster_sums`` for the recorder of time series; without it there is
+    none. ``workflows`` is for explanations.
+    """
     loop = AdmissionLoop(storage, lifecycles, capacity_source, settings)
     pools = PoolService(loop, storage.pools, storage.jobs)
     await asyncio.to_thread(pools.load)

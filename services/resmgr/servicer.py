@@ -1,4 +1,4 @@
-"""Private calls of workers: queue pods, end queued pods, remember why pods found no host."""
+"""Private calls of workers: queue pods, end queued pods, note why pods found no host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 Context = grpc.aio.ServicerContext[object, object]
 EVICTED_PODS_MAX = 1_000
-"""In one call."""
+"""Limit of evicted pods in one call."""
 
 
 class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
@@ -88,7 +88,7 @@ def _eviction_orders(pods: Sequence[pb.EvictRequest.Pod]) -> list[EvictionOrder]
 
 
 async def _answer(work: Awaitable[T], context: Context) -> T:
-    """Expected errors become the call's status; the rest is logged, and the caller may try again."""
+    """Turn expected errors into the call's status; log the rest as Unavailable, so that the caller may try again."""
     try:
         return await work
     except PelotonError as error:

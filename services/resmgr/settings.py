@@ -15,10 +15,11 @@ MINUTE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """Periods in seconds; bounds in pods or rows. Raises InvalidArgument for a backfill that cannot be meant."""
+    """The settings of the loop: periods in seconds, bounds in pods or rows. Raises InvalidArgument for a negative
+    backfill."""
 
     cycle_period_s: float = 0.1  # at most one cycle in this time
-    quiet_period_s: float = 1.0  # between reads of the log of ended pods, while no gang waits for their room
+    quiet_period_s: float = 1.0  # between reads of the log of ended pods, while no gang waits
     entitlement_period_s: float = 5.0  # at least one cycle in this time
     capacity_period_s: float = 5.0
     retry_period_s: float = 1.0  # after an error
@@ -31,10 +32,10 @@ class LoopSettings:
     sustained_over_count: int = 5  # rounds in a row above its entitlement after which a pool gives back
     evicted_pods_max: int = 10_000  # in one round
     checks_invariants: bool = False  # after each cycle
-    backfill_s: int = BACKFILL_MAX_S  # a waiting gang may be passed for so long; 0: never
+    backfill_s: int = BACKFILL_MAX_S  # seconds for which a waiting gang may be passed; 0: never
 
     def log_patience_s(self, has_waiting: bool, is_busy: bool) -> float:
-        """Return the seconds until the log of ended pods is read, unless something else has it read before."""
+        """Return the seconds until the log of ended pods is read, if nothing has it read before."""
         if not is_busy:
             return self.entitlement_period_s
         return self.cycle_period_s if has_waiting else self.quiet_period_s
@@ -46,8 +47,10 @@ class LoopSettings:
 
 @dataclass(frozen=True, slots=True)
 class MoverSettings:
-    """``give_up_s``: after which a host that is not empty yet stays where it is. Raises InvalidArgument for numbers
-    that cannot be meant; what is no number fails every comparison."""
+    """The settings of the mover. A host that is not empty ``give_up_s`` after its decision stays in its host pool.
+
+    Raises InvalidArgument for contradictory numbers; NaN fails every comparison.
+    """
 
     policy: MoverPolicy = field(default_factory=MoverPolicy)
     period_s: float = 10.0
@@ -88,7 +91,7 @@ class MoverSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecorderSettings:
-    """``period_s``: between samples of the time series; 0: there are none. Raises InvalidArgument."""
+    """The settings of the recorder. ``period_s``: between samples; 0: there are none. Raises InvalidArgument."""
 
     period_s: int = 60
 
@@ -100,7 +103,7 @@ class RecorderSettings:
 
 
 def mover_settings(settings: Settings) -> MoverSettings:
-    """Raises InvalidArgument."""
+    """Return the settings of the mover. Raises InvalidArgument."""
     policy = MoverPolicy(
         settings.mover_high_percent,
         settings.mover_target_percent,

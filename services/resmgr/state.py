@@ -1,9 +1,9 @@
-"""The resource manager's memory: pools, queues, allocation. No I/O: ``AdmissionLoop`` owns it, and applies to it what
-storage has committed.
+"""The resource manager's memory: pools, queues, allocation. It does no I/O: ``AdmissionLoop`` owns it, and applies to
+it the changes that storage has committed.
 
-A method applies one event, and returns what the loop needs to go on: a count, or the jobs to wake. Everything here can
-be rebuilt from storage (see ``recovery.py``), and a rebuilt state equals the one before, queue order included: a run's
-place is (priority, queue_seq, start), and queue_seq is stored with the pod.
+A method applies one event, and returns what the loop needs to proceed: a count, or the jobs to wake. Everything here
+can be rebuilt from storage (see ``recovery.py``), and a rebuilt state equals the one before, queue order included: a
+run's place is (priority, queue_seq, start), and queue_seq is stored with the pod.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class ResmgrState:
         self.jobs: dict[JobId, JobLedger] = {}
         self.preempts = True
         self.evicted: set[JobId] = set()  # jobs with evicted pods that still hold resources
-        self.held_back: set[JobId] = set()  # jobs with gangs that were, or are, held back for a while
+        self.held_back: set[JobId] = set()  # jobs with gangs that were, or are, in backoff
         self.capacity: Resources | None = None  # None until a host manager has answered
         self.registered = Resources()  # of all hosts; limits of pools are compared with it
         self.slack_cpu = 0
         self.compartments: tuple[Compartment, ...] = ()
-        self._divided: tuple[Compartment, ...] = ()  # from the next cycle on
+        self._divided: tuple[Compartment, ...] = ()  # takes effect in the next cycle
         self.entitlement: Entitlement | None = None
         self.admission = Admission()
         self.next_seq = 1
@@ -70,8 +70,10 @@ class ResmgrState:
         registered: Resources | None = None,
         host_pools: Iterable[HostPoolCapacity] = (),
     ) -> bool:
-        """Returns whether the amounts to deal changed. ``registered``: of all hosts, whether they take pods or not;
-        None: the same as ``capacity``."""
+        """Set the capacity; return whether the amounts to divide changed.
+
+        ``registered``: the capacity of all hosts, whether they take pods or not; None: the same as ``capacity``.
+        """
         found = compartments(host_pools)
         is_news = (capacity, revocable.cpu_milli, found) != (self.capacity, self.slack_cpu, self._divided)
         if self.capacity is not None and (not capacity.fits_in(self.capacity) or found != self._divided):
@@ -81,7 +83,7 @@ class ResmgrState:
         return is_news
 
     def divide_hosts(self) -> None:
-        """From now on the hosts are divided as they were when the capacity was set last. Not within a cycle."""
+        """Divide the hosts by the compartments of the latest capacity. Not within a cycle."""
         self.compartments, parts = self._divided, part_of(self._divided)
         if parts != self.accounts.part_of:
             self.accounts = self.accounts.of_all(self.jobs.values(), parts)
@@ -97,13 +99,13 @@ class ResmgrState:
         old = self.tree
         self.pools, self.tree = pools, build_tree(pools.values())
         self.accounts = self.accounts.moved_to(self.tree)
-        for job in self.jobs.values():  # of pools that were unreachable until now
+        for job in self.jobs.values():  # jobs of pools that were unreachable until now
             if job.pool_id not in old.row and job.pool_id in self.tree.row:
                 self.accounts.count(job)
         self.entitlement, self.admission = None, Admission()
 
     def check_queue(self, job: JobRecord) -> None:
-        """Raises unless gangs of this job may be queued in its pool."""
+        """Raise NotFound or InvalidArgument unless gangs of this job may be queued in its pool."""
         row = self.tree.row.get(job.respool_id)
         if row is None:
             raise NotFound(f"resource pool {job.respool_id} not found")
@@ -111,7 +113,7 @@ class ResmgrState:
             raise InvalidArgument(f"resource pool {self.tree.paths[row]} takes no jobs: it is not a leaf")
 
     def ledger(self, job: JobRecord) -> JobLedger:
-        """The job's ledger, made on first sight."""
+        """Return the job's ledger; make it if there is none."""
         ledger = self.jobs.setdefault(job.job_id, JobLedger(job))
         ledger.make_room(job.instance_count)
         if ledger.gang_due_ns:
@@ -126,8 +128,10 @@ class ResmgrState:
         queue_seq: int,
         held_back: Iterable[tuple[int, int, int]] = (),
     ) -> int:
-        """Instances ``(start, count)`` are PENDING under ``queue_seq``; in recovery some of them are held back,
-        ``(start, count, until when)``. Returns the number of pods."""
+        """Queue instances ``(start, count)`` as PENDING under ``queue_seq``; return the number of pods.
+
+        In recovery some of them are in backoff: ``(start, count, until when)``.
+        """
         ledger = self.ledger(job)
         self.next_seq = max(self.next_seq, queue_seq + 1)
         queued = 0
@@ -144,8 +148,10 @@ class ResmgrState:
     def enqueue_stored(
         self, job: JobRecord, shapes: Sequence[ShapeRange], queued: Iterable[tuple[int, int, int]]
     ) -> int:
-        """Instances ``(queue_seq, start, count)`` have become PENDING, at the end of the queue or in their earlier
-        place. Returns the number of pods."""
+        """Queue instances ``(queue_seq, start, count)`` that have become PENDING, at the end or in their earlier place.
+
+        Return the number of pods.
+        """
         ledger, last_seq, pods = self.ledger(job), self.next_seq - 1, 0
         back: dict[int, list[np.ndarray]] = {}
         for queue_seq, start, count in queued:
@@ -160,7 +166,7 @@ class ResmgrState:
         return pods
 
     def _mark_pending(self, ledger: JobLedger, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
-        """Instances are PENDING and count as demand; the caller puts them into the queue."""
+        """Mark instances as PENDING and count them as demand; the caller puts them into the queue."""
         ledger.make_room(start + count)
         ledger.footprints.learn(shapes, start, count)
         held = ledger.states[start : start + count]
@@ -178,7 +184,7 @@ class ResmgrState:
         ranges: Iterable[tuple[int, int]],
         is_leaving: bool = False,
     ) -> None:
-        """Recovery: instances ``(start, count)`` hold resources; leaving ones have been evicted."""
+        """Count instances ``(start, count)`` as holding resources, in recovery; leaving ones have been evicted."""
         ledger = self.ledger(job)
         for start, count in ranges:
             ledger.make_room(start + count)
@@ -191,7 +197,7 @@ class ResmgrState:
                 self.accounts.hold(ledger.pool_id, footprint, length)
 
     def apply_admission(self, admission: Admission) -> list[JobId]:
-        """Admitted gangs leave their queues and hold their resources. Returns their jobs."""
+        """Move admitted gangs from their queues to the allocation. Return their jobs."""
         by_queue: dict[tuple[int, int], list[tuple[GangRun, int]]] = {}
         jobs = dict[JobId, None]()
         for chosen in admission.admitted:
@@ -201,7 +207,7 @@ class ResmgrState:
             ledger.states[run.start : run.start + pods] = HOLDING
             ledger.pending_count -= pods
             ledger.allocated_count += pods
-            self._unplaced.forget(run.job_id)  # placement tries anew
+            self._unplaced.forget(run.job_id)  # placement tries again
             for _, length, footprint in ledger.footprints.pieces(run.start, pods):
                 self.accounts.want(ledger.pool_id, footprint, -length)
                 self.accounts.hold(ledger.pool_id, footprint, length)
@@ -211,8 +217,10 @@ class ResmgrState:
         return list(jobs)
 
     def apply_kill(self, job_id: JobId, ranges: Iterable[tuple[int, int]]) -> None:
-        """Queued or admitted instances ``(start, count)`` have become KILLED. Survivors keep their place; a gang
-        that lost a member waits as single pods."""
+        """Apply that queued or admitted instances ``(start, count)`` have become KILLED.
+
+        Survivors keep their place; a gang that lost a member waits as single pods.
+        """
         ledger = self.jobs.get(job_id)
         if ledger is None:
             return
@@ -230,8 +238,8 @@ class ResmgrState:
         self._forget(ledger)
 
     def apply_eviction(self, gone: EvictionResult) -> None:
-        """Pods of a job were evicted or requeued: they are back in their old place, in no queue, or hold resources
-        until they end."""
+        """Apply an eviction or a requeue: pods are back in their old place, in no queue, or hold resources until they
+        end."""
         ledger = self.jobs[gone.job_id]
         if gone.held_until_ns:
             ledger.requeue_count, ledger.gang_due_ns = gone.requeue_count, gone.held_until_ns
@@ -253,23 +261,23 @@ class ResmgrState:
         self._forget(ledger)
 
     def hold_back(self, ledger: JobLedger, pods: Iterable[tuple[int, int, int]]) -> None:
-        """Do not admit PENDING instances ``(start, count, until when)`` before that time; they are in no queue yet."""
+        """Put PENDING instances ``(start, count, until when)`` into backoff; they are in no queue yet."""
         for start, count, until_ns in pods:
             ledger.hold_back(start, count, until_ns)
             self.held_back.add(ledger.job_id)
 
     def turns_held_back(self, job_id: JobId) -> int:
-        """How many times over the held-back gangs of the job's pool would fill the pool."""
+        """Return how many times over the gangs in backoff of the job's pool would fill the pool."""
         return self._releases.turns(self.jobs[job_id].pool_id) if job_id in self.jobs else 0
 
     def release_held(self, now_ns: int) -> None:
-        """Release held-back gangs that may find a host by now."""
+        """Release gangs in backoff that may find a host by now."""
         for job_id in self._releases.due(self.held_back, self.jobs, now_ns):
             self.jobs[job_id].release()
             self.held_back.discard(job_id)
 
     def _requeue(self, ledger: JobLedger, back: Mapping[int, np.ndarray]) -> None:
-        """Queue the job's PENDING pods anew: those in the queue, and those of ``back`` by their queue_seq."""
+        """Queue the job's PENDING pods again: the ones in the queue, and ``back`` by their queue_seq."""
         waits = self.waiting.withdraw(ledger.pool_id, ledger.job_id)
         for queue_seq in sorted(waits.keys() | back.keys()):
             none = np.zeros(0, np.int64)
@@ -279,7 +287,7 @@ class ResmgrState:
                     self.waiting.push(ledger.pool_id, run)
 
     def apply_log(self, rows: Sequence[LogRow]) -> bool:
-        """Rows of the status log, in order. Pods that ended release their resources; returns whether any did."""
+        """Apply rows of the status log, in order. Ended pods release their resources; return whether any did."""
         by_job: dict[JobId, dict[int, int]] = {}
         for seq, job_id, instance_id, _run, state in rows:
             if job_id in self.jobs:
@@ -298,7 +306,7 @@ class ResmgrState:
         return released > 0
 
     def take_over(self, old: ResmgrState) -> None:
-        """Recovery: keep what storage does not hold and no event repeats."""
+        """Keep from the old state, in recovery, what storage does not hold and no event repeats."""
         self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
         self.registered, self._divided = old.registered, old._divided
         self.divide_hosts()
@@ -312,7 +320,7 @@ class ResmgrState:
         self._unplaced.note(job_id, count, why)
 
     def _release(self, ledger: JobLedger, instances: np.ndarray, codes: np.ndarray) -> int:
-        """Instances that hold resources take the new state, and release them if it is an end. Returns how many do."""
+        """Set the new state of instances that hold resources, and release ended ones. Return how many ended."""
         is_held = IS_ALLOCATED[ledger.states[instances]]
         instances, codes = instances[is_held], codes[is_held]
         ledger.states[instances] = codes
@@ -335,17 +343,19 @@ class ResmgrState:
 
     @property
     def is_busy(self) -> bool:
-        """Some pod waits or holds resources."""
+        """Report whether some pod waits or holds resources."""
         return bool(self.jobs)
 
     @property
     def has_waiting(self) -> bool:
-        """Some gang waits in a queue."""
+        """Report whether some gang waits in a queue."""
         return bool(self.waiting.pools)
 
     def snapshot(self, pod_limit: int, now_ns: int) -> Snapshot:
-        """Valid until the next event: its arrays are the live ones. Held-back gangs count neither as waiting nor as
-        demand."""
+        """Return the input of a cycle, valid until the next event: its arrays are the live ones.
+
+        Gangs in backoff count neither as waiting nor as demand.
+        """
         assert self.capacity is not None
         tree, accounts = self.tree, self.accounts
         waiting = {
@@ -375,7 +385,7 @@ class ResmgrState:
         )
 
     def leaving(self, more: Mapping[JobId, np.ndarray] | None = None) -> Accounts:
-        """Amounts that evicted pods still hold; for the jobs of ``more``, what these instances hold."""
+        """Return the amounts that evicted pods still hold; for the jobs of ``more``, the amounts of these instances."""
         accounts = Accounts(self.tree, part_of=self.accounts.part_of)
         instances = {job_id: np.flatnonzero(self.jobs[job_id].states == LEAVING) for job_id in self.evicted}
         for job_id, own in (instances | dict(more or {})).items():
@@ -385,21 +395,21 @@ class ResmgrState:
         return accounts
 
     def remember(self, plan: Plan, now_ns: int) -> None:
-        """Remember a cycle's entitlements and reasons, and since when gangs are passed."""
+        """Keep a cycle's entitlements and reasons, and since when gangs are passed."""
         self.entitlement, self.admission = plan.entitlement, plan.admission
         self.passed.note(plan.admission, self.jobs, now_ns)
 
-    # -- questions --------------------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------------------
 
     def unplaced(self, job_id: JobId) -> tuple[int, PlacementReason]:
-        """How many pods of the job the last placement left without a host, and why."""
+        """Return how many pods of the job the last placement left without a host, and why."""
         return self._unplaced.of(job_id)
 
     def unplaced_jobs(self) -> list[tuple[JobId, PlacementReason]]:
-        """Jobs whose last placement left pods without a host, and why, the latest first."""
+        """Return the jobs whose last placement left pods without a host, and why, the latest first."""
         return self._unplaced.latest()
 
     def path_of(self, pool_id: RespoolId) -> str:
-        """The pool's path; its id when there is no such pool."""
+        """Return the pool's path; its id when there is no such pool."""
         row = self.tree.row.get(pool_id)
         return pool_id if row is None else self.tree.paths[row]

@@ -1,4 +1,4 @@
-"""What admission and preemption have done since the last sample of the time series."""
+"""Counts of admitted and preempted pods since the last sample of the time series."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from peloton.scheduling.tree import PoolTree
 
 @dataclass(slots=True)
 class Tally:
-    """In pods. For one event loop."""
+    """The counts, in pods, for one event loop."""
 
     admitted: Counter[str] = field(default_factory=Counter)  # by the pool's path
-    preempted: Counter[tuple[str, str]] = field(default_factory=Counter)  # pool, and the pool for which
+    preempted: Counter[tuple[str, str]] = field(default_factory=Counter)  # by pool, and the pool of the waiting gang
 
     def count_admitted(self, tree: PoolTree, chosen: Iterable[Admitted]) -> None:
         for one in chosen:
@@ -27,12 +27,12 @@ class Tally:
             self.preempted[one.grounds.pool_path, one.grounds.for_pool] += one.run.pod_count
 
     def take(self) -> Tally:
-        """All of it; counting begins anew."""
+        """Return all counts, and start again from zero."""
         taken = Tally(self.admitted, self.preempted)
         self.admitted, self.preempted = Counter(), Counter()
         return taken
 
     def give_back(self, taken: Tally) -> None:
-        """It could not be stored: it belongs to the next sample."""
+        """Add counts that could not be stored, for the next sample."""
         self.admitted += taken.admitted
         self.preempted += taken.preempted

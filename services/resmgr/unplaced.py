@@ -1,4 +1,4 @@
-"""What placement said last of jobs with pods for which it found no host."""
+"""The last placement reason of jobs with pods for which no host was found."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from peloton.model.ids import JobId
 from peloton.model.reason import PlacementReason
 
 JOBS_MAX = 10_000
-"""The oldest are forgotten."""
+"""Limit of jobs; the oldest are forgotten."""
 
 
 class Unplaced:
     def __init__(self) -> None:
-        self._notes: dict[JobId, tuple[int, PlacementReason]] = {}  # by when they were made
+        self._notes: dict[JobId, tuple[int, PlacementReason]] = {}  # the oldest first
 
     def note(self, job_id: JobId, count: int, why: PlacementReason) -> None:
         self.forget(job_id)
@@ -25,13 +25,13 @@ class Unplaced:
         self._notes.pop(job_id, None)
 
     def of(self, job_id: JobId) -> tuple[int, PlacementReason]:
-        """How many pods of the job the last placement left without a host, and why."""
+        """Return how many pods of the job the last placement left without a host, and why."""
         return self._notes.get(job_id, (0, ()))
 
     def latest(self) -> list[tuple[JobId, PlacementReason]]:
-        """The latest first."""
+        """Return the jobs and reasons, the latest first."""
         return [(job_id, why) for job_id, (_, why) in reversed(self._notes.items())]
 
     def keep(self, jobs: Container[JobId]) -> None:
-        """Forget all others."""
+        """Forget all jobs but these."""
         self._notes = {job_id: note for job_id, note in self._notes.items() if job_id in jobs}

@@ -1,4 +1,4 @@
-"""Queued pods that wait for hosts: where host pools divide the hosts, pods beyond what theirs have are not admitted."""
+"""Queued pods that wait for hosts: where host pools divide the hosts, pods beyond their host pools are not admitted."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from peloton.scheduling.gangs import GangRun, Need
 from services.resmgr.state import ResmgrState
 
 RUNS_MAX = 1_000
-"""Of one queue; those behind are not counted."""
+"""Limit of the runs of one queue that are counted."""
 
 
 def wanted_hosts(state: ResmgrState) -> list[tuple[Workload, Resources, int]]:
-    """What pods of each workload ask for, and how many of these wait for room on their hosts by the last cycle; as many
-    as fit below the limits of their pool. A member of a gang counts as the mean one."""
+    """Return workload, request and count of the pods that wait for resources on their hosts by the last cycle.
+
+    It counts pods only as far as they fit below the limits of their pool. A member of a gang counts as the mean one.
+    """
     if state.entitlement is None or not state.accounts.parts:
         return []
     found: Counter[tuple[Workload, Resources]] = Counter()
-    room = state.tree.limit_above - state.accounts.usage.physical(state.tree)  # of each pool
+    room = state.tree.limit_above - state.accounts.usage.physical(state.tree)  # by pool
     capacity = [part.total[0] for part in state.entitlement.parts]
     free = [
         have - part.usage.physical(state.tree)[0] for have, part in zip(capacity, state.accounts.parts, strict=True)
     ]
     for row, run in _waiting(state):
-        count = min(run.gang_count, _times(run.need, room[row]))
+        count = min(run.gang_count, _count_fitting(run.need, room[row]))
         room[row] -= np.multiply(run.need, count)
         for workload, need in run.needs:
-            if _times(need, free[state.accounts.part_of[workload]]) == 0:
+            if _count_fitting(need, free[state.accounts.part_of[workload]]) == 0:
                 found[workload, Resources(*(-(-amount // run.gang_size) for amount in need))] += count * run.gang_size
     return [(workload, asked, count) for (workload, asked), count in found.items() if count]
 
 
 def _waiting(state: ResmgrState) -> Iterator[tuple[int, GangRun]]:
-    """Runs that the rules of a compartment keep waiting, by the row of their pool; they or one in front of them."""
+    """Yield runs, with the row of their pool, that wait by a rule of a compartment: their own or of one in front of
+    them."""
     notes, usage = state.admission, state.accounts.usage
     for pool_id in (pool_id for pool_id in state.waiting.pools if pool_id in state.tree.row):
         row = state.tree.row[pool_id]
@@ -52,5 +55,5 @@ def _waiting(state: ResmgrState) -> Iterator[tuple[int, GangRun]]:
                     yield row, run
 
 
-def _times(need: Need, room: Iterable[int]) -> int:
+def _count_fitting(need: Need, room: Iterable[int]) -> int:
     return max(min((have // amount for amount, have in zip(need, room, strict=True) if amount), default=0), 0)

@@ -1,4 +1,4 @@
-"""What-if plans: what a cycle would do to a changed copy of the state. None of them is carried out."""
+"""What-if plans: the effects of a cycle on a changed copy of the state. None of them is carried out."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from services.resmgr.queues import WaitingRuns
 from services.resmgr.state import ResmgrState
 
 PLANNED_PODS_MAX = 2**40
-"""A what-if plan has no bound on its pods, unlike a cycle: it names everything that fits now."""
+"""A what-if plan has no bound on its pods, unlike a cycle: it names all gangs that fit now."""
 INSTANCES_MAX = 100_000
 
 
 def plan_now(state: ResmgrState, now_ns: int) -> tuple[Snapshot, Plan]:
-    """The plan of the next cycle without its bound on pods. Valid until the next event."""
+    """Return the plan of the next cycle without its bound on pods. Valid until the next event."""
     now = state.snapshot(PLANNED_PODS_MAX, now_ns)
     return now, plan_cycle(now)
 
 
 def candidate_jobs(state: ResmgrState, now_ns: int) -> list[JobId]:
-    """Jobs whose held pods ``evictions`` must know."""
+    """Return the jobs whose held pods ``evictions`` must have."""
     if not state.preempts:
         return []
     now, plan = plan_now(state, now_ns)
@@ -52,8 +52,10 @@ def candidate_jobs(state: ResmgrState, now_ns: int) -> list[JobId]:
 
 
 def evictions(state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]], now_ns: int) -> Sequence[Eviction]:
-    """What rounds of preemption would evict if nothing else changed: each pool above its entitlement counts as having
-    been above it for long enough."""
+    """Return the evictions of preemption if nothing else changed.
+
+    Each pool above its entitlement counts as having been above it for long enough.
+    """
     if not held:
         return ()
     now, plan = plan_now(state, now_ns)
@@ -62,7 +64,7 @@ def evictions(state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]], now
 
 
 def beyond(evictions: Iterable[Eviction], others: Iterable[Eviction]) -> Iterator[Eviction]:
-    """The evictions without the gangs that ``others`` evict as well: of each run the last ones."""
+    """Yield the evictions without the gangs that ``others`` evict as well: of each run the last ones."""
     spans: dict[JobId, list[range]] = {}
     for one in others:
         spans.setdefault(one.run.job_id, []).append(range(one.run.start, one.run.start + one.run.pod_count))
@@ -80,14 +82,14 @@ def _due(now: Snapshot, plan: Plan) -> frozenset[int]:
 
 
 def with_pool(state: ResmgrState, pool: PoolSpec) -> ResmgrState:
-    """The state as if the pool had been put. It shares queues and ledgers: only read it."""
+    """Return the state as if the pool had been put. It shares queues and ledgers: only read it."""
     other = copy.copy(state)
     other.put_pool(pool)
     return other
 
 
 def with_job(state: ResmgrState, job: JobRecord, shapes: Sequence[ShapeRange]) -> tuple[ResmgrState, int]:
-    """The state as if the job had been queued, and how many instances its maximum of running ones holds back.
+    """Return the state as if the job had been queued, and the number of instances above its maximum of running ones.
 
     Raises NotFound and InvalidArgument for pools that take no jobs.
     """
@@ -101,14 +103,15 @@ def with_job(state: ResmgrState, job: JobRecord, shapes: Sequence[ShapeRange]) -
     }
     room = min(job.sla.maximum_running_instances or job.instance_count, job.instance_count)
     if room < job.gang_size:
-        room = 0  # the gang does not fit below the maximum, and keeps the others waiting
+        room = 0  # the gang does not fit below the maximum, and blocks the other instances
     if room:
         other.enqueue(job, shapes, [(0, room)], state.next_seq)
     return other, job.instance_count - room
 
 
 def planned_job(job_id: JobId, request: explain_pb2.JobPlanRequest) -> tuple[JobRecord, list[PlannedRange]]:
-    """The record and pods of a job that does not exist; of a daemon one pod for every host. Raises InvalidArgument."""
+    """Return the record and pods of a job that does not exist; of a daemon one pod for every host. Raises
+    InvalidArgument."""
     config = convert_v1_spec.job_config(request.spec) if request.HasField("spec") else request.config
     job = convert.new_job_record(job_id, config, 0)
     if job.type is JobType.DAEMON:
@@ -132,8 +135,7 @@ def _range(config: job_pb2.JobConfig, start: int, end: int) -> PlannedRange:
 
 
 def held_in(state: ResmgrState) -> Callable[[int], list[Held]]:
-    """Row of a leaf -> amounts held by its jobs and by volumes, also of jobs that are gone, without jobs that hold
-    nothing."""
+    """Return a function from the row of a leaf to the amounts held by its jobs and by volumes, also of deleted jobs."""
     by_pool: dict[RespoolId, dict[JobId, JobLedger | None]] = {}
     for ledger in state.jobs.values():
         if ledger.allocated_count:
@@ -145,12 +147,12 @@ def held_in(state: ResmgrState) -> Callable[[int], list[Held]]:
     def held(row: int) -> list[Held]:
         pool_id = state.tree.ids[row]
         jobs = by_pool.get(pool_id, {}).items()
-        return [_held(job_id, ledger, volumes[pool_id, job_id]) for job_id, ledger in jobs]
+        return [_sum_held(job_id, ledger, volumes[pool_id, job_id]) for job_id, ledger in jobs]
 
     return held
 
 
-def _held(job_id: JobId, ledger: JobLedger | None, volumes_mib: int) -> Held:
+def _sum_held(job_id: JobId, ledger: JobLedger | None, volumes_mib: int) -> Held:
     usage = Usage(*np.zeros((4, 1, KIND_COUNT), np.int64))
     held = list(ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states]))) if ledger is not None else []
     held += [(volumes_mib, VOLUME_MIB)] if volumes_mib else []

@@ -12,7 +12,7 @@ from services.resmgr.explain.waiting import Found
 from services.resmgr.records import ExplainRecords
 
 NAMES_MAX = 1_000
-"""Jobs whose names one answer has; texts call the others by their ids."""
+"""Limit of the job names in one answer; texts call the others by their ids."""
 
 
 async def names_of(records: ExplainRecords, mentioned: Iterable[str]) -> Names:
@@ -24,7 +24,7 @@ async def names_of(records: ExplainRecords, mentioned: Iterable[str]) -> Names:
 
 
 def in_queues(found: Iterable[Found]) -> Iterator[str]:
-    """Yield the ids of waiting jobs, of those in front of them, and of those that hold what they wait for."""
+    """Yield the ids of waiting jobs, of jobs in front of them, and of the holders of the resources they wait for."""
     for wait, holders in found:
         yield wait.run.job_id
         yield wait.reason.job_id

@@ -1,6 +1,7 @@
-"""Plans of jobs: what the pool would say of a job that does not exist, and for how many of its pods hosts have room.
+"""Plans of jobs: the admission of a job that does not exist, and the free resources of hosts for its pods.
 
-What the pool would say is of one moment. Hosts are asked about it right after that, once."""
+The answer about the pool is of one moment. Hosts are asked right after that, once.
+"""
 
 from __future__ import annotations
 
@@ -35,27 +36,27 @@ from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
 
 SORTS_MAX = 100
-"""Sorts of pods of one job for which room is looked for."""
+"""Limit of the pod shapes of one job for which free resources are searched."""
 HeldRanges = Mapping[JobId, Sequence[HeldRange]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is planned."""
+    """The planned job."""
 
     record: JobRecord
     pods: Sequence[PlannedRange]
     binding: str
-    shapes: Sequence[ShapeRange]  # as they are placed
+    shapes: Sequence[ShapeRange]  # as placement sees them
 
 
 @dataclass(frozen=True, slots=True)
 class _InPool:
-    """What its pool would say."""
+    """The answer about the pool."""
 
     path: str
     admitted: Sequence[range]
-    queued_count: int  # those that would be admitted among them
+    queued_count: int  # admitted ones included
     held_back_count: int
     waiting: Sequence[Found]
     slack: Sequence[str]
@@ -73,7 +74,7 @@ class JobPlans:
         self._loop, self._records, self._hosts, self._unfit = loop, records, hosts, unfit_pods
 
     async def plan(self, request: pb.JobPlanRequest) -> pb.JobPlanResponse:
-        """Raises InvalidArgument and NotFound."""
+        """Return the plan of a job. Raises InvalidArgument and NotFound."""
         if not request.HasField("config") and not request.HasField("spec"):
             raise InvalidArgument("job config cannot be <nil>")
         job = await asyncio.to_thread(self._job, request)
@@ -82,16 +83,16 @@ class JobPlans:
         infeasible = await self._unfit.judge(job.shapes)
         now_ns = self._loop.clock_ns()
         in_pool = await self._loop.with_held(
-            lambda state: candidate_jobs(_with(state, job)[0], now_ns),
+            lambda state: candidate_jobs(_add_job(state, job)[0], now_ns),
             lambda state, held: self._in_pool(state, held, job),
         )
-        room, why = await asyncio.to_thread(self._room, job, in_pool, infeasible)
+        room, why = await asyncio.to_thread(self._ask_hosts, job, in_pool, infeasible)
         names = await names_of(self._records, [*in_queues(in_pool.waiting), *in_evictions(in_pool.evictions)])
         evictions = list(wire.planned_evictions(in_pool.evictions, self._loop.settings, names, job.record.job_id))
         return _answer(job.record, in_pool, list(unfit(job.shapes, infeasible)), room, why, evictions, names)
 
     async def _daemon(self, job: _Job) -> pb.JobPlanResponse:
-        """It stands in no queue: hosts decide."""
+        """Return the plan of a daemon. It is never queued: hosts decide."""
         self._loop.state.check_queue(job.record)
         path = self._loop.state.path_of(job.record.respool_id)
         shape = job.shapes[0].shape
@@ -113,12 +114,12 @@ class JobPlans:
         return _Job(record, pods, binding, as_placed(pods, record, binding))
 
     def _in_pool(self, state: ResmgrState, held: HeldRanges, job: _Job) -> _InPool:
-        other, held_back = _with(state, job)
+        other, held_back = _add_job(state, job)
         now, plan = plan_now(other, self._loop.clock_ns())
         job_id = job.record.job_id
         for_it = [one for one in evictions(other, held, self._loop.clock_ns()) if one.grounds.for_job == job_id]
         mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job_id]
-        waiting = [found for found in waiting_of(other, job.record, now, plan) if not _goes_now(found[0], plan)]
+        waiting = [found for found in waiting_of(other, job.record, now, plan) if not _is_admitted(found[0], plan)]
         return _InPool(
             other.path_of(job.record.respool_id),
             [range(one.run.start, one.run.start + one.gang_count * one.run.gang_size) for one in mine],
@@ -129,10 +130,10 @@ class JobPlans:
             list(islice(for_it, wire.EVICTIONS_MAX)),
         )
 
-    def _room(
+    def _ask_hosts(
         self, job: _Job, in_pool: _InPool, infeasible: Mapping[PodShape, object]
     ) -> tuple[pb.PlannedRoom, PlacementReason]:
-        """Pods that fit no host, even an empty one, are not asked about."""
+        """Ask hosts for free resources; pods that not even an empty host could take are left out."""
         sorts = planned_pods(job.record, job.pods, in_pool.admitted, in_pool.queued_count, job.binding)
         sorts = [each for each in sorts if each.shape not in infeasible]
         asked, others = sorts[:SORTS_MAX], sorts[SORTS_MAX:]
@@ -151,11 +152,11 @@ class JobPlans:
         return room, found.why
 
 
-def _with(state: ResmgrState, job: _Job) -> tuple[ResmgrState, int]:
+def _add_job(state: ResmgrState, job: _Job) -> tuple[ResmgrState, int]:
     return with_job(state, job.record, [each.pods for each in job.pods])
 
 
-def _goes_now(wait: Wait, plan: Plan) -> bool:
+def _is_admitted(wait: Wait, plan: Plan) -> bool:
     return any(
         (chosen.run.job_id, chosen.run.start) == (wait.run.job_id, wait.start) for chosen in plan.admission.admitted
     )
@@ -173,10 +174,10 @@ def _answer(
     admitted, held_back = in_pool.admitted_count, in_pool.held_back_count
     counts = {PodState.PENDING: in_pool.queued_count, PodState.INITIALIZED: held_back}
     others = [one for one in unqueued(job, counts, ()) if one.obstacle is Obstacle.MAXIMUM_RUNNING] + [*unfits]
-    told = list(room_lines(room, admitted, in_pool.queued_count - admitted, why))
-    room.text = "\n".join(told)
+    hosts_lines = list(room_lines(room, admitted, in_pool.queued_count - admitted, why))
+    room.text = "\n".join(hosts_lines)
     lines = [
-        *told,
+        *hosts_lines,
         *(line for found in in_pool.waiting for line in wait_lines(*found, names)),
         *in_pool.slack,
         *map(unqueued_text, others),

@@ -1,4 +1,4 @@
-"""What plans of jobs say of hosts, as text."""
+"""Texts about hosts in plans of jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from services.resmgr.explain.text import reach_line
 
 
 def room_lines(room: pb.PlannedRoom, admitted: int, queued: int, why: PlacementReason) -> Iterator[str]:
-    """Whether hosts have room for instances of a plan. ``why``: of those that would be admitted and find none."""
+    """Yield lines on whether hosts have free resources for instances of a plan.
+
+    ``why``: the reason of instances that would be admitted and find no host.
+    """
     if room.notKnown:
         yield f"whether hosts have room for them now is not known: {room.notKnown}"
         return
@@ -38,7 +41,7 @@ def room_lines(room: pb.PlannedRoom, admitted: int, queued: int, why: PlacementR
 
 
 def daemon_lines(pool_path: str, found: Mapping[str, DaemonRoom | PelotonError]) -> Iterator[str]:
-    """What a daemon that is planned would find, by cluster."""
+    """Yield lines on the hosts for a planned daemon, by cluster."""
     yield f"The daemon of pool {pool_path} would stand in no queue: hosts decide where it runs."
     for cluster, room in found.items():
         if isinstance(room, PelotonError):
@@ -50,7 +53,7 @@ def daemon_lines(pool_path: str, found: Mapping[str, DaemonRoom | PelotonError])
 
 
 def _on_hosts(room: DaemonRoom) -> Iterator[str]:
-    """Each host that matches once."""
+    """Yield lines that count each matching host once."""
     evicted = counted(room.evicted_count, "preemptible instance")
     for count, what in (
         (room.free_count, "with room for it: it would run there at once"),

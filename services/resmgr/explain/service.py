@@ -63,25 +63,25 @@ from services.resmgr.state import ResmgrState
 Context = grpc.aio.ServicerContext[object, object]
 
 QUEUE_MAX = 100
-"""Waiting runs of one pool in an answer."""
+"""Limit of the waiting runs of one pool in an answer."""
 HEADS_MAX = 100
-"""Queue heads of one pool in an answer."""
+"""Limit of the queue heads of one pool in an answer."""
 FAILURES_MAX = 5
-"""Failed pods of one job in an answer."""
+"""Limit of the failed pods of one job in an answer."""
 DISRUPTIONS_MAX = 3
-"""Answers of one job's SLA that an answer names."""
+"""Limit of the SLA answers of one job in an answer."""
 
 HeldRanges = Mapping[JobId, Sequence[HeldRange]]
 
 
 class ExplainsWorkflows(Protocol):
     async def why(self, job: JobRecord) -> list[str]:
-        """Say what keeps the workflows of a job from going on; never raises."""
+        """Explain what blocks the workflows of a job; never raises."""
         ...
 
 
 class ExplainService:
-    """One asynchronous method per RPC, under the RPC's name."""
+    """The servicer: one asynchronous method per RPC, under the RPC's name."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class ExplainService:
         stuck = await self._workflows.why(job) if self._workflows and job.is_active else []  # first: it takes longest
         counts = await asyncio.to_thread(self._records.pods.counts, job_id)
         gang = await asyncio.to_thread(self._records.pods.gang, job_id)
-        # Pods that failed for good are part of the answer once a batch job has ended: before, they wait for nothing.
+        # Permanently failed pods are part of the answer once a batch job has ended: before, they wait for nothing.
         only_waiting = job.type.runs_to_end and job.is_active
         failures = await asyncio.to_thread(self._records.pods.failed, job_id, FAILURES_MAX, only_waiting)
         starting = await asyncio.to_thread(self._records.pods.waiting_on_hosts, job_id, FAILURES_MAX)
@@ -118,7 +118,7 @@ class ExplainService:
         if job.is_active:
             state = await self._state()
             waiting = waiting_of(state, job, *self._look(state))
-            placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # the lock keeps it waiting, not hosts
+            placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # the lock blocks its launch, not hosts
             others = [*unqueued(job, counts, placement, gang), *await self._unfit.of(job, counts)]
             recipe = await asyncio.to_thread(self._recipe, job) if placement else ""
         reach = await asyncio.to_thread(self._reach_of, job)
@@ -126,7 +126,7 @@ class ExplainService:
         names = await names_of(self._records, in_queues(waiting))
         lines = [*stuck, *story(job, counts, waiting, others, failures, starting, names)]
         lines += slack_lines(self._loop.state, waiting)
-        lines += _vain(self._loop.state, job, waiting)
+        lines += _failed_placement_lines(self._loop.state, job, waiting)
         if job.is_active:
             lines += [*map(reach_line, reach), *filter(None, [recipe])]
             lines += [failure_line(pod, job.type) for pod in failures]
@@ -156,12 +156,12 @@ class ExplainService:
         )
 
     def _recipe(self, job: JobRecord) -> str:
-        """How hosts are chosen for its pods."""
+        """Return the text on how hosts are chosen for its pods."""
         (shapes,) = self._records.configs.shapes_of([(job.job_id, job.config_version, 0, 1)])
         return recipe_text(shapes[0].shape.strategy) if shapes else ""
 
     def _reach_of(self, job: JobRecord) -> Sequence[DaemonReach]:
-        """On which hosts a daemon is to run; nothing while they are not known."""
+        """Return the hosts on which a daemon runs; empty while they are unknown."""
         if job.type is not JobType.DAEMON or not job.is_active:
             return ()
         (shapes,) = self._records.configs.shapes_of([(job.job_id, job.config_version, 0, 1)])
@@ -170,11 +170,11 @@ class ExplainService:
     def _reach(self, shapes: Sequence[ShapeRange]) -> Sequence[DaemonReach]:
         try:
             return self._hosts.reach(shapes[0].shape) if shapes else ()
-        except PelotonError:  # not known yet, or by a host manager of the last release
+        except PelotonError:  # not known yet, or not implemented by a host manager of the last release
             return ()
 
     def _service_lines(self, job: JobRecord) -> list[str]:
-        """Its lost volumes, its rollout, and the last answers of its SLA."""
+        """Return lines on its lost volumes, its rollout, and the last answers of its SLA."""
         if job.type is not JobType.SERVICE:
             return []
         update = self._records.updates.get(job.update_id) if job.update_id else None
@@ -183,17 +183,17 @@ class ExplainService:
         return [*map(volume_line, lost), *update_lines(update), *disruption_lines(job, asked)]
 
     def _mark_lines(self, job: JobRecord) -> list[str]:
-        """What the host advisor says of it, and of hosts that its pods are on."""
+        """Return lines on the host advisor's marks of the service, and of hosts that its pods are on."""
         try:
             hosts, services = self._hosts.advice()
-        except PelotonError:  # the answer does without, also by a host manager of the last release
+        except PelotonError:  # unavailable, or not implemented by a host manager of the last release
             return []
         there = self._records.pods.hosts(job.job_id) if hosts else {}
         on_marked = [(host, count, hosts[host]) for host, count in there.items() if host in hosts]
         return list(mark_lines(services.get(job.job_id), on_marked))
 
     def _cluster_lines(self, job: JobRecord) -> list[str]:
-        """What their cluster says of external pods."""
+        """Return lines on external pods that their cluster reports as stuck."""
         if job.type is not JobType.EXTERNAL:
             return []
         notes = self._records.external_pods.notes(job.job_id, FAILURES_MAX)
@@ -231,7 +231,7 @@ class ExplainService:
 
     async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
         state = await self._state()
-        nodes = wire.PoolNodes(*self._look(state))  # copies: the rest needs no event loop
+        nodes = wire.PoolNodes(*self._look(state))  # holds copies: the rest needs no event loop
         return pb.PoolTreeResponse(pools=await asyncio.to_thread(nodes.in_order))
 
     async def PoolPlan(self, request: pb.PoolPlanRequest, context: Context) -> pb.PoolPlanResponse:
@@ -239,7 +239,7 @@ class ExplainService:
         if not request.HasField("config"):
             raise InvalidArgument("resource pool config cannot be <nil>")
         config = pool_rules.with_defaults(request.config)
-        known = _pool_named(state, config)
+        known = _find_pool(state, config)
         pool_id = known or RespoolId(str(uuid.uuid4()))
         pool_rules.check_config(state, pool_id, config, state.pools)
         spec, now_ns = pool_spec(pool_id, config), self._loop.clock_ns()
@@ -268,21 +268,23 @@ class ExplainService:
         return dry_run.plan_now(state, self._loop.clock_ns())
 
     async def _state(self) -> ResmgrState:
-        """The present state. Raises Unavailable while the capacity of the cluster is not known."""
+        """Return the present state. Raises Unavailable while the capacity of the cluster is unknown."""
         if self._loop.state.capacity is None:
             await self._loop.learn_capacity()
         return self._loop.state
 
 
-def _vain(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
-    """The last reason of placement for pods that are held back."""
+def _failed_placement_lines(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
+    """Return the last placement reason of pods in backoff, as a line."""
     if any(wait.reason.rule is Rule.HELD_BACK for wait, _ in waiting) and (said := state.unplaced(job.job_id)[1]):
         yield f"placement said last: {placement_text(said)}"
 
 
 def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, Found]]:
-    """The first waiting gangs of each queue in and below a pool; gangs that go at once only where none
-    waits. The heads have no ``head`` yet: that names jobs."""
+    """Yield the first waiting gangs of each queue in and below a pool, or gangs that are admitted next if none waits.
+
+    The heads have no ``head`` yet: that requires the names of jobs.
+    """
     held = held_in(state)
     for row in sorted(now.waiting.keys() | {gang.row for gang in now.held}):
         if row != above and above not in now.tree.ancestors[row]:
@@ -302,7 +304,7 @@ def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterabl
             yield head, (wait, held_by)
 
 
-def _pool_named(state: ResmgrState, config: respool_pb2.ResourcePoolConfig) -> RespoolId | None:
+def _find_pool(state: ResmgrState, config: respool_pb2.ResourcePoolConfig) -> RespoolId | None:
     parent = config.parent.value
     same = (pool for pool in state.pools.values() if (pool.parent_id, pool.name) == (parent, config.name))
     return next((pool.respool_id for pool in same), None)

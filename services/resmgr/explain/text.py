@@ -36,23 +36,23 @@ from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait
 from services.resmgr.settings import LoopSettings
 
 LINES_MAX = 50
-"""Lines of one sort."""
+"""Limit of the lines of one section."""
 WAIT_TEXT_MAX = 400
-"""Characters of what a host says of a container that it cannot start."""
+"""Limit of the characters of a host's reason for a container that it cannot start."""
 MARKED_MAX = 5
-"""Marked hosts in one answer."""
+"""Limit of the marked hosts in one answer."""
 _UPDATE_STATES = {
     UpdateState.INITIALIZED: "has not begun",
     UpdateState.ROLLING_FORWARD: "is rolling out",
     UpdateState.ROLLING_BACKWARD: "is being rolled back",
     UpdateState.PAUSED: "is paused",
 }
-"""Only those of an update that is under way."""
+"""The verbs of the states of an active update."""
 _NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 
 
 def headline(job: JobRecord, pool_path: str, counts: Mapping[PodState, int]) -> str:
-    """Name and pool of a job (no path: its pool is gone), and its pods by state."""
+    """Return the name and pool of a job (no path: its pool is gone), and its pods by state."""
     public = Counter[PodState]()
     for state, count in counts.items():
         public[state.public] += count
@@ -71,7 +71,7 @@ def story(
     starting: tuple[Sequence[PodRecord], int] = ((), 0),
     names: Names = NO_NAMES,
 ) -> Iterator[str]:
-    """The lines below the headline. Failures of an active job are lines of their own, see ``failure_line``."""
+    """Yield the lines below the headline. Failures of an active job are lines of their own, see ``failure_line``."""
     if not job.is_active:
         yield from (_ended_line(pod) for pod in failures)
         return
@@ -92,7 +92,8 @@ def story(
 
 
 def slack_line(waiting: Sequence[tuple[Wait, tuple[Holder, ...]]], slack_cpu: int, held_cpu: int) -> Iterator[str]:
-    """When gangs wait for slack: how much of it hosts have, in thousandths of a cpu, and how much is taken."""
+    """Yield, when gangs wait for slack, the slack of hosts in thousandths of a cpu, and the part of it that is
+    taken."""
     if any(wait.cause.rule is Rule.SLACK_ENTITLEMENT for wait, _ in waiting):
         slack, held = amount_text("cpu", slack_cpu), amount_text("cpu", held_cpu)
         yield (
@@ -102,7 +103,7 @@ def slack_line(waiting: Sequence[tuple[Wait, tuple[Holder, ...]]], slack_cpu: in
 
 
 def wait_lines(wait: Wait, holders: Sequence[Holder], names: Names = NO_NAMES) -> Iterator[str]:
-    yield f"{_whom(wait)}: {wait_text(wait, names)}"
+    yield f"{_describe_gangs(wait)}: {wait_text(wait, names)}"
     if holders:
         yield f"  held by {'; '.join(_holder_text(holder, wait.cause.kind, names) for holder in holders)}"
     if backfilled := backfill_text(wait.reason):
@@ -125,7 +126,7 @@ def wait_text(wait: Wait, names: Names = NO_NAMES) -> str:
     return f"{reason}; that one: {blocking}"
 
 
-def _whom(wait: Wait) -> str:
+def _describe_gangs(wait: Wait) -> str:
     size, end = wait.run.gang_size, wait.start + wait.gang_count * wait.run.gang_size - 1
     instances = _span(wait.start, end - wait.start + 1)
     gangs = f" ({counted(wait.gang_count, 'gang')} of {size})" if size > 1 else ""
@@ -172,7 +173,7 @@ def _instances(count: int) -> str:
 
 
 def reach_line(reach: DaemonReach) -> str:
-    """On which hosts of a cluster a daemon is to run."""
+    """Return a line on the hosts of a cluster on which a daemon runs."""
     total = reach.matching_count + sum(hosts.host_count for hosts in reach.refusing)
     where = f"cluster {reach.cluster}: " if reach.cluster else ""
     others = f"; of the others {'; '.join(map(hosts_text, reach.refusing))}" if reach.refusing else ""
@@ -181,22 +182,22 @@ def reach_line(reach: DaemonReach) -> str:
 
 
 def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules: LoopSettings) -> Iterator[str]:
-    """``heads``: the lines of each of ``answer.queues``."""
+    """Yield the lines on a pool. ``heads``: the lines of each of ``answer.queues``."""
     pool = answer.pool
     yield f"Pool {pool.path}: {counted(pool.queuedInstances, 'instance')} in queues"
     for each in pool.amounts:
         if each.limit or each.allocation or each.demand:
             yield (
-                f"  {each.kind}: holds {_shown(each.kind, each.allocation)} of its entitlement "
-                f"{_shown(each.kind, each.entitlement)}, {_shown(each.kind, each.demand)} more wanted; "
-                f"reservation {_shown(each.kind, each.reservation)}, limit {_shown(each.kind, each.limit)}"
+                f"  {each.kind}: holds {_show(each.kind, each.allocation)} of its entitlement "
+                f"{_show(each.kind, each.entitlement)}, {_show(each.kind, each.demand)} more wanted; "
+                f"reservation {_show(each.kind, each.reservation)}, limit {_show(each.kind, each.limit)}"
             )
     for part in pool.onHosts:
         for each in part.amounts:
             if each.allocation or each.demand:
                 yield (
-                    f"    in {part.hostPools}, {each.kind}: holds {_shown(each.kind, each.allocation)} of its "
-                    f"entitlement {_shown(each.kind, each.entitlement)}, {_shown(each.kind, each.demand)} more wanted"
+                    f"    in {part.hostPools}, {each.kind}: holds {_show(each.kind, each.allocation)} of its "
+                    f"entitlement {_show(each.kind, each.entitlement)}, {_show(each.kind, each.demand)} more wanted"
                 )
     for queue, lines in zip(answer.queues, heads, strict=True):
         name = pb.Queue.Name(queue.queue).removeprefix("QUEUE_").lower().replace("_", "-")
@@ -214,20 +215,20 @@ def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules
 def _loans(verb: str, mine: Iterable[pb.Loan], words: str, theirs: Sequence[pb.Loan]) -> Iterator[str]:
     for loan in mine:
         others = ", ".join(
-            f"{other.poolPath} ({_shown(other.kind, other.amount)})" for other in theirs if other.kind == loan.kind
+            f"{other.poolPath} ({_show(other.kind, other.amount)})" for other in theirs if other.kind == loan.kind
         )
-        yield f"  {verb} {loan.kind} {_shown(loan.kind, loan.amount)}, {words} {others}"
+        yield f"  {verb} {loan.kind} {_show(loan.kind, loan.amount)}, {words} {others}"
 
 
 def _wanted_back(answer: pb.PoolWhyResponse, rules: LoopSettings) -> Iterator[str]:
-    """Lenders that wait for what they lent, and when they get it back."""
+    """Yield the lenders that wait for their loans, and when they have them back."""
     how = f"it comes back as instances in {answer.pool.path} end, for preemption is off"
     if rules.preempts:
         rounds, within_s = rules.sustained_over_count, rules.sustained_over_count * rules.preemption_period_s
         how = f"instances in {answer.pool.path} may be evicted within {rounds} rounds of preemption ({within_s:g} s)"
     for lender in answer.lenders:
         if lender.wantedBack:
-            wanted = _shown(lender.kind, lender.wantedBack)
+            wanted = _show(lender.kind, lender.wantedBack)
             yield f"  {lender.poolPath} wants {lender.kind} {wanted} of that back: {how}"
 
 
@@ -236,16 +237,13 @@ def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:
     yield from _section(
         "Entitlements that would change:",
         "No entitlement would change.",
-        [
-            f"{e.poolPath} {e.kind}: {_shown(e.kind, e.before)} -> {_shown(e.kind, e.after)}"
-            for e in answer.entitlements
-        ],
+        [f"{e.poolPath} {e.kind}: {_show(e.kind, e.before)} -> {_show(e.kind, e.after)}" for e in answer.entitlements],
     )
     yield from _section(
         "Pools that would hold more than their entitlement:",
         "No pool would hold more than its entitlement.",
         [
-            f"{e.poolPath} {e.kind}: holds {_shown(e.kind, e.allocation)}, entitlement {_shown(e.kind, e.entitlement)}"
+            f"{e.poolPath} {e.kind}: holds {_show(e.kind, e.allocation)}, entitlement {_show(e.kind, e.entitlement)}"
             for e in answer.aboveEntitlement
         ],
     )
@@ -275,7 +273,7 @@ def eviction_lines(evictions: Iterable[pb.PlannedEviction], names: Names) -> Ite
 
 
 def volume_line(volume: VolumeRecord) -> str:
-    """Of one that is lost."""
+    """Return a line on a lost volume."""
     return f"instance {volume.instance_id}: {waiting_text(volume, rfc3339_seconds(volume.changed_ns))}"
 
 
@@ -292,7 +290,7 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
 
 
 def start_line(pod: PodRecord) -> str:
-    """Say why a pod that a host has taken does not run yet."""
+    """Return a line on why a pod that a host has taken does not run yet."""
     text = " ".join(pod.message.split())[:WAIT_TEXT_MAX]
     return f"instance {pod.instance_id} on {pod.host} cannot be started yet: {pod.reason}{f', {text}' if text else ''}"
 
@@ -315,7 +313,7 @@ def _wait_cause(pod: PodRecord, job_type: JobType) -> str:
 
 
 def _cause(pod: PodRecord) -> str:
-    """Not from its message alone: while it waits, that says so and nothing else."""
+    """Return the cause of a failure; it is not taken from the message alone, which during a backoff only names that."""
     ended = pod.termination
     if ended is None or not (ended.exit_code or ended.signal):
         message = " ".join(pod.message.removeprefix(THROTTLED_MESSAGE).lstrip("; ").split())[:WAIT_TEXT_MAX]
@@ -333,7 +331,8 @@ def disruption_lines(job: JobRecord, asked: Iterable[Disruption]) -> Iterator[st
 
 
 def mark_lines(service: Marked | None, hosts: Collection[tuple[Hostname, int, Marked]]) -> Iterator[str]:
-    """What the host advisor says of a service, and of hosts that a job's instances are on: the worst first."""
+    """Yield lines on the host advisor's marks of a service, and of hosts that a job's instances are on: the worst
+    first."""
     if service:
         yield f"the service is marked {service.mark}: {service.reason}"
     ordered = sorted(hosts, key=lambda one: (one[2].mark is not Mark.RED, -one[1], one[0]))
@@ -356,7 +355,7 @@ def _section(title: str, otherwise: str, lines: Sequence[str]) -> Iterator[str]:
         yield f"  and {len(lines) - LINES_MAX} more"
 
 
-def _shown(kind: str, amount: float) -> str:
+def _show(kind: str, amount: float) -> str:
     if math.isinf(amount):
         return "unlimited"
     return f"{amount:g}" if kind in ("cpu", "gpu") else f"{amount:.0f} MiB"

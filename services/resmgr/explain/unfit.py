@@ -1,4 +1,4 @@
-"""Pods that no host could take even if it were empty: of a job, and of whichever jobs wait."""
+"""Pods that not even an empty host could take: of one job, and of jobs that wait."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from services.resmgr.state import ResmgrState
 
 JUDGED_INSTANCES_MAX = 10_000
 JUDGED_SHAPES_MAX = 100
-"""How many instances, and shapes, of one job are checked for a host that could take them."""
+"""Limit of the instances, and of the shapes, of one job that are checked for a host."""
 JOBS_MAX = 20
-"""Jobs that are looked at in one round, besides those of which it is known; a later round looks at the next ones."""
+"""Limit of the jobs examined in one round, besides the known ones; a later round takes the next ones."""
 KNOWN_MAX = 50
-"""Jobs that are looked at in each round, because they had such pods in the last one."""
+"""Limit of the jobs examined in each round because they had such pods in the last one."""
 NOT_ON_HOSTS = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 
 
@@ -34,35 +34,39 @@ class UnfitPods:
         self._records, self._hosts = records, hosts
 
     async def of(self, job: JobRecord, counts: Mapping[PodState, int]) -> list[Unqueued]:
-        """Sorts of its instances that fit no host: of those not on hosts yet, or of all while they are being
-        created."""
-        if job.type is JobType.DAEMON:  # it is only where it fits
+        """Return the shapes of its instances that fit no host.
+
+        It examines instances that are not on hosts yet, or all while they are being created.
+        """
+        if job.type is JobType.DAEMON:  # it runs only where it fits
             return []
         is_complete = sum(counts.values()) >= job.instance_count
         if is_complete and not any(counts.get(state) for state in NOT_ON_HOSTS):
             return []
-        shapes, binding = await self._wanted(job)
+        shapes, binding = await self._read_shapes(job)
         why = await self.judge(shapes)
         if why and is_complete:
             count = min(job.instance_count, JUDGED_INSTANCES_MAX)
             queued = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
-            shapes = placed(queued, job.type, binding) or shapes  # none are queued while all are being placed
+            shapes = placed(queued, job.type, binding) or shapes  # empty while all are being placed
         return list(unfit(shapes, why))
 
     async def about(self, job: JobRecord) -> list[tuple[int, Infeasibility]]:
-        """The same with those that are admitted, by the counts of the job's record: reads no pods. At most how many
-        there are of each sort, by the configuration that the job is to have."""
+        """Return how many pods of each shape fit no host, by the counts of the job's record: it reads no pods.
+
+        Admitted pods are included. The counts are upper bounds, by the desired configuration.
+        """
         counts = job.pod_counts
         waiting = sum(counts.get(state, 0) for state in NOT_ON_HOSTS)
         waiting += max(job.instance_count - sum(counts.values()), 0)
         if job.type is JobType.DAEMON or not waiting:
             return []
-        shapes, _ = await self._wanted(job)
+        shapes, _ = await self._read_shapes(job)
         why = await self.judge(shapes)
         return [(min(one.pod_count, waiting), one.infeasible) for one in unfit(shapes, why)]
 
-    async def _wanted(self, job: JobRecord) -> tuple[list[ShapeRange], str]:
-        """Of its configuration, and the cluster that it is bound to."""
+    async def _read_shapes(self, job: JobRecord) -> tuple[list[ShapeRange], str]:
+        """Return the shapes of its configuration, and the cluster that it is bound to."""
         count = min(job.instance_count, JUDGED_INSTANCES_MAX)
         (shapes,) = await asyncio.to_thread(
             self._records.configs.shapes_of, [(job.job_id, job.config_version, 0, count)]
@@ -71,7 +75,7 @@ class UnfitPods:
         return placed(shapes, job.type, binding), binding
 
     async def judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
-        """Shapes that no host could take even if it were empty, and why; none while the hosts are not known."""
+        """Return the shapes that not even an empty host could take, and why; none while the hosts are unknown."""
         distinct = list(dict.fromkeys(one.shape for one in shapes))[:JUDGED_SHAPES_MAX]
         try:
             return await asyncio.to_thread(self._hosts.judge, distinct) if distinct else {}
@@ -80,16 +84,15 @@ class UnfitPods:
 
 
 class UnfitJobs:
-    """Which jobs have such pods, of those that placement found no host for, that are held back because of it, or that
-    are the first in a queue."""
+    """The jobs with such pods among the ones without placement, in backoff, or first in a queue."""
 
     def __init__(self, records: ExplainRecords, pods: UnfitPods) -> None:
         self._records, self._pods = records, pods
         self._known: tuple[JobId, ...] = ()
-        self._passed = 0  # by the last round, of the others
+        self._passed = 0  # number of other candidates passed by earlier rounds
 
     async def find(self, state: ResmgrState) -> list[UnfitJob]:
-        others = self._next(state) or self._next(state)  # at the end it begins anew
+        others = self._next_jobs(state) or self._next_jobs(state)  # at the end it starts again
         chosen = dict.fromkeys([*self._known, *others])
         found = [
             UnfitJob(job.job_id, job.name, state.path_of(job.respool_id), job.gang_size, sorts)
@@ -99,7 +102,7 @@ class UnfitJobs:
         self._known = tuple(JobId(one.job_id) for one in islice(found, KNOWN_MAX))
         return found
 
-    def _next(self, state: ResmgrState) -> list[JobId]:
+    def _next_jobs(self, state: ResmgrState) -> list[JobId]:
         begin = self._passed
         found = list(islice(candidates(state), begin, begin + JOBS_MAX))
         self._passed = begin + JOBS_MAX if found else 0
@@ -107,11 +110,11 @@ class UnfitJobs:
 
 
 def candidates(state: ResmgrState) -> Iterator[JobId]:
-    """Some of them twice."""
+    """Yield the jobs to examine, some of them twice."""
     heads = (queue[0].job_id for queues in state.waiting.pools.values() for queue in queues.values() if queue)
     return chain(heads, state.held_back, (job_id for job_id, _ in state.unplaced_jobs()))
 
 
 def placed(shapes: Sequence[ShapeRange], job_type: JobType, binding: str = "") -> list[ShapeRange]:
-    """As they are placed."""
+    """Return the shapes as placement sees them, with the constraints of job type and binding."""
     return [replace(one, shape=bound(routed(one.shape, job_type), binding)) for one in shapes]

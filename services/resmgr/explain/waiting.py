@@ -1,4 +1,4 @@
-"""What waits in queues, with who holds what it waits for."""
+"""Waiting gangs in queues, with the holders of the resources that they wait for."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from services.resmgr.state import ResmgrState
 
 Found = tuple[Wait, tuple[Holder, ...]]
 WAITING_MAX = 20
-"""Waiting runs of one job in an answer."""
+"""Limit of the waiting runs of one job in an answer."""
 
 
 def waiting_of(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> list[Found]:
-    """The job's runs in its pool's queues, at most WAITING_MAX."""
+    """Return the job's runs in its pool's queues, at most WAITING_MAX."""
     row = state.tree.row.get(job.respool_id)
     if row is None:
         return []

@@ -32,9 +32,9 @@ from services.resmgr.settings import LoopSettings
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
 ADMITTED_MAX = 100
-"""Jobs in the answer to a plan."""
+"""Limit of the jobs in the answer to a plan."""
 EVICTIONS_MAX = 100
-"""Runs of pods in the answer to a plan."""
+"""Limit of the runs of pods in the answer to a plan."""
 RULES = {
     Rule.POOL_LIMIT: pb.RULE_POOL_LIMIT,
     Rule.ENTITLEMENT: pb.RULE_ENTITLEMENT,
@@ -60,7 +60,7 @@ OBSTACLES = {
 
 
 def amount(kind: str, small: int) -> float:
-    """In the unit of the wire; infinity stands for no limit."""
+    """Return the amount in the unit of the wire; infinity stands for no limit."""
     return math.inf if small >= UNLIMITED else small / UNITS.get(kind, 1)
 
 
@@ -121,7 +121,7 @@ def unqueued_reason(one: Unqueued) -> pb.Reason:
 
 
 def room_reason(hostless: int, why: PlacementReason) -> pb.Reason:
-    """Of instances of a plan that would be admitted, and find no host."""
+    """Return the reason of instances of a plan that would be admitted, and find no host."""
     hosts = (hosts for cluster in why for pods in cluster.pods for hosts in pods.hosts)
     text = f"would be admitted, but {placement_text(why)}"
     return pb.Reason(rule=pb.RULE_NO_HOST, wanted=hostless, refusingHosts=_refusing(hosts), text=text)
@@ -184,12 +184,12 @@ def loan_list(loans: Iterable[Loan]) -> list[pb.Loan]:
 
 
 class PoolNodes:
-    """Pools with their amounts; those of inner pools are sums over their leaves."""
+    """The messages of pools with their amounts; amounts of inner pools are sums over their leaves."""
 
     def __init__(self, now: Snapshot, plan: Plan) -> None:
         tree = now.tree
         self._tree = tree
-        self._columns = _held(tree, plan.entitlement, now.usage, now.demand + now.slack_demand) | {
+        self._columns = _sum_columns(tree, plan.entitlement, now.usage, now.demand + now.slack_demand) | {
             "reservation": tree.reservation.copy(),
             "limit": tree.limit.copy(),
         }
@@ -197,7 +197,7 @@ class PoolNodes:
             (
                 load.compartment,
                 {
-                    **_held(tree, may, own, load.demand + load.slack_demand),
+                    **_sum_columns(tree, may, own, load.demand + load.slack_demand),
                     "limit": np.minimum(tree.limit, np.array(tuple(load.compartment.capacity))),
                 },
             )
@@ -237,7 +237,7 @@ class PoolNodes:
                 yield pb.PoolOnHosts(hostPools=compartment.host_pools, workloads=workloads, amounts=amounts)
 
     def in_order(self) -> list[pb.PoolNode]:
-        """Parents before children, siblings by name."""
+        """Return all pools, parents before children, siblings by name."""
         paths = self._tree.paths
         return [self.node(row) for row in sorted(range(len(paths)), key=lambda row: paths[row].rstrip("/").split("/"))]
 
@@ -255,7 +255,7 @@ def _numbers(columns: Mapping[str, Ints], row: int, kind: int) -> dict[str, floa
     return {column: amount(RESOURCE_KINDS[kind], int(values[row, kind])) for column, values in columns.items()}
 
 
-def _held(tree: PoolTree, may: Entitlement, usage: Usage, demand: Ints) -> dict[str, Ints]:
+def _sum_columns(tree: PoolTree, may: Entitlement, usage: Usage, demand: Ints) -> dict[str, Ints]:
     slack = tree.roll_up(usage.slack)
     return {
         "entitlement": may.total,
@@ -268,7 +268,7 @@ def _held(tree: PoolTree, may: Entitlement, usage: Usage, demand: Ints) -> dict[
 def pool_plan(
     before: tuple[Snapshot, Plan], after: tuple[Snapshot, Plan], path: str, is_new: bool
 ) -> pb.PoolPlanResponse:
-    """Compares two plans; a pool that only one of them has counts with entitlement 0 in the other."""
+    """Compare two plans; a pool that only one of them has counts with entitlement 0 in the other."""
     now, plan = after
     old_rows = {path: row for row, path in enumerate(before[0].tree.paths)}
     old, new = before[1].entitlement.total, plan.entitlement.total
@@ -284,8 +284,8 @@ def pool_plan(
                 answer.aboveEntitlement.add(
                     poolPath=at, kind=name, allocation=amount(name, held), entitlement=amount(name, will)
                 )
-    without = _admitted(*before)
-    for (job_id, pool_path, size), gangs in islice(_admitted(*after).items(), ADMITTED_MAX):
+    without = _count_admitted(*before)
+    for (job_id, pool_path, size), gangs in islice(_count_admitted(*after).items(), ADMITTED_MAX):
         answer.admitted.add(
             jobId=JobID(value=job_id),
             poolPath=pool_path,
@@ -299,7 +299,7 @@ def pool_plan(
 def planned_evictions(
     evictions: Iterable[Eviction], rules: LoopSettings, names: Names, planned_job: str = ""
 ) -> Iterator[pb.PlannedEviction]:
-    """``planned_job``: the id of a job that does not exist, and is not named."""
+    """Yield messages of evictions. ``planned_job``: the id of a job that does not exist, and is not named."""
     for one in islice(evictions, EVICTIONS_MAX):
         why, rounds = one.grounds, 1 if one.grounds.is_inside else rules.sustained_over_count
         is_planned = why.for_job == planned_job
@@ -316,8 +316,8 @@ def planned_evictions(
         )
 
 
-def _admitted(now: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
-    """Gangs by job, pool path and gang size."""
+def _count_admitted(now: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
+    """Count admitted gangs by job, pool path and gang size."""
     found: Counter[tuple[str, str, int]] = Counter()
     for chosen in plan.admission.admitted:
         found[chosen.run.job_id, now.tree.paths[chosen.pool], chosen.run.gang_size] += chosen.gang_count
