@@ -27,7 +27,7 @@ class Timer:
 
 
 class Clock:
-    """`now` is protocol seconds since the start, `wall` the matching Unix time."""
+    """A clock of scaled time: `now` is protocol seconds since the start, `wall` the matching Unix time."""
 
     def __init__(self, scale: float = 1.0) -> None:
         self.scale = scale
@@ -83,7 +83,7 @@ class Clock:
             self._handle = self._loop.call_later(delay, self._fire)
 
     def _fire(self) -> None:
-        """Run what is due; timers added meanwhile wait for the next turn of the loop."""
+        """Run the timers that are due; timers added meanwhile wait for the next iteration of the loop."""
         self._handle = None
         self._handle_due = float("inf")
         heap = self._heap

@@ -1,4 +1,4 @@
-"""What the commands of emulated clusters share: their hosts, and the signal that ends them."""
+"""Shared parts of the commands of emulated clusters: their hosts, and the signal that ends them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
 
 
 def read_ports(context: click.Context, parameter: click.Parameter, text: str) -> range:
-    """Callback of an option."""
+    """Parse a range of ports; the callback of an option."""
     found = port_range(text)
     if found is None:
         raise click.BadParameter(f"want A-B with 1 <= A <= B <= {PORT_MAX}, got {text!r}")
@@ -30,8 +30,11 @@ def read_ports(context: click.Context, parameter: click.Parameter, text: str) ->
 def hosts_from(
     options: dict[str, Any], default: Callable[[str, range], tuple[HostSpec, ...]]
 ) -> tuple[tuple[HostSpec, ...], Simulation]:
-    """From --simulate, --simulation, --hosts, --prefix and --task-ports; ``default`` makes them of the last two. Raises
-    click.UsageError when options exclude each other or a file is wrong."""
+    """Return the hosts and the simulation of --simulate, --simulation, --hosts, --prefix and --task-ports.
+
+    ``default`` makes the hosts of the last two. Raises click.UsageError when options exclude each other or a file is
+    wrong.
+    """
     file, count, prefix = options["simulation"], options["simulate"], options["prefix"]
     if file and count is None:
         raise click.UsageError("--simulation needs --simulate N")
@@ -48,7 +51,7 @@ def hosts_from(
 
 
 def stopped_by_signal() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT."""
+    """Return an event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -1,4 +1,4 @@
-"""The hosts of an emulated cluster: what each of them has, the defaults, and the YAML file that overrides them."""
+"""The hosts of an emulated cluster: their resources, the defaults, and the YAML file that overrides them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from services.emulation.role_names import role_fault
 from services.emulation.yaml_rows import PORT_MAX, FileFault, Row, is_number, port_range, read_yaml
 
 DEFAULT_PORTS = range(31000, 32001)
-"""Shared by the hosts that name none: their tasks are processes of one machine, and no two may get the same port."""
+"""The ports divided among hosts that name none: their tasks are processes of one machine, so no two may share a
+port."""
 MAX_HOSTS = 200_000
 AMOUNT_MAX = 1e12
-"""Of one resource of a host."""
+"""Limit of the amount of one resource of a host."""
 
 _FIELDS = "name, cpus, mem, disk, gpus, revocable_cpus, ports, attributes, role, mounts"
 _NO_ATTRIBUTES: Mapping[str, str | float] = MappingProxyType({})
@@ -33,18 +34,18 @@ class HostSpec:
     gpus: int = 0
     ports: tuple[tuple[int, int], ...] = ((DEFAULT_PORTS.start, DEFAULT_PORTS.stop - 1),)
     attributes: Mapping[str, str | float] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False)
-    # None: as much as the measured slack.
+    # None: the measured slack.
     revocable_cpus: float | None = None
-    # The role of Mesos for which all of it is reserved, as by an agent's --default_role; empty: it is unreserved.
+    # The role of Mesos for which the whole host is reserved, as by an agent's --default_role; empty: unreserved.
     role: str = ""
-    # MOUNT disks beside `disk`, in MB: each is taken whole or not at all.
+    # MOUNT disks besides `disk`, in MB: each is taken whole or not at all.
     mounts: tuple[float, ...] = ()
     # The class of a simulated host; empty when there are none.
     group: str = ""
 
 
 def default_hosts(prefix: str = "", among: range = DEFAULT_PORTS) -> tuple[HostSpec, ...]:
-    """Three of them."""
+    """Return the three default hosts."""
     shares = dealt_ports(3, among=among)
     return tuple(HostSpec(name=f"{prefix}agent{index}", ports=ports) for index, ports in enumerate(shares))
 
@@ -52,8 +53,10 @@ def default_hosts(prefix: str = "", among: range = DEFAULT_PORTS) -> tuple[HostS
 def dealt_ports(
     count: int, taken: Iterable[tuple[int, int]] = (), among: range = DEFAULT_PORTS
 ) -> list[tuple[tuple[int, int], ...]]:
-    """For ``count`` hosts equal shares of the ports ``among`` these that are not ``taken``; when there are more hosts
-    than ports, some have none."""
+    """Divide the ports ``among`` these that are not ``taken`` into equal shares for ``count`` hosts.
+
+    When there are more hosts than ports, some have none.
+    """
     named = {port for begin, end in taken for port in range(begin, end + 1)}
     free = [port for port in among if port not in named]
     share = len(free) // max(count, 1) or 1
@@ -61,14 +64,14 @@ def dealt_ports(
 
 
 def _ranges(ports: list[int]) -> tuple[tuple[int, int], ...]:
-    """Of rising ports."""
+    """Return rising ports as inclusive ranges."""
     starts = [port for before, port in pairwise([0, *ports]) if port != before + 1]
     ends = [port for port, after in pairwise([*ports, 0]) if after != port + 1]
     return tuple(zip(starts, ends, strict=True))
 
 
 def simulated_hosts(count: int, prefix: str = "") -> tuple[HostSpec, ...]:
-    """`count` equal hosts sim-00000, sim-00001, ... for the simulate mode."""
+    """Return `count` equal hosts sim-00000, sim-00001, ... for the simulate mode."""
     if not 0 < count <= MAX_HOSTS:
         raise ValueError(f"the number of simulated hosts must be between 1 and {MAX_HOSTS}, got {count}")
     return tuple(HostSpec(name=f"{prefix}sim-{index:05d}") for index in range(count))
@@ -113,13 +116,13 @@ def _host(path: Path, index: int, value: object) -> HostSpec:
 
 
 def size_of(row: Row, usual: HostSpec) -> tuple[float, float, float, int]:
-    """Its cpus, mem, disk and gpus."""
+    """Return its cpus, mem, disk and gpus."""
     cpus, mem, disk = (row.number(key, getattr(usual, key), 0.0, AMOUNT_MAX) for key in ("cpus", "mem", "disk"))
     return cpus, mem, disk, int(row.number("gpus", usual.gpus, 0.0, AMOUNT_MAX, is_whole=True))
 
 
 def _role(row: Row) -> str:
-    """Empty for `*`."""
+    """Return the role, empty for `*`."""
     role = row.text("role", "*")
     if (fault := role_fault(role)) is not None:
         raise FileFault(f"{row.at('role')}: {fault}")

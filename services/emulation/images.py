@@ -1,4 +1,4 @@
-"""Images on hosts: which are there, and how long one takes to come.
+"""Images on hosts: the present ones, and the downloads of others.
 
 An image is a name and a time to wait: nothing is downloaded, and tasks run as plain processes all the same.
 """
@@ -14,12 +14,12 @@ from typing import Any
 from services.emulation.clock import Clock, Timer
 
 IMAGES_MAX = 100
-"""On one host."""
+"""Limit of the images, and of the downloads, of one host."""
 
 
 @dataclass
 class ImageCounts:
-    """Of all hosts since the start."""
+    """The counts of all hosts since the start."""
 
     hits: int = 0  # tasks that found their image
     joined: int = 0  # tasks that waited for a download under way
@@ -37,10 +37,10 @@ class ImageCache:
         self._images_max = images_max
         self._counts = counts
         self._present: OrderedDict[str, None] = OrderedDict()
-        self._downloads: dict[str, float] = {}  # image -> when it will be there
+        self._downloads: dict[str, float] = {}  # image -> end of its download
 
     def use(self, image: str, begin: Callable[[], None]) -> Timer | None:
-        """Begin now if the image is there; else once it is, unless the timer is cancelled."""
+        """Begin now if the image is present; otherwise at the end of its download, unless the timer is cancelled."""
         if image in self._present:
             self._present.move_to_end(image)
             self._counts.hits += 1
@@ -55,8 +55,11 @@ class ImageCache:
         return self._clock.call_at(due, begin)
 
     def prefetch(self, image: str) -> str:
-        """The outcome: the image is `present` or `downloading` already, its download has `begun`, or is `refused`
-        because as many are under way as the host has room for."""
+        """Begin a download ahead of use, and return the outcome.
+
+        The image is `present` or `downloading` already, its download has `begun`, or it is `refused` because the host
+        has its limit of downloads under way.
+        """
         if image in self._present:
             self._present.move_to_end(image)
             return "present"
@@ -70,10 +73,10 @@ class ImageCache:
 
     def _download(self, image: str) -> float:
         due = self._downloads[image] = self._clock.now() + self._download_s(image)
-        self._clock.call_at(due, self._arrived, image)  # before the tasks that wait for it: same time, earlier call
+        self._clock.call_at(due, self._finish_download, image)  # before the waiting tasks, which are called later
         return due
 
-    def _arrived(self, image: str) -> None:
+    def _finish_download(self, image: str) -> None:
         del self._downloads[image]
         self._present[image] = None
         if len(self._present) > self._images_max:
@@ -81,7 +84,7 @@ class ImageCache:
             self._counts.evicted += 1
 
     def row(self) -> dict[str, Any]:
-        """The least recently used one first."""
+        """Return the images by name, the least recently used one first."""
         return {"present": list(self._present), "downloading": list(self._downloads)}
 
 
@@ -89,20 +92,20 @@ class Images:
     """The caches of all hosts. They keep their images when agents stop or leave."""
 
     def __init__(self, clock: Clock, download_s: Callable[[str, str], float]) -> None:
-        """``download_s``: how long an image (the second argument) takes to a host (the first one)."""
+        """Take ``download_s``: seconds to download an image (the second argument) to a host (the first one)."""
         self._clock = clock
         self._download_s = download_s
         self._hosts: dict[str, ImageCache] = {}
         self.counts = ImageCounts()
 
     def use(self, host: str, image: str, begin: Callable[[], None]) -> Timer | None:
-        """As `ImageCache.use`; a task without an image begins now."""
+        """Begin as `ImageCache.use` does; a task without an image begins now."""
         if image:
-            return self._of(host).use(image, begin)
+            return self._cache_of(host).use(image, begin)
         begin()
         return None
 
-    def _of(self, host: str) -> ImageCache:
+    def _cache_of(self, host: str) -> ImageCache:
         cache = self._hosts.get(host)
         if cache is None:
             download_s = partial(self._download_s, host)
@@ -110,7 +113,7 @@ class Images:
         return cache
 
     def prefetch(self, host: str, image: str) -> str:
-        return self._of(host).prefetch(image)
+        return self._cache_of(host).prefetch(image)
 
     def page(self) -> dict[str, Any]:
         return {"counts": asdict(self.counts), "hosts": {host: self._hosts[host].row() for host in sorted(self._hosts)}}

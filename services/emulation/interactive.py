@@ -1,4 +1,4 @@
-"""A command whose input and output are in our hands, by pipes or by a terminal."""
+"""An interactive command: its input and output are pipes or a terminal that this process holds."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from services.emulation.processes import Command, Processes, kill_group
 
 PIECE_BYTES = 16 * 1024
 UNSENT_BYTES_MAX = 1024 * 1024
-"""Output that the client has not read yet; beyond it the command waits."""
+"""Limit of the output that the client has not read yet; beyond it the command waits."""
 UNSENT_PAUSE_S = 0.05
 UNREAD_BYTES_MAX = 256 * 1024
-"""Input that the command has not read yet; beyond it the client waits."""
+"""Limit of the input that the command has not read yet; beyond it the client waits."""
 DRAIN_S = 1.0
-"""Processes that the command left behind may hold its output open: it is read for this long after its end."""
+"""Seconds for which output is read after the command's end: processes that it left behind may hold it open."""
 Size = tuple[int, int]
 """Rows and columns of a terminal."""
 STDOUT, STDERR = "STDOUT", "STDERR"
 
 
 class Client(Protocol):
-    """Who uses the command."""
+    """The user of the command, who has its output and end reported."""
 
     def output(self, name: str, data: bytes) -> None:
-        """``name``: STDOUT or STDERR; a terminal has the former alone."""
+        """Take output. ``name``: STDOUT or STDERR; a terminal has the former alone."""
         ...
 
     def unsent_bytes(self) -> int:
-        """Of the output that it was given."""
+        """Return how many bytes of the output have not been sent."""
         ...
 
     def input_taken(self) -> None:
-        """The command has read all input that was written, or has ended."""
+        """Report that the command has read all input that was written, or has ended."""
         ...
 
     def ended(self, status: int) -> None:
-        """``status`` as ``wait`` gives it. All output was given."""
+        """Report the end, after all output. ``status`` is as ``wait`` returns it."""
         ...
 
 
 class Interactive:
     def __init__(self, processes: Processes, command: Command, terminal: Size | None, client: Client) -> None:
-        """``terminal``: None for pipes. Raises OSError or ValueError when the command cannot start."""
+        """Start the command; ``terminal`` None stands for pipes. Raises OSError or ValueError when it cannot start."""
         self._client = client
         self._is_terminal = terminal is not None
         self._unwritten = bytearray()
@@ -64,7 +64,7 @@ class Interactive:
                 stdout=theirs[1],
                 stderr=theirs[2],
                 has_terminal=self._is_terminal,
-                on_exit=self._exited,
+                on_exit=self._handle_exit,
             )
         except (OSError, ValueError):
             for descriptor in set(ours):
@@ -96,7 +96,7 @@ class Interactive:
         except BlockingIOError:
             return
         except OSError as error:
-            if error.errno != errno.EIO:  # a terminal says so when its last user has closed it
+            if error.errno != errno.EIO:  # a terminal reports this once its last user has closed it
                 raise
             data = b""
         if data:
@@ -119,7 +119,7 @@ class Interactive:
 
     @property
     def is_behind(self) -> bool:
-        """More input waits than the client should send."""
+        """Report whether more input waits than the client should send."""
         return len(self._unwritten) > UNREAD_BYTES_MAX
 
     def write(self, data: bytes) -> None:
@@ -145,7 +145,7 @@ class Interactive:
         except BlockingIOError:
             loop.add_writer(self._input, self._write)
             return
-        except OSError:  # the command does not read any more
+        except OSError:  # the command no longer reads
             self._unwritten.clear()
         self._client.input_taken()
         if self._input_ends:
@@ -169,7 +169,7 @@ class Interactive:
         if self.status is None:
             kill_group(self.pid, signal.SIGKILL)
 
-    def _exited(self, status: int) -> None:
+    def _handle_exit(self, status: int) -> None:
         self.status = status
         self._close_input()
         self._finish()
@@ -182,7 +182,7 @@ class Interactive:
             self._finish()
 
     def _finish(self) -> None:
-        """Once the command has ended and all its output is read."""
+        """Report the end once the command has ended and all its output is read."""
         if self.status is None or self._outputs or self._is_over:
             return
         self._is_over = True
@@ -194,13 +194,13 @@ class Interactive:
         self._client.ended(self.status)
 
     def close(self) -> None:
-        """At once; `Processes` kills the command."""
+        """Close input and output at once; `Processes` kills the command."""
         self.status = 0 if self.status is None else self.status
         self._give_up_output()
 
 
 def _pipes() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """(our ends, the command's ends) of stdin, stdout and stderr."""
+    """Return (our ends, the command's ends) of stdin, stdout and stderr."""
     (in_read, in_write), (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe(), os.pipe()
     return (in_write, out_read, err_read), (in_read, out_write, err_write)
 

@@ -1,4 +1,4 @@
-"""How a running task is looked at from beside it: by a command, or by HTTP."""
+"""Probes of a running task: by a command, or by HTTP."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from services.emulation.processes import Command, Processes, exit_code_of, kill_
 
 
 async def run(processes: Processes, command: Command) -> int:
-    """Its exit code. The command is killed when its caller gives up. Raises OSError or ValueError when it cannot
-    start."""
+    """Run the command and return its exit code; a cancelled call kills it.
+
+    Raises OSError or ValueError when it cannot start.
+    """
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     pid = processes.spawn(
         command,
@@ -29,7 +31,7 @@ async def run(processes: Processes, command: Command) -> int:
 
 
 async def http_status(host: str, port: int, path: str, headers: Mapping[str, str]) -> int | None:
-    """Of a GET; None for what is no answer of HTTP. Raises OSError."""
+    """Return the status of a GET; None if the answer is not HTTP. Raises OSError."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         lines = "".join(f"{name}: {value}\r\n" for name, value in {"Connection": "close", **headers}.items())

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
 _CLOSE_S = 5.0
 TASK_UMASK = 0o022
-"""As on a host, whatever the umask of the emulation is."""
+"""The umask of tasks, as on a host, whatever the umask of the emulation is."""
 # Present in every child's environment, so that a sweep never hits a foreign process with a recycled pid.
 MARK = "EMULATION_DATA"
 
@@ -50,12 +50,14 @@ def _take_terminal() -> None:
 
 
 PASSED = ("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
-"""Variables of the emulation's own environment that its children get, beside LC_*. Others may hold its user's
-passwords."""
+"""Variables of the emulation's own environment that its children inherit, along with LC_*.
+
+Others may hold its user's passwords.
+"""
 
 
 def passed_environment(more: Collection[str] = ()) -> dict[str, str]:
-    """The variables that children get, ``more`` names among them."""
+    """Return the variables that children inherit, including the names ``more``."""
     names = {*PASSED, *more}
     found = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}
     found.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -63,14 +65,14 @@ def passed_environment(more: Collection[str] = ()) -> dict[str, str]:
 
 
 class Command(NamedTuple):
-    """What runs in a process, where and as whom."""
+    """A command to run in a process: its folder, environment and user."""
 
     argv: Sequence[str]
     executable: str | None
     folder: Path
     environment: Mapping[str, str]
     user: str | None = None
-    """None: as the emulation."""
+    """The user name; None: the user of the emulation."""
 
 
 class Processes:
@@ -84,7 +86,7 @@ class Processes:
         self._watchdog: subprocess.Popen[str] | None = None
         self._running: dict[int, tuple[subprocess.Popen[bytes], int, Callable[[int], None]]] = {}
         self._closing: asyncio.Event | None = None
-        # Idle processes read from this pipe. Nothing is written to it; when the emulation dies it closes, and they end.
+        # Idle processes read from this pipe. It is never written to; when the emulation dies it closes, and they end.
         self._lifeline: tuple[int, int] | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -137,8 +139,10 @@ class Processes:
         stdin: int = subprocess.DEVNULL,
         has_terminal: bool = False,
     ) -> int:
-        """Start in a session of its own; `on_exit` gets the wait status. With `has_terminal` stdin is a terminal, which
-        becomes that of the session. Raises OSError when it cannot start."""
+        """Start in a session of its own; call `on_exit` with the wait status.
+
+        With `has_terminal` stdin is a terminal, which becomes that of the session. Raises OSError when it cannot start.
+        """
         process = subprocess.Popen(
             list(command.argv),
             executable=command.executable,
@@ -156,7 +160,7 @@ class Processes:
         return self._watch(process, on_exit)
 
     def spawn_idle(self, name: str, argument: str, on_exit: Callable[[int], None]) -> int:
-        """A process that does nothing but exist, and shows this name and argument."""
+        """Start a process that does nothing, and shows this name and argument in process lists."""
         assert self._lifeline is not None
         process = subprocess.Popen(
             [name, "-c", "read _", argument],
@@ -182,7 +186,7 @@ class Processes:
         assert self._loop is not None
         self._loop.remove_reader(fd)
         os.close(fd)
-        # The rest of the group goes with its leader, as a container is destroyed with its first process.
+        # Kill the rest of the group with its leader, as a container is destroyed with its first process.
         kill_group(pid, signal.SIGKILL)
         code = process.wait()
         self._note("-", pid)
@@ -221,7 +225,7 @@ class Processes:
 
 
 def exit_code_of(status: int) -> int:
-    """Of a wait status, as a shell says it: 128 and the number of the signal."""
+    """Return the exit code of a wait status, as a shell does: 128 and the number of the signal."""
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
 
@@ -242,7 +246,7 @@ class Process(NamedTuple):
 
 
 def process_table() -> list[Process]:
-    """Every process on the machine."""
+    """Return every process on the machine."""
     page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     rows = []
     for name in os.listdir("/proc"):

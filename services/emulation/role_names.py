@@ -1,4 +1,4 @@
-"""What is wrong with the name of a role, for which a host may be reserved: in the words of a Mesos master."""
+"""The validation of role names, for which hosts may be reserved, with the messages of a Mesos master."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class FileFault(ValueError):
-    """A file that cannot be used."""
+    """The error of a file that cannot be used."""
 
 
 def read_yaml(path: Path) -> object:
@@ -26,7 +26,7 @@ def read_yaml(path: Path) -> object:
 
 
 class Row:
-    """A mapping of the file, and where it is. Its methods check the field that they return, and raise FileFault."""
+    """A mapping of the file, and its location. Its methods check the field that they return, and raise FileFault."""
 
     def __init__(self, where: str, value: object, fields: str, joint: str = ".") -> None:
         self.where = where
@@ -43,7 +43,7 @@ class Row:
         return key in self._value
 
     def get(self, key: str) -> object:
-        """As it is; None if it is missing."""
+        """Return the value unchecked; None if it is missing."""
         return self._value.get(key)
 
     def at(self, key: str) -> str:
@@ -96,7 +96,7 @@ def is_number(value: object) -> bool:
 
 
 def port_range(text: str) -> tuple[int, int] | None:
-    """Of BEGIN-END, or of one port; None unless it rises and stays within 1-65535."""
+    """Return the range of BEGIN-END, or of one port; None unless it rises and stays within 1-65535."""
     begin, dash, end = text.partition("-")
     if not begin.strip().isdigit() or (dash and not end.strip().isdigit()):
         return None

@@ -1,4 +1,4 @@
-"""Which requests are refused because a web page made a browser send them.
+"""Protection against requests that a web page makes a browser send.
 
 A server on the loopback address trusts its machine, but every page that a browser shows there can send requests too.
 The Host header shows foreign names that resolve to this address, the Origin header shows foreign pages.
@@ -11,28 +11,32 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 _ANSWERS_MAX = 256
-"""Pairs of Host and Origin whose answers are kept: a client sends the same pair with each of its requests."""
+"""Limit of the pairs of Host and Origin whose results are cached: a client sends the same pair with each request."""
 
 
 class Guard:
     def __init__(self, listens_on: str, more: Iterable[str] = ()) -> None:
-        """``listens_on``: an address, of all interfaces too; ``more``: names by which clients may ask for us."""
+        """Take ``listens_on``, an address, possibly of all interfaces; and ``more`` names that clients may use
+        for it."""
         self._names = {"localhost", *(name.lower() for name in (listens_on, *more))}
         self._is_everywhere = _is_unspecified(listens_on)
-        self._fault = lru_cache(maxsize=_ANSWERS_MAX)(self._judge)
+        self._fault = lru_cache(maxsize=_ANSWERS_MAX)(self._find_fault)
 
     def fault(self, headers: Mapping[str, str]) -> str | None:
-        """Names of ``headers`` are lower case. Clients without a Host or an Origin are no browsers."""
+        """Return why a request is refused; None: it is allowed. Names of ``headers`` are lower case.
+
+        Clients without a Host or an Origin are not browsers.
+        """
         return self._fault(headers.get("host", ""), headers.get("origin"))
 
-    def _judge(self, host: str, origin: str | None) -> str | None:
-        if host and not self._is_ours(_without_port(host)):
+    def _find_fault(self, host: str, origin: str | None) -> str | None:
+        if host and not self._is_own_name(_without_port(host)):
             return f"Host '{host}' is not served here: --allow-host allows more names than localhost"
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return f"Requests of pages from '{origin}' are refused"
         return None
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_own_name(self, name: str) -> bool:
         if name in self._names or name.endswith(".localhost"):
             return True
         try:
@@ -43,7 +47,8 @@ class Guard:
 
 
 def body_fault(headers: Mapping[str, str]) -> str | None:
-    """Of a body that has to be JSON: pages of others may send forms and plain text without asking first."""
+    """Return why a body is refused that has to be JSON: foreign pages may send forms and plain text without
+    preflight."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     return None if kind == "application/json" else f"Expecting 'Content-Type' of application/json, not '{kind}'"
 

@@ -1,5 +1,7 @@
-"""An HTTP/1.1 server on httptools that answers byte for byte like libprocess: statuses, header order, keep-alive,
-pipelining, chunked bodies, and one chunk per stream record."""
+"""An HTTP/1.1 server on httptools that answers byte for byte like libprocess.
+
+That covers statuses, header order, keep-alive, pipelining, chunked bodies, and one chunk per stream record.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ TEXT = "text/plain; charset=utf-8"
 BODY_BYTES_MAX = 256 * 1024 * 1024
 HEADER_NAMES_MAX = 256
 STREAM_BYTES_MAX = 512 * 1024 * 1024
-"""What a subscriber may leave unread before its connection is dropped."""
+"""Bytes that a subscriber may leave unread before its connection is dropped."""
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -85,12 +87,12 @@ def not_found() -> Response:
 
 
 def json_response(body: bytes) -> Response:
-    """The answer of a v1 call."""
+    """Return the answer of a v1 call."""
     return Response(200, body, (("Content-Type", "application/json"),))
 
 
 def json_page(body: bytes) -> Response:
-    """The answer of a v0 endpoint."""
+    """Return the answer of a v0 endpoint."""
     return Response(200, body, (("Content-Type", "application/json"),), length_first=True)
 
 
@@ -110,36 +112,36 @@ def http_date() -> str:
 
 
 def accepted() -> bytes:
-    """The bytes of a 202, made once a second: most answers of a busy master are this one."""
+    """Return the bytes of a 202, made once a second: most answers of a busy master are this one."""
     http_date()
     return _accepted
 
 
-# bytes: written as they are; None: the handler keeps the connection for a stream.
+# bytes: written unchanged; None: the handler keeps the connection for a stream.
 Handler: TypeAlias = Callable[[Request], "Response | bytes | None"]
 
 
 class BodyReader(Protocol):
-    """Reads the body of a request piece by piece, for requests that last."""
+    """A reader of a request's body piece by piece, for requests that last."""
 
     def feed(self, data: bytes) -> None: ...
 
     def finish(self) -> Response:
-        """The body is complete: the answer."""
+        """End the body and return the answer."""
         ...
 
 
-# Of path (without query), headers and connection; None: the body is collected for the handler.
+# A function of path (without query), headers and connection; None: the body is collected for the handler.
 BodyReaders: TypeAlias = Callable[[str, dict[str, str], asyncio.Transport], BodyReader | None]
 
 
 class Tunnel(Protocol):
-    """Who has a connection that has become something else than HTTP."""
+    """The owner of a connection that has switched from HTTP to another protocol."""
 
     def feed(self, data: bytes) -> None: ...
 
     def lost(self) -> None:
-        """The peer closed the connection."""
+        """Report that the peer closed the connection."""
         ...
 
 
@@ -189,7 +191,7 @@ class EventStream:
             transport.abort()
 
     def unsent_bytes(self) -> int:
-        """What the peer has not taken yet."""
+        """Return how many bytes the peer has not received yet."""
         transport = self._connection.transport
         return sum(map(len, self._parts)) + (transport.get_write_buffer_size() if transport is not None else 0)
 
@@ -205,7 +207,7 @@ class EventStream:
             self._connection.transport.close()
 
     def lost(self) -> None:
-        """The peer closed the connection."""
+        """Report that the peer closed the connection."""
         if not self.closed:
             self.closed = True
             if self.on_close is not None:
@@ -270,7 +272,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            tunnel: Tunnel | None = self.tunnel  # set meanwhile, by the handler
+            tunnel: Tunnel | None = self.tunnel  # may have been set by the handler
             if tunnel is not None and (rest := data[upgrade.args[0] :]):
                 tunnel.feed(rest)
         except httptools.HttpParserError:
@@ -340,7 +342,7 @@ class Connection(asyncio.Protocol):
 
 
 class HttpServer:
-    """Listens on one port; `stop` closes every connection."""
+    """A server on one port; `stop` closes every connection."""
 
     def __init__(self, handler: Handler, guard: Guard, body_readers: BodyReaders | None = None) -> None:
         self.handler = handler
@@ -356,7 +358,7 @@ class HttpServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def pause(self) -> None:
-        """Until the next start connections are refused, as after the death of the process."""
+        """Refuse connections until the next start, as after the death of the process."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -372,5 +374,5 @@ class HttpServer:
 
     async def stop(self) -> None:
         self.pause()
-        # Let connection_lost run before the loop goes away.
+        # Let connection_lost run before the loop ends.
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""WebSockets as a server speaks them: the handshake, and frames to messages and back (RFC 6455)."""
+"""The server side of WebSockets: the handshake, and frames to messages and back (RFC 6455)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class WebSocketError(Exception):
-    """What came is no frame of a client, or too much."""
+    """The error of bytes that are not a client's frame, or of too many."""
 
 
 def chosen_protocol(headers: dict[str, str], known: Sequence[str]) -> str | None:
-    """The first of ours that the client offers; None when it asks for no WebSocket or for none of them."""
+    """Return the first known protocol that the client offers; None if there is none, or no WebSocket is requested."""
     if headers.get("upgrade", "").lower() != "websocket" or "sec-websocket-key" not in headers:
         return None
     offered = [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",")]
@@ -44,7 +44,7 @@ def frame(kind: int, payload: bytes) -> bytes:
 
 
 class Messages:
-    """Cuts received bytes into messages."""
+    """A parser of received bytes into messages."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -52,7 +52,7 @@ class Messages:
         self._kind = 0
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Kind and payload of each. Raises WebSocketError."""
+        """Yield kind and payload of each message. Raises WebSocketError."""
         self._rest += data
         while (found := self._frame()) is not None:
             kind, payload, is_last = found
@@ -85,12 +85,12 @@ class Messages:
         if len(rest) < end:
             return None
         mask = rest[at : at + 4]
-        payload = _unmasked(rest[at + 4 : end], mask)
+        payload = _unmask(rest[at + 4 : end], mask)
         self._rest = rest[end:]
         return rest[0] & 0x0F, payload, bool(rest[0] & 0x80)
 
 
-def _unmasked(payload: bytes, mask: bytes) -> bytes:
+def _unmask(payload: bytes, mask: bytes) -> bytes:
     if not payload:
         return b""
     whole = (mask * (len(payload) // 4 + 1))[: len(payload)]

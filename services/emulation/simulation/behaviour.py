@@ -1,4 +1,4 @@
-"""What a simulated task does: how long it runs, what it uses and how it ends."""
+"""The behaviour of a simulated task: its run time, its use of resources and its end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")
 
 @dataclass(slots=True)
 class Behaviour:
-    """It runs for `seconds` on this `share` of its cpu and memory, then exits with `code`, or by `signal` if that is
-    not 0."""
+    """The behaviour of a task: it runs for `seconds` on this `share` of its cpu and memory, then exits.
+
+    It exits with `code`, or by `signal` if that is not 0.
+    """
 
     seconds: float
     code: int
@@ -26,8 +28,11 @@ class Behaviour:
 
 
 def behaviour(text: str, environment: Mapping[str, str], variables: str = TASK_VARIABLES) -> Behaviour:
-    """A command runs for NAME_SECONDS of its environment, NAME being ``variables``, else for the sum of all `sleep N`.
-    It ends with the code of a final `exit N`, and uses the share NAME_SHARE of what it asks for, else all of it."""
+    """Return the behaviour of a command.
+
+    It runs for NAME_SECONDS of its environment, NAME being ``variables``, otherwise for the sum of all `sleep N`. It
+    ends with the code of a final `exit N`, and uses the share NAME_SHARE of its request, otherwise all of it.
+    """
     seconds = _number(environment.get(f"{variables}_SECONDS"))
     if seconds is None:
         seconds = sum(float(found) for found in _SLEEP.findall(text))
@@ -39,7 +44,7 @@ def behaviour(text: str, environment: Mapping[str, str], variables: str = TASK_V
 def simulated(
     said: Behaviour, simulation: Simulation, host: HostSpec, task_id: str, text: str, labels: Labels
 ) -> Behaviour:
-    """What a task does on a host: what its command ``said``, or what a rule of the simulation says instead."""
+    """Return the behaviour of a task on a host: its command's (``said``), changed by the rules of the simulation."""
     seconds = simulation.run_s(host, task_id, text, labels, said.seconds)
     failure = simulation.failure(task_id, text, labels)
     if failure is None:
@@ -49,7 +54,7 @@ def simulated(
 
 
 def _number(text: str | None) -> float | None:
-    """At least 0; None for what is no number."""
+    """Parse a number of at least 0; None if it is not a number."""
     try:
         return None if text is None else max(0.0, float(text))
     except ValueError:

@@ -28,17 +28,17 @@ _DISTRIBUTIONS = "uniform: [LOW, HIGH]; exponential: {mean, max}; lognormal: {me
 
 
 def _distribution(row: Row, key: str, default: Distribution, least: float, most: float) -> Distribution:
-    """All its draws lie between the two."""
+    """Return a distribution whose draws all lie from ``least`` to ``most``."""
     if key not in row:
         return default
-    found = _parsed(row, key, most)
+    found = _parse(row, key, most)
     if not least <= found.least <= found.most <= most:
         reach = f"{found.least:g} to {found.most:g}"
         raise FileFault(f"{row.at(key)}: {reach} is not within {least:g} to {most:g}")
     return found
 
 
-def _parsed(row: Row, key: str, most: float) -> Distribution:
+def _parse(row: Row, key: str, most: float) -> Distribution:
     value = row.get(key)
     if not isinstance(value, dict):
         return Fixed(row.number(key, 0.0, -math.inf, math.inf))
@@ -61,7 +61,7 @@ def _parsed(row: Row, key: str, most: float) -> Distribution:
 
 
 def load_simulation(path: Path, count: int) -> Simulation:
-    """The description in the file, for ``count`` hosts. Raises FileFault."""
+    """Return the simulation that the file describes, for ``count`` hosts. Raises FileFault."""
     top = Row(str(path), read_yaml(path), "seed, hosts, run_times, failures, images", joint=": ")
     classes = top.rows("hosts", _host_class, _HOST_FIELDS)
     names = [row.name for row in classes]
@@ -115,7 +115,7 @@ def _host_class(row: Row) -> HostClass:
 
 
 def _ports(row: Row) -> tuple[tuple[int, int], ...]:
-    """All hosts of a class have the same: their tasks are no processes."""
+    """Return the one range of all hosts of a class: they may share ports, for their tasks are not processes."""
     found = port_range(row.text("ports"))
     if found is None:
         raise row.fault("ports", f"BEGIN-END within 1-{PORT_MAX}")

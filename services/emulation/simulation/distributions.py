@@ -1,4 +1,4 @@
-"""Random draws without state: the same seed and name give the same number, in whatever order they are drawn."""
+"""Random draws without state: the same seed and name give the same number, in any order of draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NORMAL = NormalDist()
 
 
 def unit(seed: int, *name: object) -> float:
-    """Above 0 and below 1, evenly."""
+    """Draw a number above 0 and below 1, evenly distributed."""
     text = "\0".join(map(str, (seed, *name)))
     number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> (64 - _BITS)
     return (number + 0.5) / (1 << _BITS)
@@ -45,7 +45,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """What lies beyond `most` is `most`."""
+    """An exponential distribution; draws above `most` are cut to `most`."""
 
     mean: float
     most: float = math.inf
@@ -60,7 +60,8 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """Half of all lie below `median`; `sigma` is the deviation of the logarithms. What lies beyond `most` is `most`."""
+    """A lognormal distribution of this `median`; `sigma` is the deviation of the logarithms. Draws are cut to
+    `most`."""
 
     median: float
     sigma: float
@@ -75,6 +76,6 @@ class Lognormal:
 
 
 Distribution = Fixed | Uniform | Exponential | Lognormal
-"""`at` of a share s: the value that s of all draws lie below. No draw lies outside of `least` and `most`."""
+"""A distribution. `at` returns the quantile of a share; all draws lie from `least` to `most`."""
 
 ONE = Fixed(1.0)

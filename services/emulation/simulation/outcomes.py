@@ -1,7 +1,7 @@
 """Run times, failures and downloads on simulated hosts: pure functions of the seed and of names.
 
 A draw depends on the name of a host, the id of a task (job, instance and run), or the names of an image and its host.
-Another run with the same seed and names has the same outcome, in whatever order things happen.
+Another run with the same seed and names has the same outcome, in any order of events.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ HOST_UP_MIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class HostFailures:
-    """A host fails again and again: `every_s` after it came up, for `repair_s`."""
+    """The repeated failures of a host: `every_s` after it came up, for `repair_s`."""
 
     every_s: Distribution
     repair_s: Distribution
-    # True: its agent alone goes away, and its tasks run on.
+    # True: only its agent stops, and its tasks continue to run.
     keeps_tasks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HostClass:
-    """Equal hosts: `count` of them, or else their `share` of the hosts that the counts leave."""
+    """A class of equal hosts: `count` of them, or their `share` of the hosts that the counts leave."""
 
     name: str
     spec: HostSpec
     count: int | None = None
     share: float = 1.0
-    # Host n has the n-th value of each; after the last one comes the first again.
+    # Host n has the n-th value of each; after the last one the first follows again.
     attributes: tuple[tuple[str, tuple[str | float, ...]], ...] = ()
     slow: Distribution = ONE
     bandwidth_mb_s: float | None = None
@@ -45,7 +45,7 @@ class HostClass:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Which tasks a rule is about: all its labels, and this text in the command."""
+    """The condition of a rule: a task has all these labels, and this text in its command."""
 
     labels: tuple[tuple[str, str], ...] = ()
     command: str = ""
@@ -56,7 +56,7 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """`seconds` instead of what the command says, and the product with `times`."""
+    """A rule for run times: `seconds` replace the time of the command, and `times` multiplies them."""
 
     when: When = When()
     seconds: Distribution | None = None
@@ -65,7 +65,7 @@ class RunTime:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A task fails with an exit code, or with a signal if that is not 0, `at` a share of its run time."""
+    """A rule for failures: a task exits with `code`, or by `signal` if that is not 0, `at` a share of its run time."""
 
     when: When = When()
     probability: float = 0.0
@@ -76,7 +76,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class ImageRule:
-    """How long images whose name contains this text take: `seconds`, or `size_mb` over the bandwidth of the host."""
+    """A rule for images whose name contains this text: a download takes `seconds`, or `size_mb` over the host's
+    bandwidth."""
 
     image: str = ""
     seconds: Distribution | None = None
@@ -87,7 +88,7 @@ class ImageRule:
 
 @dataclass(frozen=True)
 class Simulation:
-    """Of each list of rules the first that fits decides. An empty one changes nothing."""
+    """A simulation. In each list of rules the first one that fits decides; one without rules changes nothing."""
 
     seed: int = 0
     hosts: tuple[HostClass, ...] = ()
@@ -104,7 +105,7 @@ class Simulation:
         return bool(self.run_times or self.failures)
 
     def make_hosts(self, count: int, prefix: str = "") -> tuple[HostSpec, ...]:
-        """``count`` of them, class by class; raises ValueError when the classes name more or fewer."""
+        """Return ``count`` hosts, class by class. Raises ValueError when the classes name more or fewer."""
         if not self.hosts:
             return simulated_hosts(count, prefix)
         names = iter(simulated_hosts(count, prefix))
@@ -113,7 +114,7 @@ class Simulation:
             turns: dict[tuple[int, ...], Labels | Mapping[str, str | float]] = {}
             for number, named in enumerate(islice(names, size)):
                 turn = tuple(number % len(values) for _, values in row.attributes)
-                # Hosts with the same attributes share one dict: there may be many hosts.
+                # Hosts with the same attributes share one dict: there may be many of them.
                 values_of_turn = turns.setdefault(
                     turn, {key: values[at] for (key, values), at in zip(row.attributes, turn, strict=True)}
                 )
@@ -121,7 +122,7 @@ class Simulation:
         return tuple(found)
 
     def steady_count(self, count: int) -> int:
-        """How many of ``count`` hosts never fail."""
+        """Count the hosts among ``count`` that never fail."""
         if not self.hosts:
             return count
         sizes = class_sizes(self.hosts, count)
@@ -132,7 +133,7 @@ class Simulation:
         return 1.0 if row is None else self._draw(row.slow, "slow", host.name)
 
     def run_s(self, host: HostSpec, task_id: str, command: str, labels: Labels, said_s: float) -> float:
-        """How long a task runs whose command says ``said_s``."""
+        """Return the run time of a task whose command runs for ``said_s``."""
         for rule in self.run_times:
             if rule.when.holds(command, labels):
                 if rule.seconds is not None:
@@ -142,7 +143,7 @@ class Simulation:
         return said_s * self.slow(host)
 
     def failure(self, task_id: str, command: str, labels: Labels) -> tuple[Failure, float] | None:
-        """How a task fails, and after which share of its run time; None: it ends as its command says."""
+        """Return the failure of a task and its share of the run time; None: it ends as its command does."""
         for rule in self.failures:
             if rule.when.holds(command, labels):
                 if unit(self.seed, "fails", task_id) < rule.probability:
@@ -151,7 +152,7 @@ class Simulation:
         return None
 
     def download_s(self, host: HostSpec, image: str, usual_s: float) -> float:
-        """``usual_s`` for an image that no rule is about. An image has one size, whatever the host."""
+        """Return the download time, ``usual_s`` if no rule fits. An image has one size, whatever the host."""
         for rule in self.images:
             if rule.image in image:
                 if rule.size_mb is not None:
@@ -169,7 +170,7 @@ class Simulation:
         return None if row is None else row.failures
 
     def up_s(self, host: HostSpec, failures: HostFailures, number: int) -> float:
-        """How long the host is up before its failure of this number, the first being 0."""
+        """Return how long the host is up before its failure of this number, from 0."""
         return max(self._draw(failures.every_s, "up", host.name, number), HOST_UP_MIN_S)
 
     def repair_s(self, host: HostSpec, failures: HostFailures, number: int) -> float:
@@ -182,7 +183,10 @@ class Simulation:
 
 
 def class_sizes(classes: Sequence[HostClass], count: int) -> list[int]:
-    """Counts as they are; the rest by shares, the largest remainders first. Raises ValueError when it does not fit."""
+    """Return the size of each class: counts as given, the rest by shares, the largest remainders first.
+
+    Raises ValueError when the counts do not add up.
+    """
     counted = sum(row.count or 0 for row in classes)
     if counted > count:
         raise ValueError(f"hosts: the counts add up to {counted}, more than the {count} simulated hosts")
