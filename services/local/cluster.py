@@ -1,4 +1,4 @@
-"""The local cluster: Temporal, an emulated Mesos cluster and our roles, each a process of its own."""
+"""The local cluster: Temporal, an emulated Mesos cluster and Peloton's roles, each a process of its own."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ QUICKER = {
 
 
 HOST_PREFIX = "peloton-mesos-"
-"""Of the names of hosts that are neither simulated nor in a file."""
-NO_LATENCIES = {"PELOTON_LATENCY_PORT": "0"}  # of host managers but the first one, which may have the port
+"""The prefix of hosts that are neither simulated nor in a file."""
+NO_LATENCIES = {"PELOTON_LATENCY_PORT": "0"}  # for host managers but the first one, which has the port
 SIMULATE_VARIABLES = "PELOTON_SIMULATE"
-"""The emulated cluster reads PELOTON_SIMULATE_SECONDS and PELOTON_SIMULATE_SHARE of a pod's environment."""
+"""The prefix of variables: the emulated cluster reads PELOTON_SIMULATE_SECONDS and PELOTON_SIMULATE_SHARE of a pod."""
 
 
 def prefetch_url(master: str) -> str:
@@ -62,8 +62,11 @@ def prefetch_url(master: str) -> str:
 
 
 def own_defaults(environment: Mapping[str, str], has_real_mesos: bool = False) -> dict[str, str]:
-    """Return defaults for what the environment does not set. Agents of a real Mesos have as long to come back to a new
-    master as in any other deployment: without ZooKeeper they find it after 75 s."""
+    """Return defaults of variables that the environment does not set.
+
+    Agents of a real Mesos have as long to come back to a new master as in any other deployment: without ZooKeeper they
+    find it after 75 s.
+    """
     left_out = {*environment, *([REREGISTER] if has_real_mesos else ())}
     return {name: value for name, value in QUICKER.items() if name not in left_out}
 
@@ -77,24 +80,24 @@ class LocalSettings:
     database: str = ""  # empty: SQLite in data_dir
     mesos: str = ""  # host:port of a Mesos master to use instead of the emulated one
     temporal: str = ""  # host:port of a Temporal server to use instead of one of its own
-    temporal_config: tuple[str, ...] = ()  # dynamic configuration of its own one, KEY=VALUE
+    temporal_config: tuple[str, ...] = ()  # dynamic configuration of its own Temporal, KEY=VALUE
     slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
-    image_download_s: float = 0.0  # until an image is on an emulated host
+    image_download_s: float = 0.0  # seconds until an image is on an emulated host
     enforce_disk_quota: bool = False  # on emulated hosts
-    sandbox_retention_h: float = 168.0  # of runs that have ended there
-    pass_env: tuple[str, ...] = ()  # variables that pods on emulated hosts get from this environment
+    sandbox_retention_h: float = 168.0  # hours for sandboxes of ended runs there
+    pass_env: tuple[str, ...] = ()  # variables that pods on emulated hosts inherit from this environment
     more_clusters: tuple[str, ...] = ()  # emulated too; each has a host manager, and hosts with its prefix
     environment: dict[str, str] = field(default_factory=dict)
     simulation_file: Path | None = None  # run times, failures and downloads on simulated hosts
     workers: int = 1
     apis: int = 1
-    kubernetes: int | None = None  # so many simulated nodes of an emulated Kubernetes; 0: three with processes
+    kubernetes: int | None = None  # simulated nodes; 0: three with processes; None: no Kubernetes
     no_mesos: bool = False  # the emulated Kubernetes alone
-    web: bool = False  # whether it has pages
+    web: bool = False  # whether it serves web pages
 
 
 class LocalCluster:
-    """``async with LocalCluster(...)``: ready when entered, gone when left."""
+    """A local cluster. ``async with LocalCluster(...)``: ready when entered, gone when left."""
 
     def __init__(self, settings: LocalSettings, report: Callable[[str, str], None]) -> None:
         self.settings = settings
@@ -120,7 +123,7 @@ class LocalCluster:
         if settings.kubernetes is not None:
             folder = (self.data_dir / kubernetes.CLUSTER).resolve()
             self.kubernetes = LocalKubernetes(folder, kubernetes_port, settings.kubernetes)
-        self.token = secrets.token_hex(16)  # of `peloton local`
+        self.token = secrets.token_hex(16)  # for `peloton local`
         self.parts: dict[str, Part] = {}
         self._hosts_expected = 0
         self._pod_ports = POD_PORTS[0]
@@ -129,12 +132,12 @@ class LocalCluster:
 
     @property
     def has_own_mesos(self) -> bool:
-        """An emulated one as its first cluster."""
+        """Report whether its first cluster is an emulated Mesos."""
         return not self.settings.mesos and not self.settings.no_mesos
 
     @property
     def _has_processes(self) -> bool:
-        """Pods of some emulated cluster are processes, and need ports."""
+        """Report whether pods of some emulated cluster are processes, and need ports."""
         has_mesos = self.has_own_mesos or bool(self.more_masters)
         return (has_mesos and not self.settings.simulate) or self.settings.kubernetes == 0
 
@@ -144,22 +147,22 @@ class LocalCluster:
 
     @property
     def addresses(self) -> str:
-        """Of all apis, as clients take them."""
+        """Return the addresses of all apis, as clients take them."""
         return ",".join(f"127.0.0.1:{port}" for port in self.api_ports)
 
     @property
     def ui_url(self) -> str:
-        """Of Temporal's Web UI; empty when the server is not ours."""
+        """Return the URL of Temporal's Web UI; empty when the server is the user's."""
         return "" if self.settings.temporal else f"http://127.0.0.1:{self.ui_port}"
 
     @property
     def web_url(self) -> str:
-        """Of the pages; empty when there are none."""
+        """Return the URL of the web pages; empty when there are none."""
         return f"http://127.0.0.1:{self.web_port}" if self.settings.web else ""
 
     @property
     def web_port_note(self) -> str:
-        """Return why the pages are not at their usual port, in brackets, or "": they are, or none was fixed."""
+        """Return why the web pages are not at their usual port, in brackets, or "": they are, or none was fixed."""
         if not self.settings.port or self.web_port == WEB_PORT:
             return ""
         return f" (port {WEB_PORT} is in use: another process listens there, or another local cluster has taken it)"
@@ -191,7 +194,7 @@ class LocalCluster:
             raise Unavailable(f"no Mesos master answers at {self.mesos}: start it, or leave out --mesos")
         if self._has_processes:
             self._pod_ports = self._taken.pod_ports()
-        self._hosts_expected = self._host_count()  # a bad file is refused before anything starts
+        self._hosts_expected = self._host_count()  # refuse a bad file before anything starts
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.data_dir / "logs").mkdir(mode=0o700, exist_ok=True)
         self._take_data_dir()
@@ -210,7 +213,7 @@ class LocalCluster:
             self._tidying = asyncio.create_task(keep_tidy(self.database, masters, self.token), name="sandboxes")
 
     async def stop(self) -> None:
-        """Roles first: they would report that the others are missing."""
+        """Stop roles first: they would report that the others are missing."""
         if self._tidying is not None:
             self._tidying.cancel()
         await asyncio.gather(*(part.stop() for name, part in self.parts.items() if is_role(name)))
@@ -224,7 +227,7 @@ class LocalCluster:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     async def _tear_down(self) -> None:
-        """The store is removed and with it the id of the framework, which Mesos would keep for days."""
+        """Remove the store and with it the id of the framework, which Mesos would keep for days."""
         argv = (sys.executable, "-m", "services.teardown")
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -233,7 +236,7 @@ class LocalCluster:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        output, _ = await process.communicate()  # it ends after a timeout of its own
+        output, _ = await process.communicate()  # it ends after its own timeout
         for line in output.decode(errors="replace").splitlines():
             self.report("mesos", line)
 
@@ -243,7 +246,8 @@ class LocalCluster:
         return self.parts[name]
 
     def _take_data_dir(self) -> None:
-        """Two clusters in one folder would end each other's pods. The kernel frees the lock with its process."""
+        """Lock the data folder: two clusters in it would end each other's pods. The kernel frees the lock with its
+        process."""
         self._lock = (self.data_dir / "lock").open("a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -312,19 +316,20 @@ class LocalCluster:
         )
 
     def _ports_of(self, index: int) -> range:
-        """Ports for pods: the share of the first cluster, the second one, ...; 0: that of Kubernetes."""
+        """Return the share of the pod ports of the cluster with this index, from 1; 0 stands for Kubernetes."""
         share = len(self._pod_ports) // (1 + len(self.more_masters) + (self.settings.kubernetes == 0))
         first = len(self._pod_ports) - share if index == 0 else share * (index - 1)
         return self._pod_ports[first : first + share]
 
     def _prefetch_default(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Emulated hosts fetch images ahead, unless the environment names another endpoint."""
+        """Return the endpoint by which emulated hosts fetch images ahead, unless the environment names another one."""
         if not self.has_own_mesos or PREFETCH_URL in environment:
             return {}
         return {PREFETCH_URL: prefetch_url(self.mesos)}
 
     def minicluster_arguments(self, index: int = 1, cluster: str = "") -> list[str]:
-        """``index``: that of the cluster, from 1; ``cluster``: its name, empty for the first."""
+        """Return the command line arguments. ``index``: the cluster's, from 1; ``cluster``: its name, empty for the
+        first."""
         master = self.more_masters.get(cluster, self.mesos)
         folder = f"minicluster-{cluster}" if cluster else "minicluster"
         arguments = ["--port", master.rpartition(":")[2], "--data", str(self.data_dir / folder)]
@@ -346,7 +351,7 @@ class LocalCluster:
         deadline_s = time.monotonic() + READY_PATIENCE_S
         missing = "the API"
         while time.monotonic() < deadline_s:
-            missing = await asyncio.to_thread(self._missing)
+            missing = await asyncio.to_thread(self._find_missing)
             if not missing:
                 return
             await asyncio.sleep(0.1)
@@ -355,8 +360,8 @@ class LocalCluster:
             f"logs are in {self.data_dir / 'logs'}"
         )
 
-    def _missing(self) -> str:
-        """The first thing that a job would still wait for; empty when there is none."""
+    def _find_missing(self) -> str:
+        """Return the first thing that a job would still wait for; empty when there is none."""
         from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
         from peloton.api.v0.respool import respool_pb2
         from peloton.api.v0.short_names import respool_pb2_grpc
@@ -384,18 +389,18 @@ class LocalCluster:
         return ""
 
     def _host_count(self) -> int:
-        """Of all clusters when they are ready. Raises InvalidArgument."""
+        """Count the hosts of all clusters when they are ready. Raises InvalidArgument."""
         if self.more_masters and self.settings.hosts_file:
             raise InvalidArgument("a hosts file describes one cluster: leave out the other ones, or the file")
         try:
-            first = 0 if self.settings.no_mesos else self._hosts_of_a_cluster()
+            first = 0 if self.settings.no_mesos else self._count_hosts_of_one()
             nodes = self.kubernetes.node_count if self.kubernetes is not None else 0
-            return first + nodes + len(self.more_masters) * self._hosts_of_a_cluster(emulated=True)
+            return first + nodes + len(self.more_masters) * self._count_hosts_of_one(emulated=True)
         except ValueError as error:
             raise InvalidArgument(str(error)) from error
 
-    def _hosts_of_a_cluster(self, emulated: bool = False) -> int:
-        """How many never fail, at least one. Raises ValueError."""
+    def _count_hosts_of_one(self, emulated: bool = False) -> int:
+        """Count the hosts of one cluster that never fail, at least one. Raises ValueError."""
         from services.emulation.hosts import default_hosts, load_hosts
         from services.emulation.simulation.description import load_simulation
 

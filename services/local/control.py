@@ -1,5 +1,7 @@
-"""How `peloton local` reaches a running `peloton up`: it sends one JSON line and reads one, on a loopback port that a
-file under the user's runtime directory names."""
+"""The control connection from `peloton local` to a running `peloton up`.
+
+It sends one JSON line and reads one, on a loopback port that a file under the user's runtime directory names.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from services.local.kubernetes import LocalKubernetes
 from services.local.temporal_server import answers
 
 MASTER = "master"
-"""Of the first cluster; that of another one is ``master-CLUSTER``."""
+"""The name of the first cluster's master; that of another one is ``master-CLUSTER``."""
 OF_HOSTS = ("sicken", "heal")
 ACTIONS = ("stop", "start", "restart", *OF_HOSTS, "status", "failover", "failover-empty")
 CALL_TIMEOUT_S = 60.0
@@ -34,7 +36,7 @@ HOSTS_SHOWN_MAX = 20
 
 
 def control_file(port: int) -> Path:
-    """Names the control port of the local cluster whose API listens on ``port``; readable by its user alone."""
+    """Return the file with the control port of the cluster whose API listens on ``port``; only its user may read it."""
     runtime = os.environ.get("XDG_RUNTIME_DIR") or str(Path(tempfile.gettempdir()) / f"peloton-{os.getuid()}")
     return Path(runtime) / f"peloton-local-{port}.json"
 
@@ -43,7 +45,7 @@ class ControlServer:
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self._server: asyncio.Server | None = None
-        self._away: dict[str, int] = {}  # masters that were stopped -> the pid of their minicluster
+        self._away: dict[str, int] = {}  # stopped masters -> the pid of their minicluster
 
     async def __aenter__(self) -> ControlServer:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
@@ -67,7 +69,7 @@ class ControlServer:
             writer.write(json.dumps(await self._answer_to(reader)).encode() + b"\n")
             await writer.drain()
         finally:
-            writer.close()  # also when the caller is gone or the server stops
+            writer.close()  # even when the caller has left or the server stops
 
     async def _answer_to(self, reader: asyncio.StreamReader) -> dict[str, list[str]]:
         try:
@@ -118,7 +120,7 @@ class ControlServer:
         return [f"node {name}: {action} done"]
 
     async def _act_on_master(self, name: str, action: str) -> str:
-        """The master alone: signals tell its process, which emulates the agents too."""
+        """Stop or start only the master: signals reach its process, which emulates the agents too."""
         part_name, address = self._masters()[name]
         part = self._cluster.part(part_name)
         if part.process is None or not part.is_running:
@@ -191,13 +193,14 @@ class ControlServer:
         return [*lines[:HOSTS_SHOWN_MAX], *([f"... and {more} more nodes"] if more > 0 else [])]
 
     def _masters(self) -> dict[str, tuple[str, str]]:
-        """Of emulated clusters, by name: the part that emulates the master, and its address."""
+        """Return the masters of emulated clusters by name: the part that emulates each, and its address."""
         more = self._cluster.more_masters.items()
         first = {} if not self._cluster.has_own_mesos else {MASTER: ("minicluster", self._cluster.mesos)}
         return first | {f"{MASTER}-{cluster}": (f"minicluster-{cluster}", address) for cluster, address in more}
 
     def _masters_of(self, host: str) -> list[str]:
-        """Masters that may know the host. Hosts of another cluster have its name as prefix; so may others."""
+        """Return the masters that may have the host: hosts of another cluster have its name as prefix; so may
+        others."""
         more = self._cluster.more_masters.items()
         own = [self._cluster.mesos] if self._cluster.has_own_mesos else []
         return [master for name, master in more if host.startswith(f"{name}-")] + own
@@ -211,7 +214,7 @@ class ControlServer:
 
 
 def call(port: int, action: str, name: str = "", now: bool = False) -> list[str]:
-    """Ask the `peloton up` whose API is on ``port``; returns lines to print. Raises PelotonError."""
+    """Ask the `peloton up` whose API is on ``port``; return lines to print. Raises PelotonError."""
     path = control_file(port)
     try:
         known = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""The data folder of a local cluster, before anything uses it."""
+"""Checks of the data folder of a local cluster before its first use."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ FOLDERS = ("logs", "minicluster", "kubernetes")
 
 
 def check(folder: Path) -> None:
-    """Raises Unavailable for files that cannot be used, before parts fail at them again and again. Makes files that an
-    earlier version left readable for all readable for their user only."""
+    """Raise Unavailable for unusable files, on which parts would fail again and again.
+
+    Files that an earlier version left readable for all become readable for their user only.
+    """
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < FREE_MIN_BYTES:
         numbers = f"{free_bytes >> 20} MiB are free, {FREE_MIN_BYTES >> 20} are needed to start"

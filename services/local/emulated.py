@@ -1,4 +1,4 @@
-"""What `peloton up` asks the clusters that it emulates."""
+"""Calls of `peloton up` to the clusters that it emulates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMEOUT_S = 10.0
 
 
 def ask(name: str, address: str, token: str, method: str, path: str, body: object = None) -> Any:
-    """The parsed answer of this emulation. Raises Unavailable, or NotFound or InvalidArgument in its words."""
+    """Return the parsed answer of an emulation. Raises Unavailable, or NotFound or InvalidArgument with its message."""
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
     try:
         text = json.dumps(body) if body is not None else None

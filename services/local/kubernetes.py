@@ -1,4 +1,4 @@
-"""The emulated Kubernetes of a local cluster: how its process is started, and what `peloton local` asks it."""
+"""The emulated Kubernetes of a local cluster: its process, and the calls of `peloton local` to it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from services.emulated_kubernetes.kubeconfig import kept_token
 from services.local.emulated import ask
 
 CLUSTER = "kubernetes"
-"""Name of the cluster, of its part, and beginning of the names of its nodes."""
+"""The name of the cluster and of its part, and the prefix of the names of its nodes."""
 HOST_MANAGER = f"hostmgr-{CLUSTER}"
 NODES = 3
-"""Nodes whose pods are processes."""
+"""The number of nodes whose pods are processes."""
 PODS_MAX = 250
-"""On a simulated node, as large clusters have it."""
+"""Limit of the pods of a simulated node, as in large clusters."""
 VOLUMES = "/volumes"
-"""Folder of each emulated node, below its own."""
+"""The folder of volumes, below the folder of each emulated node."""
 READY_PATIENCE_S = 30.0
 READY_POLL_S = 0.05
 
@@ -31,7 +31,7 @@ class LocalKubernetes:
     folder: Path
     port: int
     simulate: int = 0
-    """So many simulated nodes; 0: three with processes."""
+    """The number of simulated nodes; 0: three nodes with processes."""
 
     @property
     def address(self) -> str:
@@ -46,7 +46,7 @@ class LocalKubernetes:
         return self.simulate or NODES
 
     def arguments(self, ports: range, image_download_s: float, variables: str, pass_env: tuple[str, ...]) -> list[str]:
-        """``ports``: for pods that are processes."""
+        """Return the command line arguments. ``ports`` are for pods that are processes."""
         arguments = ["--port", str(self.port), "--data", str(self.folder), "--prefix", f"{CLUSTER}-"]
         arguments += ["--image-download", str(image_download_s)]
         arguments += [argument for name in pass_env for argument in ("--pass-env", name)]
@@ -56,7 +56,7 @@ class LocalKubernetes:
         return [*arguments, "--nodes", str(NODES), "--task-ports", f"{ports.start}-{ports.stop - 1}"]
 
     def environment(self) -> dict[str, str]:
-        """Of its host manager."""
+        """Return the environment of its host manager."""
         return {
             "PELOTON_CLUSTER": CLUSTER,
             "PELOTON_KUBERNETES": str(self.kubeconfig),
@@ -65,7 +65,7 @@ class LocalKubernetes:
         }
 
     async def wait_until_ready(self) -> None:
-        """Its kubeconfig is written then. Raises Unavailable."""
+        """Wait until the server is ready, and its kubeconfig written. Raises Unavailable."""
         deadline_s = time.monotonic() + READY_PATIENCE_S
         while not await asyncio.to_thread(self._is_ready):
             if time.monotonic() > deadline_s:
@@ -82,12 +82,12 @@ class LocalKubernetes:
         return True
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Name, is_up and pods of each."""
+        """Return name, is_up and pods of each node."""
         found: list[dict[str, Any]] = self._ask("GET", "/emulation/nodes")["nodes"]
         return found
 
     def act_on_node(self, name: str, verb: str) -> None:
-        """``verb``: stop or start."""
+        """Stop or start a node: ``verb``."""
         if verb not in ("stop", "start"):
             raise InvalidArgument(f"{name} is a node of Kubernetes: it can be stopped and started")
         self._ask("POST", f"/emulation/nodes/{quote(name, safe='')}/{verb}")

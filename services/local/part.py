@@ -1,4 +1,4 @@
-"""One process of the local cluster: started, watched, started again when it dies, stopped in order."""
+"""One process of the local cluster: started, watched, restarted when it dies, stopped in order."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RESTART_FIRST_S = 0.3
 RESTART_MAX_S = 10.0
 STABLE_AFTER_S = 30.0
 LINE_BYTES_MAX = 1 << 20
-"""In one piece; what is shown of a line is far less."""
+"""Limit of one line of output; far fewer bytes of it are shown."""
 _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """In the child before exec, so that a supervisor that is killed leaves no process behind."""
+    """End the child with its parent, before exec, so that a supervisor that is killed leaves no process behind."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -32,7 +32,7 @@ def die_with_parent() -> None:
 class Part:
     name: str
     argv: Sequence[str]
-    environment: Mapping[str, str | None]  # beside what it inherits; None removes a variable
+    environment: Mapping[str, str | None]  # in addition to the inherited one; None removes a variable
     log_path: Path
     report: Callable[[str, str], None]  # (part, line) for people
     process: asyncio.subprocess.Process | None = None
@@ -59,7 +59,7 @@ class Part:
         self._watch = asyncio.create_task(self._keep_running(), name=f"watch {self.name}")
 
     async def stop(self, now: bool = False) -> None:
-        """Stop and stay stopped; ``now`` is kill -9."""
+        """Stop, and do not restart; ``now`` is kill -9."""
         self.is_wanted = False
         self._changed.set()
         if self.process is not None and self.is_running:
@@ -81,7 +81,7 @@ class Part:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """kill -9 and let the watch start it again, as a crash would."""
+        """Kill with SIGKILL; the watch restarts it, as after a crash."""
         if self.process is not None and self.is_running:
             self.process.kill()
 
@@ -93,7 +93,7 @@ class Part:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the supervisor, which stops the parts in order
+            start_new_session=True,  # Ctrl-C stops the supervisor, which stops the parts in order
             preexec_fn=die_with_parent,
             limit=LINE_BYTES_MAX,
         )
@@ -116,7 +116,7 @@ class Part:
             delay_s = min(delay_s * 2, RESTART_MAX_S)
             if self.is_wanted:
                 await self._spawn()
-            if not self.is_wanted and self.is_running:  # a stop that came while it started
+            if not self.is_wanted and self.is_running:  # a stop came during the start
                 self.process.kill()
                 await self.process.wait()
 
@@ -134,7 +134,7 @@ class Part:
             self.report(self.name, shown)
 
     def _write(self, line: str) -> None:
-        """A full disk loses lines of the log; the part runs on."""
+        """Write to the log; a full disk loses lines, and the part runs on."""
         try:
             with self.log_path.open("a", encoding="utf-8") as log:
                 log.write(f"{line}\n")

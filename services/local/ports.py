@@ -1,4 +1,4 @@
-"""Ports of local clusters: each is taken before it is used, so that two clusters that start at once do not meet."""
+"""Ports of local clusters: each is reserved before its use, so that two clusters that start at once do not collide."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from peloton.errors import Unavailable
 
 OWN_PORTS = range(20_000, 23_000)
-"""Below the ports of outgoing connections, and beside those that hosts offer to pods."""
+"""The range of a cluster's own ports: below the ports of outgoing connections, and outside the ports of pods."""
 POD_PORTS = (range(31_000, 32_001), *(range(begin, begin + 500) for begin in range(30_500, 22_999, -500)))
-"""For emulated hosts: each cluster of this machine takes one range, the first one that of Mesos's defaults."""
+"""The ranges for pods on emulated hosts: each cluster of this machine takes one, the first one that of Mesos's
+defaults."""
 
 
 class Taken:
-    """What one cluster has taken. Other clusters cannot take it until this is closed or its process has died.
+    """The ports taken by one cluster. Other clusters cannot take them until this is closed or its process has died.
 
     A name is an abstract socket: like the ports themselves it belongs to a network namespace and is visible to all of
     its users, and the kernel frees it with the process that holds it.
@@ -25,18 +26,18 @@ class Taken:
         self._held: list[socket.socket] = []
 
     def __del__(self) -> None:
-        self.close()  # when the cluster was never started
+        self.close()  # the cluster may never have started
 
     def close(self) -> None:
         while self._held:
             self._held.pop().close()
 
     def take(self, port: int) -> bool:
-        """True when it is ours now; False when another cluster has taken it or a process listens there."""
+        """Take a port; return False when another cluster has taken it or a process listens there."""
         return is_free(port) and self._take(f"port/{port}")
 
     def some(self, count: int) -> list[int]:
-        """Takes ``count`` ports of OWN_PORTS; raises Unavailable."""
+        """Take ``count`` ports of OWN_PORTS; raise Unavailable."""
         found: list[int] = []
         for port in random.sample(OWN_PORTS, len(OWN_PORTS)):
             if len(found) == count:
@@ -48,7 +49,7 @@ class Taken:
         return found
 
     def pod_ports(self, ranges: Iterable[range] = POD_PORTS) -> range:
-        """Takes one of the ranges for the pods of this cluster; raises Unavailable."""
+        """Take one of the ranges for the pods of this cluster; raise Unavailable."""
         tried = 0
         for ports in ranges:
             if self._take(f"pods/{ports.start}"):

