@@ -1,4 +1,4 @@
-"""The application: five tabs and what is opened from them, asked for again and again, and the keys."""
+"""The application of `peloton top`: five tabs and the pages opened from them, polled repeatedly, and the keys."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ from cli.top.reading import Reader
 from cli.top.schedules import SchedulesPage
 
 READS_MAX = 4
-"""At a time: one that is shown, and those that were given up and have not ended."""
+"""Limit of concurrent reads: the one that is shown, and abandoned ones that have not ended."""
 REST_FACTOR = 9
-"""The API rests so many times as long as it took to answer, so that one viewer keeps it busy for a tenth of the time
-at most, whatever the period."""
+"""The pause after an answer, as a multiple of its duration.
+
+One viewer thus keeps the API busy for a tenth of the time at most, whatever the period.
+"""
 OPENED_MAX = 8
-"""Pages that were opened one from the other."""
+"""Limit of the pages opened one from the other."""
 LATE_S = 3.0
-"""A read that takes longer is mentioned."""
+"""Seconds after which a read is reported as late."""
 HINTS = "? help  q quit  / filter  s sort  c CLI"
 
 CSS = """
@@ -58,7 +60,8 @@ HelpScreen { align: center middle; }
 
 
 class TopApp(App[None]):
-    """Without a traceback, whatever the API answers: what fails stands in the last line until it works again."""
+    """The application. It shows no traceback, whatever the API answers: a failure stands in the last line until it is
+    over."""
 
     CSS = CSS
     ENABLE_COMMAND_PALETTE = False
@@ -85,7 +88,7 @@ class TopApp(App[None]):
         self.reader, self.period_s = reader, period_s
         self.tabs: Sequence[Page] = (OverviewPage(), PoolsPage(), JobsPage(), HostsPage(), SchedulesPage())
         self.tab_index = 0
-        self.trail: list[Page] = []  # opened from the tab, each from the one before
+        self.trail: list[Page] = []  # opened from the tab, each from the previous one
         self._threads = ThreadPoolExecutor(READS_MAX, "reading")
         self._wake = asyncio.Event()
         self._notice = self._problem = ""
@@ -116,30 +119,32 @@ class TopApp(App[None]):
     # -- reading
 
     async def _follow(self) -> None:
-        """Reads the picture on the screen, until the application ends. Another one is read at once when it is wanted:
-        nobody waits for the answer of a picture that is gone."""
+        """Read the picture on the screen, until the application ends.
+
+        A change of the page starts another read at once, and abandons the present one.
+        """
         while True:
             self._wake.clear()
             page, began_s = self.page, time.monotonic()
             reading = asyncio.get_running_loop().run_in_executor(self._threads, page.question(), self.reader)
             try:
-                await self._answered(reading, began_s)
+                await self._wait_for_answer(reading, began_s)
             finally:
                 reading.cancel()
             if reading.cancelled() or page is not self.page:
                 continue
             self._take(page, reading)
-            await self._woken(max(self.period_s, REST_FACTOR * (time.monotonic() - began_s)))
+            await self._wait_for_wake(max(self.period_s, REST_FACTOR * (time.monotonic() - began_s)))
 
-    async def _answered(self, reading: asyncio.Future[Picture], began_s: float) -> None:
-        """Or another picture is wanted. An answer that is late is said to be."""
-        while not reading.done() and not await self._woken(LATE_S, reading):
+    async def _wait_for_answer(self, reading: asyncio.Future[Picture], began_s: float) -> None:
+        """Wait until the read is done or another picture is requested; report a late answer meanwhile."""
+        while not reading.done() and not await self._wait_for_wake(LATE_S, reading):
             if not reading.done():
                 self._problem = f"no answer from {self.reader.address} for {time.monotonic() - began_s:.0f} s"
-                self._say()
+                self._show_lines()
 
-    async def _woken(self, within_s: float, *others: asyncio.Future[Any]) -> bool:
-        """Waits until then, or until one of the others is done."""
+    async def _wait_for_wake(self, within_s: float, *others: asyncio.Future[Any]) -> bool:
+        """Wait for the wake-up, the timeout, or one of the others; return whether the wake-up came."""
         waking = asyncio.ensure_future(self._wake.wait())
         try:
             await asyncio.wait({waking, *others}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
@@ -155,9 +160,9 @@ class TopApp(App[None]):
             self._problem = f"{getattr(shown, 'message', shown)}; asking again"
         else:
             self._problem, self._answered_at = "", time.strftime("%H:%M:%S")
-        self._say()
+        self._show_lines()
 
-    # -- what is on the screen beside the page
+    # -- the screen around the page
 
     def _turn_to_page(self) -> None:
         for page in (*self.tabs, *self.trail):
@@ -165,10 +170,10 @@ class TopApp(App[None]):
         self._filter.add_class("hidden")
         self.page.table.focus()
         self._notice = ""
-        self._say()
+        self._show_lines()
         self._wake.set()
 
-    def _say(self) -> None:
+    def _show_lines(self) -> None:
         line = Text(no_wrap=True, overflow="ellipsis")
         for index, page in enumerate(self.tabs):
             is_here = index == self.tab_index
@@ -186,14 +191,14 @@ class TopApp(App[None]):
             status = Text(shown, no_wrap=True, overflow="ellipsis")
         self._status.update(visible(status))
 
-    def _tell(self, text: str) -> None:
-        """Until the next key."""
+    def _show_notice(self, text: str) -> None:
+        """Show a notice until the next key."""
         self._notice = text
-        self._say()
+        self._show_lines()
 
     def on_key(self, event: events.Key) -> None:
         if self._notice:
-            self._tell("")
+            self._show_notice("")
 
     def on_resize(self) -> None:
         self._wake.set()
@@ -221,7 +226,7 @@ class TopApp(App[None]):
         self._turn_to_page()
 
     def action_close_page(self) -> None:
-        """To the page before, or to all rows of a tab that is filtered; a filter that is being typed is given up."""
+        """Go back to the previous page, or to all rows of a filtered tab; abandon a filter that is being typed."""
         if self._filter.has_focus:
             self._turn_to_page()
         elif self.trail:
@@ -241,7 +246,7 @@ class TopApp(App[None]):
         try:
             self.page.filter(event.value.strip())
         except Exception as error:
-            self._tell(f"! {getattr(error, 'message', error)}")
+            self._show_notice(f"! {getattr(error, 'message', error)}")
             return
         self._turn_to_page()
 
@@ -265,7 +270,7 @@ class TopApp(App[None]):
         if (address := self.reader.settings.given_address) is not None:
             line = line.replace("peloton ", f"peloton -a {address} ")
         self.copy_to_clipboard(line)
-        self._tell(f"copied: {line}")
+        self._show_notice(f"copied: {line}")
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen())

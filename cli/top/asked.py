@@ -1,4 +1,4 @@
-"""What is typed behind ``/``: words, and conditions such as ``state:failed``, which the API is asked for."""
+"""The filter typed after ``/``: words, and conditions such as ``state:failed``, which the API applies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.task.group import TASK_STATES
 from peloton.model.job import JOB_TERMINAL
 
 PAGE_ROWS = 200
-"""Jobs, or instances of a job, that are asked for at a time."""
+"""Number of jobs, or of instances of a job, on one page."""
 ACTIVE = "active"
 ACTIVE_STATES = ",".join(state for state in JOB_STATES.states if state not in JOB_TERMINAL and state != "UNKNOWN")
 JOB_KEYS = ("state", "pool", "owner", "type", "label", "since")
@@ -22,7 +22,7 @@ INSTANCE_KEYS = ("state", "host")
 
 
 class Order(NamedTuple):
-    """``falls``: whether the greatest comes first."""
+    """An order of rows. ``falls``: whether the greatest comes first."""
 
     title: str
     field: str
@@ -44,7 +44,7 @@ INSTANCE_ORDERS = (
 
 @dataclass(frozen=True)
 class JobConditions:
-    """``since`` as it was typed, such as ``24h``. ``token``: of the page; "" is the first one."""
+    """The filter of jobs. ``since`` is as typed, such as ``24h``; ``token`` names the page, "" is the first one."""
 
     pool: str
     states: tuple[str, ...]
@@ -66,7 +66,7 @@ class InstanceConditions:
 
 
 def split_text(text: str, keys: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Conditions by key, and the other words. Raises ValueError for a key that is not known."""
+    """Split a filter into conditions by key, and the other words. Raises ValueError for an unknown key."""
     conditions: dict[str, str] = {}
     words = []
     for word in text.split():
@@ -81,8 +81,10 @@ def split_text(text: str, keys: Sequence[str]) -> tuple[dict[str, str], list[str
 
 
 def jobs_asked(text: str, order: Order, token: str = "", pool: str = "") -> JobConditions:
-    """Words that are no conditions are part of the name. ``pool``: the only one whose jobs are asked for. Raises
-    ValueError."""
+    """Parse a filter of jobs; words that are no conditions are part of the name. Raises ValueError.
+
+    ``pool``: the pool that all jobs have to be in.
+    """
     conditions, words = split_text(text, [key for key in JOB_KEYS if key != "pool" or not pool])
     states, path = conditions.get("state", ""), conditions.get("pool", "")
     if since := conditions.get("since", ""):
@@ -101,14 +103,14 @@ def jobs_asked(text: str, order: Order, token: str = "", pool: str = "") -> JobC
 
 
 def instances_asked(text: str, order: Order, offset: int = 0) -> InstanceConditions:
-    """Words that are no conditions are states, too. Raises ValueError."""
+    """Parse a filter of instances; words that are no conditions are states. Raises ValueError."""
     conditions, words = split_text(text, INSTANCE_KEYS)
     states = ",".join([*words, *filter(None, [conditions.get("state")])])
     return InstanceConditions(TASK_STATES.parse(states), WORDS.parse(conditions.get("host", "")), offset, order)
 
 
 def job_line(asked: JobConditions) -> str:
-    """The command that asks the same."""
+    """Return the command line with the same result."""
     options: list[tuple[str, str]] = [
         ("-r", asked.pool),
         ("-s", ",".join(asked.states)),
@@ -136,11 +138,11 @@ def instance_line(job_id: str, asked: InstanceConditions) -> str:
 
 
 def command(words: str, options: Iterable[tuple[str, str]] = ()) -> str:
-    """Options without a value are left out."""
+    """Return a command line; options without a value are left out."""
     return " ".join([words, *(f"{name} {shlex.quote(value)}" for name, value in options if value)])
 
 
 def matches(text: str, *texts: str) -> bool:
-    """Whether each word of ``text`` is in one of these, in any case."""
+    """Report whether each word of ``text`` is in one of these texts, in any case."""
     where = "\n".join(texts).lower()
     return all(word in where for word in text.lower().split())

@@ -1,4 +1,4 @@
-"""The overview: capacity by kind, who leads, and what is wrong now, the worst first. Pure."""
+"""The overview: capacity by kind, the leaders, and the present faults, the worst first. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cli.top.rows import KINDS, MARK_STYLES, UNIT_TEXTS, age_text, amount, count
 from cli.wire import v0
 
 FAULTS_MAX = 200
-"""Lines; the overview says how many more there are."""
+"""Limit of lines; the overview shows how many more there are."""
 CAPACITY_TITLES = (
     ("", 11), ("capacity", 9), ("away", 8), ("allocated", 10), ("free", 8), ("queued", 8), ("used", 8), ("slack", 7)
 )  # fmt: skip
-"""Each with its width. Away: on hosts that take no pods. Slack: what hosts offer to revocable pods."""
+"""The columns with their widths. Away: on hosts that take no pods. Slack: offered by hosts to revocable pods."""
 BAR_WIDTH_MIN = 9
 BESIDE_CAPACITY_BAR = sum(size for _, size in CAPACITY_TITLES) + 2
 FAILED_WITHIN_S = 3_600
@@ -38,8 +38,8 @@ SUBJECTS = {"SUBJECT_KIND_HOST": "host", "SUBJECT_KIND_POOL": "pool", "SUBJECT_K
 
 
 class Fault(NamedTuple):
-    """``key``: what it is about, such as ``host:h1``; empty: there is nothing more to see. ``age``: empty if it is not
-    known."""
+    """A fault. ``key`` is its subject, such as ``host:h1``; empty: there is no page for it. ``age`` is empty if
+    unknown."""
 
     weight: Weight
     what: str
@@ -48,7 +48,7 @@ class Fault(NamedTuple):
 
 
 def faults(seen: Overview, now: datetime) -> list[Fault]:
-    """The worst first; of one weight what the API calls problems, then what has failed or waits."""
+    """Return the faults, the worst first; of one weight the API's problems lead, then failed jobs, then queues."""
     found = [*_problems(seen.whole, now), *_failures(seen.failed, now), *_queues(seen.tree)]
     return sorted(found, key=lambda fault: fault.weight)
 
@@ -62,18 +62,18 @@ def _problems(whole: v0.overview.GetOverviewResponse, now: datetime) -> Iterator
 
 
 def _queues(part: Part[v0.explain.PoolTreeResponse]) -> Iterator[Fault]:
-    """Of leaves: what waits in them waits in the pools above, too."""
+    """Yield notes on queues of leaves: gangs there wait in the pools above, too."""
     for pool in part.answer.pools if part.answer is not None else ():
         if pool.isLeaf and pool.queuedInstances:
             wanted = [f"{each.kind} {amount(each.kind, each.demand)}" for each in pool.amounts if each.demand]
             many = f"{pool.queuedInstances} instance{'s wait' if pool.queuedInstances > 1 else ' waits'}"
-            # Gangs that are held back are in the queue, and count for no demand.
+            # Gangs in backoff are in the queue, but count for no demand.
             what = f" for {', '.join(wanted)}" if wanted else ", held back because no host was found"
             yield Fault(Weight.NOTE, f"Pool {pool.path}: {many}{what}", f"pool:{pool.path}")
 
 
 def _failures(part: Part[v0.table.ListJobsResponse], now: datetime) -> Iterator[Fault]:
-    """Within FAILED_WITHIN_S."""
+    """Yield the jobs that failed within FAILED_WITHIN_S."""
     for job in part.answer.jobs if part.answer is not None else ():
         ended = parse_time(job.completionTime)
         if ended is None or (since_s := (now - ended).total_seconds()) > FAILED_WITHIN_S:
@@ -97,7 +97,7 @@ def fault_grid(found: list[Fault]) -> Grid:
 
 
 def head(seen: Overview, width: int) -> list[Text]:
-    """Capacity by kind on one line each, then who leads, then hosts, jobs and pods by state."""
+    """Return the lines at the top: capacity by kind, then the leaders, then hosts, jobs and pods by state."""
     lines = [Text("".join(f"{title:>{size}}" for title, size in CAPACITY_TITLES), "bold")]
     bar = max(width - BESIDE_CAPACITY_BAR, BAR_WIDTH_MIN)
     sums = [(kind, _sum_of(seen.whole, kind)) for kind in KINDS]
@@ -106,7 +106,7 @@ def head(seen: Overview, width: int) -> list[Text]:
 
 
 def _sum_of(whole: v0.overview.GetOverviewResponse, kind: str) -> v0.overview.KindAmounts:
-    """Over all clusters."""
+    """Add up the amounts of one kind over all clusters."""
     total = v0.overview.KindAmounts(kind=kind)
     for one in (one for cluster in whole.clusters for one in cluster.amounts if one.kind == kind):
         total.capacity, total.away = total.capacity + one.capacity, total.away + one.away
@@ -116,7 +116,7 @@ def _sum_of(whole: v0.overview.GetOverviewResponse, kind: str) -> v0.overview.Ki
 
 
 def _queued(tree: v0.explain.PoolTreeResponse | None, kind: str) -> float | None:
-    """None while it is not known."""
+    """Return the queued demand of one kind; None while it is unknown."""
     if tree is None or not tree.pools:
         return None
     return sum(each.demand for each in tree.pools[0].amounts if each.kind == kind)

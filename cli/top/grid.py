@@ -1,4 +1,4 @@
-"""A table as a value: columns, rows of styled texts, and how it fits a width."""
+"""A table as a value: columns, rows of styled texts, and the fitting to a width."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from cli.output import one_line
 from peloton.model.text import escape, is_printable
 
 GAP = 1
-"""Blanks on either side of a column."""
+"""Number of blanks on either side of a column."""
 
 
 class Column(NamedTuple):
-    """``least``: how far its texts may be cut; None: they never are. ``spare``: where there is no room for all columns,
-    empty ones go first and then those with the least of these; 0: it stays."""
+    """A column. ``least``: the width to which its texts may be cut; None: they are never cut.
+
+    ``spare``: where the columns do not all fit, empty ones go first and then the ones with the least of these; 0: it
+    stays.
+    """
 
     title: str
     is_number: bool = False
@@ -26,7 +29,7 @@ class Column(NamedTuple):
 
 
 class Row(NamedTuple):
-    """``key`` names what ``enter`` opens."""
+    """A row. ``key`` names the page that ``enter`` opens."""
 
     key: str
     cells: tuple[Text, ...]
@@ -34,7 +37,8 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """``nothing``: what to say when there are no rows. ``shown_of``: how many rows there were, if not all are here."""
+    """A table. ``nothing`` is the text when there are no rows; ``shown_of`` the number of all rows if some are left
+    out."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -43,7 +47,7 @@ class Grid:
 
 
 def text(content: object, style: str = "") -> Text:
-    """One line."""
+    """Return the content as one line."""
     return Text(one_line(content), style=style, no_wrap=True, end="")
 
 
@@ -56,8 +60,10 @@ def visible(shown: Text) -> Text:
 
 
 def fitted(grid: Grid, width: int) -> list[tuple[int, int]]:
-    """Columns that are shown, by number, each with its width. First the longest texts that may be cut are cut, then
-    columns are left out."""
+    """Return the columns that are shown, by number, each with its width.
+
+    First the longest texts that may be cut are cut, then columns are left out.
+    """
     natural = [
         max([len(column.title), *(row.cells[index].cell_len for row in grid.rows)])
         for index, column in enumerate(grid.columns)
@@ -81,13 +87,13 @@ def fitted(grid: Grid, width: int) -> list[tuple[int, int]]:
     while room_left(widths) < 0:
         longest = max(shown, key=lambda index: widths[index] - least[index])
         if widths[longest] <= least[longest]:
-            break  # it is scrolled
+            break  # the table is scrolled
         widths[longest] -= 1
     return [(index, widths[index]) for index in shown]
 
 
 def cut(cell: Text, width: int, is_number: bool) -> Text:
-    """As wide as its column; a number stands at the right."""
+    """Return a cell as wide as its column; a number is aligned right."""
     shown = cell.copy()
     shown.truncate(width, overflow="ellipsis")
     if is_number:

@@ -1,4 +1,4 @@
-"""What the keys do."""
+"""The help screen: the keys and their effects."""
 
 from __future__ import annotations
 

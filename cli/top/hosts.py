@@ -1,4 +1,4 @@
-"""Hosts, and one host: whether it takes pods, and the pods on it."""
+"""The pages of hosts and of one host: whether it takes pods, and the pods on it."""
 
 from __future__ import annotations
 

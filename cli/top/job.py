@@ -1,4 +1,4 @@
-"""One job: how it is, why it waits, its instances; and what happened to one of them."""
+"""The page of one job: its state, why it waits, its instances; and the page of one instance with its events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class JobPage(Page):
 
 
 def head(found: OneJob, now: datetime) -> Iterator[Text]:
-    """What it is and how it is, then why it waits, or how it ended."""
+    """Yield lines on its properties and state, then why it waits, or how it ended."""
     job, runtime = found.job, found.job.runtime
     line = Text(f"{job.config.name or job.id.value} ", style="bold")
     line.append_text(state_text(v0.job.JobState.Name(runtime.state))).append("  ")
@@ -65,7 +65,7 @@ def head(found: OneJob, now: datetime) -> Iterator[Text]:
 
 
 class InstancePage(Page):
-    """Its events over its runs."""
+    """The events of one instance over its runs."""
 
     def __init__(self, job_id: str, instance_id: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Jobs as a table, by page: the API looks for them."""
+"""The page of jobs, which the API filters and cuts into pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JobsPage(Page):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tokens = {0: ""}  # of the page that begins there
+        self._tokens = {0: ""}  # by the first row of each page
 
     def asked(self) -> JobConditions:
         return jobs_asked(self.wanted, JOB_ORDERS[self.order_index], self._tokens.get(self.first, ""), self.pool)
@@ -42,6 +42,9 @@ class JobsPage(Page):
 
 
 def jobs_picture(found: v0.table.ListJobsResponse) -> Picture:
-    """A page may be short, or empty, before the last one: the API looks at so many jobs only."""
+    """Return the picture of one page.
+
+    A page may be short, or empty, before the last one: the API examines a limited number of jobs per call.
+    """
     token = found.nextPageToken
     return Picture(job_grid(found.jobs, datetime.now(UTC)), (), LETTER_WORDS, bool(token), token)

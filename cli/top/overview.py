@@ -1,4 +1,4 @@
-"""The overview: the whole cluster, and what is wrong now."""
+"""The overview page: the whole cluster, and its present faults."""
 
 from __future__ import annotations
 

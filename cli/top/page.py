@@ -1,4 +1,4 @@
-"""What all pictures of `peloton top` are made of: lines at the top, a line that says what is shown, a table."""
+"""The common parts of all pages of `peloton top`: lines at the top, a note, a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cli.top.reading import Reader
 
 SCROLLBAR = 2
 HEAD_LINES_MAX = 200
-"""Lines above a table; they are scrolled."""
+"""Limit of the lines above a table; they are scrolled."""
 
 
 class Titled(Protocol):
@@ -28,7 +28,7 @@ class Titled(Protocol):
 
 @dataclass(frozen=True)
 class Picture:
-    """``note``: what is shown. ``has_more``: whether there is a next page."""
+    """The content of a page. ``note`` describes it; ``has_more``: whether there is a next page."""
 
     grid: Grid
     head: Sequence[Text] = ()
@@ -51,12 +51,12 @@ class GridTable(DataTable[Text]):
 
     @property
     def key(self) -> str | None:
-        """Of the row under the cursor."""
+        """Return the key of the row under the cursor."""
         rows = self._drawn[0].rows if self._drawn else ()
         return rows[self.cursor_row].key if 0 <= self.cursor_row < len(rows) else None
 
     def draw(self, grid: Grid, width: int) -> None:
-        """The cursor stays on its row, or where it was when that is gone."""
+        """Draw the grid; the cursor stays on its row, or in its place if the row is gone."""
         if self._drawn == (grid, width):
             return
         key, at, scrolled = self.key, self.cursor_row, self.scroll_offset
@@ -78,7 +78,7 @@ class GridTable(DataTable[Text]):
 
 
 class Page(Vertical):
-    """``title`` is what it is called, ``orders`` what ``s`` goes through."""
+    """A page with its ``title``, and the ``orders`` that the key ``s`` cycles through."""
 
     title = ""
     orders: Sequence[Titled] = ()
@@ -101,26 +101,28 @@ class Page(Vertical):
         yield self._note
         yield self.table
 
-    # -- what each page says for itself
+    # -- the methods that each page defines
 
     def question(self) -> Callable[[Reader], Picture]:
-        """Reads and draws the picture that is wanted now. It is called in a thread, where it must not look at the
-        page. Raises ValueError for a filter that says nothing."""
+        """Return a function that reads and draws the requested picture. Raises ValueError for an invalid filter.
+
+        The function is called in a thread, and must not use the page.
+        """
         raise NotImplementedError
 
     def same_as(self) -> str:
-        """The command that gives the same."""
+        """Return the command line with the same result."""
         raise NotImplementedError
 
     def opened(self, key: str) -> Page | None:
-        """What ``enter`` opens at a row."""
+        """Return the page that ``enter`` opens at a row."""
         return None
 
     def next_kind(self) -> bool:
-        """Of resource; whether there is one."""
+        """Change to the next kind of resource; return whether there are several."""
         return False
 
-    # -- what people change
+    # -- the settings that the user changes
 
     @property
     def width(self) -> int:
@@ -135,7 +137,7 @@ class Page(Vertical):
         return bool(self.orders)
 
     def filter(self, wanted: str) -> None:
-        """Raises ValueError, and leaves everything as it was."""
+        """Set the filter. Raises ValueError, and leaves the old one in place."""
         before = self.wanted, self.first
         self.wanted, self.first = wanted, 0
         try:
@@ -145,7 +147,7 @@ class Page(Vertical):
             raise
 
     def turn(self, pages: int) -> bool:
-        """Whether there is such a page."""
+        """Go some pages forward or back; return whether there is such a page."""
         if not self.turns or (pages > 0 and not self.has_more) or (pages < 0 and not self.first):
             return False
         self.first = max(self.first + pages * PAGE_ROWS, 0)
@@ -159,7 +161,7 @@ class Page(Vertical):
         self.table.draw(picture.grid, self.width)
 
     def scroll_above(self, pages: int) -> None:
-        """The lines above the table."""
+        """Scroll the lines above the table."""
         (self._above.scroll_page_down if pages > 0 else self._above.scroll_page_up)(animate=False)
 
     def _note_of(self, picture: Picture) -> str:

@@ -1,4 +1,4 @@
-"""The tree of pools, and one pool: what its queues wait for, and its jobs."""
+"""The pages of the pool tree, and of one pool: why its queues wait, and its jobs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PoolsPage(Page):
 
 
 class PoolPage(JobsPage):
-    """Jobs of the pools below it are there, too; they may be filtered like all jobs."""
+    """The page of one pool, with the jobs of the pools below it; they may be filtered like all jobs."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What `peloton top` asks the API: each picture takes a bounded number of calls. Called in threads."""
+"""The API calls of `peloton top`: each picture takes a bounded number of calls. They run in threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cli.top.asked import PAGE_ROWS, InstanceConditions, JobConditions
 from cli.wire import v0
 
 FAILED_JOBS_MAX = 50
-"""The newest that have failed, whenever that was."""
+"""Limit of failed jobs: the newest ones, whenever they failed."""
 EVENT_RUNS = 10
 SCHEDULES_MAX = 1_000
 HOST_EVENTS = 3
@@ -30,7 +30,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Part(Generic[T_co]):
-    """One call of several: the others are shown without it."""
+    """The answer of one call of several; if it fails the others are shown without it."""
 
     answer: T_co | None
     error: str = ""
@@ -53,7 +53,7 @@ class OneJob:
 
 @dataclass(frozen=True)
 class OneHost:
-    """``info`` is None when no host is called so."""
+    """The data of one host. ``info`` is None when there is no such host."""
 
     info: v0.host.HostInfo | None
     drains: Sequence[v0.maintenance.HostMaintenance] = ()
@@ -72,11 +72,11 @@ class Reader:
         return self.client.address
 
     def close(self) -> None:
-        """Calls that wait end with an error."""
+        """Close the connection; waiting calls end with an error."""
         self.settings.close()
 
     def overview(self) -> Overview:
-        """What its parts do not answer is left out; the overview itself has to be answered."""
+        """Read the overview; its parts may fail, the overview itself must not."""
         client, failed = self.client, v0.table.ListJobsRequest(pageSize=FAILED_JOBS_MAX)
         failed.filter.states.append(v0.job.JobState.Value("FAILED"))
         return Overview(
@@ -149,7 +149,7 @@ class Reader:
         return response
 
     def _pool_path(self, pool_id: str) -> str:
-        """What is known is not asked for again. Without a resource manager the id has to do."""
+        """Return the path of a pool from the cache or the API; without a resource manager return its id."""
         if pool_id not in self._pools:
             pools = self._part(lambda: self.client.respools.Query(v0.respool.QueryRequest())).answer
             if pools is not None:

@@ -1,4 +1,7 @@
-"""From answers of the API to tables: pools, jobs, instances, events, hosts. Pure; ``now`` is the reader's clock."""
+"""Tables made of answers of the API: pools, jobs, instances, events, hosts.
+
+The functions are pure; ``now`` is the reader's clock.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ from cli.wire import v0
 from peloton.model.status_text import status_text
 
 ROWS_MAX = 1_000
-"""Of pools and hosts, whose answers come whole: the filter finds the others."""
+"""Limit of rows of pools and of hosts, whose answers have all of them: the filter finds the others."""
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 12, 40
 KINDS = ("cpu", "memory", "disk", "gpu")
 UNIT_TEXTS = {"cpu": "cpu (cores)"}
-"""Amounts of memory and disk say theirs."""
+"""Titles with units; amounts of memory and disk carry theirs."""
 LETTERS: Mapping[str, Sequence[str]] = {
     "R": ("RUNNING",),
     "L": ("PLACING", "PLACED", "LAUNCHING", "LAUNCHED", "STARTING", "RESERVED"),
@@ -37,9 +40,9 @@ LETTER_STYLES = {"R": "cyan", "L": "blue", "P": "yellow", "S": "green", "F": "re
 LETTER_WORDS = "R run L launch P wait S succeed F fail X lost K kill"
 MARK_STYLES = {"RED": "bold red", "ORANGE": "yellow"}
 ID_SHOWN = 8
-"""Characters of the id of a job: commands take the first four or more."""
+"""Number of shown characters of a job's id: commands take the first four or more."""
 HOST_SHOWN = 32
-"""Characters of a host's name: those of a cluster begin alike."""
+"""Number of shown characters of a host's name: the names in a cluster begin alike."""
 SECONDS = (("d", 86_400), ("h", 3_600), ("m", 60))
 
 
@@ -48,7 +51,7 @@ def state_text(state: str) -> Text:
 
 
 def counts_text(counts: Mapping[str, int]) -> Text:
-    """Each kind of state that some instance is in, by its letter: `R3 P1`."""
+    """Return the count of instances in each kind of state, by its letter: `R3 P1`."""
     found = Text(no_wrap=True, end="")
     for letter, states in LETTERS.items():
         if count := sum(counts.get(state, 0) for state in states):
@@ -57,7 +60,7 @@ def counts_text(counts: Mapping[str, int]) -> Text:
 
 
 def age_text(since: str, now: datetime) -> str:
-    """In the largest unit of which it is two or more; empty when there is no time."""
+    """Return the age in the largest unit of which it is two or more; empty when there is no time."""
     moment = parse_time(since)
     return "" if moment is None else duration_text((now - moment).total_seconds())
 
@@ -92,17 +95,17 @@ POOL_COLUMNS = (
     Column("Limit", True, spare=1),
 )
 BESIDE_BAR = 64
-"""What the other columns take of a terminal's width."""
+"""The width of the other columns."""
 
 
 def kinds_of(answer: v0.explain.PoolTreeResponse) -> list[str]:
-    """Those that the cluster has, in their order."""
+    """Return the kinds that the cluster has, in the order of KINDS."""
     capacity = {each.kind for pool in answer.pools[:1] for each in pool.amounts if each.limit > 0}
     return [kind for kind in KINDS if kind in capacity] or [KINDS[0]]
 
 
 def pool_grid(answer: v0.explain.PoolTreeResponse, kind: str, order: PoolOrder, wanted: str, width: int) -> Grid:
-    """One kind of resource, its bars on one scale: the whole cluster."""
+    """Return the table of one kind of resource; its bars have one scale: the whole cluster."""
     capacity = next((each.limit for pool in answer.pools[:1] for each in pool.amounts if each.kind == kind), 0.0)
     bar = max(min(width - BESIDE_BAR, BAR_WIDTH_MAX), BAR_WIDTH_MIN)
     found = [line for pool in answer.pools if matches(wanted, pool.path) for line in _pool_lines(pool, kind, order)]
@@ -121,7 +124,7 @@ def _sort_key(order: PoolOrder, amounts: v0.explain.PoolAmounts) -> float:
 def _pool_lines(
     pool: v0.explain.PoolNode, kind: str, order: PoolOrder
 ) -> Iterator[tuple[str, str, v0.explain.PoolAmounts, int]]:
-    """Path, name as it is shown, amounts and what is queued: the pool, and in the tree its parts of the hosts."""
+    """Yield path, shown name, amounts and queued instances of the pool, and in the tree of its parts of the hosts."""
     is_tree = order.key is None
     name = "  " * pool.depth + (pool.path.rpartition("/")[2] or "/") if is_tree else pool.path
     yield pool.path, name, _amounts(pool.amounts, kind), pool.queuedInstances
@@ -130,7 +133,7 @@ def _pool_lines(
 
 
 def _amounts(amounts: Iterable[v0.explain.PoolAmounts], kind: str) -> v0.explain.PoolAmounts:
-    """Without a kind when the pool has nothing of it."""
+    """Return the amounts of one kind; they have no kind when the pool has none of it."""
     return next((each for each in amounts if each.kind == kind), v0.explain.PoolAmounts())
 
 
@@ -151,7 +154,10 @@ def _pool_cells(name: str, queued: int, each: v0.explain.PoolAmounts, capacity: 
 
 
 def pool_bar(each: v0.explain.PoolAmounts, capacity: float, width: int) -> Text:
-    """``width`` cells stand for ``capacity``. It ends at the limit, or at what is held if that is more."""
+    """Return the bar of a pool: ``width`` cells stand for ``capacity``.
+
+    It ends at the limit, or at the allocation if that is more.
+    """
     bar = Text.from_markup(bar_of(each, capacity, width))
     most = max(each.limit, each.allocation)
     if capacity > 0 and most < capacity:
@@ -161,7 +167,7 @@ def pool_bar(each: v0.explain.PoolAmounts, capacity: float, width: int) -> Text:
 
 
 def amount(kind: str, value: float) -> str:
-    """Memory and disk with their unit; cores and gpus as they are."""
+    """Return memory and disk with their unit; cores and gpus as plain numbers."""
     if kind not in ("memory", "disk"):
         return number(value)
     for unit, size in (("Ti", 2**20), ("Gi", 2**10)):
@@ -204,7 +210,7 @@ def job_grid(jobs: Iterable[v0.table.JobRow], now: datetime) -> Grid:
 
 
 def update_text(update: v0.table.JobUpdate) -> str:
-    """Empty once it has succeeded."""
+    """Return the state of an update; empty once it has succeeded."""
     state = v0.update.State.Name(update.state)
     if state == "SUCCEEDED":
         return ""
@@ -231,7 +237,7 @@ def instance_grid(tasks: Iterable[v0.task.TaskInfo], now: datetime) -> Grid:
 
 
 def _run_cells(runtime: v0.task.RuntimeInfo, now: datetime) -> tuple[Text, ...]:
-    """State, host, runs, time of the run, health, message."""
+    """Return state, host, runs, time of the run, health, message."""
     health = v0.task.HealthState.Name(runtime.healthy)
     run = runtime.mesosTaskId.value.rpartition("-")[2]
     return (
@@ -260,7 +266,7 @@ EVENT_COLUMNS = (
 
 
 def event_grid(response: v0.task.GetPodEventsResponse) -> Grid:
-    """Newest first, as they come."""
+    """Return the events in the order of the answer: newest first."""
     rows = []
     for event in response.result:
         cells = (
@@ -279,7 +285,7 @@ def event_grid(response: v0.task.GetPodEventsResponse) -> Grid:
 
 
 class HostOrder(NamedTuple):
-    """``kind``: the most of what is taken of it comes first."""
+    """An order of hosts. With a ``kind``, the host with the largest taken share comes first."""
 
     title: str
     kind: str = ""
@@ -308,12 +314,12 @@ MARK_RANKS = {"RED": 0, "ORANGE": 1}
 
 
 def mark_of(info: v0.host.HostInfo) -> str:
-    """RED, ORANGE, or empty."""
+    """Return RED, ORANGE, or ""."""
     return info.marked.split(maxsplit=1)[0].strip(",:;") if info.marked else ""
 
 
 def taken(info: v0.host.HostInfo, kind: str) -> tuple[float, float]:
-    """What of a kind is not on offer to pods that come, and all that the host has."""
+    """Return the amount of a kind that is not on offer to new pods, and the host's total."""
     name = f"{kind}_mib" if kind in ("memory", "disk") else kind
     whole: float = getattr(info.capacity, name)
     free: float = getattr(info.free, name)
@@ -321,7 +327,7 @@ def taken(info: v0.host.HostInfo, kind: str) -> tuple[float, float]:
 
 
 def host_grid(response: v0.host_svc.QueryHostsResponse, order: HostOrder, wanted: str) -> Grid:
-    found = [info for info in response.host_infos if matches(wanted, *_searched(info))]
+    found = [info for info in response.host_infos if matches(wanted, *_texts_of(info))]
     found.sort(key=lambda info: (*_host_rank(info, order), info.hostname))
     nothing = f"No host matches: {wanted}" if wanted else "There are no hosts"
     return Grid(
@@ -329,7 +335,7 @@ def host_grid(response: v0.host_svc.QueryHostsResponse, order: HostOrder, wanted
     )
 
 
-def _searched(info: v0.host.HostInfo) -> Iterator[str]:
+def _texts_of(info: v0.host.HostInfo) -> Iterator[str]:
     yield from (info.hostname, state_of(info), info.current_pool, info.cluster, info.marked)
     yield from (f"{label.key}={label.value}" for label in info.labels)
 
@@ -380,7 +386,7 @@ POD_COLUMNS = (
 
 
 def pod_grid(pods: Iterable[v0.overview.HostPod], wanted: str, now: datetime) -> Grid:
-    """Of one host, as they come: by pool, the highest priority first."""
+    """Return the pods of one host in the order of the answer: by pool, the highest priority first."""
     rows = []
     for pod in pods:
         state, name = v0.task.TaskState.Name(pod.state), f"{pod.job_id[:ID_SHOWN]}-{pod.instance_id}"

@@ -1,4 +1,4 @@
-"""Schedules of jobs: when each creates its next job, and what became of the last one."""
+"""The page of schedules: when each creates its next job, and the result of the last one."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class SchedulesPage(Page):
         return "peloton job schedule ls"
 
     def opened(self, key: str) -> Page | None:
-        """The job of the last run."""
+        """Return the page of the last run's job."""
         return JobPage(key) if JOB_ID.fullmatch(key) else None
 
 
 def schedule_grid(answer: v0.schedule.ListSchedulesResponse, wanted: str, now: datetime) -> Grid:
-    """The filter is words of the name, the pool and the state."""
+    """Return the table of schedules; the filter is words of the name, the pool and the state."""
     found = [one for one in answer.schedules if matches(wanted, f"{one.name} {one.pool_path} {state_of(one)}")]
     rows = tuple(_row(one, now) for one in found[:ROWS_MAX])
     nothing = f"No schedule is like that: {wanted}" if wanted else "There are no schedules"
@@ -58,7 +58,7 @@ def state_of(one: v0.schedule.Schedule) -> str:
 
 def _row(one: v0.schedule.Schedule, now: datetime) -> Row:
     last = one.runs[0] if one.runs else v0.schedule.Run()
-    following = "" if one.paused or not one.next_times else _until(one.next_times[0], now)
+    following = "" if one.paused or not one.next_times else _format_until(one.next_times[0], now)
     cells = (
         text(one.name),
         text(one.pool_path),
@@ -72,6 +72,6 @@ def _row(one: v0.schedule.Schedule, now: datetime) -> Row:
     return Row(last.job_id or one.name, cells)
 
 
-def _until(time: str, now: datetime) -> str:
+def _format_until(time: str, now: datetime) -> str:
     moment = parse_time(time)
     return f"in {duration_text((moment - now).total_seconds())}" if moment else ""
