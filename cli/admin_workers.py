@@ -1,4 +1,4 @@
-"""``peloton admin worker``: versions of the workers, and to promote one or roll it back."""
+"""``peloton admin worker``: lists versions of the workers, promotes one, rolls back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands reach the agents of Mesos, which serve files and sessions themselves."""
+"""The access of commands to the agents of Mesos, which serve files and sessions themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMEOUT_S = 20.0
 
 @cache
 def access() -> MesosAccess:
-    """As the environment says, by the names that the host manager has for it. Raises InvalidArgument."""
+    """Return the access that the environment sets, by the host manager's names. Raises InvalidArgument."""
     return access_from(os.environ)
 
 

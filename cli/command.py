@@ -1,4 +1,4 @@
-"""Commands and groups: loaded when they are asked for, global options anywhere, errors as one line."""
+"""Commands and groups: loaded at their first use, with global options anywhere, and errors as one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ HELP_OPTIONS = ["-h", "--help"]
 
 
 def global_options(defaults: bool) -> list[click.Option]:
-    """The options of every command. Behind a sub-command's name they have no defaults, and win when they are given."""
+    """Return the options of every command.
+
+    After a sub-command's name they have no defaults, and override when they are given.
+    """
 
     def option(
         *names: str, default: Any = None, envvar: str | list[str] | None = None, **attributes: Any
@@ -55,7 +58,8 @@ def note_given(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 class Command(click.Command):
-    """Takes the global options too, except where one of its own has the same spelling (``-a`` of ``job query``)."""
+    """A command with the global options, except where one of its own has the same spelling (``-a`` of ``job
+    query``)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -70,8 +74,10 @@ class Command(click.Command):
         return super().parse_args(ctx, self.with_output_written_out(args))
 
     def with_output_written_out(self, args: list[str]) -> list[str]:
-        """``-o`` of queries is the original's ``--offset``; before the name of a format, which is no number, it is
-        ``--output`` all the same."""
+        """Return the arguments with ``-o FORMAT`` of queries written as ``--output``.
+
+        Alone ``-o`` is the original's ``--offset`` there, which takes a number; the name of a format is none.
+        """
         is_taken = any("-o" in param.opts and "--output" not in param.opts for param in self.params)
         pairs = zip(args, [*args, ""][1:], strict=True)
         return ["--output" if is_taken and word == "-o" and after in FORMATS else word for word, after in pairs]
@@ -106,11 +112,11 @@ class Group(click.Group):
 
 
 class VerbsAndCommand(Group, Command):
-    """A noun with its verbs that does something without one, too."""
+    """A noun with its verbs that is a command by itself, too."""
 
 
 class Entry(NamedTuple):
-    """Where a command is found and what ``--help`` of its parent says without loading it."""
+    """The module and attribute of a command, and its short help, shown by its parent without loading it."""
 
     module: str
     attribute: str
@@ -119,7 +125,7 @@ class Entry(NamedTuple):
 
 
 class LazyGroup(Group):
-    """Imports a command's module when the command is used; its short help is known without."""
+    """A group that imports a command's module when the command is used; its short help is known without."""
 
     def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -146,11 +152,12 @@ class LazyGroup(Group):
 
 
 INTERRUPTED = 130
-"""What shells say of a process that ended by SIGINT."""
+"""The exit code of a process that ended by SIGINT, as in shells."""
 
 
 class Root(LazyGroup):
-    """Ends every failure as one line on stderr and an exit code; stack traces only with ``--debug``."""
+    """The root group: it ends every failure as one line on stderr and an exit code; stack traces only with
+    ``--debug``."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""The YAML files that commands take, ``-`` for standard input among them."""
+"""The YAML files that commands take; ``-`` is standard input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STANDARD_INPUT = Path("-")
 
 
 def load_config(path: Path, message_class: type[MessageT]) -> MessageT:
-    """Raises ConfigError, which names the place, and Failed for a file of another kind."""
+    """Load a file. Raises ConfigError, which names the place, and Failed for a file of another kind."""
     from peloton.api.yaml_config import ConfigError, load_message, read_bounded
 
     name = "standard input" if path == STANDARD_INPUT else str(path)
@@ -34,8 +34,10 @@ def load_config(path: Path, message_class: type[MessageT]) -> MessageT:
 
 
 def kind_refusal(content: bytes, name: str, wanted: type[Message]) -> str:
-    """Return why a file is not of the wanted kind, or "": each of its top keys is one of some other kind, and not each
-    is one of the wanted kind."""
+    """Return why a file is not of the wanted kind, or "".
+
+    It is of another kind if each of its top keys is one of some other kind, and not each is one of the wanted kind.
+    """
     from cli.wire import v0, v1
     from peloton.api.respell import squash
     from peloton.api.yaml_config import top_keys

@@ -78,7 +78,7 @@ async def _run_job(cluster: LocalCluster) -> bool:
 
 
 async def _cli(cluster: LocalCluster, arguments: list[str]) -> bool:
-    """One command as a process of its own, as a user would start it; returns whether it succeeded."""
+    """Run one command as a process of its own, as a user would start it; return whether it succeeded."""
     shown = " ".join(argument.replace(f"{EXAMPLES.parent.parent}/", "") for argument in arguments)
     say(f"$ peloton {shown}", bold=True)
     process = await asyncio.create_subprocess_exec(

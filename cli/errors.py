@@ -1,4 +1,4 @@
-"""Turns whatever went wrong into one line and an exit code: 1 refused or failed, 2 wrong usage (Click's own)."""
+"""Conversion of every error into one line and an exit code: 1 refused or failed, 2 wrong usage (Click's own)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Failed(click.ClickException):
-    """Refused or failed; the message is the whole line, with lines of its own (several faults) one after the other."""
+    """A refusal or failure; the message is the whole line, and the lines of several faults are joined."""
 
     exit_code = 1
 
@@ -27,11 +27,11 @@ class Failed(click.ClickException):
 
 
 def failure(error: Exception, settings: Settings | None) -> Exception:
-    """What to raise in place of ``error``; exceptions of Click say enough themselves."""
-    while isinstance(error, ExceptionGroup):  # of concurrent parts; the first one to fail is the cause
+    """Return the exception to raise in place of ``error``; exceptions of Click are complete themselves."""
+    while isinstance(error, ExceptionGroup):  # of concurrent parts; the first failure is the cause
         error = error.exceptions[0]
     if isinstance(error, (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)):
-        return error  # a pipe whose reader has gone, such as head, is for Click: it ends without a word
+        return error  # a pipe whose reader has ended, such as head, is for Click: it ends silently
     if isinstance(error, PelotonError):
         return Failed(error.message)
     if is_rpc_error(error):

@@ -1,4 +1,4 @@
-"""``why`` of jobs and pools: what waits and for what. ``plan``: what would happen, without doing it."""
+"""``why`` of jobs and pools: the reasons of waiting. ``plan``: the effects of a change, without making it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``peloton local``: break and mend parts of a running ``peloton up``."""
+"""``peloton local``: stops and restores parts of a running ``peloton up``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def local() -> None:
 def _call(settings: Settings, action: str, name: str = "", now: bool = False) -> None:
     from services.local import control
 
-    _, _, port = settings.address.partition(",")[0].rpartition(":")  # of several APIs the first is asked for
+    _, _, port = settings.address.partition(",")[0].rpartition(":")  # of several APIs the first is asked
     if not port.isdigit():
         raise click.UsageError(f"--address {settings.address}: want HOST:PORT")
     lines = control.call(int(port), action, name, now)

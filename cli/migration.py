@@ -26,14 +26,17 @@ TABLE = Table(
 
 
 class Which(NamedTuple):
-    """A job or a pool."""
+    """The job or pool that an argument names."""
 
-    text: str  # as it was called
-    fields: Mapping[str, str]  # of a request; empty: it was not named
+    text: str  # as the user typed it
+    fields: Mapping[str, str]  # of a request; empty: none was named
 
 
 class JobOrPoolType(JobType):
-    """A word that begins with a slash is the path of a pool, or that of a pool and the name of a job in it."""
+    """The type of an argument that names a job or pool.
+
+    A word that begins with a slash is the path of a pool, or the path of a pool and the name of a job in it.
+    """
 
     name = "JOB|POOL"
 
@@ -212,7 +215,7 @@ def say(
 
 
 def id_of(settings: Settings, which: Which) -> str:
-    """Of the newest migration of the object. Raises Failed."""
+    """Return the id of the newest migration of the object. Raises Failed."""
     request = v0.migration.QueryRequest(limit=1, **which.fields)
     found = settings.client.migrations.Query(request).migrations
     if not found:

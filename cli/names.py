@@ -25,23 +25,24 @@ if TYPE_CHECKING:
 
 JOB_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 SHOWN_MAX = 10
-"""Jobs listed for an ambiguous word."""
+"""Limit of the jobs listed for an ambiguous word."""
 COMPLETIONS_MAX = 50
 INSTANCE_MAX = 2**32 - 1
 SEPARATOR = "--"
-"""Stands between an instance and a command of any words; the command is what follows it."""
+"""The separator between an instance and a command of any words, which follows it."""
 WANTED = "its id, the first 4 characters of that or more, its name, or its pool and name (/pool/name)"
 
 
 class Ambiguous(Failed):
-    """Lists the jobs to choose from, each on its own line."""
+    """An error that lists the jobs to choose from, each on its own line."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         echo(self.message, file=file or sys.stderr)
 
 
 def job_id_of(settings: Settings, text: str) -> str:
-    """A whole id is taken as it is; anything else costs a call of the API. Raises Failed."""
+    """Return the id of a job; a whole id is returned unchanged, anything else costs a call of the API. Raises
+    Failed."""
     if JOB_ID.fullmatch(text):
         return text
     request = v0.lookup.FindJobsRequest(text=text, limit=SHOWN_MAX)
@@ -50,7 +51,7 @@ def job_id_of(settings: Settings, text: str) -> str:
 
 
 def only_match(text: str, response: v0.lookup.FindJobsResponse) -> v0.lookup.FoundJob:
-    """The only job, or of those with the name the only one that has not ended. Raises Failed."""
+    """Return the only job, or the only one with the name that has not ended. Raises Failed."""
     jobs = response.jobs
     if not jobs:
         raise Failed(f"no job is called '{shorten(text)}': want {WANTED}")
@@ -79,7 +80,7 @@ def line_of(job: v0.lookup.FoundJob) -> str:
 
 
 class JobType(click.ParamType[str]):
-    """A word that names a job; the command gets the job's id. Completed by asking the API."""
+    """The type of an argument that names a job; the command receives the job's id. The API completes it."""
 
     name = "JOB"
 
@@ -88,14 +89,14 @@ class JobType(click.ParamType[str]):
         return [CompletionItem(word, help=about) for word, about in words]
 
     def resolve(self, settings: Settings, value: Any) -> Any:
-        """The ids of the jobs that the command line names, by one word or by several."""
+        """Return the ids of the jobs that the command line names, by one word or by several."""
         if isinstance(value, tuple):
             return tuple(job_id_of(settings, word) for word in value)
         return value and job_id_of(settings, value)
 
 
 class InstanceType(JobType):
-    """The first of the words of ``instance_argument``."""
+    """The type of the first word of ``instance_argument``."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         has_job = bool(param.name and ctx.params.get(param.name))
@@ -114,7 +115,7 @@ class InstanceWords(NamedTuple):
 
 
 def resolve_names(ctx: click.Context) -> None:
-    """Replaces names by ids when the whole command line has been parsed: wrong usage costs no call."""
+    """Replace names by ids after the whole command line has been parsed: wrong usage costs no call."""
     for param in ctx.command.params:
         if isinstance(param.type, JobType) and param.name:
             settings = ctx.find_object(Settings)
@@ -123,7 +124,7 @@ def resolve_names(ctx: click.Context) -> None:
 
 
 def known_jobs(client: Client, begin: str) -> list[tuple[str, str]]:
-    """Words that begin with ``begin``, each with a help text that names its job."""
+    """Return words that begin with ``begin``, each with a help text that names its job."""
     request = v0.lookup.FindJobsRequest(text=begin, begins=True, limit=COMPLETIONS_MAX)
     found: dict[str, str] = {}
     for job in client.lookup.FindJobs(request, timeout=COMPLETION_TIMEOUT_S).jobs:
@@ -138,9 +139,11 @@ job_argument = click.argument("job_id", metavar="JOB", type=JOB)
 
 
 def instance_argument(rest: str = "", required: bool = False, many: bool = False) -> Callable[[Any], Any]:
-    """``JOB INSTANCE`` or ``JOB-INSTANCE``: the parameter ``pod``, a PodName. ``rest``: another word that may follow,
-    or must if ``required``; with ``many`` any words, which a first ``--`` may separate. Then the parameter is the name
-    and that word, or a tuple."""
+    """Add ``JOB INSTANCE`` or ``JOB-INSTANCE`` as the parameter ``pod``, a PodName.
+
+    ``rest``: another word that may follow, or must if ``required``; with ``many`` any words, which a first ``--`` may
+    separate. Then the parameter is the name and that word, or a tuple.
+    """
 
     def convert(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> InstanceWords | Sequence[str]:
         if ctx.resilient_parsing:
@@ -159,7 +162,7 @@ def instance_argument(rest: str = "", required: bool = False, many: bool = False
 
 
 def split_words(words: Sequence[str]) -> tuple[tuple[str, int] | None, Sequence[str]]:
-    """A job's word and the number of an instance, and the words that follow; None for what is no such thing."""
+    """Return a job's word and an instance number, and the following words; None if they name no instance."""
     first, rest = words[0], words[1:]
     if rest and is_instance(rest[0]):
         return (first, int(rest[0])), rest[1:]
@@ -172,7 +175,7 @@ def is_instance(word: str) -> bool:
 
 
 def pod_name(settings: Settings, text: str, job_id: str = "") -> str:
-    """Of ``JOB-INSTANCE``, or of the number of an instance of ``job_id``. Raises Failed."""
+    """Return the pod name of ``JOB-INSTANCE``, or of the number of an instance of ``job_id``. Raises Failed."""
     if job_id and is_instance(text):
         return f"{job_id}-{text}"
     own, _ = split_words([text])

@@ -1,6 +1,6 @@
-"""What the commands that create jobs share.
+"""Shared parts of the commands that create jobs.
 
-The id of a new job is drawn here, so that a call whose answer is lost can be asked after, or repeated without a second
+The client draws the id of a new job, so that it can look up a call whose answer was lost, or repeat it without a second
 job.
 """
 
@@ -25,7 +25,7 @@ from peloton.api.limits import IS_STORED, LOCKED_DOWN, was_never_sent
 from peloton.model.secret import SECRETS_BYTES_MAX
 
 WARNING_TIMEOUT_S = 20.0
-"""The job is created already; a busy resource manager needs seconds to answer."""
+"""Timeout of the warning: the job is created already, and a busy resource manager takes seconds to answer."""
 SecretT = TypeVar("SecretT", "v0.peloton.Secret", "v1.peloton.Secret")
 
 
@@ -44,7 +44,7 @@ class FileSecret(NamedTuple):
 
 
 class SecretFileType(click.ParamType[FileSecret]):
-    """``PATH=FILE``."""
+    """The type of an option ``PATH=FILE``."""
 
     name = "PATH=FILE"
 
@@ -65,7 +65,7 @@ class SecretFileType(click.ParamType[FileSecret]):
 
 
 def secret_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets them as ``secrets``."""
+    """Add the options of secrets, which the command receives as ``secrets``."""
 
     @wraps(function)
     def command(
@@ -94,13 +94,13 @@ def secret_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def secrets_of(secrets: Iterable[FileSecret], message: type[SecretT]) -> list[SecretT]:
-    """The wire wants their bytes as base64."""
+    """Return the secrets as messages, which carry their bytes as base64."""
     return [message(path=one.path, value=message.Value(data=base64.b64encode(one.data))) for one in secrets]
 
 
 @contextmanager
 def report_unknown_outcome(job_id: str, group: str) -> Iterator[None]:
-    """Round the call that creates: when it ends without an answer, says how to find out. ``group``: of commands."""
+    """Explain, when the call that creates ends without an answer, how to look up the job. ``group``: of commands."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
@@ -116,7 +116,7 @@ def report_unknown_outcome(job_id: str, group: str) -> Iterator[None]:
 
 
 def may_have_happened(error: Exception) -> bool:
-    """Whether the API may have carried out the call that failed."""
+    """Report whether the API may have carried out the call that failed."""
     if not is_rpc_error(error):
         return False
     code, details = error.code().name, error.details() or ""
@@ -124,8 +124,10 @@ def may_have_happened(error: Exception) -> bool:
 
 
 def warn_if_unplaceable(settings: Settings, job_id: str) -> None:
-    """Names the instances of a new job that fit on no present host, and says when no host matches a daemon. The job is
-    created all the same, because such a host may join. Prints nothing when the API cannot be asked."""
+    """Name the instances of a new job that fit on no present host, and a daemon that matches no host.
+
+    The job is created anyway, because such a host may join. Nothing is printed when the API does not answer.
+    """
     try:
         request = v0.explain.JobWhyRequest(jobId=v0.peloton.JobID(value=job_id))
         why = settings.client.explain.JobWhy(request, timeout=WARNING_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What commands print: tables and lines for people; JSON, YAML and names for programs."""
+"""The output of commands: tables and lines for people; JSON, YAML and names for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TERMINAL_ROWS_MAX = 1_000  # folding more takes too long
 ROWS_DEFAULT = 1_000
 GAP = 2
-FOLDED_WIDTH = 12  # a text that is longer is folded before columns are left out
+FOLDED_WIDTH = 12  # a longer text is folded before columns are left out
 STATE_STYLES = {
     "RUNNING": "cyan",
     "SUCCEEDED": "green",
@@ -39,7 +39,7 @@ SUBSTITUTES |= dict(zip("▁▂▃▄▅▆▇", "__--==+", strict=True))
 
 
 def substitute(error: UnicodeError) -> tuple[str, int]:
-    """A character that the encoding lacks is replaced by a similar one, or by ``?``."""
+    """Replace a character that the encoding lacks by a similar one, or by ``?``."""
     assert isinstance(error, UnicodeEncodeError)
     return "".join(SUBSTITUTES.get(character, "?") for character in error.object[error.start : error.end]), error.end
 
@@ -48,14 +48,15 @@ codecs.register_error("substitute", substitute)
 
 
 def substitute_unprintable(*streams: object) -> None:
-    """Lets no command fail at a character that the terminal does not have."""
+    """Keep commands from failing at a character that the terminal does not have."""
     for stream in streams:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="substitute")
 
 
 def as_json(message: Message, indent: int | None = 2) -> str:
-    """The JSON of Protocol Buffers: lowerCamelCase names, also fields without a value: an empty list is ``[]``."""
+    """Return the JSON of Protocol Buffers: lowerCamelCase names, and fields without a value: an empty list is
+    ``[]``."""
     from google.protobuf import json_format
 
     return json_format.MessageToJson(message, indent=indent, always_print_fields_with_no_presence=True)
@@ -66,14 +67,15 @@ def as_json_line(message: Message) -> str:
 
 
 def as_yaml(message: Message) -> str:
-    """As files have it: names of the .proto files, nothing that has no value."""
+    """Return the YAML of files: names of the .proto files, no fields without a value."""
     from peloton.api.yaml_config import dump_message
 
     return dump_message(message).rstrip("\n")
 
 
 def print_for_programs(settings: Settings, message: Message, names: Iterable[str] = (), lines: bool = False) -> bool:
-    """Prints JSON, YAML, or one name a line, if that was asked for; returns whether it was. ``lines``: more follows."""
+    """Print JSON, YAML, or one name a line, if the user requested it; return whether it was. ``lines``: more
+    follows."""
     if settings.output == "json":
         echo(as_json_line(message) if lines else as_json(message))
     elif settings.output == "yaml":
@@ -85,7 +87,7 @@ def print_for_programs(settings: Settings, message: Message, names: Iterable[str
 
 
 def print_message(settings: Settings, message: Message, names: Iterable[str] = ()) -> None:
-    """The message as YAML, or as asked for."""
+    """Print the message as YAML, or in the requested format."""
     if not print_for_programs(settings, message, names):
         echo(as_yaml(message))
 
@@ -93,27 +95,33 @@ def print_message(settings: Settings, message: Message, names: Iterable[str] = (
 def print_outcome(
     settings: Settings, message: Message, text: str, names: Iterable[str] = (), lines: bool = False
 ) -> None:
-    """The line that says what the message means, or as asked for."""
+    """Print the line that describes the message, or the message in the requested format."""
     if not print_for_programs(settings, message, names, lines):
         echo(text)
 
 
 def rows_wanted(settings: Settings, limit: int | None) -> int | None:
-    """How many of a list to print. Without ``limit`` a table is bounded and what programs read is whole; None: all."""
+    """Return how many rows of a list to print; None: all.
+
+    Without ``limit`` a table is bounded, and the output for programs is complete.
+    """
     if limit is None:
         return None if settings.is_for_programs else ROWS_DEFAULT
     return limit or None
 
 
 def say_more(shown: int, total: int | None, how: str = "--limit 0 shows all") -> None:
-    """Says on stderr that a list is not complete; ``total``: None if it is not known."""
+    """Print on stderr that a list is incomplete; ``total``: None if it is unknown."""
     of = f"{shown} of {total}" if total is not None else f"the first {shown}"
     echo(f"These are {of}: {how}", err=True)
 
 
 class Table(NamedTuple):
-    """``whole``: columns that are never cut or folded. ``spare``: columns that are left out on a terminal that is too
-    narrow for all, the first one first. ``nothing``: what to say when there are no rows."""
+    """The layout of a table. ``whole``: columns that are never cut or folded.
+
+    ``spare``: columns that are left out on a terminal that is too narrow for all, the first one first. ``nothing``: the
+    text when there are no rows.
+    """
 
     header: Sequence[str]
     whole: Sequence[str] = ()
@@ -128,14 +136,18 @@ def print_list(
     rows: Iterable[Sequence[object]],
     names: Iterable[str] = (),
 ) -> None:
-    """Rows of a table, or as asked for. ``names``: what other commands take to name each row."""
+    """Print the rows of a table, or the message in the requested format. ``names``: what other commands take for each
+    row."""
     if not print_for_programs(settings, message, names):
         print_table(table, rows, is_wide=settings.output == "wide")
 
 
 def print_table(table: Table, rows: Iterable[Sequence[object]], is_wide: bool = False) -> None:
-    """Columns in the order given, two blanks between. On a terminal coloured, and made to fit unless ``is_wide``;
-    elsewhere, and for many rows, one line each, because another program or a pager reads them."""
+    """Print columns in the order given, two blanks between them.
+
+    On a terminal they are coloured, and fitted unless ``is_wide``; elsewhere, and for many rows, each row is one line,
+    because another program or a pager reads them.
+    """
     texts = [[one_line(cell) for cell in row] for row in rows]
     if not texts:
         echo(table.nothing)
@@ -165,7 +177,8 @@ def print_terminal_table(table: Table, texts: Sequence[Sequence[str]], drawn_on:
 
 
 def fitting_columns(table: Table, texts: Sequence[Sequence[str]], width: int) -> list[int]:
-    """By number. Empty columns go before any other, and long texts are folded rather than left out."""
+    """Return the numbers of the columns that fit: empty ones go first, and long texts are folded rather than left
+    out."""
     natural = [max(map(len, column)) for column in zip(table.header, *texts, strict=True)]
     needed = [
         size if title in table.whole else min(size, max(FOLDED_WIDTH, len(title)))

@@ -1,4 +1,4 @@
-"""``peloton overview``: the whole installation at a glance, and what is wrong with it first."""
+"""``peloton overview``: the whole installation at a glance, and its problems first."""
 
 from __future__ import annotations
 
@@ -109,6 +109,6 @@ def lines_of(answer: v0.overview.GetOverviewResponse) -> Iterator[str]:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """The largest first."""
+    """Return counts as text, the largest first."""
     found = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     return ", ".join(f"{count:,} {name}" for name, count in found)

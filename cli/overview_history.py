@@ -1,4 +1,4 @@
-"""``peloton overview history``: what clusters had, what pods held and used of it, and hosts by state, over time."""
+"""``peloton overview history``: capacity, allocation and use of clusters, and hosts by state, over time."""
 
 from __future__ import annotations
 

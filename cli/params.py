@@ -32,11 +32,11 @@ Label = tuple[str, str]
 
 
 class ParsedType(click.ParamType[T]):
-    """What ``parse`` makes of a text; it raises ValueError for a text that it cannot take."""
+    """A type whose ``parse`` converts a text; it raises ValueError for an invalid one."""
 
     def convert(self, value: str | T, param: click.Parameter | None, ctx: click.Context | None) -> T:
         if not isinstance(value, str):
-            return value  # parsed before
+            return value  # already parsed
         try:
             return self.parse(value)
         except ValueError as error:
@@ -47,7 +47,7 @@ class ParsedType(click.ParamType[T]):
 
 
 class RangeType(ParsedType[InstanceRange]):
-    """``FROM:TO``, half open; an empty side means from the first or to the last instance."""
+    """The type of ``FROM:TO``, half open; an empty side means from the first or to the last instance."""
 
     name = "FROM:TO"
 
@@ -79,7 +79,7 @@ class CountType(ParsedType[int]):
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
-    """Several options as one decorator, in this order in the help."""
+    """Combine several options into one decorator, in this order in the help."""
 
     def decorate(function: Function) -> Function:
         for option in reversed(options):
@@ -99,12 +99,12 @@ CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=
 
 
 def pieces(text: str) -> list[str]:
-    """What stands between commas, without blanks round it."""
+    """Return the texts between commas, without blanks round them."""
     return [piece for part in text.split(",") if (piece := part.strip())]
 
 
 class LabelsType(ParsedType[tuple[Label, ...]]):
-    """``k=v,k2=v2``."""
+    """The type of ``k=v,k2=v2``."""
 
     name = "K=V,..."
 
@@ -119,7 +119,8 @@ class LabelsType(ParsedType[tuple[Label, ...]]):
 
 
 class LabelType(ParsedType[Label]):
-    """``key:value``, as the original's watch has it; ``key=value``, as its other commands have it, is taken too."""
+    """The type of ``key:value``, as in the original's watch; ``key=value``, as in its other commands, is accepted
+    too."""
 
     name = "KEY:VALUE"
 
@@ -186,7 +187,7 @@ class DurationType(ParsedType[float]):
 
 
 class SinceType(ParsedType[datetime]):
-    """A moment: a duration before now, or a time in ISO 8601, in UTC where it names no zone."""
+    """A moment: a duration before now, or a time in ISO 8601, in UTC if it names no zone."""
 
     name = "TIME"
 
@@ -202,7 +203,7 @@ class SinceType(ParsedType[datetime]):
 
 
 class PoolPathType(ParsedType[str]):
-    """The path of a resource pool from the root; completed by asking the API when it answers at once."""
+    """The path of a resource pool from the root; the API completes it if it answers in time."""
 
     name = "POOL"
 
@@ -216,7 +217,7 @@ class PoolPathType(ParsedType[str]):
 
 
 class HostnameType(click.ParamType[str]):
-    """A host, completed by asking the API when it answers at once."""
+    """A host; the API completes it if it answers in time."""
 
     name = "HOST"
 
@@ -235,7 +236,7 @@ def hostnames(client: Client) -> list[str]:
 
 
 def ask_to_complete(ctx: click.Context, ask: Callable[[Client], Sequence[T]]) -> Sequence[T]:
-    """Nothing when the API is slow or down, because a completion must not print errors."""
+    """Return the answer for a completion, empty when the API is slow or down: a completion must not print errors."""
     settings = ctx.find_object(Settings) or settings_given(ctx.find_root())
     try:
         return ask(settings.client)
@@ -246,7 +247,7 @@ def ask_to_complete(ctx: click.Context, ask: Callable[[Client], Sequence[T]]) ->
 
 
 def settings_given(root: click.Context) -> Settings:
-    """The addresses on the command line; completing, the root command itself is not run."""
+    """Return the addresses of the command line: the root command does not run during completion."""
     settings = Settings()
     for name in ("address", "jobmgr", "resmgr", "hostmgr"):
         if root.params.get(name):

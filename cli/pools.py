@@ -1,4 +1,4 @@
-"""From a pool's path to its id."""
+"""The lookup of a pool's id by its path."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 ROOT_ID = "root"
 UNITS = {"cpu": "cpu(cores)", "memory": "memory(MiB)", "disk": "disk(MiB)"}
-"""How tables call a kind of resource."""
+"""The names of the kinds of resources in tables."""
 
 
 def pool_id_at(client: Client, path: str, what: str = "") -> str:
-    """Asks the API. ``what`` names the pool in the error, such as "parent"."""
+    """Return the id of a pool from the API. ``what`` names the pool in the error, such as "parent"."""
     request = v0.respool.LookupRequest(path=v0.respool.ResourcePoolPath(value=path))
     response = client.respools.LookupResourcePoolID(request)
     if response.id.value:

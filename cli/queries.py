@@ -16,7 +16,7 @@ from cli.wire import v0, v1
 
 SECONDS_PER_DAY = 86_400
 LOOKED_AT_MAX = 10_000
-"""The API looks at no more jobs, whatever it is asked."""
+"""Limit of the jobs that the API examines for one query."""
 
 
 Option = Callable[[Any], Any]
@@ -35,7 +35,7 @@ def page_options(noun: str, order: str, sort: Option, *behind_limit: Option) -> 
 
 @dataclass(frozen=True)
 class JobConditions:
-    """What ``query`` of jobs and of services is asked for; the fields are the names of its options."""
+    """The conditions of ``query`` of jobs and of services; the fields are the names of its options."""
 
     labels: tuple[Label, ...]
     respool: str | None
@@ -55,7 +55,7 @@ class JobConditions:
         return self.total or self.offset + self.limit + 1
 
     def fill(self, spec: v0.job.QuerySpec | v1.job.QuerySpec) -> None:
-        """With the conditions that both versions spell alike."""
+        """Set the conditions that both versions spell alike."""
         for key, value in self.labels:
             spec.labels.add(key=key, value=value)
         spec.keywords.extend(self.keywords)
@@ -67,7 +67,7 @@ class JobConditions:
 
 
 def job_conditions(noun: str, configuration: str, states: StatesType) -> Option:
-    """The options of JobConditions, which is the last parameter of the function."""
+    """Add the options of JobConditions, which is the last parameter of the function."""
     sort = click.option(
         "--sort", "-p", type=WORDS, default="creation_time", show_default=True, help="Fields to sort by."
     )
@@ -113,7 +113,7 @@ def set_v1_page(
 
 
 def say_if_more(end: int, total: int, how: str) -> None:
-    """``end``: of the part that is shown. The API counts no further than it looks."""
+    """Print that there are more after ``end``, the last one shown. The API counts no further than it examines."""
     if end < total:
         say_more(end, total if total < LOOKED_AT_MAX else None, how)
     elif total >= LOOKED_AT_MAX:

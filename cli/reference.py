@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the commands: ``python -m cli.reference``; with ``--check`` only says if it is current."""
+"""The writer of docs/cli.md from the commands: ``python -m cli.reference``; ``--check`` only compares it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that the v0 API puts inside a response: found, worded, made a failure (the original exited with 0)."""
+"""Errors that the v0 API puts inside a response: found, worded, and raised (the original exited with 0)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_INSTANCE = "job {id} has no such instance: it has {count}{valid}"
 
 
 def raise_if_refused(settings: Settings, response: Message, texts: Mapping[str, str], **names: object) -> None:
-    """Looks for errors in ``response.error`` or, where there is no such field, in the response itself.
+    """Raise Failed for an error in ``response.error`` or, where there is no such field, in the response itself.
 
     ``texts`` words the error of each field: ``{id}`` is the id or path that it names, ``{message}`` its message,
     ``{count}`` how many instances the job has and ``{valid}`` which these are; ``names`` gives further words, and

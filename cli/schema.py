@@ -10,7 +10,7 @@ from cli.command import Command
 from cli.terminal import echo
 
 FILES = ("job", "service", "pool")
-"""As in ``peloton.api.config_schema``, which is loaded when it is used."""
+"""The kinds of ``peloton.api.config_schema``, which is loaded when it is used."""
 
 
 @click.command(cls=Command)

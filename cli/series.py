@@ -31,7 +31,7 @@ class Answer(Protocol):
 
 
 def history_options(function: F) -> F:
-    """``since``, ``until``, ``kinds`` and ``step``."""
+    """Add the options ``since``, ``until``, ``kinds`` and ``step``."""
     for option in (
         click.option("--step", type=DURATION, help="Length of an interval, such as 5m or 1h; if absent, what fits."),
         click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."),
@@ -43,7 +43,7 @@ def history_options(function: F) -> F:
 
 
 def span_of(since: datetime, until: datetime | None, step: float | None) -> dict[str, Any]:
-    """Fields of a request."""
+    """Return the fields of a request."""
     return {
         "start": since.isoformat(timespec="seconds"),
         "end": until.isoformat(timespec="seconds") if until else "",
@@ -52,7 +52,7 @@ def span_of(since: datetime, until: datetime | None, step: float | None) -> dict
 
 
 def rows(columns: Iterable[v0.history.Column], covered_s: Sequence[int], counts: str) -> Iterator[tuple[str, ...]]:
-    """``counts``: what is counted in columns that are of no kind."""
+    """Yield the rows of a table. ``counts``: the unit of columns that are of no kind."""
     there = [index for index, covered in enumerate(covered_s) if covered]
     for column in columns:
         name = v0.history.Quantity.Name(column.quantity).removeprefix("QUANTITY_").lower().replace("_", " ")
@@ -68,7 +68,7 @@ def rows(columns: Iterable[v0.history.Column], covered_s: Sequence[int], counts:
 
 
 def sparkline(values: Sequence[float], covered_s: Sequence[int], width: int = BARS_MAX) -> str:
-    """At most ``width`` bars, each the highest of its intervals; the tallest is the highest of all."""
+    """Return at most ``width`` bars, each the highest of its intervals; the tallest is the highest of all."""
     per_bar = math.ceil(len(values) / width)
     highest = max((value for value in values if math.isfinite(value)), default=0) or 1
     bars = []

@@ -1,4 +1,4 @@
-"""What the global options say, and the client they lead to."""
+"""The values of the global options, and the client that they lead to."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FORMATS = ("table", "wide", *FOR_PROGRAMS)
 
 @dataclass
 class Settings:
-    """Filled by the root command, and by the same options behind a sub-command's name."""
+    """The values of the global options, set by the root command, and by the same options after a sub-command's name."""
 
-    output: str = ""  # one of FORMATS; empty: what the command prints by itself
+    output: str = ""  # one of FORMATS; empty: the command's own
     address: str = DEFAULT_ADDRESS
     jobmgr: str | None = None
     resmgr: str | None = None
@@ -39,23 +39,23 @@ class Settings:
 
     @json.setter
     def json(self, wanted: bool) -> None:
-        """``--json`` is another way to write ``--output json``."""
+        """Set ``--output json``, of which ``--json`` is another spelling."""
         if wanted:
             self.output = "json"
 
     @property
     def is_for_programs(self) -> bool:
-        """Standard output has nothing but what was asked for."""
+        """Report whether standard output is for programs, and must have nothing but the result."""
         return self.output in FOR_PROGRAMS
 
     @property
     def given_address(self) -> str | None:
-        """None: a command finds the API without it."""
+        """Return the address; None: a command finds the API without it."""
         return self.address if self.address != DEFAULT_ADDRESS else None
 
     @property
     def client(self) -> Client:
-        """Opened at the first use; ``close`` closes it."""
+        """Return the client, opened at its first use; ``close`` closes it."""
         if self.open_client is None:
             from peloton.api.client import Patience
 
@@ -63,7 +63,7 @@ class Settings:
         return self.open_client
 
     def connect(self, patience: Patience | None = None) -> Client:
-        """A client that the caller closes. Without ``patience`` it raises what a busy server answers."""
+        """Return a client that the caller closes. Without ``patience`` it raises the errors of a busy server."""
         from peloton.api import client
 
         given = {client.JOBMGR: self.jobmgr, client.RESMGR: self.resmgr, client.HOSTMGR: self.hostmgr}
@@ -72,7 +72,7 @@ class Settings:
         return client.Client(address, timeout_s=self.timeout, overrides=overrides, patience=patience)
 
     def _say_busy(self, refusal: str) -> None:
-        """Once, however often it is refused."""
+        """Print once that the API is busy, however often it refuses."""
         if not self.has_waited:
             echo(f"Peloton is busy: {refusal}. Waiting for at most {self.patience:g} s (--patience) ...", err=True)
         self.has_waited = True
@@ -83,7 +83,7 @@ class Settings:
 
 
 def without_scheme(addresses: str) -> str:
-    """The original's addresses may be written as URLs; so may each of several."""
+    """Return addresses without their scheme: like the original's, each of them may be a URL."""
     each = (address.strip() for address in addresses.split(","))
     return ",".join(address.removeprefix("http://").removeprefix("grpc://").rstrip("/") for address in each)
 

@@ -1,5 +1,8 @@
-"""Printing for all commands. Text that users wrote (names, messages, output of pods) cannot steer the terminal:
-controls and characters that change the direction of text are escaped on their way out."""
+"""Printing for all commands.
+
+Text that users wrote (names, messages, output of pods) cannot steer the terminal: controls and characters that change
+the direction of text are escaped when they are printed.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,17 @@ def echo(
     fg: str | None = None,
     bold: bool | None = None,
 ) -> None:
-    """Print a text, which may have lines and tabs. ``prefix`` is our own, and printed as it is; so is the style."""
+    """Print a text, which may have lines and tabs. ``prefix`` is the command's own and printed unescaped; so is the
+    style."""
     shown = escape(text, PROSE)
     click.echo(prefix + (click.style(shown, fg=fg, bold=bold) if fg or bold else shown), err=err, nl=nl, file=file)
 
 
 def echo_output(chunks: Iterable[bytes], raw: bool, prefix: str = "") -> None:
-    """Print bytes that a pod wrote. They are escaped on a terminal, unless ``raw``; files and pipes get them as they
-    are. ``prefix`` is our own and comes first."""
+    """Print bytes that a pod wrote, after the command's own ``prefix``.
+
+    They are escaped on a terminal, unless ``raw``; files and pipes receive them unchanged.
+    """
     if raw or not sys.stdout.isatty():
         for chunk in chunks:
             click.echo(prefix.encode() + chunk, nl=False)
@@ -54,7 +60,7 @@ def console(err: bool = False) -> Console:
 
 
 class Visible:
-    """A picture, as Rich draws it, in which foreign text is escaped."""
+    """A wrapper of a Rich renderable that escapes foreign text in it."""
 
     def __init__(self, picture: RenderableType) -> None:
         self._picture = picture

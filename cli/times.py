@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 
 def parse_time(text: str) -> datetime | None:
-    """None for an empty or odd text; fractions beyond microseconds are dropped."""
+    """Parse a time; None for an empty or odd text. Fractions beyond microseconds are dropped."""
     if not text:
         return None
     try:
@@ -23,11 +23,11 @@ def seconds_between(start: str, stop: str) -> float | None:
 
 
 def clock_text(seconds: float) -> str:
-    """HH:MM:SS, with as many hours as it takes."""
+    """Format seconds as HH:MM:SS, with as many hours as it takes."""
     whole = max(0, int(seconds))
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 def seconds_text(time_text: str) -> str:
-    """An RFC 3339 time without fractions of a second; ``--`` when there is none."""
+    """Return an RFC 3339 time without fractions of a second; ``--`` when there is none."""
     return f"{time_text.partition('.')[0].removesuffix('Z')}Z" if time_text else "--"

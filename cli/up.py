@@ -126,7 +126,7 @@ def up(**options: Any) -> None:
 
 
 def _check(options: dict[str, Any]) -> None:
-    """Raises click.UsageError when options exclude each other."""
+    """Raise click.UsageError when options exclude each other."""
     hosts, simulate, mesos, temporal = (options[name] for name in ("hosts", "simulate", "mesos", "temporal"))
     clusters, kubernetes = options["clusters"], options["kubernetes"]
     if hosts and simulate:
@@ -155,13 +155,13 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def report(part: str, line: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal is gone, or a pipe's reader: what is done is done to its end
+    with contextlib.suppress(OSError):  # the terminal is gone, or a pipe's reader: the work still runs to its end
         prefix = f"{time.strftime('%H:%M:%S')} {click.style(f'{part:<11}', fg='cyan')} "
         echo(_without_time(line), prefix=prefix)
 
 
 def _without_time(line: str) -> str:
-    """Our roles put the time first, and so does this log."""
+    """Cut the time that Peloton's roles put first, for this log has its own."""
     return line[9:] if line[2:3] == ":" and line[5:6] == ":" and line[8:9] == " " else line
 
 
@@ -173,7 +173,7 @@ async def _run(settings: object) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it with SIGHUP
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             loop.add_signal_handler(number, stop.set)
     os.umask(0o077)  # files of the cluster hold what users gave to their jobs
     cluster = LocalCluster(settings, report)

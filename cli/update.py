@@ -1,4 +1,4 @@
-"""``peloton update``: updates of services by their ids, in the words of v0."""
+"""``peloton update``: updates of services by their ids, with the terms of v0."""
 
 from __future__ import annotations
 
@@ -105,8 +105,10 @@ def create_update(
     settings: Settings, job_id: str, config: v0.job.JobConfig, batch_size: int, respool: str | None = None,
     wanted: int = 0, override: bool = False, opaque: str | None = None, **update_config: Any,
 ) -> None:  # fmt: skip
-    """``wanted``: the version of the configuration that must be the current one; 0: whichever is. The job stays in its
-    pool without ``respool``."""
+    """Create an update. ``wanted``: the version of the configuration that must be the current one; 0: any.
+
+    The job stays in its pool without ``respool``.
+    """
     request = v0.update_svc.CreateUpdateRequest(
         jobId=v0.peloton.JobID(value=job_id),
         jobConfig=config,

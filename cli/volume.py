@@ -19,7 +19,7 @@ TABLE = Table(
     nothing="No volumes",
 )
 TO_BE_DELETED = "DELETING"
-"""State of a volume that its host has yet to destroy."""
+"""The state of a volume that its host has yet to destroy."""
 PAGES_MAX = 1_000
 
 

@@ -104,7 +104,7 @@ def print_changes(settings: Settings, request: v1.watch_svc.WatchRequest, pace: 
 
 @dataclass
 class Changes:
-    """A watch that begins again where it was cut off."""
+    """A watch that resumes where it was cut off."""
 
     settings: Settings
     request: v1.watch_svc.WatchRequest
@@ -113,7 +113,7 @@ class Changes:
     watch_id: str = ""
 
     def messages(self) -> Iterator[v1.watch_svc.WatchResponse]:
-        """Ends only by an error: any error of the first attempt, later one that waiting cannot help."""
+        """Yield messages until an error: any error of the first attempt, later one that waiting cannot help."""
         import grpc
 
         wait_s, away_since, reason = self.pace.interval_s, None, ""
@@ -146,12 +146,12 @@ class Changes:
         self.request.start_revision = max(self.request.start_revision, message.revision)
 
     def resumed_text(self, message: v1.watch_svc.WatchResponse) -> str:
-        if not self.request.start_revision:  # an API that does not count, as the original's
+        if not self.request.start_revision:  # an API that does not count, like the original's
             return "the watch goes on; what changed in between is not known"
         return "the watch goes on where it was"
 
     def cancel(self) -> None:
-        """At once; by itself the API would notice later that the connection is gone."""
+        """Cancel the watch at once; without this the API would detect the closed connection later."""
         import grpc
 
         if not self.watch_id:

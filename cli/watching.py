@@ -1,4 +1,4 @@
-"""What commands that watch share: how often they ask, how long an API may be away, and how they show what they see."""
+"""Shared parts of commands that watch: the pace of polling, the limit of an outage of the API, and the display."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class WatchPace:
-    """How often to ask, and for how long to go on asking an API that is away."""
+    """The pace of polling, and the limit of an outage of the API."""
 
     interval_s: float = 0.5
     retry_s_max: float = 5.0  # the wait doubles from interval_s up to this
@@ -36,7 +36,7 @@ class WatchPace:
 
 @dataclass
 class Patience:
-    """Asks, and asks again while the API is away. ``subject`` and ``later`` appear in its messages."""
+    """A caller that repeats a call while the API is unavailable. ``subject`` and ``later`` appear in its messages."""
 
     client: Client
     pace: WatchPace
@@ -44,7 +44,7 @@ class Patience:
     later: str  # the command that watches again
 
     def ask(self, say: Callable[[str], None], call: Callable[[], T]) -> T:
-        """Raises Failed for an error that waiting cannot help, and when the API is away for too long."""
+        """Call until the API answers. Raises Failed for an error that waiting cannot help, and after a long outage."""
         import grpc
 
         wait_s = self.pace.interval_s
@@ -78,13 +78,13 @@ class Patience:
 
 
 def progress_console(is_for_programs: bool) -> Console:
-    """Standard output, or standard error when standard output belongs to programs."""
+    """Return standard output, or standard error when standard output belongs to programs."""
     return console(err=is_for_programs)
 
 
 @dataclass
 class Display(Generic[T]):
-    """``show`` prints the state of what is watched, ``say`` a line beside it."""
+    """The display of a watch: ``show`` prints the watched state, ``say`` an additional line."""
 
     console: Console
     show: Callable[[T], object]
@@ -105,8 +105,11 @@ def display_on(
     lines_of: Callable[[T], Mapping[str, Sequence[str]]],
     live: Callable[[], AbstractContextManager[Callable[[T], object]]],
 ) -> Iterator[Display[T]]:
-    """With ``is_json`` a line of JSON whenever something changed; on a terminal what ``live`` draws; elsewhere those
-    of the groups of lines that changed."""
+    """Yield a display.
+
+    With ``is_json`` it prints a line of JSON for each change; on a terminal the picture of ``live``; elsewhere the
+    groups of lines that changed.
+    """
     shown: dict[str, Sequence[str]] = {}
 
     def print_changed(groups: Mapping[str, Sequence[str]], print_one: Callable[[str], None]) -> None:
@@ -127,7 +130,7 @@ def display_on(
 
 @contextmanager
 def redrawn(console: Console, picture: Callable[[T], RenderableType]) -> Iterator[Callable[[T], None]]:
-    """A picture that is drawn again in place for each state."""
+    """Yield a function that draws the picture again in place for each state."""
     from rich.live import Live
 
     with Live(console=console, auto_refresh=False) as live:

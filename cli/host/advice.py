@@ -16,7 +16,7 @@ from cli.wire import v0
 from peloton.model.advice import Mark
 
 MARKS = dict(enumerate(Mark, 1))
-"""By their numbers on the wire."""
+"""The marks by their numbers on the wire."""
 TABLE = Table(
     ("Mark", "Of", "Name", "Since", "Cluster", "Why"),
     whole=("Mark", "Of", "Name"),

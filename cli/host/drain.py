@@ -1,4 +1,4 @@
-"""``peloton host drain``: what a drain would do to the pods of hosts, and the drain itself."""
+"""``peloton host drain``: the effects of a drain on the pods of hosts, and the drain itself."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def drain(settings: Settings, hosts: Sequence[str], is_plan: bool, yes: bool, op
 
 
 def show(settings: Settings, answer: v0.maintenance.PlanResponse, is_plan: bool) -> None:
-    """As the output of the command, or only for the reader to decide."""
+    """Print the plan as the command's output, or only for the user to decide."""
     if settings.is_for_programs and not is_plan:
         return
     rows = [

@@ -33,7 +33,7 @@ def summary(answer: v0.maintenance.QueryResponse) -> str:
 
 
 def turn_lines(answer: v0.maintenance.StartResponse) -> Iterator[str]:
-    """How many of the hosts begin, and under which bound the others wait."""
+    """Yield how many of the hosts begin, and under which bound the others wait."""
     waiting = [host for host in answer.hosts if (state_name(host.state), state_name(host.goal_state)) == ("UP", "DOWN")]
     if not waiting:
         return
@@ -73,13 +73,13 @@ def lines_of(host: v0.maintenance.HostMaintenance) -> list[str]:
 
 
 def not_in_maintenance(hosts: Sequence[str], silent: Sequence[str]) -> str:
-    """``hosts``: those that were asked for; none: all. ``silent``: clusters that do not answer."""
+    """Return the text. ``hosts``: the requested ones; none: all. ``silent``: clusters that do not answer."""
     where = " in the clusters that answer" if silent else ""
     return f"Not in maintenance{where}: {', '.join(hosts)}" if hosts else f"No hosts in maintenance{where}"
 
 
 def print_drains(answer: v0.maintenance.QueryResponse, hosts: Sequence[str] = (), is_wide: bool = False) -> None:
-    """``hosts``: those that were asked for; none: all."""
+    """Print hosts in maintenance. ``hosts``: the requested ones; none: all."""
     found = {host.hostname for host in answer.hosts}
     others = [name for name in hosts if name not in found]
     if others or not found:
@@ -103,11 +103,11 @@ def watch_drains(
     is_json: bool = False,
     begun: Iterable[v0.maintenance.HostMaintenance] = (),
 ) -> None:
-    """Shows hosts in maintenance (all, or those named) until each of them is down or out of it.
+    """Show hosts in maintenance (all, or the named ones) until each of them is down or out of it.
 
-    ``begun``: hosts that have been in it a moment ago, and may be out of it by now.
+    ``begun``: hosts that were in it a moment ago, and may be out of it by now.
 
-    Raises Failed when the API stays away for longer than the pace allows.
+    Raises Failed when the API stays unavailable for longer than the pace allows.
     """
     pace = pace or WatchPace()
     again = " ".join(["peloton host maintenance status", *hosts, "--watch"])
@@ -142,7 +142,7 @@ def watch_drains(
 
 
 def is_down(host: v0.maintenance.HostMaintenance) -> bool:
-    """And stays so until its maintenance is completed."""
+    """Report whether the host is down until its maintenance is completed."""
     return state_name(host.state) == state_name(host.goal_state) == "DOWN"
 
 

@@ -1,4 +1,4 @@
-"""``peloton host events``: what happened to hosts."""
+"""``peloton host events``: the events of hosts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLE = Table(
     nothing="No events: nothing has happened to it that is kept, or there is no such host",
 )
 PAGE_MAX = 500
-"""Events of one answer."""
+"""Limit of the events in one answer."""
 SHOWN = 100
 PACE = WatchPace(interval_s=1.0)
 
@@ -78,7 +78,7 @@ def events(settings: Settings, host: str, kinds: tuple[str, ...], limit: int, fo
 def read(
     settings: Settings, request: overview_pb2.ListHostEventsRequest, limit: int
 ) -> overview_pb2.ListHostEventsResponse:
-    """Page by page, the newest first, at most ``limit`` (0: all)."""
+    """Read page by page, the newest first, at most ``limit`` (0: all)."""
     found = v0.overview.ListHostEventsResponse()
     page = v0.overview.ListHostEventsRequest()
     page.CopyFrom(request)
@@ -95,7 +95,7 @@ def read(
 def news(
     settings: Settings, request: overview_pb2.ListHostEventsRequest, after: int
 ) -> Iterator[overview_pb2.ListHostEventsResponse]:
-    """What happens after the event of this number, for ever. An API that is away for a while is waited for."""
+    """Yield events after this number, for ever; wait out outages of the API."""
     patience = Patience(settings.client, PACE, "events of hosts", "peloton host events")
     since = v0.overview.ListHostEventsRequest()
     since.CopyFrom(request)
@@ -109,7 +109,7 @@ def news(
 
 
 def print_on(settings: Settings, found: overview_pb2.ListHostEventsResponse) -> None:
-    """A line for each, the oldest first."""
+    """Print a line for each event, the oldest first."""
     for event in reversed(found.events):
         if not print_for_programs(settings, event, [event.hostname], lines=True):
             time, host, kind, text, until = row(event)

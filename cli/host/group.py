@@ -90,7 +90,7 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
 
 
 def amounts(info: v0.host.HostInfo) -> tuple[str, ...]:
-    """Empty where nothing is known, as of a host that is DOWN; dashes where nothing is offered."""
+    """Return the cells: empty without data, as for a DOWN host; dashes if nothing is offered."""
     if not info.HasField("capacity"):
         return ("-" if is_unschedulable(info) else "",) * 6
     free, total, used = info.free, info.capacity, info.used

@@ -1,4 +1,4 @@
-"""``peloton host maintenance``: take hosts out of the cluster for a while, and bring them back."""
+"""``peloton host maintenance``: takes hosts out of the cluster for a while, and brings them back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StartOptions:
 
 
 def start_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options of a command that begins maintenance; it takes them as ``options``."""
+    """Add the options of a command that begins maintenance, which receives them as ``options``."""
 
     @click.option("--deadline", type=DURATION, help="After this time the drain may be forced; else the installation's.")
     @click.option("--at-most", type=COUNT_FROM_1, help="How many hosts may be away at a time for these to begin.")
@@ -155,7 +155,7 @@ def status(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
 
 
 def say(settings: Settings, hosts: Sequence[str], answer: Message, text: str, lines: bool = False) -> None:
-    """The response as JSON, or a line for each host."""
+    """Print the response as JSON, or a line for each host."""
     if print_for_programs(settings, answer, dict.fromkeys(hosts), lines):
         return
     for host in dict.fromkeys(hosts):
@@ -163,6 +163,6 @@ def say(settings: Settings, hosts: Sequence[str], answer: Message, text: str, li
 
 
 def show_drains(settings: Settings, hosts: Sequence[str], begun: Iterable[v0.maintenance.HostMaintenance] = ()) -> None:
-    """``begun``: what the call that began them answered."""
+    """Watch the drains. ``begun``: the answer of the call that began them."""
     console = progress_console(settings.is_for_programs)
     watch_drains(settings.client, hosts, console, is_json=settings.json, begun=begun)

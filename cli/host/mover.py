@@ -113,7 +113,7 @@ def show(settings: Settings) -> None:
             str(one.marked_count),
             str(one.red_count),
             str(one.slow_count) if one.takes else "",
-            str(_lacks(one)),
+            str(_count_lacking(one)),
             str(one.moving_count),
             ", ".join(f"{name} {count}" for name, count in sorted(one.lent.items())),
             one.state,
@@ -128,8 +128,8 @@ def show(settings: Settings) -> None:
             echo(line)
 
 
-def _lacks(pool: v0.mover.Pool) -> int:
-    """Hosts: those that its waiting pods would fill, or as many as its minimum is above what it has."""
+def _count_lacking(pool: v0.mover.Pool) -> int:
+    """Return the hosts that it lacks: for its waiting pods, or up to its minimum."""
     return max(pool.waiting_count, pool.minimum - pool.host_count, 0)
 
 
@@ -139,7 +139,7 @@ def _switch(settings: Settings, is_on: bool) -> None:
 
 
 def _made_lines(answer: v0.mover.QueryResponse) -> Iterator[str]:
-    """The latest first."""
+    """Yield the latest moves, the newest first."""
     for one in answer.made[:MADE_SHOWN]:
         hosts = ", ".join(one.hostnames)
         yield f"{seconds_text(one.time)}  {hosts} from {one.source} to {one.destination}: {one.reason}"

@@ -1,4 +1,4 @@
-"""``peloton host pool``: partition the hosts."""
+"""``peloton host pool``: partitions the hosts."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def move(
 
 
 def _amounts(hosts: Sequence[host_pb2.HostInfo]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Cpus and MiB of each host: free, and announced."""
+    """Return cpus and MiB of each host: free, and announced."""
     free = [(info.free.cpu, info.free.memory_mib) for info in hosts]
     return free, [(info.capacity.cpu, info.capacity.memory_mib) for info in hosts]
 

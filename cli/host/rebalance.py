@@ -1,4 +1,4 @@
-"""``peloton host rebalance``: which pods would move to other hosts and why, to have them moved, and how far that is."""
+"""``peloton host rebalance``: the plan of moves of pods with the reasons, the moves themselves, and their progress."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def numbers(goals: Sequence[str]) -> list[v0.rebalance.Goal.ValueType]:
 
 
 def notes(stuck: Sequence[str], staying: Iterable[v0.rebalance.Staying]) -> Iterator[str]:
-    """What a plan leaves, and why."""
+    """Yield notes on the pods that a plan neither admits nor moves, and why."""
     if stuck:
         more = f" and {len(stuck) - STUCK_NAMED_MAX} more" if len(stuck) > STUCK_NAMED_MAX else ""
         yield f"Pods that fit nowhere, and that no moves let in: of job {', '.join(stuck[:STUCK_NAMED_MAX])}{more}"

@@ -1,4 +1,4 @@
-"""The state of a host in words: one that is UP may take no pods."""
+"""The state of a host as text: one that is UP may take no pods."""
 
 from __future__ import annotations
 

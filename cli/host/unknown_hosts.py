@@ -1,4 +1,4 @@
-"""What a command says of hosts that no cluster has."""
+"""The error text on hosts that no cluster has."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from cli.settings import Settings
 from cli.wire import v0
 
 NAMED_MAX = 5
-"""Unknown hosts that are named, each with the hosts whose names are nearest."""
+"""Limit of the unknown hosts that are named, each with the hosts whose names are nearest."""
 NEAREST_MAX = 3
 
 
 @contextmanager
 def explained(settings: Settings, hosts: Sequence[str]) -> Iterator[None]:
-    """A refusal of a call about ``hosts`` becomes Failed if some of them do not exist; any other one stays as it is."""
+    """Turn a refusal of a call about ``hosts`` into Failed if some of them do not exist; raise any other one
+    unchanged."""
     try:
         yield
     except Exception as error:
@@ -32,13 +33,14 @@ def looked_up(settings: Settings, hosts: Sequence[str]) -> str:
         answer = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())
     except Exception as error:
         if is_rpc_error(error):
-            return ""  # the refusal itself says enough
+            return ""  # the refusal itself suffices
         raise
     return unknown_text(hosts, {info.hostname: info.cluster for info in answer.host_infos}, answer.silent_clusters)
 
 
 def unknown_text(hosts: Sequence[str], clusters: Mapping[str, str], silent: Collection[str]) -> str:
-    """Empty if all are known, or may be in a cluster that is ``silent``. ``clusters``: known host -> its cluster."""
+    """Return the text, empty if all are known, or may be in a ``silent`` cluster. ``clusters``: known host -> its
+    cluster."""
     from difflib import get_close_matches
 
     unknown = [host for host in dict.fromkeys(hosts) if host not in clusters]

@@ -1,4 +1,4 @@
-"""``peloton host why``: whether a host takes pods, and what keeps it from it."""
+"""``peloton host why``: whether a host takes pods, and the reasons against it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def why(settings: Settings, host: str) -> None:
 
 
 def reasons(info: v0.host.HostInfo, drains: list[v0.maintenance.HostMaintenance]) -> Iterator[str]:
-    """The state first."""
+    """Yield the reasons, the state first."""
     name, state = info.hostname, state_of(info)
     where = f", in host pool {info.current_pool}" if info.current_pool else ""
     is_closed = is_unschedulable(info)

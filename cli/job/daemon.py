@@ -53,9 +53,9 @@ def daemon() -> None:
 
 
 def daemon_config(file: Path) -> v0.job.JobConfig:
-    """The type may be left out. Raises Failed for another one."""
+    """Load the file; the type may be left out. Raises Failed for another one."""
     config = load_config(file, v0.job.JobConfig)
-    if config.type not in (v0.job.BATCH, v0.job.DAEMON):  # BATCH is the default: it cannot be told from none
+    if config.type not in (v0.job.BATCH, v0.job.DAEMON):  # BATCH is the default: it equals none
         raise Failed(f"{file}: the type is {v0.job.JobType.Name(config.type)}, want DAEMON or none")
     config.type = v0.job.DAEMON
     return config

@@ -1,4 +1,4 @@
-"""``peloton job``: create, look at, update and delete one job. Queries, stop and rolling commands have their files."""
+"""``peloton job``: create, show, update and delete one job. Queries, stop and rolling commands have their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``peloton job logs``: what the instances of a job print, each line marked with its instance."""
+"""``peloton job logs``: the output of the instances of a job, each line marked with its instance."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from peloton.model.pod import TERMINAL
 
 STREAMS = {"stdout": "out", "stderr": "err"}
 INSTANCES_MAX = 100
-"""Instances of one command: each look at one costs calls to its agent."""
+"""Limit of the instances of one command: each read of one costs calls to its agent."""
 TAIL_BYTES_MAX = 1024 * 1024
-"""How far back ``--tail`` looks for the beginning of its lines, in each file."""
+"""Bytes of each file, from its end, in which ``--tail`` searches the beginning of its lines."""
 FOLLOW_BYTES_MAX = 4 * CHUNK_BYTES
-"""How much of one file is printed before the next one has its turn, when following."""
+"""Bytes of one file that are printed before the next file's turn, when following."""
 FAILURES_NAMED = 3
-"""Looks in a row that fail before it is said, when following."""
+"""Failed reads in a row before a message, when following."""
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
 
 
@@ -87,14 +87,14 @@ def marked(instance: int, name: str, names: Sequence[str], width: int) -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """Where the reading of a file begins."""
+    """The position from which the reading of a file begins."""
 
     tail: int | None = None
-    """Lines; None is the whole file."""
+    """The number of lines; None is the whole file."""
     since: datetime | None = None
 
     def offset(self, source: Sandbox, listing: v0.task.BrowseSandboxResponse, path: str) -> int | None:
-        """In bytes; None: nothing of the file is to be printed."""
+        """Return the offset in bytes; None: nothing of the file is printed."""
         if self.since is not None and source.written_at(listing, path) < self.since.timestamp():
             return None
         if self.tail is None:
@@ -104,7 +104,7 @@ class Start:
         while begin > max(0, size - TAIL_BYTES_MAX):
             end, begin = begin, max(0, begin - CHUNK_BYTES)
             piece = source.read(listing, path, begin)[: end - begin]
-            # The newline that ends the file ends its last line, and begins none.
+            # The newline at the end of the file ends its last line, and begins none.
             ends = [begin + at for at, byte in enumerate(piece) if byte == 0x0A and begin + at < size - 1]
             if line_count + len(ends) >= self.tail:
                 return size if self.tail == 0 else ends[len(ends) - (self.tail - line_count)] + 1
@@ -114,17 +114,18 @@ class Start:
 
 @dataclass
 class LogFile:
-    """One file of one run, read from where the last look ended."""
+    """One file of one run, read from the end of the last read."""
 
     source: Sandbox
     listing: v0.task.BrowseSandboxResponse
     name: str
     path: str
     offset: int
-    rest: bytes = b""  # of a line that has not ended
+    rest: bytes = b""  # of a line without an end so far
 
     def lines(self, limit_bytes: int | None = None) -> Iterator[bytes]:
-        """Whole lines to the end of the file, or until ``limit_bytes`` are read; a line that is too long in pieces."""
+        """Yield whole lines to the end of the file, or until ``limit_bytes`` are read; too long a line comes in
+        pieces."""
         begin = self.offset
         while chunk := self.source.read(self.listing, self.path, self.offset):
             self.offset += len(chunk)
@@ -136,7 +137,7 @@ class LogFile:
                 return
 
     def last_line(self) -> Iterator[bytes]:
-        """What was written without a newline at its end."""
+        """Yield the text without a newline at its end."""
         line, self.rest = self.rest, b""
         if line:
             yield line
@@ -144,13 +145,13 @@ class LogFile:
 
 @dataclass
 class Run:
-    """The output of one run of an instance; its files are there once it has started."""
+    """The output of one run of an instance; its files exist once it has started."""
 
     task_id: str
     source: Sandbox
     files: list[LogFile] = field(default_factory=list)
     is_open: bool = False
-    failures: int = 0  # to read it, in a row
+    failures: int = 0  # of reading it, in a row
 
     def open(self, names: Sequence[str], start: Start) -> None:
         listing = self.source.browse()
@@ -163,7 +164,8 @@ class Run:
 
 @dataclass
 class JobOutput:
-    """Prints the files of the chosen instances. The methods return of how many instances some could not be read."""
+    """A printer of the files of the chosen instances. Its methods return the number of instances that could not be
+    read."""
 
     settings: Settings
     job_id: str
@@ -176,7 +178,7 @@ class JobOutput:
     runs: dict[int, Run] = field(default_factory=dict)
     unread: set[int] = field(default_factory=set)
     named: set[int] = field(default_factory=set)
-    """Instances of which it was said why they cannot be read."""
+    """The instances for which a message on a failed read was printed."""
 
     def print_once(self) -> int:
         waiting, tasks = 0, self.tasks()
@@ -193,11 +195,11 @@ class JobOutput:
         return len(self.unread)
 
     def follow(self) -> int:
-        """Until the job has ended and all is printed."""
+        """Print until the job has ended and all its output is read."""
         start = self.start
         while True:
             tasks = self.tasks()
-            # Asked before reading: what comes later is read in the next round.
+            # Read the state before the files: later output is read in the next round.
             has_ended = all(is_terminal(info) for _, info in tasks) and self.job_has_ended()
             read_bytes = 0
             for instance, info in tasks:
@@ -216,7 +218,7 @@ class JobOutput:
                 self.sleep(FOLLOW_INTERVAL_S)
 
     def run_of(self, instance: int, info: v0.task.TaskInfo) -> Run:
-        """Kept until the instance has another run."""
+        """Return the run of an instance, cached until the instance has another run."""
         task_id = info.runtime.mesosTaskId.value
         run = self.runs.get(instance)
         if run is None or run.task_id != task_id:
@@ -226,8 +228,11 @@ class JobOutput:
     def print_run(
         self, instance: int, run: Run, start: Start, limit_bytes: int | None = None, is_last: bool = False
     ) -> int:
-        """Print what is new; returns how many bytes that was. What cannot be read is named once, and not at the first
-        look: a run has no files for a moment after it came to its host."""
+        """Print new output; return its size in bytes.
+
+        A failed read is reported once, and not the first one: a run has no files for a moment after it came to its
+        host.
+        """
         before = sum(file.offset for file in run.files)
         run.source.is_live = limit_bytes is not None
         try:
@@ -254,9 +259,9 @@ class JobOutput:
             echo_output([line + b"\n"], self.raw, prefix=label)
 
     def tasks(self) -> list[tuple[int, v0.task.TaskInfo]]:
-        """The chosen instances in their order, at most INSTANCES_MAX."""
+        """Return the chosen instances in their order, at most INSTANCES_MAX."""
         begin, end = self.instances
-        # One more than is printed says whether there are more.
+        # One more than is printed shows whether there are more.
         chosen = range_message((begin, min(end, begin + INSTANCES_MAX + 1)))
         request = v0.task.ListRequest(jobId=v0.peloton.JobID(value=self.job_id), range=chosen)
         response = self.settings.client.tasks.List(request)
@@ -273,7 +278,7 @@ class JobOutput:
         return found[:INSTANCES_MAX]
 
     def has_no_pods_yet(self, begin: int) -> bool:
-        """Whether the job was created just now, with instances from ``begin`` on: its workflow adds the pods."""
+        """Report whether the job was created just now, with instances from ``begin`` on: its workflow adds the pods."""
         job = self.job().jobInfo
         return begin < job.config.instanceCount and v0.job.JobState.Name(job.runtime.state) not in JOB_TERMINAL
 

@@ -23,7 +23,7 @@ def is_heavy_file(path: Path) -> bool:
 
 
 def create_from_heavy_file(settings: Settings, path: Path, respool_id: str, job_id: str) -> v0.job.CreateResponse:
-    """Of a file that is too large for memory."""
+    """Create a job from a file that is too large for memory."""
     from peloton.api.yaml_pieces import JobPieces
 
     echo(f"Reading {path}, which takes a few minutes for each gigabyte", err=True)
@@ -33,7 +33,7 @@ def create_from_heavy_file(settings: Settings, path: Path, respool_id: str, job_
 
 
 def create_heavy_request(settings: Settings, request: v0.job.CreateRequest) -> v0.job.CreateResponse | None:
-    """None for a request that is small enough to be sent as it is."""
+    """Create a job in pieces; None for a request that is small enough for one message."""
     if request.ByteSize() <= MESSAGE_BYTES_MAX:
         return None
     refuse_secrets(bool(request.secrets))
@@ -52,7 +52,7 @@ def refuse_secrets(has_secrets: bool) -> None:
 
 @dataclass(frozen=True)
 class Messages:
-    """Of one job; they can be iterated again, because a busy Peloton may refuse the first attempts."""
+    """The messages of one job. They can be iterated again, because a busy Peloton may refuse the first attempts."""
 
     config: v0.job.JobConfig
     instances: Callable[[], Iterable[tuple[int, v0.task.TaskConfig]]]
@@ -70,6 +70,6 @@ def create_in_pieces(
     instances: Callable[[], Iterable[tuple[int, v0.task.TaskConfig]]],
     job_id: str,
 ) -> v0.job.CreateResponse:
-    messages: Any = Messages(config, instances, job_id)  # gRPC wants an iterator; our client takes them again from here
+    messages: Any = Messages(config, instances, job_id)  # gRPC requires an iterator; the client iterates again
     with report_unknown_outcome(job_id, "peloton job"):
         return settings.client.bulk.CreateJob(messages)

@@ -83,7 +83,7 @@ def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, 
     if respool:
         request.respoolID.value = pool_id_at(settings.client, respool)
     request.spec.jobStates.extend(v0.job.JobState.Value(state) for state in states)
-    if states:  # with a state the server looks at the last 7 days only, unless it is given a time
+    if states:  # with a state the server considers the last 7 days only, unless it is given a time
         request.spec.creationTimeRange.min.seconds = 1
         request.spec.creationTimeRange.max.seconds = int(time.time()) + SECONDS_PER_DAY
     wanted = rows_wanted(settings, limit)
@@ -100,7 +100,7 @@ def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, 
 
 
 def pages(settings: Settings, request: v0.job.QueryRequest, size: int) -> Iterator[v0.job.QueryResponse]:
-    """Every job once, although new ones move the others from page to page."""
+    """Yield every job once, although new ones move the others from page to page."""
     seen: set[str] = set()
     offset = 0
     while True:

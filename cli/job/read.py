@@ -1,4 +1,4 @@
-"""One job as v0 has it."""
+"""Reads of one job by the v0 API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def read_job(settings: Settings, job_id: str) -> v0.job.JobInfo:
-    """Raises Failed when there is no such job."""
+    """Return the job. Raises Failed when there is no such job."""
     response = settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=job_id)))
     refuse_unknown_job(settings, response, "Unable to get job", job_id)
     return response.jobInfo
@@ -33,7 +33,7 @@ def refuse_unknown_job(settings: Settings, response: v0.job.GetResponse, text: s
 
 
 def get_job_or_summary(client: Client, job_id: str) -> v0.job.GetResponse:
-    """With the short form of its configuration when the whole is too large for an answer."""
+    """Return the job, with the short form of its configuration when the whole is too large for an answer."""
     import grpc
 
     wire = v0.peloton.JobID(value=job_id)
@@ -49,8 +49,11 @@ def get_job_or_summary(client: Client, job_id: str) -> v0.job.GetResponse:
 def with_current_version(
     settings: Settings, job_id: str, wanted: int, what: str, send: Callable[[v0.job.JobInfo], T]
 ) -> T:
-    """Reads the job and sends a change of it; again when another change came between. ``wanted``: the only version that
-    is to be changed, refused by the name of ``what`` if the job has another one; 0: any."""
+    """Read the job and send a change of it; repeat when another change came between.
+
+    ``wanted``: the only version that may be changed, refused by the name of ``what`` if the job has another one; 0:
+    any.
+    """
     import grpc
 
     for attempt in range(1, VERSION_ATTEMPTS_MAX + 1):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def rolling_command(name: str, verb: str, group: str = "job", noun: str = "service job") -> click.Command:
-    """The command ``name``, which calls the method ``verb`` (Restart, Start or Stop)."""
+    """Return the command ``name``, which calls the method ``verb`` (Restart, Start or Stop)."""
 
     @click.command(name, cls=Command, help=help_of(f"{group} {name}", verb.lower(), noun))
     @job_argument

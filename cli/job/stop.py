@@ -78,7 +78,7 @@ def stop(
 
 
 def stoppable_job(settings: Settings, job_id: str, owner: str, labels: Sequence[Label]) -> str:
-    """The job's id, unless it is another owner's, lacks a label or has ended."""
+    """Return the job's id, unless it is another owner's, lacks a label or has ended."""
     job = read_job(settings, job_id)
     config = job.config
     own_labels = {(label.key, label.value) for label in config.labels}
@@ -105,7 +105,7 @@ def active_jobs_of(settings: Settings, owner: str, labels: Sequence[Label], limi
 
 
 def stop_one(settings: Settings, job_id: str) -> str:
-    """Stops all tasks, and once more those that refused; returns what went wrong, empty if nothing."""
+    """Stop all tasks, and repeat for tasks that refused; return the error text, empty if there is none."""
     import grpc
 
     request = v0.task.StopRequest(jobId=v0.peloton.JobID(value=job_id))
@@ -138,7 +138,7 @@ def wait_until_stopped(settings: Settings, job_id: str) -> None:
 
 
 def task_counts(settings: Settings, job_id: str) -> tuple[int, int, str]:
-    """All tasks, ended tasks, and the job's state."""
+    """Return the number of all tasks, of ended tasks, and the job's state."""
     job = read_job(settings, job_id)
     runtime = job.runtime
     terminal_count = sum(count for state, count in runtime.taskStats.items() if state in TERMINAL)

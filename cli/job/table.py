@@ -19,7 +19,7 @@ from peloton.model.job import JobType
 
 PAGE_SIZE_MAX = 500
 CALLS_MAX = 1_000
-"""Of one command; each looks at 20,000 jobs at most."""
+"""Limit of the calls of one command; each examines 20,000 jobs at most."""
 TYPES = StatesType(JobType)
 TABLE = Table(
     ("ID", "Name", "Pool", "Owner", "Type", "State", "Creation Time", "Total", "Running", "Failed"),
@@ -105,7 +105,7 @@ def job_filter(
     name: str,
     since: datetime | None,
 ) -> v0.table.JobFilter:
-    """The parameters are the options of the command."""
+    """Return the filter; the parameters are the options of the command."""
     wanted = v0.table.JobFilter(
         pool=respool or "",
         owner=owner,

@@ -1,4 +1,4 @@
-"""``peloton job use``: what instances use of what they asked for."""
+"""``peloton job use``: the measured use of instances, and their requests."""
 
 from __future__ import annotations
 

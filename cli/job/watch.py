@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A job as last seen. ``counts`` are tasks by state, without zeros, in the order of a task's life."""
+    """The last read state of a job. ``counts`` are tasks by state, without zeros, in the order of a task's life."""
 
     state: JobState = JobState.UNKNOWN
     total_count: int = 0
@@ -49,10 +49,11 @@ class Progress:
 def watch_job(
     client: Client, job_id: str, console: Console, pace: WatchPace | None = None, is_json: bool = False
 ) -> JobState:
-    """Shows the job's progress on ``console`` until it has ended, then a summary; returns the state that it ended in.
+    """Show the job's progress on ``console`` until it has ended, then a summary; return its final state.
+
     ``is_json``: the progress is lines of JSON on standard output, and ``console`` has the rest.
 
-    Raises Failed when the job is unknown, or when the API stays away for longer than the pace allows.
+    Raises Failed when the job is unknown, or when the API stays unavailable for longer than the pace allows.
     """
     pace = pace or WatchPace()
     patience = Patience(client, pace, f"job {job_id}", f"peloton job watch {job_id}")
@@ -76,7 +77,7 @@ def watch_job(
 
 
 def read_progress(client: Client, job_id: str) -> Progress:
-    """By the short form if the API has it, else by the long one."""
+    """Read the progress by the short form of the job if the API has it, otherwise by the long one."""
     import grpc
 
     try:
@@ -104,7 +105,7 @@ def progress_of(config: v0.job.JobConfig, runtime: v0.job.RuntimeInfo) -> Progre
 
 
 def summary_lines(job: v0.job.JobInfo, progress: Progress) -> list[str]:
-    """What became of the job, and where to look when it did not succeed."""
+    """Return lines on the result of the job, and where to read more when it did not succeed."""
     counts = ", ".join(f"{count} {state}" for state, count in progress.counts.items()) or "no tasks"
     name = f" ({job.config.name})" if job.config.name else ""
     seconds = seconds_between(job.runtime.creationTime, job.runtime.completionTime)
@@ -117,7 +118,7 @@ def summary_lines(job: v0.job.JobInfo, progress: Progress) -> list[str]:
 
 @contextmanager
 def progress_bar(console: Console, job_id: str) -> Iterator[Callable[[Progress], None]]:
-    """One bar that fills as tasks end, with the job's state before it and the counts behind."""
+    """Draw one bar that fills as tasks end, with the job's state before it and the counts after it."""
     from rich import progress as rich_progress
 
     bar = rich_progress.Progress(

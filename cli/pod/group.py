@@ -175,7 +175,7 @@ def query(
 
 
 def name_of(info: v1.pod.PodInfo) -> str:
-    """The one that its spec gives it, or else its own."""
+    """Return the name that the pod's spec gives it, otherwise its own."""
     return info.spec.pod_name.value or info.status.pod_id.value.rpartition("-")[0]
 
 

@@ -28,7 +28,7 @@ Named = tuple[str, "v1.pod.PodStatus"]
 
 
 def range_message(instances: InstanceRange) -> v1.pod.InstanceIDRange:
-    """As requests have it, without its end."""
+    """Return the range of a request, without its end."""
     return v1.pod.InstanceIDRange(**{"from": instances[0]}, to=instances[1])
 
 

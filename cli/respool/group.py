@@ -39,7 +39,7 @@ def respool() -> None:
 
 
 def read_config(settings: Settings, path: str, config: Path) -> v0.respool.ResourcePoolConfig:
-    """The file's content with the parent, which only the path may name."""
+    """Return the file's content with the parent, which only the path may name."""
     if path == "/":
         raise Failed("/ is the root pool: it is the whole cluster and has no configuration file")
     pool_config = load_config(config, v0.respool.ResourcePoolConfig)
@@ -106,7 +106,7 @@ def update(settings: Settings, path: str, config: Path, force: bool, yes: bool) 
 
 
 def warn(settings: Settings, warnings: Iterable[str]) -> None:
-    """With ``--json`` they are a part of the response."""
+    """Print warnings; with ``--json`` they are a part of the response."""
     for text in () if settings.is_for_programs else warnings:
         echo(f"Warning: {text}", err=True)
 
@@ -200,7 +200,7 @@ def number(value: float) -> str:
 
 
 def braced(path: str) -> str:
-    """A path as a part of a text that will be formatted."""
+    """Return a path as a part of a text that will be formatted."""
     return path.replace("{", "{{").replace("}", "}}")
 
 

@@ -1,4 +1,4 @@
-"""``peloton respool history``: what a pool was given, could use, held and wanted over time."""
+"""``peloton respool history``: a pool's reservation, entitlement, allocation and demand over time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def history(
 
 
 def mark_lines(answer: v0.history.GetPoolHistoryResponse, pool: v0.history.PoolHistory) -> Iterator[str]:
-    """The last preemptions."""
+    """Yield lines on the last preemptions."""
     if len(pool.preemptions) > MARKS_MAX:
         yield f"The last {MARKS_MAX} of {len(pool.preemptions)} preemptions:"
     for mark in pool.preemptions[-MARKS_MAX:]:

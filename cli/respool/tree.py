@@ -1,4 +1,4 @@
-"""``peloton respool tree``: all pools with what they were given, may use, hold and want."""
+"""``peloton respool tree``: all pools with their reservation, entitlement, allocation and demand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TABLE = output.Table(
 )
 NUMBERS = ("allocation", "entitlement", "demand", "reservation", "limit", "share")
 OF_PARTS = ("allocation", "entitlement", "demand", "limit")
-"""Those of a part of the hosts."""
+"""The columns that a part of the hosts has."""
 SHORT = {"queued": "Que", "allocation": "Alloc", "entitlement": "Entitl", "demand": "Demand", "reservation": "Reserv"}
 DROPPED_FIRST = ("queued", "share", "limit", "reservation")  # of the columns, on a terminal that is too narrow
 SCREEN_BACK = "\x1b[?25h\x1b[?1049l"  # show the cursor, leave the alternate screen
@@ -89,7 +89,7 @@ def show(settings: Settings, answer: v0.explain.PoolTreeResponse) -> None:
 
 
 def watch_bars(settings: Settings, every_s: float) -> None:
-    """Redraws in place; an API that is away for a moment is waited for, with the last picture left as it is."""
+    """Redraw in place. During a short outage of the API the last picture stays."""
     from rich.live import Live
 
     terminal, drawn_on = sys.stdout, console()
@@ -105,13 +105,13 @@ def watch_bars(settings: Settings, every_s: float) -> None:
                     if not is_rpc_error(error):
                         raise
                     note = f"{note.partition(' ')[0]}  no answer since; trying again"
-    finally:  # rich forgets it when it is interrupted while it draws
+    finally:  # rich omits it when it is interrupted during drawing
         terminal.write(SCREEN_BACK)
         terminal.flush()
 
 
 def screen(answer: v0.explain.PoolTreeResponse, note: str, width: int, height: int) -> Group:
-    """As many lines as the terminal has: what does not fit is counted, for an alternate screen does not scroll."""
+    """Return as many lines as the terminal has and a count of the others, for an alternate screen does not scroll."""
     from rich.console import Group
     from rich.text import Text
 
@@ -125,7 +125,7 @@ def screen(answer: v0.explain.PoolTreeResponse, note: str, width: int, height: i
 
 
 def watch_lines(settings: Settings, every_s: float) -> None:
-    """One table, or one line of JSON, each time. An API that has answered once is waited for while it is away."""
+    """Print one table, or one line of JSON, each time; wait out outages of an API that has answered once."""
     pace = WatchPace(interval_s=every_s)
     patience = Patience(settings.client, pace, "cluster with its pools", "peloton respool tree --watch")
     answer = ask(settings)
@@ -140,7 +140,7 @@ def watch_lines(settings: Settings, every_s: float) -> None:
 
 
 def rows(pool: v0.explain.PoolNode) -> Iterator[tuple[str, ...]]:
-    """A line for each kind that the pool has, holds or wants; one without numbers if there is none."""
+    """Yield a line for each kind that the pool has, holds or requests; one without numbers if there is none."""
     kinds = shown_kinds(pool.amounts)
     if not kinds:
         yield (pool.path, *[""] * (len(TABLE.header) - 1))
@@ -191,7 +191,7 @@ def bars(answer: v0.explain.PoolTreeResponse, width: int) -> Table:
 
 
 def table_of(answer: v0.explain.PoolTreeResponse, lines: Sequence[BarLine], width: int) -> Table:
-    """Fits the width by a shorter bar, shorter titles, fewer columns, cut names, in this order; numbers stay whole."""
+    """Fit the width by a shorter bar, shorter titles, fewer columns, cut names, in this order; numbers stay whole."""
     from rich.table import Table
     from rich.text import Text
 
@@ -227,7 +227,7 @@ def fitting_layout(lines: Sequence[BarLine], width: int) -> Layout:
     name = max([len("Pool"), *(cell_len(line.cells.get("pool", "")) for line in lines)])
 
     def rest(shown: Mapping[str, str], gap: int) -> int:
-        """What is left for bar and names beside the other columns."""
+        """Return the width left for bar and names next to the other columns."""
         fixed = [column for column in shown if column not in ("bar", "pool")]
         taken = sum(max([len(shown[c]), *(len(line.cells.get(c, "")) for line in lines)]) for c in fixed)
         return width - taken - gap * (len(shown) - 1)
@@ -243,7 +243,7 @@ def fitting_layout(lines: Sequence[BarLine], width: int) -> Layout:
 
 
 def bar_of(each: v0.explain.PoolAmounts, whole: float, width: int = BAR_WIDTH) -> str:
-    """Markup of ``width`` cells that stand for ``whole``: allocation, demand; marks at entitlement and reservation."""
+    """Return markup of ``width`` cells for ``whole``: allocation, demand; marks at entitlement and reservation."""
 
     def cells(amount: float) -> int:
         return min(round(amount / whole * width), width) if whole > 0 else 0

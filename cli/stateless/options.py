@@ -13,7 +13,7 @@ from cli.params import CONFIG_FILE, COUNT, POOL_PATH, together
 
 
 class PoolOrOther(click.ParamType[str]):
-    """A word that may be the path of a pool; those are completed, and files."""
+    """A word that may be the path of a pool, which is completed, or a file."""
 
     name = "WORD"
 
@@ -23,13 +23,13 @@ class PoolOrOther(click.ParamType[str]):
 
 
 class CreateWords(NamedTuple):
-    pool: str  # empty: the one that the spec names
+    pool: str  # empty: the pool of the spec
     spec: Path
     batch_size: int
 
 
 def create_words(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> CreateWords:
-    """``[RESPOOL] SPEC [BATCH-SIZE]``: distinguished by their number; a batch size is a number."""
+    """Parse ``[RESPOOL] SPEC [BATCH-SIZE]``, distinguished by their number; a batch size is a number."""
     rest = list(words)
     batch_size = COUNT.convert(rest.pop(), param, ctx) if len(rest) > 1 and is_number(rest[-1]) else 0
     if len(rest) not in (1, 2):
@@ -39,12 +39,12 @@ def create_words(ctx: click.Context, param: click.Parameter, words: Sequence[str
 
 
 class PlaceWords(NamedTuple):
-    pool: str  # empty: the one that the spec names, or else the job's
+    pool: str  # empty: the pool of the spec, otherwise the job's
     version: str  # empty: the current one
 
 
 def place_words(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> PlaceWords:
-    """``[RESPOOL] [ENTITY-VERSION]``: a path begins with a slash."""
+    """Parse ``[RESPOOL] [ENTITY-VERSION]``: a path begins with a slash."""
     pools = [POOL_PATH.convert(word, param, ctx) for word in words if word.startswith("/")]
     versions = [word for word in words if not word.startswith("/")]
     if len(pools) > 1 or len(versions) > 1:
@@ -58,7 +58,7 @@ class RollbackWords(NamedTuple):
 
 
 def rollback_words(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> RollbackWords:
-    """``[BATCH-SIZE] [ENTITY-VERSION]``: a batch size is a number, and an entity version is not."""
+    """Parse ``[BATCH-SIZE] [ENTITY-VERSION]``: a batch size is a number, and an entity version is not."""
     sizes = [COUNT.convert(word, param, ctx) for word in words if is_number(word)]
     versions = [word for word in words if not is_number(word)]
     if len(sizes) > 1 or len(versions) > 1:
@@ -71,7 +71,7 @@ def is_number(word: str) -> bool:
 
 
 def done_word(verb: str) -> str:
-    """Of ``pause``, ``resume`` and ``abort``."""
+    """Return the participle of ``pause``, ``resume`` and ``abort``."""
     return f"{verb.removesuffix('e')}ed"
 
 

@@ -1,4 +1,4 @@
-"""``peloton job stateless pulse``: a pulsed update may go on."""
+"""``peloton job stateless pulse``: lets a pulsed update continue."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pulse(settings: Settings, job_id: str, update_key: str, every: float | None)
 
 
 def pulse_until_the_end(settings: Settings, request: v1.job_svc.PulseJobWorkflowRequest, every_s: float) -> UpdateState:
-    """Raises Failed when the API stays away."""
+    """Pulse until the update ends. Raises Failed when the API stays unavailable."""
     job_id = request.job_id.value
     pace = WatchPace(interval_s=every_s)
     patience = Patience(settings.client, pace, f"update of job {job_id}", f"peloton job stateless watch {job_id}")

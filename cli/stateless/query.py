@@ -47,7 +47,7 @@ def query(settings: Settings, wanted: JobConditions) -> None:
     request = v1.job_svc.QueryJobsRequest()
     spec = request.spec
     if wanted.respool:
-        pool_id_at(settings.client, wanted.respool)  # the API ignores a path that leads nowhere
+        pool_id_at(settings.client, wanted.respool)  # the API ignores an unknown path
         spec.respool.value = wanted.respool
     wanted.fill(spec)
     spec.job_states.extend(v1.job.JobState.Value(f"{STATE_PREFIX}{state}") for state in wanted.states)

@@ -53,19 +53,19 @@ asking_options = together(override_option, diff_option, yes_option, watch_option
 
 @dataclass
 class Replacement:
-    """A new spec for a service, and how to bring it out."""
+    """A new spec for a service, and the options of its rollout."""
 
     service: Service
     spec: v1.job.JobSpec
-    name: str  # of the new spec, for people
-    version: str = ""  # entity version; empty: as read, once
+    name: str  # shown name of the new spec
+    version: str = ""  # entity version; empty: the present one, read once
     update_spec: dict[str, Any] = field(default_factory=dict)
     opaque: str | None = None
     key: str = ""
     secrets: Sequence[v1.peloton.Secret] = ()
 
     def show(self, err: bool = False) -> None:
-        answer = self.difference()  # which refuses a wrong version
+        answer = self.difference()  # refuses a wrong version
         names = (f"job {self.service.job_id} at {self.seen.value}", self.name)
         print_difference(answer, self.service.job.job_info.spec, self.spec, names, err=err)
 
@@ -78,7 +78,7 @@ class Replacement:
         return v1.peloton.EntityVersion(value=self.version or self.service.version)
 
     def send(self) -> v1.job_svc.ReplaceJobResponse:
-        """With the version that was read: a change made since then is refused, not overwritten."""
+        """Send the spec with the version that was read: a later change is refused, not overwritten."""
         request = v1.job_svc.ReplaceJobRequest(
             job_id=self.service.id,
             version=self.seen,
@@ -202,7 +202,7 @@ def spec_at(service: Service, path: Path, pool: str) -> v1.job.JobSpec:
 
 
 def ask(service: Service, was_shown: bool, override: bool, knows_job: bool) -> None:
-    """On a terminal only: after the difference was shown, or when an update is under way."""
+    """Ask on a terminal: after the difference was shown, or when an update is under way."""
     if not is_terminal():
         return
     is_under_way = not override and knows_job and says_update_under_way(service)
@@ -232,7 +232,7 @@ def state_name(status: v1.job.WorkflowStatus) -> str:
 
 
 def version_before(service: Service) -> str:
-    """The version that the latest update left, of those that changed the spec for good."""
+    """Return the version before the latest update that changed the spec and was not rolled back."""
     if is_going_back(service.job.job_info.status.workflow_status):
         raise Failed(f"job {service.job_id} is being rolled back already")
     response = service.settings.client.services.ListJobWorkflows(v1.job_svc.ListJobWorkflowsRequest(job_id=service.id))

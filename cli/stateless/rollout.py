@@ -1,4 +1,4 @@
-"""How far a service is: an update of it, or its start or stop. Made from answers of the API; knows no clock."""
+"""The progress of an update of a service, or of its start or stop. Made from answers of the API, without a clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POD_PREFIX = "POD_STATE_"
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """``pods``: entity version -> state -> how many. ``exit_code`` None: it goes on."""
+    """The progress of a rollout. ``pods``: entity version -> state -> count. ``exit_code`` None: it continues."""
 
     act: str  # UPDATE, RESTART, START or STOP
     state: str
@@ -78,7 +78,7 @@ class Rollout:
 
 
 def of_update(job: v1.job.JobInfo) -> Rollout:
-    """Of the job's current update."""
+    """Return the rollout of the job's current update."""
     status = job.status.workflow_status
     state = update_state(status)
     act = v1.job.WorkflowType.Name(status.type).removeprefix("WORKFLOW_TYPE_")
@@ -120,7 +120,7 @@ def update_waits_for(job: v1.job.JobInfo, state: UpdateState) -> str:
 
 
 def of_goal(job: v1.job.JobInfo, goal: JobState) -> Rollout:
-    """Of a start (``goal`` RUNNING) or a stop (KILLED)."""
+    """Return the rollout of a start (``goal`` RUNNING) or a stop (KILLED)."""
     state, wanted = (JobState(job_state_name(number)) for number in (job.status.state, job.status.desired_state))
     pods = pods_of(job.status)
     counts: dict[str, int] = {}
@@ -154,7 +154,7 @@ def job_state_name(number: int) -> str:
 
 
 def pods_of(status: v1.job.JobStatus) -> dict[str, dict[str, int]]:
-    """Without zeros; versions ascend, states are in the order of a pod's life."""
+    """Return the pods without zeros; versions ascend, states are in the order of a pod's life."""
     by_version = {version: stats.state_stats for version, stats in status.pod_stats_by_configuration_version.items()}
     found = {
         version: known_counts(by_version[version])
@@ -169,24 +169,26 @@ def known_counts(stats: Mapping[str, int]) -> dict[str, int]:
 
 
 def bar_parts(rollout: Rollout, width: int) -> tuple[int, int, int, int]:
-    """How many of ``width`` cells are done, failed, in flight and to come. A failure always has a cell, and the bar is
-    full of done cells only when all is done."""
+    """Return how many of ``width`` cells are done, failed, in flight and pending.
+
+    A failure always has a cell, and the bar is full of done cells only when all is done.
+    """
     counts = (rollout.done_count, rollout.failed_count, rollout.current_count)
     total = max(rollout.total_count, sum(counts))
     if not total:
         return (width, 0, 0, 0) if rollout.exit_code == 0 else (0, 0, 0, width)
     cells = [count * width // total for count in counts]
     has_more = 1 if sum(counts) < total else 0
-    for index, spared in ((1, 0), (2, has_more)):  # seen even when they are few, failures before all else
+    for index, spared in ((1, 0), (2, has_more)):  # each has a cell even if they are few, failures first
         if counts[index] and not cells[index] and sum(cells) + spared < width:
             cells[index] = 1
     return cells[0], cells[1], cells[2], width - sum(cells)
 
 
 class UpdateFollower:
-    """Follows one update; it counts as aborted when a newer one takes its place.
+    """A follower of one update; it counts as aborted when a newer one replaces it.
 
-    ``version``: the entity version that its creation answered; empty: whichever update there is.
+    ``version``: the entity version that its creation returned; empty: any update.
     """
 
     def __init__(self, version: str = "") -> None:
@@ -205,6 +207,6 @@ class UpdateFollower:
         return Rollout(seen.act, "ABORTED: a newer update took its place", pods=seen.pods, exit_code=1)
 
     def is_newer(self, seen: Rollout) -> bool:
-        """Going back, the same update has a newer version too."""
+        """Report whether the update is newer; during a rollback the same update has a newer version, too."""
         is_going_back = seen.state in ("ROLLING_BACKWARD", "ROLLED_BACK")
         return bool(self.version) and not is_going_back and config_version(seen.version) > config_version(self.version)

@@ -1,4 +1,4 @@
-"""Watching a service's rollout: a bar on a terminal, lines elsewhere, JSON lines with ``--json``."""
+"""The watch of a service's rollout: a bar on a terminal, lines elsewhere, JSON lines with ``--json``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BAR_WIDTH = 40
 
 
 def exit_after_update(settings: Settings, job_id: str, version: str = "") -> None:
-    """Ends the process: 0 SUCCEEDED, 1 otherwise, 130 interrupted."""
+    """End the process after the update: 0 SUCCEEDED, 1 otherwise, 130 interrupted."""
     exit_after_rollout(settings, job_id, UpdateFollower(version), "update")
 
 
@@ -53,7 +53,7 @@ def exit_after_rollout(settings: Settings, job_id: str, view: View, what: str) -
 def watch_rollout(
     client: Client, job_id: str, view: View, console: Console, is_json: bool = False, pace: WatchPace | None = None
 ) -> Rollout:
-    """Until it is over. Raises Failed when the job is unknown, or the API away for longer than the pace allows."""
+    """Watch until the end. Raises Failed when the job is unknown, or after too long an outage of the API."""
     pace = pace or WatchPace()
     patience = Patience(client, pace, f"job {job_id}", f"peloton job stateless watch {job_id}")
     reasons = Reasons(client, job_id, pace)
@@ -94,7 +94,7 @@ def summary_lines(job_id: str, rollout: Rollout, seconds: float) -> list[str]:
 
 @dataclass
 class Reasons:
-    """Why instances in flight do not run yet, asked now and then; never again of an API that has no such call."""
+    """The reasons of waiting instances in flight, polled now and then; never again if the API lacks the call."""
 
     client: Client
     job_id: str
@@ -126,7 +126,7 @@ class Reasons:
 
 
 def picture(rollout: Rollout, seconds: float, console_width: int) -> Group:
-    """Instances that are done, failed and in flight as a bar, with what it waits for and all pods below."""
+    """Return instances that are done, failed and in flight as a bar, with the reason of waiting and all pods below."""
     from rich.console import Group
     from rich.text import Text
 

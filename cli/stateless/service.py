@@ -1,4 +1,4 @@
-"""Entity versions: what a write must name, read first when the command does not give one."""
+"""Entity versions, which a write must name: read first when the command does not give one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Service:
         return self.read()
 
     def read(self, version: str = "") -> v1.job_svc.GetJobResponse:
-        """As it is now, or, with its spec alone, as it was at ``version``."""
+        """Return the present job, or, with its spec alone, the one at ``version``."""
         request = v1.job_svc.GetJobRequest(job_id=self.id)
         if version:
             request.version.value = version
@@ -40,14 +40,15 @@ class Service:
 
     @property
     def version(self) -> str:
-        """As of ``job``."""
+        """Return the version of ``job``."""
         version = self.job.job_info.status.version.value
         if not version:
             raise Failed(f"job {self.job_id} has no entity version")
         return version
 
     def write(self, version: str, call: Callable[[Any], Answer], request: Any) -> Answer:
-        """Calls with ``version``, or else with the current one: read again when another change came between."""
+        """Call with ``version``, otherwise with the current one, which is read again when another change came
+        between."""
         import grpc
 
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -65,11 +66,11 @@ class Service:
 
 
 def opaque_data(text: str | None) -> v1.peloton.OpaqueData | None:
-    """None keeps what there is, an empty text clears it."""
+    """Return the message; None keeps the present data, an empty text clears it."""
     return None if text is None else v1.peloton.OpaqueData(data=text)
 
 
 def config_version(version: str) -> int:
-    """The first part of an entity version; 0 when it is no such thing."""
+    """Return the first part of an entity version; 0 if it is not one."""
     first = version.partition("-")[0]
     return int(first) if first.isascii() and first.isdigit() else 0

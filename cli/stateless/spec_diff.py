@@ -1,4 +1,4 @@
-"""What replacing a service's spec would change: its instances, and the lines of its YAML."""
+"""The difference that a new spec of a service makes: its instances, and the lines of its YAML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cli.output import as_yaml
 from cli.terminal import echo
 from cli.wire import v1
 
-# What a container runs can be written in two ways. The API answers with both; a file has one of them.
+# A container's process can be written in two ways. The API answers with both; a file has one of them.
 OLDER_WORDS = ("container", "command", "executor")
 NEWER_WORDS = ("entrypoint", "environment", "image", "volume_mounts")
 NEWER_POD_WORDS = ("volumes", "mesos_spec")
@@ -36,7 +36,7 @@ def instance_lines(answer: v1.job_svc.GetReplaceJobDiffResponse) -> Iterator[str
 
 
 def ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
-    """Of ranges whose end is included, as answers of v1alpha have them."""
+    """Format ranges whose end is included, as in answers of v1alpha."""
     pairs = list(ranges)
     texts = [str(start) if start == stop else f"{start}-{stop}" for start, stop in pairs]
     count = sum(stop - start + 1 for start, stop in pairs)
@@ -44,7 +44,7 @@ def ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
 
 
 def spec_lines(old: v1.job.JobSpec, new: v1.job.JobSpec, names: tuple[str, str]) -> list[str]:
-    """A unified diff; empty when the specs say the same."""
+    """Return a unified diff, empty when the specs are equal."""
     before, after = (type(spec).FromString(spec.SerializeToString()) for spec in (old, new))
     for spec in (before, after):
         spec.ClearField("revision")
@@ -53,7 +53,7 @@ def spec_lines(old: v1.job.JobSpec, new: v1.job.JobSpec, names: tuple[str, str])
 
 
 def write_alike(before: v1.job.JobSpec, after: v1.job.JobSpec) -> None:
-    """Leaves out of ``before`` the way of writing that ``after`` does not use."""
+    """Leave out of ``before`` the spelling that ``after`` does not use."""
     for container_words, pod_words in ((OLDER_WORDS, ()), (NEWER_WORDS, NEWER_POD_WORDS)):
         if any(uses(pod, container_words, pod_words) for pod in pods_of(after)):
             continue

@@ -1,4 +1,4 @@
-"""Updates of a service: pause, resume, abort, watch, list, and what happened to one instance."""
+"""Updates of a service: pause, resume, abort, watch, list, and the events of one instance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HELP = {
 
 
 def steering_command(verb: str, path: str) -> click.Command:
-    """``pause``, ``resume`` or ``abort``, found at ``path``."""
+    """Return the command ``pause``, ``resume`` or ``abort``, found at ``path``."""
 
     @click.command(verb, cls=Command, help=f"{HELP[verb]}\n\n\b\nExample:\n  peloton job stateless {path} JOB")
     @job_argument
@@ -51,7 +51,7 @@ def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str 
 
 
 def end_of_update(service: Service) -> str:
-    """The state that the update of the service had ended in when it was read; empty: it had not."""
+    """Return the state in which the service's update had ended when it was read; empty: it had not."""
     status = service.job.job_info.status.workflow_status
     state = v1.job.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_")
     return state if state in UPDATE_TERMINAL else ""

@@ -21,7 +21,7 @@ NOT_FOUND = "Job {id} was not found: {message}"
 
 def range_message(instances: InstanceRange) -> v0.task.InstanceRange:
     message = v0.task.InstanceRange(to=instances[1])
-    setattr(message, "from", instances[0])  # a word of Python
+    setattr(message, "from", instances[0])  # a keyword of Python
     return message
 
 

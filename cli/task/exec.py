@@ -1,4 +1,4 @@
-"""``peloton task exec`` and ``pod exec``: a command beside a running task, with its input and output here."""
+"""``peloton task exec`` and ``pod exec``: a command in the container of a running task, with local input and output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 
 def session_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Of every ``exec``; they stand before the task, because what follows it is the command."""
+    """Add the options of every ``exec``; they stand before the task, because the words after it are the command."""
     for option in (
         instance_argument("COMMAND", many=True),
         container_option,
@@ -60,7 +60,7 @@ def exec_task(settings: Settings, pod: tuple[PodName, tuple[str, ...]], containe
 
 
 def run_session(settings: Settings, pod: PodName, words: Sequence[str], container: str, stdin: bool, tty: bool) -> None:
-    """Exits with the exit code of the command."""
+    """Run the command, and exit with its exit code."""
     if not words and sys.stdin.isatty() and sys.stdout.isatty():
         stdin = tty = True
     if tty and not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -91,7 +91,7 @@ class Session:
     argv: list[str]
     with_input: bool = False
     with_terminal: bool = False
-    source: int = 0  # the descriptor of our input
+    source: int = 0  # descriptor of the local input
 
     def run(self) -> int:
         """Return the exit code of the command once it has ended."""
@@ -115,7 +115,7 @@ class Session:
         return session
 
     def pump_input(self, session: AgentSession) -> None:
-        """Pass the input on until it or the session ends; without an input, end that of the command."""
+        """Pass the input on until it or the session ends; without an input, end the command's."""
         with suppress(OSError):
             while self.with_input and (data := os.read(self.source, PIECE_BYTES)):
                 session.send(data)
@@ -123,7 +123,7 @@ class Session:
 
 
 def start_thread(function: Callable[[AgentSession], None], session: AgentSession) -> None:
-    """Send from another thread than the one that reads: a command may write before it takes more input."""
+    """Send from a thread of its own: a command may write before it takes more input."""
     threading.Thread(target=function, args=[session], daemon=True, name=function.__name__).start()
 
 
@@ -145,13 +145,13 @@ def window_size() -> Size:
 
 @contextmanager
 def raw_terminal() -> Iterator[None]:
-    """Each key goes to the command as it is, until the block ends."""
+    """Pass each key to the command unchanged, until the block ends."""
     import termios
     import tty
 
     before = termios.tcgetattr(sys.stdin)
     try:
-        tty.setraw(sys.stdin, termios.TCSADRAIN)  # what was typed already is for the command
+        tty.setraw(sys.stdin, termios.TCSADRAIN)  # keys typed earlier go to the command
         yield
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

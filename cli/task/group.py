@@ -1,4 +1,4 @@
-"""``peloton task``: look at the tasks of a job. Start, stop, restart and logs are in files of their own."""
+"""``peloton task``: shows the tasks of a job. Start, stop, restart and logs are in files of their own."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def list_tasks(settings: Settings, job_id: str, instances: InstanceRange, limit:
     start, stop = instances
     wanted = rows_wanted(settings, limit)
     if wanted is not None:
-        stop = min(stop, start + wanted + 1)  # one more than is shown says that there are more
+        stop = min(stop, start + wanted + 1)  # one more than is shown shows whether there are more
     asked = control.range_message((start, stop))
     request = v0.task.ListRequest(jobId=v0.peloton.JobID(value=job_id), range=asked)
     response = settings.client.tasks.List(request)
@@ -235,7 +235,7 @@ def task_row(info: v0.task.TaskInfo) -> Sequence[object]:
 
 
 def health_words(name: str) -> str:
-    """``name``: as on the wire, of either version."""
+    """Return the health as text. ``name``: as on the wire, of either version."""
     plain = name.removeprefix("HEALTH_STATE_")
     return {"INVALID": "", "DISABLED": "unchecked"}.get(plain, plain)
 
@@ -246,7 +246,7 @@ def termination_text(status: v0.task.TerminationStatus) -> str:
 
 
 def termination_words(reason: str, exit_code: int, signal: str) -> str:
-    """``reason``: its name on the wire; empty: it has not ended."""
+    """Return the termination as text. ``reason``: its name on the wire; empty: the run has not ended."""
     name = reason.removeprefix(REASON_PREFIX)
     if not name:
         return ""

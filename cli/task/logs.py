@@ -25,12 +25,12 @@ from peloton.model.ids import PodName
 from peloton.model.pod import TERMINAL
 
 MAIN_CONTAINER = "main"
-"""Of a pod that does not name it."""
+"""The container of a pod that names none."""
 CHUNK_BYTES = 64 * 1024
 FOLLOW_INTERVAL_S = 0.5
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-# What cannot be the name of a log file, and so is not the value of the original's ``-f FILE``.
+# Words that cannot be the name of a log file, and so are not the value of the original's ``-f FILE``.
 POSITIONAL = re.compile(rf"{UUID}(-\d+)*|\d+|-.*")
 
 GET_TEXTS = {
@@ -48,15 +48,19 @@ raw_option = click.option(
 
 
 class LogsCommand(Command):
-    """Takes ``-f`` in both meanings: ``-f`` follows, ``-f FILE`` is the original's spelling of --filename."""
+    """A command that takes ``-f`` in both meanings: ``-f`` follows, ``-f FILE`` is the original's spelling of
+    --filename."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, with_long_options(args))
 
 
 def with_long_options(args: list[str]) -> list[str]:
-    """``-f`` written out. A job's id, a number or an option behind it is not a file's name, nor is the only word that
-    can name a job: then it follows."""
+    """Return the arguments with ``-f`` written out.
+
+    A job's id, a number or an option after it is not a file's name, nor is the only word that can name a job: then it
+    is ``--follow``.
+    """
     result: list[str] = []
     rest = iter(range(len(args)))
     for index in rest:
@@ -77,7 +81,7 @@ def with_long_options(args: list[str]) -> list[str]:
 
 
 def has_job(words: Sequence[str]) -> bool:
-    """Whether there is a word beside options and numbers."""
+    """Report whether there is a word other than options and numbers."""
     return any(not word.startswith("-") and not word.isdigit() for word in words)
 
 
@@ -108,7 +112,8 @@ def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: s
 
 
 def container_file(settings: Settings, pod: PodName, container: str, filename: str) -> str:
-    """The file of a container of the pod: those of others than the main one are in folders of their names."""
+    """Return the file of a container of the pod: files of containers other than the main one are in folders of their
+    names."""
     if not container:
         return filename
     request = v0.task.GetRequest(jobId=v0.peloton.JobID(value=pod.job_id), instanceId=pod.instance_id)
@@ -138,7 +143,7 @@ class Sandbox:
     task_id: str = ""  # empty: the current run
     sleep: Callable[[float], None] = time.sleep
     is_live: bool = False
-    """Files that no agent serves are kept open between two reads, as they grow."""
+    """True while the host manager keeps the file open between two reads, as it grows."""
 
     def download(self, filename: str) -> Iterator[bytes]:
         listing = self.browse()
@@ -149,18 +154,18 @@ class Sandbox:
             yield from self.pieces(path)
 
     def follow(self, filename: str) -> Iterator[bytes]:
-        """What is in the file and what is added to it, until its run has ended and all of it is read."""
+        """Yield the content of the file and what is added to it, until its run has ended and all of it is read."""
         listing, path = self.wait_for_file(filename)
         self.is_live = not is_served(listing)
         offset = 0
         while True:
-            has_ended = self.has_ended()  # asked before reading: what comes later is read in the next round
+            has_ended = self.has_ended()  # asked before reading: later output is read in the next round
             chunk = self.read(listing, path, offset)
             if chunk:
                 offset += len(chunk)
                 yield chunk
             elif has_ended and self.is_live:
-                self.is_live = False  # what is still on its way to whoever keeps the file open is read from the file
+                self.is_live = False  # the rest is read from the file, and not through the reader that keeps it open
             elif has_ended:
                 return
             else:
@@ -178,7 +183,7 @@ class Sandbox:
         return response
 
     def wait_for_file(self, filename: str) -> tuple[v0.task.BrowseSandboxResponse, str]:
-        """The listing and the file's path in it, once the task has started and made the file."""
+        """Return the listing and the file's path in it, once the task has started and made the file."""
         has_said = False
         while True:
             has_ended = self.has_ended()
@@ -200,7 +205,7 @@ class Sandbox:
         return self.settings.client.tasks.BrowseSandbox(request)
 
     def has_ended(self) -> bool:
-        """Whether the run is over; the first call for the current run fixes which one that is."""
+        """Report whether the run is over; the first call for the current run fixes its id."""
         request = v0.task.GetRequest(jobId=v0.peloton.JobID(value=self.job_id), instanceId=self.instance)
         response = self.settings.client.tasks.Get(request)
         raise_if_refused(self.settings, response, GET_TEXTS, id=self.job_id)
@@ -210,30 +215,30 @@ class Sandbox:
         return is_older or v0.task.TaskState.Name(runtime.state) in TERMINAL
 
     def read(self, listing: v0.task.BrowseSandboxResponse, path: str, offset: int) -> bytes:
-        """Some bytes from ``offset``; empty at the end of the file."""
+        """Return some bytes from ``offset``; empty at the end of the file."""
         if not is_served(listing):
             return self.piece(path, offset).data
         url = f"/files/read?path={quote(path, safe='')}&offset={offset}&length={CHUNK_BYTES}"
         body = b"".join(self.get(listing, url))
         try:
-            # A file need not be text; surrogates carry the bytes that are none.
+            # A file need not be text; surrogates carry bytes that are not.
             text = json.loads(body.decode("utf-8", "surrogateescape"))["data"]
         except (ValueError, KeyError, TypeError) as error:
             raise Failed(f"the agent at {listing.hostname}:{listing.port} sent no file content: {error}") from error
         if REPLACED in text:
-            # An agent that writes this for bytes that are no text leaves open how many they were.
+            # An agent that writes this for bytes that are not text does not report how many there were.
             return b"".join(self.get(listing, download_url(path)))[offset:]
         return str(text).encode("utf-8", "surrogateescape")
 
     def size(self, listing: v0.task.BrowseSandboxResponse, path: str) -> int:
-        """Of a file, in bytes."""
+        """Return the size of a file in bytes."""
         if not is_served(listing):
             return sum(map(len, self.pieces(path)))
         answer = self.get_json(listing, f"/files/read?path={quote(path, safe='')}&offset=-1")
         return int(answer["offset"])
 
     def written_at(self, listing: v0.task.BrowseSandboxResponse, path: str) -> float:
-        """When a file was last written, in seconds since the epoch; for ever in the future when that is not known."""
+        """Return when a file was last written, in seconds since the epoch; infinity when that is unknown."""
         if not is_served(listing):
             return float("inf")
         folder = path.rpartition("/")[0]
@@ -241,7 +246,7 @@ class Sandbox:
         return next((float(row["mtime"]) for row in rows if row["path"] == path), 0.0)
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """A file that no agent serves, to where it ends now."""
+        """Yield the content of a file that no agent serves, to its present end."""
         offset, is_end = 0, False
         while not is_end:
             piece = self.piece(path, offset)
@@ -291,7 +296,7 @@ class Sandbox:
 
 
 def is_served(listing: v0.task.BrowseSandboxResponse) -> bool:
-    """By an agent of Mesos; otherwise the api reads the files."""
+    """Report whether an agent of Mesos serves the files; otherwise the api reads them."""
     return bool(listing.hostname)
 
 
@@ -300,8 +305,10 @@ def download_url(path: str) -> str:
 
 
 def find_path(listing: v0.task.BrowseSandboxResponse, filename: str) -> str | None:
-    """The path whose last parts are ``filename``. What the api reads has one name, since a pod has a log for each
-    container."""
+    """Return the path whose last parts are ``filename``.
+
+    Files that the api reads have one name, since a pod has a log for each container.
+    """
     if not is_served(listing):
         return filename if filename in listing.paths else None
     wanted = "/" + filename.lstrip("/")

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 15
 PIECES_MAX = 2
-"""Of our input that wait to be sent; beyond it our input waits."""
+"""Limit of the pieces of local input that wait to be sent; beyond it reading waits."""
 PAUSE_MIN_S, PAUSE_MAX_S, PAUSE_GROWTH = 0.02, 0.25, 1.5
-"""Between two exchanges without news; what is typed ends a pause at once."""
+"""Seconds between two exchanges without news; typed input ends a pause at once."""
 TRIES_MAX, RETRY_PAUSE_S = 5, 0.5
-"""Of one exchange."""
+"""Limit of the tries of one exchange, and the seconds between them."""
 AWAY_CODES = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 
 
@@ -42,7 +42,7 @@ class RelayedSession:
     argv: Sequence[str]
     with_input: bool = False
     with_terminal: bool = False
-    source: int = 0  # the descriptor of our input
+    source: int = 0  # descriptor of the local input
     sleep: Callable[[float], None] = time.sleep
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     _number: int = -1  # of the last exchange
@@ -51,7 +51,7 @@ class RelayedSession:
     _input_ended: bool = False
 
     def run(self) -> int:
-        """Until the command has ended; returns its exit code."""
+        """Exchange input and output until the command has ended; return its exit code."""
         if self.with_terminal:
             self.window_changed()
             signal.signal(signal.SIGWINCH, lambda number, frame: self.window_changed())
@@ -79,7 +79,7 @@ class RelayedSession:
                 self.leave()
 
     def wait(self, pause_s: float, wants_input: bool) -> bytes | None:
-        """What was typed, empty at its end; None: nothing yet."""
+        """Return typed input, empty at its end; None: nothing yet."""
         if not wants_input or not self.with_input or self._input_ended:
             self.sleep(pause_s)
             return None
@@ -104,8 +104,11 @@ class RelayedSession:
         self._size = columns, rows
 
     def exchange(self, request: ExchangeWithCommandRequest) -> ExchangeWithCommandResponse:
-        """The next one. It is repeated while Peloton cannot be reached, except the first: whoever takes the place of
-        a host manager would run the command once more."""
+        """Make the next exchange.
+
+        It is repeated while Peloton is unreachable, except the first: another host manager that took over would run the
+        command once more.
+        """
         self._number += 1
         size, self._size = self._size, None
         if size is not None:
@@ -123,7 +126,7 @@ class RelayedSession:
             self.sleep(RETRY_PAUSE_S)
 
     def leave(self) -> None:
-        """Ends the command's input and output, if that can be said."""
+        """End the command's input and output, if the API is reachable."""
         with suppress(Exception):
             self.send(v1.pod_svc.ExchangeWithCommandRequest(is_last=True))
 

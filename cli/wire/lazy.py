@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy_modules(namespace: dict[str, Any], paths: Mapping[str, str]) -> Callable[[str], ModuleType]:
-    """A module's ``__getattr__`` that imports what is at ``paths[name]`` and keeps it in ``namespace``."""
+    """Return a module's ``__getattr__`` that imports the module at ``paths[name]`` and keeps it in ``namespace``."""
 
     def get(name: str) -> ModuleType:
         if name not in paths:
