@@ -1,4 +1,4 @@
-"""Queued and admitted pods as ranges of instances: what the resource manager remembers, evicts and queues again."""
+"""Queued and admitted pods as ranges of instances, which the resource manager restores, evicts and requeues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peloton.model.respool import PoolSpec
 
 @dataclass(frozen=True, slots=True)
 class PendingRange:
-    """Queued instances ``start .. start+count-1`` that were queued together. ``held_until_ns``: not admitted before."""
+    """Queued instances ``start .. start+count-1`` that were queued together; not admitted before ``held_until_ns``."""
 
     queue_seq: int
     start: int
@@ -24,8 +24,8 @@ class PendingRange:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedRange:
-    """Instances that hold resources of their pool. ``launched``: a host may know them (else they are READY).
-    ``evicted``: they are on their way out."""
+    """Instances that hold resources of their pool. ``launched``: the pods may be on a host; otherwise they are READY.
+    ``evicted``: the pods are leaving."""
 
     start: int
     count: int
@@ -43,17 +43,18 @@ class JobSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSnapshot:
-    """One moment: what ended before ``log_cursor`` is not in the jobs, what ends after it is in the log."""
+    """Admission state at one moment. Pods that ended before ``log_cursor`` are not counted in ``jobs``; later endings
+    are in the log."""
 
     pools: tuple[PoolSpec, ...]
-    jobs: tuple[JobSnapshot, ...]  # those that have not ended, by id
+    jobs: tuple[JobSnapshot, ...]  # active jobs, by id
     log_cursor: int
-    last_queue_seq: int = 0  # of all pods of these jobs: those that will come back keep their places
+    last_queue_seq: int = 0  # highest of all pods of these jobs, since returning pods keep their places
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRange:
-    """Instances that hold resources and were queued together. ``is_leaving``: they will end, or run anew."""
+    """Instances that hold resources and were queued together. ``is_leaving``: the pods will end or be restarted."""
 
     queue_seq: int
     start: int
@@ -65,8 +66,8 @@ class HeldRange:
 
 @dataclass(frozen=True, slots=True)
 class EvictionOrder:
-    """Instances ``start .. start+count-1`` are to give their resources back; a gang is queued again as a whole.
-    With a ``run_id`` only that run is meant, and not one that has taken its place since."""
+    """Order to release the resources of instances ``start .. start+count-1``; a gang is requeued as a whole. With a
+    ``run_id`` the order applies to that run only, not to a later run of the instance."""
 
     job_id: JobId
     start: int
@@ -78,7 +79,7 @@ class EvictionOrder:
 
 @dataclass(frozen=True, slots=True)
 class RevocableRun:
-    """A run on revocable cpu of a host, which may be evicted. ``is_leaving``: it will end anyway."""
+    """A run on revocable cpu of a host, which may be evicted. ``is_leaving``: the run ends without an eviction."""
 
     pod_id: PodId
     priority: int
@@ -89,12 +90,12 @@ class RevocableRun:
 
 @dataclass(slots=True)
 class EvictionResult:
-    """What became of the evicted pods of one job, as ``(start, count)`` ranges."""
+    """Outcome of an eviction for the pods of one job, as ``(start, count)`` ranges."""
 
     job_id: JobId
     queued: list[tuple[int, int, int]] = field(default_factory=list)  # (queue_seq, start, count), PENDING again
-    unqueued: list[tuple[int, int]] = field(default_factory=list)  # INITIALIZED: members of a gang wait for the rest
-    leaving: list[tuple[int, int]] = field(default_factory=list)  # PREEMPTING: their hosts are to end them
-    held_back: list[tuple[int, int, int]] = field(default_factory=list)  # (start, count, until when) of ``queued``
-    requeue_count: int = 0  # of a gang whose launch was given up: how often in a row,
-    held_until_ns: int = 0  # and when it may be admitted again
+    unqueued: list[tuple[int, int]] = field(default_factory=list)  # INITIALIZED: gang members that wait for the rest
+    leaving: list[tuple[int, int]] = field(default_factory=list)  # PREEMPTING: the hosts end them
+    held_back: list[tuple[int, int, int]] = field(default_factory=list)  # ``queued`` in backoff: (start, count, until)
+    requeue_count: int = 0  # consecutive failed launches of the gang
+    held_until_ns: int = 0  # end of the gang's backoff

@@ -1,4 +1,4 @@
-"""What the host advisor says: how a host bears its load, and how fast a service answers."""
+"""Marks of the host advisor: how loaded a host is, and how fast a service answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peloton.model.ids import Hostname, JobId
 
 
 class Mark(StrEnum):
-    """In the order of how bad it is."""
+    """Severity of a mark; members are ordered from best to worst."""
 
     GREEN = "GREEN"
     ORANGE = "ORANGE"
@@ -18,7 +18,7 @@ class Mark(StrEnum):
 
 
 class Marked(NamedTuple):
-    """``reason``: in words, with its numbers."""
+    """A mark and its reason in words, with the measured numbers."""
 
     mark: Mark
     reason: str
@@ -26,7 +26,7 @@ class Marked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HostMark:
-    """``since_ns``: unix nanoseconds; ``reason``: in words, with its numbers."""
+    """Mark of a host since ``since_ns`` (unix nanoseconds); ``reason`` is in words, with the measured numbers."""
 
     hostname: Hostname
     mark: Mark
@@ -44,7 +44,7 @@ class ServiceMark:
 
 @dataclass(frozen=True, slots=True)
 class PodLatency:
-    """What a pod reports of the requests that it has answered lately. Percentiles in milliseconds."""
+    """Latency that a pod reports of the requests it answered recently. Percentiles are in milliseconds."""
 
     p50_ms: float
     p95_ms: float
@@ -54,7 +54,7 @@ class PodLatency:
 
 @dataclass(frozen=True, slots=True)
 class LatencyBounds:
-    """Milliseconds from which on a service is marked; 0: it is not, by that."""
+    """Milliseconds from which a service is marked; 0 disables the bound."""
 
     p95_orange_ms: int = 0
     p95_red_ms: int = 0

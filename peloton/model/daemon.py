@@ -1,4 +1,4 @@
-"""A daemon: a job with one pod on each host that matches, whose instances belong to hosts."""
+"""Daemons: jobs with one pod on each matching host, whose instances are bound to hosts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from peloton.model.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """The host that has an instance of a daemon, or had it last."""
+    """The host to which an instance of a daemon is bound, or was bound last."""
 
     instance_id: int
     hostname: Hostname
     cluster: str
-    gone_ns: int = 0  # since when the host does not match; 0 = it matches
-    is_wanted: bool = True  # the goal of its pod: to run
+    gone_ns: int = 0  # time since which the host does not match; 0 = the host matches
+    is_wanted: bool = True  # whether the goal of the pod is to run
 
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A daemon whose goal is to run. ``shape``: what a host needs for one pod of it. ``life`` rises when it is stopped
-    and started."""
+    """A daemon whose goal is to run. ``shape``: the resources and constraints of one pod. ``life`` rises when the
+    daemon is stopped and started."""
 
     job_id: JobId
     shape: PodShape
@@ -43,44 +43,44 @@ class WaitingDaemonPod:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A pod on the host where a daemon is to run. ``holds``: of the host's ordinary room."""
+    """A pod on the host where a daemon has to run. ``holds``: the ordinary (not revocable) resources of the pod."""
 
     pod_id: PodId
     priority: int
     started_ns: int
     holds: Resources
-    may_leave: bool  # it is preemptible
+    may_leave: bool  # the pod is preemptible
     is_leaving: bool
-    ends_itself: bool = False  # it is of a batch job
+    ends_itself: bool = False  # the pod belongs to a batch job
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonStep:
-    """What one step of following hosts did, and found to do. ``more``: the next step looks on at once, at instances
+    """Result of one step of matching a daemon to its hosts. ``more``: the next step follows at once, with the instances
     above ``after``."""
 
-    changed_count: int = 0  # instances that began or ended with their hosts
+    changed_count: int = 0  # instances created or ended with their hosts
     launched_count: int = 0
-    waiting_count: int = 0  # looked at, and still not on their hosts
+    waiting_count: int = 0  # examined, and still not on their hosts
     more: bool = False
     after: int = -1
-    why: PlacementReason = ()  # of those that wait
-    is_over: bool = False  # the daemon is to end
+    why: PlacementReason = ()  # why the waiting pods wait
+    is_over: bool = False  # the daemon has to end
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonReach:
-    """On how many hosts of a cluster a daemon is to run, and why not on the others."""
+    """Number of hosts of a cluster that match a daemon, and why the others refuse it."""
 
     matching_count: int
     refusing: tuple[RefusingHosts, ...] = ()
-    cluster: str = ""  # empty where there is only one
+    cluster: str = ""  # empty if there is only one cluster
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonHost:
-    """A host that matches a daemon which is only planned. ``left``: of its capacity beside the other daemons.
-    ``has_room``: for a pod of it, now."""
+    """A host that matches a daemon which is only planned. ``left``: capacity that the other daemons leave.
+    ``has_room``: one pod fits now."""
 
     hostname: Hostname
     capacity: Resources
@@ -91,11 +91,11 @@ class DaemonHost:
 
 @dataclass(frozen=True, slots=True)
 class DaemonRoom:
-    """What a daemon that is only planned would find on the hosts of a cluster. Each host that matches counts once:
-    ``away_count`` are in maintenance, ``free_count`` have room now, ``evicting_count`` would have it without
-    ``evicted_count`` preemptible pods, and on ``waiting_count`` it would wait until others end. ``unchecked_count``
-    have no room, and the pods there were not looked at. ``overhead``: what it takes off ``capacity``, that of hosts
-    which take pods."""
+    """Capacity for a planned daemon on the hosts of a cluster. Each matching host counts once: ``away_count`` are in
+    maintenance, ``free_count`` have free resources now, ``evicting_count`` would have them after the eviction of
+    ``evicted_count`` preemptible pods, ``waiting_count`` have to wait until other pods end. ``unchecked_count`` have no
+    free resources, and their pods were not examined. ``overhead``: the daemon's part of ``capacity``, which counts
+    hosts that take pods."""
 
     reach: DaemonReach
     away_count: int = 0

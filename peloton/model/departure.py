@@ -1,4 +1,4 @@
-"""How the pods of a host would leave it, were it drained now."""
+"""Expected departure of the pods of a host if it were drained now."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from peloton.model.ids import Hostname, JobId
 class Departure(StrEnum):
     REQUEUED = "REQUEUED"  # batch pods go back to their queue, gangs whole
     SLA = "SLA"  # pods of services leave as the SLA of their job allows
-    STOPPED = "STOPPED"  # their volume is on the host: somebody has to stop them
+    STOPPED = "STOPPED"  # the volume is on the host: an operator has to stop them
     LAST = "LAST"  # pods of daemons leave when all others have
 
 
 @dataclass(frozen=True, slots=True)
 class JobDeparture:
-    """Pods of one job on one host, without those that are leaving already."""
+    """Pods of one job on one host, without pods that are leaving already."""
 
     job_id: JobId
     departure: Departure
     pod_count: int
     allowed_count: int = 0
-    """Of SLA: pods that may leave now, of all hosts."""
+    """Pods that the SLA lets leave now, counted over all hosts."""
     homeless_count: int = 0
-    """Of SLA: pods that no other host takes as things are; they wait for room."""
+    """Pods under an SLA that fit on no other host now and wait for free resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostDeparture:
-    """``unchecked_count``: pods of which it is not known whether another host takes them."""
+    """Departures from one host. ``unchecked_count``: pods that were not checked against the other hosts."""
 
     hostname: Hostname
     jobs: tuple[JobDeparture, ...] = ()

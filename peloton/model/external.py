@@ -1,7 +1,7 @@
-"""Pods that others make for us to place: what is seen of them in their cluster, and the instances that they have.
+"""External pods, created by other controllers and scheduled by Peloton: their observed state and their instances.
 
-An external pod has an instance of its owner's job for as long as it lives; the next pod of that owner gets the instance
-again, as its next run.
+An external pod has an instance of its owner's job while it exists; the next pod of the same owner reuses the instance
+as its next run.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from peloton.model.pod import ON_HOST, TERMINAL, PodState
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """An external pod as its cluster has it now."""
+    """An external pod as observed in its cluster."""
 
     uid: str
-    job_id: JobId  # of its owner
-    waits: bool  # it has no host, and is to have one; else it has one, has ended or is leaving
+    job_id: JobId  # job of its owner
+    waits: bool  # has no host and needs one; otherwise it has a host, has ended or is leaving
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The instance that an external pod has."""
+    """The instance of an external pod."""
 
     uid: str
     job_id: JobId
     instance_id: int
-    state: PodState | None  # None: the job is gone
-    runs_again: bool = False  # it has ended, and gets another run
-    note: str = ""  # why the pod does not get on, as far as only its cluster knows
+    state: PodState | None  # None: the job was deleted
+    runs_again: bool = False  # the pod has ended and will have another run
+    note: str = ""  # why the pod makes no progress, if only its cluster can say
 
     @property
     def is_at_rest(self) -> bool:

@@ -1,4 +1,4 @@
-"""Time series of pools and clusters: what the recorder writes once a minute, and what charts are drawn from.
+"""Time series of pools and clusters, which the recorder writes once a minute and from which charts are drawn.
 
 Amounts are in the small units of ``Resources``, times in unix seconds.
 """
@@ -14,51 +14,51 @@ from peloton.model.ids import RespoolId
 
 
 class Quantity(StrEnum):
-    """What a column measures. Values are stored: they are never renamed."""
+    """The quantity that a column measures. Values are stored: they are never renamed."""
 
-    # Of a pool, by kind; sums over the pools below it.
+    # Quantities of a pool, by kind; sums include the pools below it.
     RESERVATION = "reservation"
     LIMIT = "limit"
     ENTITLEMENT = "entitlement"
-    ALLOCATION = "allocation"  # of a cluster: what pods hold of its registered hosts
+    ALLOCATION = "allocation"  # for a cluster: resources of registered hosts that pods hold
     SLACK_ALLOCATION = "slack_allocation"  # the revocable part of the allocation
-    DEMAND = "demand"  # what waits in queues
-    # Of a cluster, by kind.
-    CAPACITY = "capacity"  # of hosts that take pods
-    REGISTERED = "registered"  # of all hosts
-    USE = "use"  # measured, on the hosts that are measured
+    DEMAND = "demand"  # demand of queued pods
+    # Quantities of a cluster, by kind.
+    CAPACITY = "capacity"  # hosts that take pods
+    REGISTERED = "registered"  # all hosts
+    USE = "use"  # measured use, on measured hosts
     SLACK = "slack"  # revocable capacity
-    # Of a cluster, in hosts.
+    # Counts of hosts of a cluster.
     HOSTS_UP = "hosts_up"
     HOSTS_DRAINING = "hosts_draining"
     HOSTS_DRAINED = "hosts_drained"
     HOSTS_DOWN = "hosts_down"
     HOSTS_MEASURED = "hosts_measured"
-    # Of a pool, in pods: how many in that time.
+    # Counts of pods of a pool during the interval.
     ADMITTED = "admitted"
     PREEMPTED = "preempted"
 
 
 class Column(NamedTuple):
-    """``kind``: of RESOURCE_KINDS; empty for what is counted."""
+    """A quantity of one resource kind; ``kind`` is empty for counts."""
 
     quantity: Quantity
     kind: str = ""
 
 
 class Preemption(NamedTuple):
-    """Pods of one pool were evicted for one other, or for the same one: a mark in a chart."""
+    """Pods of one pool that were evicted for one pool, possibly the same: a mark in a chart."""
 
     at_s: int
-    for_pool: str  # path of the pool whose gangs waited; empty: several that are not named
+    for_pool: str  # path of the pool whose gangs waited; empty: several pools, unnamed
     pod_count: int
 
 
 @dataclass(slots=True)
 class Series:
-    """Columns over time. ``times_s`` rise, and each is the begin of an interval, of which ``covered_s`` seconds were
-    recorded; between two of them may be a gap. A column that is missing is 0. ``maxima``: of a column whose value is a
-    mean; where it is missing, each is the mean."""
+    """Columns over time. ``times_s`` rise; each is the start of an interval of which ``covered_s`` seconds were
+    recorded, and gaps may lie between two intervals. A missing column is 0. ``maxima`` belong to columns of means;
+    without an entry the maximum equals the mean."""
 
     times_s: list[int] = field(default_factory=list)
     covered_s: list[int] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Series:
 
 
 def pool_series(pool_id: RespoolId) -> str:
-    """The name of a pool's series."""
+    """Return the name of a pool's series."""
     return f"pool/{pool_id}"
 
 
@@ -81,10 +81,10 @@ def cluster_series(cluster: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All series at one moment. ``covered_s``: seconds from ``at_s`` on for which it stands, and in which was counted
-    what is counted. By the name of the series; amounts of 0 may be left out."""
+    """All series at one moment, by series name. The sample covers ``covered_s`` seconds from ``at_s``, during which the
+    counts were taken; amounts of 0 may be left out."""
 
     at_s: int
     covered_s: int
     amounts: Mapping[str, Mapping[Column, int]]
-    preemptions: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)  # for which pool, pods
+    preemptions: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)  # (pool, pods)

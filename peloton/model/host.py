@@ -15,18 +15,18 @@ from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, Place
 from peloton.model.resources import Resources
 
 CLUSTER_LABEL = "peloton/cluster"
-"""Every host has this label: the name of its cluster."""
+"""Label of every host with the name of its cluster."""
 CLUSTER_KIND_LABEL = "peloton/cluster-kind"
-"""Every host has this label: ``mesos``, ``kubernetes`` or ``memory``."""
+"""Label of every host with the kind of its cluster: ``mesos``, ``kubernetes`` or ``memory``."""
 VOLUMES_LABEL = "peloton/volumes"
-"""Of hosts that keep volumes for pods; its value is ``KEPT``."""
+"""Label of hosts that keep volumes for pods; its value is ``KEPT``."""
 KEPT = "kept"
 SECRETS_LABEL = "peloton/secrets"
-"""Of hosts that cannot give pods the secrets of their jobs; its value is ``NOT_MOUNTED``."""
+"""Label of hosts that cannot give pods the secrets of their jobs; its value is ``NOT_MOUNTED``."""
 NOT_MOUNTED = "not-mounted"
 
 POD_SLOTS_UNLIMITED = 2**31
-"""Of a host that limits the amounts of its pods, and not their number."""
+"""Slots of a host that limits the resources of its pods, but not their number."""
 
 
 class HostState(StrEnum):
@@ -38,7 +38,7 @@ class HostState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host as a person sees it."""
+    """A host as shown to users."""
 
     hostname: Hostname
     state: HostState
@@ -50,7 +50,7 @@ class Host:
     goal: HostState = HostState.UP
     revocable_held: Resources = field(default_factory=Resources)
     avoided: str = ""  # why pods prefer other hosts
-    reserved: str = ""  # for which pod the room that frees there is kept, until when and why
+    reserved: str = ""  # the pod for which free resources there are reserved, until when and why
     pool: HostInPool | None = None  # None: host pools are not in use
 
 
@@ -66,19 +66,19 @@ class HostPoolCapacity(NamedTuple):
 class Capacity(NamedTuple):
     """Sums over the hosts of a cluster, or of all clusters."""
 
-    up: Resources  # of hosts that take pods
-    revocable: Resources  # of those
-    registered: Resources  # of all hosts, also those that are draining or down for maintenance
-    host_pools: tuple[HostPoolCapacity, ...] = ()  # of ``up``, which they add up to; empty: host pools are not in use
+    up: Resources  # hosts that take pods
+    revocable: Resources  # revocable resources of these hosts
+    registered: Resources  # all hosts, including draining hosts and hosts down for maintenance
+    host_pools: tuple[HostPoolCapacity, ...] = ()  # they add up to ``up``; empty: host pools are not in use
 
 
 class ClusterSums(NamedTuple):
-    """Sums over the hosts of one cluster, as its time series have them."""
+    """Sums over the hosts of one cluster, for its time series."""
 
-    capacity: Resources  # of hosts that take pods
-    registered: Resources  # of all that are there
-    allocation: Resources  # what whoever uses the cluster holds of those, revocable cpu included
-    slack_allocation_milli: int  # the revocable part
+    capacity: Resources  # hosts that take pods
+    registered: Resources  # all hosts present
+    allocation: Resources  # resources of these held by pods of any owner, including revocable cpu
+    slack_allocation_milli: int  # revocable part of the allocation
     slack_milli: int  # revocable cpu of hosts that take pods
     use: Resources  # measured, in cpu and memory, on the hosts that are measured
     measured_count: int
@@ -87,17 +87,17 @@ class ClusterSums(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeasedHost:
-    """Free resources of one host, reserved for the holder of a lease until it launches, releases, or the lease ends."""
+    """Free resources of one host, held by a lease until its holder launches or releases, or the lease expires."""
 
     hostname: Hostname
     free: Resources
     revocable: Resources
     ports: tuple[tuple[int, int], ...] = ()  # inclusive ranges
     labels: tuple[tuple[str, str], ...] = ()
-    pod_labels: tuple[tuple[Label, int], ...] = ()  # label named by a wanted pod -> pods there
+    pod_labels: tuple[tuple[Label, int], ...] = ()  # label that a constraint names -> pods with it on the host
     capacity: Resources = field(default_factory=Resources)
-    is_shunned: bool = False  # pods of the job failed there: it comes last
-    pod_slots: int = POD_SLOTS_UNLIMITED  # pods that it still takes, whatever they ask for
+    is_shunned: bool = False  # pods of the job failed there: it is tried last
+    pod_slots: int = POD_SLOTS_UNLIMITED  # number of pods that it still takes, whatever their resources
     load_beyond: tuple[int, int] = (0, 0)  # cpu and memory measured beyond what pods hold, in thousandths of the host
 
 
@@ -106,12 +106,12 @@ class HostLease:
     lease_id: str
     hosts: tuple[LeasedHost, ...]
     refused: dict[PodShape, tuple[RefusingHosts, ...]] = field(default_factory=dict)  # where the hosts are too few
-    awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their own host
-    infeasible: dict[PodShape, Infeasible] = field(default_factory=dict)  # that no host could take even if empty
-    domains: dict[PodShape, tuple[Domains, ...]] = field(default_factory=dict)  # of shapes that spread
-    reserved: tuple[tuple[int, Hostname], ...] = ()  # an instance, and the host that is reserved for it
-    short: frozenset[PodShape] = field(default=frozenset(), compare=False)  # too little was found: not on the wire
-    homeless: frozenset[PodShape] = field(default=frozenset(), compare=False)  # nothing was found: not on the wire
+    awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for free resources on their own host
+    infeasible: dict[PodShape, Infeasible] = field(default_factory=dict)  # pods that no host could take even if empty
+    domains: dict[PodShape, tuple[Domains, ...]] = field(default_factory=dict)  # for shapes that spread
+    reserved: tuple[tuple[int, Hostname], ...] = ()  # instance and the host reserved for it
+    short: frozenset[PodShape] = field(default=frozenset(), compare=False)  # not enough hosts found: not on the wire
+    homeless: frozenset[PodShape] = field(default=frozenset(), compare=False)  # no host found: not on the wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +120,16 @@ class ReadyGang:
 
     shape: PodShape
     pods: tuple[tuple[int, int], ...]
-    labels: tuple[Label, ...] = ()  # of the pods, as far as constraints of their job name them
-    desired_host: str = ""  # of a pod that stands alone: the host it comes back to
-    desired_cluster: str = ""  # of that host
-    waited_s: float = 0.0  # of a pod that stands alone: since it was admitted
-    vain_count: int = 0  # of such a pod: admissions in a row for which no host was found
+    labels: tuple[Label, ...] = ()  # pod labels that constraints of the job name
+    desired_host: str = ""  # preferred host of a pod that is not in a gang
+    desired_cluster: str = ""  # cluster of that host
+    waited_s: float = 0.0  # time since admission of a pod that is not in a gang
+    vain_count: int = 0  # consecutive admissions of such a pod without a host
 
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """A wanted pod that is to come back to a host."""
+    """A wanted pod that has to return to a host."""
 
     instance_id: int
     hostname: Hostname
@@ -138,7 +138,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class ComingBack:
-    """A pod that leaves a host to come back to it, with what it will need there."""
+    """A pod that leaves a host and will return, with the resources that it will need there."""
 
     job_id: JobId
     instance_id: int
@@ -149,7 +149,7 @@ class ComingBack:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChoice:
-    """Clusters in the order of trial, and why others are passed over."""
+    """Clusters in the order of trial, and why others are skipped."""
 
     order: tuple[str, ...]
     passed_over: tuple[ClusterReason, ...] = ()
@@ -172,11 +172,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """Like pods that found no host. Of a gang the first member stands for all."""
+    """Pods of one shape without a host. For a gang, ``instances`` holds the first member only."""
 
     instances: tuple[int, ...]
     infeasible: Infeasibility = ()
-    unfit: str = ""  # how histories say it that were recorded before reasons were values
+    unfit: str = ""  # the text in histories recorded before reasons were values
 
     @property
     def fits_no_host(self) -> bool:
@@ -185,10 +185,10 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class PlacementBatch:
-    """Result of one placement pass: pods by host under a lease, and why the rest found no host.
+    """Result of one placement pass: pods by host under a lease, and why the others found no host.
 
-    ``unplaced`` leaves out pods that wait for room on their own host, and those in ``reserved``: instances that wait
-    for a host which is reserved for them.
+    ``unplaced`` omits pods that wait for free resources on their own host. It omits the instances in ``reserved``, too,
+    which wait for a host reserved for them.
     """
 
     job_id: JobId
@@ -207,24 +207,24 @@ class PlacementBatch:
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
     launched_count: int
-    refused_count: int = 0  # not wanted any more, or launched by an earlier call
-    failed_count: int = 0  # the host refused; these pods get a new run
-    why: PlacementReason = ()  # nothing was launched
-    requeued_count: int = 0  # gave back their admission
+    refused_count: int = 0  # no longer wanted, or launched by an earlier call
+    failed_count: int = 0  # refused by the host; these pods have a new run
+    why: PlacementReason = ()  # why nothing was launched
+    requeued_count: int = 0  # returned to the queue
 
 
 @dataclass(frozen=True, slots=True)
 class GangLaunch:
-    """Result of one attempt to place a gang whole and to launch it."""
+    """Result of one attempt to place and launch a whole gang."""
 
     launched_count: int = 0
-    failed_count: int = 0  # the host refused; the gang is queued again
-    why: PlacementReason = ()  # nothing was launched
+    failed_count: int = 0  # refused by the host; the gang is queued again
+    why: PlacementReason = ()  # why nothing was launched
     infeasible: Infeasibility = ()  # a member fits no host, even an empty one
 
 
 PREFETCH_MAX = 10_000
-"""Images on hosts that are fetched ahead at a time."""
+"""Maximum pairs of image and host that are fetched ahead at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What happened to a host."""
+"""Events of a host: joins, maintenance, failures of its pods."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from peloton.model.ids import Hostname
 
 
 class HostEventKind(StrEnum):
-    # Its cluster.
-    JOINED = "JOINED"  # it is registered, for the first time or again
-    LEFT = "LEFT"  # it is registered no more: lost, or down for maintenance
-    CHANGED = "CHANGED"  # capacity, labels, or another agent under its name
+    # Registration in its cluster.
+    JOINED = "JOINED"  # registered, for the first time or again
+    LEFT = "LEFT"  # no longer registered: lost, or down for maintenance
+    CHANGED = "CHANGED"  # capacity, labels, or a new agent under the same name
     CORDONED = "CORDONED"  # closed by an operator of the cluster
     UNCORDONED = "UNCORDONED"
-    # What pods met there.
+    # Experience of pods with the host.
     AVOIDED = "AVOIDED"  # pods failed there
-    FLAPPING = "FLAPPING"  # it left and came back again and again
-    MARKED = "MARKED"  # by the host advisor
+    FLAPPING = "FLAPPING"  # left and returned repeatedly
+    MARKED = "MARKED"  # mark of the host advisor changed
     RESERVED = "RESERVED"  # for a pod that has waited for long
-    GIVEN_BACK = "GIVEN_BACK"  # to others: the pod is launched, or waits no more, or no room came
+    GIVEN_BACK = "GIVEN_BACK"  # reservation ended: the pod was launched, waits no longer, or resources did not suffice
     VOLUME_LOST = "VOLUME_LOST"
     VOLUME_FOUND = "VOLUME_FOUND"
     # Maintenance, and moves to other host pools.
@@ -33,18 +33,18 @@ class HostEventKind(StrEnum):
     COMPLETED = "COMPLETED"  # it may come back
     CANCELLED = "CANCELLED"
     UP = "UP"  # it takes pods again
-    POOL_WANTED = "POOL_WANTED"  # it is to be in another host pool, or to stay after all
+    POOL_WANTED = "POOL_WANTED"  # a move to another host pool was requested or withdrawn
     POOL_CHANGED = "POOL_CHANGED"
 
 
 @dataclass(frozen=True, slots=True)
 class HostEvent:
-    """Times are unix nanoseconds."""
+    """An event of one host. Times are unix nanoseconds."""
 
     hostname: Hostname
     kind: HostEventKind
     text: str  # an English sentence without its full stop, with numbers
     at_ns: int
-    cluster: str = ""  # empty: not known
-    until_ns: int = 0  # for how long it holds; 0: that is open
+    cluster: str = ""  # empty: unknown
+    until_ns: int = 0  # end of the condition; 0: unknown
     seq: int = 0  # rises with each event of all hosts; 0: not stored yet

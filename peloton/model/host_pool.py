@@ -11,34 +11,33 @@ from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 
 DEFAULT_HOST_POOL = "default"
-"""Where a host is if nobody said otherwise. It always exists."""
+"""Host pool of hosts without an assignment. It always exists."""
 HOST_POOL_LABEL = "peloton/host-pool"
-"""Every host has this label once host pools are in use: the name of its host pool."""
+"""Label of every host with the name of its host pool, once host pools are in use."""
 ORIGINAL_HOST_POOL_LABEL = "host_pool"
-"""The same under its older name, which constraints use."""
+"""Older name of the same label, which constraints use."""
 SERVED_LABEL = "peloton/host-pool-serves"
-"""Every host has this label once host pools are in use: the workloads that its host pool serves, with commas between
-them."""
+"""Label of every host with the workloads that its host pool serves, separated by commas, once host pools are in use."""
 DISK_LABEL = "peloton/host-pool-disk"
-"""A host has this label where its host pool announces disk with a factor: that in percent."""
+"""Label of a host whose host pool overcommits disk, with the factor in percent."""
 HOST_POOL_NAME_MAX = 63
 
 
 class Workload(StrEnum):
-    """What kind of work a pod is, by which it is routed to host pools."""
+    """Kind of work of a pod, by which it is routed to host pools."""
 
-    ANY = ""  # it goes to hosts of all host pools
+    ANY = ""  # hosts of all host pools
     BATCH = "batch"  # not preemptible
     SHARED = "shared"  # preemptible batch
     STATELESS = "stateless"
     STATEFUL = "stateful"
     GPU = "gpu"
 
-    __hash__ = str.__hash__  # Enum's own is slow, and every shape of a pod has one
+    __hash__ = str.__hash__  # faster than Enum's own, and every shape is hashed
 
 
 class Factors(NamedTuple):
-    """Announced room in percent of what a host has. Gpus and ports are never announced twice."""
+    """Announced resources in percent of a host's capacity. Gpus and ports are never overcommitted."""
 
     cpu_percent: int = 100
     memory_percent: int = 100
@@ -51,17 +50,18 @@ FACTOR_PERCENT_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class HostPool:
-    """``serves``: workloads that are asked for. The default host pool serves beside them what no host pool serves."""
+    """A host pool. ``serves``: requested workloads; the default host pool also serves each workload that no other
+    serves."""
 
     name: str
     serves: frozenset[Workload] = frozenset()
     factors: Factors = AT_PAR
     created_ns: int = 0
-    minimum: int = 0  # hosts that the mover leaves it
+    minimum: int = 0  # hosts that the mover leaves in it
 
 
 class HostInPool(NamedTuple):
-    """The host pool in which a host is, and the one in which it is to be; other than the first while it moves."""
+    """The current and the desired host pool of a host; they differ while the host moves."""
 
     current: str
     desired: str
@@ -80,9 +80,9 @@ class HostPools:
 
     version: int = 0
     pools: Mapping[str, HostPool] = field(default_factory=lambda: {DEFAULT_HOST_POOL: HostPool(DEFAULT_HOST_POOL)})
-    hosts: Mapping[Hostname, HostInPool] = field(default_factory=dict)  # without those that are at rest in the default
-    lent: Mapping[Hostname, str] = field(default_factory=dict)  # host that the mover took -> the host pool it was in
-    at_most: Mapping[Hostname, int] = field(default_factory=dict)  # host that moves -> hosts that may be away then
+    hosts: Mapping[Hostname, HostInPool] = field(default_factory=dict)  # without hosts that are settled in the default
+    lent: Mapping[Hostname, str] = field(default_factory=dict)  # host taken by the mover -> its original host pool
+    at_most: Mapping[Hostname, int] = field(default_factory=dict)  # moving host -> unavailable hosts allowed for it
     is_mover_on: bool = False
 
     def of(self, hostname: str) -> HostInPool:
@@ -90,7 +90,7 @@ class HostPools:
 
 
 class PoolRoom(NamedTuple):
-    """Hosts of a host pool that take pods: all that they announce, and what their pods have asked for."""
+    """Hosts of a host pool that take pods: announced resources, and resources requested by their pods."""
 
     host_count: int = 0
     capacity: Resources = Resources()
@@ -106,7 +106,7 @@ def joined_rooms(rooms: Iterable[PoolRoom]) -> PoolRoom:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What is on a host. Sums are over its pods; a pod that has not started yet has run for no time."""
+    """Pods of a host, as sums. A pod that has not started counts a run time of 0."""
 
     hostname: Hostname
     pod_count: int = 0

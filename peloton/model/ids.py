@@ -1,4 +1,4 @@
-"""Names of things: formats, parsing, and the ids of Temporal workflows.
+"""Names and ids: formats, parsing, and the ids of Temporal workflows.
 
 A pod is one run of one instance of a job. Its ids nest: ``<job>``, ``<job>-<instance>`` (pod name), and
 ``<job>-<instance>-<run>`` (pod id, which is also the Mesos task id and the idempotency key of a launch).
@@ -35,7 +35,7 @@ def new_job_id() -> JobId:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PodName:
-    """``<job>-<instance>``: an instance of a job, whatever its run."""
+    """``<job>-<instance>``: an instance of a job, regardless of its run."""
 
     job_id: JobId
     instance_id: int
@@ -78,7 +78,7 @@ def _number(text: str, whole: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EntityVersion:
-    """The version of a job that a v1alpha client has seen; its write fails when the job has changed since."""
+    """The version of a job that a v1alpha client read; its write fails if the job has changed since."""
 
     config: int
     desired_state: int
@@ -89,7 +89,7 @@ class EntityVersion:
 
     @classmethod
     def parse(cls, text: str) -> EntityVersion:
-        """Raises ValueError."""
+        """Parse ``<config>-<state>-<workflow>``; raises ValueError."""
         pieces = text.split("-")
         if len(pieces) != 3 or not all(piece.isascii() and piece.isdigit() for piece in pieces):
             raise ValueError(f"entityVersion has wrong format: {quote(text)}, want <config>-<state>-<workflow>")
@@ -97,7 +97,7 @@ class EntityVersion:
 
 
 def job_workflow_id(job_id: str) -> str:
-    """The Temporal workflow that owns a job's life; the id is its mutex."""
+    """Return the id of the Temporal workflow that controls a job; the id is its mutex."""
     return f"job/{job_id}"
 
 
@@ -107,7 +107,7 @@ _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def hostmgr_role(cluster: str) -> str:
-    """Raises ValueError for a name that a cluster cannot have."""
+    """Return the role of a cluster's host manager; raises ValueError for an invalid cluster name."""
     if not _CLUSTER_NAME.fullmatch(cluster):
         raise ValueError(
             f"cluster {cluster!r}: want at most 63 letters, digits, dots, dashes and underscores, the first no mark"
@@ -116,40 +116,40 @@ def hostmgr_role(cluster: str) -> str:
 
 
 def maintenance_workflow_id(cluster: str, hostname: str) -> str:
-    """The Temporal workflow that brings a host down and up again."""
+    """Return the id of the Temporal workflow that takes a host down and brings it up again."""
     return f"maintenance/{cluster}/{hostname}"
 
 
 def migration_workflow_id(migration_id: str) -> str:
-    """The Temporal workflow that moves a job or a pool to another cluster."""
+    """Return the id of the Temporal workflow that moves a job or a pool to another cluster."""
     return f"migration/{migration_id}"
 
 
 def rebalance_workflow_id(cluster: str) -> str:
-    """The Temporal workflow that rebalances the hosts of a cluster."""
+    """Return the id of the Temporal workflow that rebalances the hosts of a cluster."""
     return f"rebalance/{cluster}"
 
 
 def schedule_id(name: str) -> str:
-    """The Temporal schedule that creates jobs; the name is its own."""
+    """Return the id of the Temporal schedule that creates jobs."""
     return f"job-schedule/{name}"
 
 
 def scheduled_job_workflow_id(name: str) -> str:
-    """The Temporal workflows of a schedule's runs, to which Temporal adds the time of each."""
+    """Return the id of the Temporal workflows of a schedule's runs, to which Temporal appends the time of each."""
     return f"scheduled-job/{name}"
 
 
 def update_workflow_id(job_id: str) -> str:
-    """The Temporal workflow that rolls a service's updates out, one at a time."""
+    """Return the id of the Temporal workflow that rolls out a service's updates, one at a time."""
     return f"update/{job_id}"
 
 
 def daemon_workflow_id(job_id: str) -> str:
-    """The Temporal workflow by which the pods of a daemon follow its hosts."""
+    """Return the id of the Temporal workflow that keeps one pod of a daemon on each matching host."""
     return f"daemon/{job_id}"
 
 
 def gang_workflow_id(job_id: str, first_run: int) -> str:
-    """The Temporal workflow of one launch of a job's gang, named by the run of its first member."""
+    """Return the id of the Temporal workflow of one launch of a job's gang, named by the run of its first member."""
     return f"gang/{job_id}/{first_run}"

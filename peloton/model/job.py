@@ -1,4 +1,4 @@
-"""A job's states, its record, and what its workflow sees of it."""
+"""States and stored record of a job, and the progress that its workflow sees."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class JobType(StrEnum):
     BATCH = "BATCH"
     SERVICE = "SERVICE"
     DAEMON = "DAEMON"
-    EXTERNAL = "EXTERNAL"  # its pods were made by others, in a cluster of ours
+    EXTERNAL = "EXTERNAL"  # its pods were created by other controllers in a cluster that Peloton schedules
 
     @property
     def runs_to_end(self) -> bool:
-        """Its pods are not replaced when they succeed, and people do not care which of them are down."""
+        """True if pods are not replaced when they succeed; unavailable pods of such a job are no disruption."""
         return self in (JobType.BATCH, JobType.EXTERNAL)
 
     @property
     def is_rolled_out(self) -> bool:
-        """Its updates and restarts are rolled out, a batch of pods at a time."""
+        """True if updates and restarts are rolled out, a batch of pods at a time."""
         return self in (JobType.SERVICE, JobType.DAEMON)
 
 
 class JobState(StrEnum):
-    """Values are the wire spelling of v0 JobState."""
+    """State of a job. Values are the wire spelling of v0 JobState."""
 
     UNKNOWN = "UNKNOWN"
     UNINITIALIZED = "UNINITIALIZED"
@@ -45,7 +45,7 @@ JOB_TERMINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED, 
 
 
 GANG_MEMBERS_MAX = 20_000
-"""Members of a gang, which are placed by one call and launched by one transaction."""
+"""Maximum members of a gang, which one call places and one transaction launches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class JobRecord:
     completed_ns: int = 0
     updated_ns: int = 0
     run_seconds: float = 0.0
-    gang_requeue_count: int = 0  # launches of the gang given up in a row, since it last ran whole
-    gang_due_ns: int = 0  # the gang is not admitted before
+    gang_requeue_count: int = 0  # consecutive failed launches since the gang last ran complete
+    gang_due_ns: int = 0  # end of the gang's backoff
     revision: int = 1
-    update_id: str = ""  # of the last update, whatever became of it
+    update_id: str = ""  # the last update, in any state
 
     @property
     def entity_version(self) -> EntityVersion:
@@ -100,32 +100,32 @@ class JobRecord:
 
     @property
     def gang_size(self) -> int:
-        """Instances ``0 .. gang_size-1`` are one gang; 1 when every pod stands alone."""
+        """The number of gang members, instances ``0 .. gang_size-1``; 1 when the job has no gang."""
         is_gang = self.sla.minimum_running_instances > 1 and self.type.runs_to_end and not self.sla.revocable
         return self.sla.minimum_running_instances if is_gang else 1
 
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """What the job's workflow needs to decide the next step; counts only, whatever the size of the job."""
+    """Counts from which the job's workflow decides the next step; bounded whatever the size of the job."""
 
     state: JobState
     counts: dict[str, int] = field(default_factory=dict)  # PodState value -> pods
-    missing_count: int = 0  # pods that the spec asks for and that have not been created
+    missing_count: int = 0  # pods of the spec that have not been created
     admit_count: int = 0  # INITIALIZED pods that may be queued now
-    ready_count: int = 0  # admitted pods, but for members of the gang, that wait for a host
+    ready_count: int = 0  # admitted pods that wait for a host, without gang members
     kill_count: int = 0  # pods that must end: goal KILLED, or a newer run wanted
-    queued_kill_count: int = 0  # of these, pods that are on no host
-    settle_again: bool = False  # the bound of one settle was reached: there is more to do at once
-    is_unwanted: bool = False  # it has ended, and its records are to be deleted
-    update_id: str = ""  # of the update that is under way
-    update_version: int = 0  # rises with each act of people on the job's updates
+    queued_kill_count: int = 0  # pods of these that are on no host
+    settle_again: bool = False  # the bound of one settle was reached: the next follows at once
+    is_unwanted: bool = False  # the job has ended, and its records have to be deleted
+    update_id: str = ""  # the update that is under way
+    update_version: int = 0  # rises with each request of a client on the job's updates
     update_moves: bool = False  # the next step of the update would change something
     deadline_s: float = 0.0  # seconds until the next pod reaches its max running time; 0 = none
-    gang_run: int = 0  # of the gang's first member, while the gang is between admission and running; else 0
-    follows_hosts: bool = False  # of a daemon that is to run
-    hosts_wait: bool = False  # of a daemon: pods are to be launched on their hosts
-    creation_id: str = ""  # of the update that creates the service, which settles roll out: see lifecycle.creation
+    gang_run: int = 0  # run of the gang's first member between admission and running; otherwise 0
+    follows_hosts: bool = False  # the job is a daemon whose goal is to run
+    hosts_wait: bool = False  # daemon: pods wait to be launched on their hosts
+    creation_id: str = ""  # update that creates the service, rolled out by settles: see lifecycle.creation
 
     @property
     def is_finished(self) -> bool:
@@ -137,21 +137,21 @@ class Queued:
     """The answer to a request to queue pods."""
 
     count: int
-    admitted_count: int = 0  # READY already, without members of the gang; a wake-up follows for the rest
+    admitted_count: int = 0  # READY already, without gang members; the others follow with a wake-up
 
 
 @dataclass(frozen=True, slots=True)
 class RolledUp:
     """Jobs whose pods were counted together."""
 
-    needs_work: list[JobId]  # their workflows have something to do, or may have
-    display_only: list[JobId]  # their workflows only show what changed
+    needs_work: list[JobId]  # their workflows may have something to do
+    display_only: list[JobId]  # their workflows only update their summary
 
 
 @dataclass(frozen=True, slots=True)
 class GangProgress:
-    """What the workflow of a gang's launch sees of it: how many members are at which stage (``lifecycle.gang``)."""
+    """Counts of a gang's members by stage (``lifecycle.gang``), for the workflow of the gang's launch."""
 
     size: int
     stages: dict[str, int] = field(default_factory=dict)  # Stage value -> members
-    vain_count: int = 0  # failed launches in a row
+    vain_count: int = 0  # consecutive failed launches

@@ -1,4 +1,4 @@
-"""How the pods of one job lie to each other: spread over the domains of a host label, and gangs close together."""
+"""Layout of the pods of one job: spread over the domains of a host label, or a gang within one domain."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Pods of the job go to the domains, that is the values of a host label, that have fewest of them."""
+    """Spreads pods of the job over the domains (values of a host label): each pod goes to a domain with the fewest."""
 
     label: str
     max_skew: int = 1
     is_hard: bool = True
-    """No domain gets more than ``max_skew`` pods above any other, and pods wait for that; else as far as there is
-    room."""
+    """Pods wait instead of giving a domain more than ``max_skew`` pods above any other; otherwise the skew is best
+    effort."""
 
 
 @dataclass(frozen=True, slots=True)
 class GangClose:
-    """All pods of a gang go to one domain of a label."""
+    """Places all pods of a gang in one domain of a label."""
 
     label: str
     is_required: bool = False
-    """The gang waits for such a domain; else it goes anywhere when there is none."""
+    """The gang waits for such a domain; otherwise it is placed anywhere if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     spread: tuple[Spread, ...] = ()
-    close: GangClose | None = None  # of a gang only
+    close: GangClose | None = None  # gangs only
 
     @property
     def apart(self) -> Layout | None:
-        """Of pods that are not in the gang."""
+        """The layout of pods outside the gang."""
         return Layout(self.spread) if self.spread else None
 
     @property
@@ -43,7 +43,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class DomainCount:
-    """Of a label on the hosts of some clusters, for pods of one shape."""
+    """Pods per domain of a label on the hosts of some clusters, for pods of one shape."""
 
     pods: Mapping[str, int] = field(default_factory=dict)  # value -> pods of the job
     open: frozenset[str] = frozenset()  # values on hosts that would take the pod if they were empty
@@ -57,12 +57,12 @@ class DomainCount:
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """What placement on some hosts has to know: pods in the open domains of these hosts, and the open one that has
-    fewest among the others."""
+    """Pods per open domain on the hosts of one placement, and the open domain with the fewest pods among all other
+    hosts."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     lowest_name: str = ""
-    lowest: int | None = None  # None: there are no others
+    lowest: int | None = None  # None: there are no other hosts
 
     @classmethod
     def of(cls, count: DomainCount, near: Iterable[str]) -> Domains:

@@ -22,7 +22,7 @@ MIGRATION_TERMINAL = frozenset({MigrationState.SUCCEEDED, MigrationState.ROLLED_
 
 
 class MigrationAct(StrEnum):
-    """What people may do to a migration that is under way."""
+    """Request of an operator for a migration that is under way."""
 
     PAUSE = "PAUSE"
     RESUME = "RESUME"
@@ -30,9 +30,9 @@ class MigrationAct(StrEnum):
 
 
 class ServiceState(StrEnum):
-    """How far a service of a migration is."""
+    """Progress of one service of a migration."""
 
-    WAITING = "WAITING"  # for its turn
+    WAITING = "WAITING"  # until its turn
     MOVING = "MOVING"
     DONE = "DONE"
 
@@ -40,22 +40,22 @@ class ServiceState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class MigrationSpec:
     target: str  # cluster
-    batch_size: int = 0  # instances of a service that are away for the migration at a time; 0 = a tenth of them
-    services_at_once: int = 2  # of a pool
-    evicts_batch: bool = False  # batch pods leave their hosts, too, instead of ending there
+    batch_size: int = 0  # unavailable instances of a service at a time; 0 = a tenth of them
+    services_at_once: int = 2  # services of a pool
+    evicts_batch: bool = False  # batch pods are evicted instead of running to their end
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """As it is stored. Times are unix nanoseconds, 0 = unset."""
+    """The stored migration. Times are unix nanoseconds, 0 = unset."""
 
     migration_id: str
-    object_id: str  # of the job or the pool
+    object_id: str  # id of the job or the pool
     is_pool: bool
-    name: str  # of the job, or the path of the pool
+    name: str  # name of the job, or path of the pool
     spec: MigrationSpec
     state: MigrationState = MigrationState.MIGRATING
-    bound_before: str = ""  # the binding of the object when it began
+    bound_before: str = ""  # cluster to which the object was bound before
     progress: MigrationProgress | None = None
     created_ns: int = 0
     updated_ns: int = 0
@@ -68,28 +68,28 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class ServiceProgress:
-    """A service of a migration, as its last step left it."""
+    """A service of a migration after its last step."""
 
     job_id: str
     name: str
     state: ServiceState
-    moved_count: int = 0  # instances that were taken down to go to the target
-    left_count: int = 0  # instances that are still to be taken down
+    moved_count: int = 0  # instances taken down to go to the target
+    left_count: int = 0  # instances still to be taken down
     waiting_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationProgress:
-    """The result of the last step. Bounded, whatever moves."""
+    """The result of the last step, of bounded size."""
 
     state: MigrationState = MigrationState.MIGRATING
-    services: tuple[ServiceProgress, ...] = ()  # those under way, at most SERVICES_NAMED_MAX
+    services: tuple[ServiceProgress, ...] = ()  # services under way, at most SERVICES_NAMED_MAX
     done_count: int = 0  # services
     service_count: int = 0
     moved_count: int = 0  # instances of all services
-    left_count: int = 0  # of the services under way
-    batch_left_count: int = 0  # batch pods that are still to leave
-    to_wake: tuple[str, ...] = ()  # jobs whose pods are to end
+    left_count: int = 0  # instances of the services under way
+    batch_left_count: int = 0  # batch pods that have not left yet
+    to_wake: tuple[str, ...] = ()  # jobs whose pods have to end
     waiting_for: str = ""
 
     @property
@@ -99,19 +99,19 @@ class MigrationProgress:
 
 @dataclass(frozen=True, slots=True)
 class MigrationLoad:
-    """What a migration would move, as storage knows it."""
+    """The pods that a migration would move, according to storage."""
 
     moving: dict[PodShape, int]  # pods that leave hosts to run in the target
-    shapes: tuple[PodShape, ...]  # of all that is wanted there, whether on hosts or not
+    shapes: tuple[PodShape, ...]  # all wanted pods, on hosts or not
     service_count: int = 0
-    instance_count: int = 0  # of services, that move
+    instance_count: int = 0  # instances of services that move
     batch_pod_count: int = 0  # on hosts of other clusters
     leaves: dict[str, int] = field(default_factory=dict)  # cluster -> pods of services, and batch pods that are evicted
-    volume_count: int = 0  # of its services, in other clusters: nothing moves what is on them
+    volume_count: int = 0  # volumes of its services in other clusters; their contents are not moved
 
     @property
     def needed(self) -> Resources:
-        """Without revocable cpu, which is slack."""
+        """Resources that moving pods need in the target, without revocable cpu, which is slack."""
         total = Resources()
         for shape, count in self.moving.items():
             cpu, *rest = needed(shape.resources) * count
@@ -121,8 +121,8 @@ class MigrationLoad:
 
 @dataclass(frozen=True, slots=True)
 class MigrationTarget:
-    """The cluster that pods are to go to."""
+    """Resources of the target cluster, and the pods that it cannot take."""
 
-    capacity: Resources  # of hosts that take pods
+    capacity: Resources  # hosts that take pods
     free: Resources
-    infeasible: dict[PodShape, Infeasible]  # pods that none of its hosts could take
+    infeasible: dict[PodShape, Infeasible]  # pods that no host could take even if empty

@@ -1,4 +1,4 @@
-"""What the mover of host pools has done: hosts that go from one host pool to another, and why."""
+"""Moves of hosts between host pools by the mover, with the rule and reason of each."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class MoverRule(StrEnum):
     MARKS = "MARKS"  # too many of its hosts are marked orange or red
     LATENCY = "LATENCY"  # its services answer too slowly
     WAITING = "WAITING"  # its pods wait for hosts
-    MINIMUM = "MINIMUM"  # it has fewer hosts than it is to keep
-    SPARE = "SPARE"  # it needs its hosts no longer
-    STUCK = "STUCK"  # hosts that were to go, and were not empty in time: they stay
+    MINIMUM = "MINIMUM"  # it has fewer hosts than its minimum
+    SPARE = "SPARE"  # it no longer needs its hosts
+    STUCK = "STUCK"  # hosts were not drained in time and stay
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Hosts that were told to go, or with STUCK to stay after all. ``at_ns``: unix nanoseconds."""
+    """Hosts that the mover moves, or with STUCK keeps in their host pool. ``at_ns``: unix nanoseconds."""
 
     source: str
     destination: str

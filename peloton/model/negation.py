@@ -1,6 +1,6 @@
-"""NOT of a constraint, carried down to the labels.
+"""Negation of constraints, pushed down to the labels.
 
-What evaluates, describes, stores and sends constraints knows AND and OR alone; so do the roles of older releases.
+Constraints are evaluated, described, stored and sent with AND and OR only, also by roles of older releases.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ from dataclasses import replace
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel
 
 COUNT_MAX = 2**32 - 1
-"""As the wire has it. No label occurs so often."""
+"""Maximum count on the wire, above any real number of occurrences."""
 
 
 def negated(constraint: Constraint) -> Constraint:
-    """Refuses what the constraint takes, takes what it refuses, and has no say where the constraint has none."""
+    """Return the negation: it refuses what the constraint accepts, and accepts what the constraint refuses. Pods or
+    hosts that the constraint does not restrict stay unrestricted."""
     match constraint:
         case AllOf(parts):
             return AnyOf(tuple(negated(part) for part in parts))
         case AnyOf(parts):
             return AllOf(tuple(negated(part) for part in parts))
         case HostLabel() | PodLabel():
-            return _other_counts(constraint)
+            return _negate_leaf(constraint)
 
 
-def _other_counts(leaf: HostLabel | PodLabel) -> Constraint:
+def _negate_leaf(leaf: HostLabel | PodLabel) -> Constraint:
     count = leaf.count
     less, more = replace(leaf, condition="<"), replace(leaf, condition=">")
     match leaf.condition:
@@ -38,7 +39,7 @@ def _other_counts(leaf: HostLabel | PodLabel) -> Constraint:
 
 
 def unequal(constraint: AnyOf) -> HostLabel | PodLabel | None:
-    """The leaf of which this is the negation, should it be that of one ``=``."""
+    """Return the leaf whose single ``=`` the constraint negates, or None."""
     match constraint.constraints:
         case (HostLabel() | PodLabel() as less, HostLabel() | PodLabel() as more) if less.condition == "<":
             return replace(less, condition="=") if replace(less, condition=">") == more else None

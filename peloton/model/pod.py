@@ -12,13 +12,13 @@ from peloton.model.resources import Resources
 
 
 class PodState(StrEnum):
-    """Where a pod is; also its goal. Values are the wire spelling of v0 TaskState."""
+    """State of a pod, and its goal. Values are the wire spelling of v0 TaskState."""
 
     UNKNOWN = "UNKNOWN"
     INITIALIZED = "INITIALIZED"  # created, not yet in a queue
     PENDING = "PENDING"  # in its pool's queue
     READY = "READY"  # admitted: its resources count against the pool
-    LAUNCHED = "LAUNCHED"  # committed to a host; the launch is on its way to Mesos, or has arrived
+    LAUNCHED = "LAUNCHED"  # committed to a host; the launch may not have reached the cluster yet
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
@@ -28,7 +28,7 @@ class PodState(StrEnum):
     KILLING = "KILLING"
     KILLED = "KILLED"
     DELETED = "DELETED"
-    # Clients may filter by these too; no pod is ever in one of them.
+    # Clients may filter by these; no pod is ever in one of them.
     PLACING = "PLACING"
     PLACED = "PLACED"
     LAUNCHING = "LAUNCHING"
@@ -36,28 +36,28 @@ class PodState(StrEnum):
 
     @property
     def public(self) -> PodState:
-        """As clients see it: to them an admitted pod that waits for a host is PENDING."""
+        """The state that clients see: an admitted pod that waits for a host is PENDING."""
         return PodState.PENDING if self is PodState.READY else self
 
 
 TERMINAL = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.LOST, PodState.KILLED, PodState.DELETED})
 QUEUED = frozenset({PodState.INITIALIZED, PodState.PENDING})
 ON_HOST = frozenset({PodState.LAUNCHED, PodState.STARTING, PodState.RUNNING, PodState.PREEMPTING, PodState.KILLING})
-"""States in which Mesos may know the pod."""
+"""States in which the pod may exist on a host."""
 ALLOCATED = ON_HOST | {PodState.READY}
 """States whose resources count as the pool's allocation."""
 
 
 ENDING_GOALS = frozenset({PodState.KILLED, PodState.PREEMPTING, PodState.DELETED})
-"""Goals of pods that are to end, and to stay so. PREEMPTING: a batch pod that was evicted with killOnPreempt."""
+"""Goals of pods that end without a next run. PREEMPTING: a batch pod that was evicted with killOnPreempt."""
 
 
 class NextRun(IntEnum):
-    """Why an ended instance gets another run. Values are stored."""
+    """Reason for the next run of an ended instance. Values are stored."""
 
-    NONE = 0  # it rests
+    NONE = 0  # no next run
     REPLACE = 1  # a newer run or configuration is wanted, or it was evicted
-    RETRY = 2  # it failed, and may try again
+    RETRY = 2  # it failed, and retries are left
     RELAUNCH = 3  # its launch never took effect
 
 
@@ -70,7 +70,7 @@ class HealthState(StrEnum):
 
 
 class TerminationReason(StrEnum):
-    """Why a run ended; values are the wire's without TERMINATION_STATUS_REASON_."""
+    """Reason for which a run ended. Values are the wire's without TERMINATION_STATUS_REASON_."""
 
     INVALID = "INVALID"
     KILLED_ON_REQUEST = "KILLED_ON_REQUEST"
@@ -84,9 +84,9 @@ class TerminationReason(StrEnum):
 
 
 class Cause(StrEnum):
-    """What ended a run, in words that belong to no cluster manager."""
+    """Cause of a run's end, in words independent of the cluster manager."""
 
-    PROGRAM = "its program ended"  # also when nothing more is known
+    PROGRAM = "its program ended"  # also when the cause is unknown
     MEMORY = "it used more memory than it may"
     DISK = "it used more disk than it may"
     LIMIT = "it used more of a resource than it may"
@@ -100,12 +100,12 @@ class Cause(StrEnum):
     HOST_DRAINED = "its host is drained"
     PREEMPTED = "its host had no room for it any more"
     FRAMEWORK = "its cluster removed the framework"
-    REMOVED = "it was removed from its cluster"  # by somebody else than us
+    REMOVED = "it was removed from its cluster"  # by another client of the cluster
     NOT_STARTED = "it was killed before it started"
     ROOM_GONE = "the room for it was gone when it was launched"
     INVALID = "its cluster does not take it"
-    IMAGE = "its image cannot be pulled"  # its registry has refused it, or it has no such name
-    NO_ENDING = "nothing ended it"  # news of a run that goes on, or the answer to a question
+    IMAGE = "its image cannot be pulled"  # refused by the registry, or no such image
+    NO_ENDING = "nothing ended it"  # report of a live run, or the answer to a reconciliation
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +116,18 @@ class Termination:
 
 
 class Strategy(StrEnum):
-    """How one job's pods are laid over hosts."""
+    """Strategy by which the pods of one job are distributed over hosts."""
 
     PACK_HOST = "PACK_HOST"
     SPREAD_JOB = "SPREAD_JOB"
-    EMPTIEST_HOST = "EMPTIEST_HOST"  # what services get that ask for nothing else
+    EMPTIEST_HOST = "EMPTIEST_HOST"  # default of services
     DEFRAGMENT = "DEFRAGMENT"
     LEAST_LOADED = "LEAST_LOADED"
 
 
 @dataclass(frozen=True, slots=True)
 class HostLabel:
-    """Constraint leaf: the host carries ``key=value`` in the given relation to ``count`` occurrences."""
+    """Constraint leaf: the number of ``key=value`` labels of the host, compared with ``count``."""
 
     key: str
     value: str
@@ -137,7 +137,7 @@ class HostLabel:
 
 @dataclass(frozen=True, slots=True)
 class PodLabel:
-    """Constraint leaf: number of pods with ``key=value`` on the host, compared with ``count``."""
+    """Constraint leaf: the number of pods with ``key=value`` on the host, compared with ``count``."""
 
     key: str
     value: str
@@ -157,10 +157,10 @@ class AnyOf:
 
 Constraint = HostLabel | PodLabel | AllOf | AnyOf
 Label = tuple[str, str]
-"""Key, value."""
+"""Key and value of a label."""
 PORT_LABEL = "peloton/port"
-"""A pod with a static port carries this label with the number, and its constraint lets no other such pod be there. Pods
-with dynamic ports carry it on their host."""
+"""Label of pods with a static port, whose value is the port. Their constraint excludes hosts with another such pod.
+Pods with dynamic ports have the label on their host."""
 
 
 def port_label(number: int) -> Label:
@@ -169,7 +169,7 @@ def port_label(number: int) -> Label:
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """What admission and placement need to know of a pod: pods of one shape are interchangeable."""
+    """Properties of a pod that admission and placement use: pods of one shape are interchangeable."""
 
     resources: Resources
     port_count: int = 0
@@ -178,9 +178,9 @@ class PodShape:
     controller: bool = False
     strategy: Strategy = Strategy.PACK_HOST
     constraint: Constraint | None = None
-    volume_mib: int = 0  # of its persistent volume, beside the resources; for placement of one to be made, among them
-    workload: Workload = Workload.ANY  # known to placement only
-    layout: Layout | None = None  # to other pods of the job
+    volume_mib: int = 0  # of its volume, not in the resources; included when a new volume is placed
+    workload: Workload = Workload.ANY  # set for placement only
+    layout: Layout | None = None  # relative to other pods of the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,25 +206,25 @@ class PodRecord:
     desired_run_id: int
     prev_run_id: int = 0
     host: str = ""
-    desired_host: str = ""  # where the next run goes if it fits
+    desired_host: str = ""  # preferred host of the next run
     agent_id: str = ""
-    cluster: str = ""  # where its last launch was
+    cluster: str = ""  # cluster of its last launch
     ports: dict[str, int] = field(default_factory=dict)
     message: str = ""
     reason: str = ""
     health: HealthState = HealthState.DISABLED
-    initial_health: HealthState = HealthState.DISABLED  # what a new run starts with
+    initial_health: HealthState = HealthState.DISABLED  # health of a new run
     failure_count: int = 0
     max_failures: int = 0
-    queue_seq: int = 0  # its place in the queue, which it keeps when it is evicted; 0 = none
-    vain_count: int = 0  # how often in a row no host was found for it
-    held_until_ns: int = 0  # of a PENDING pod: it is not admitted before
+    queue_seq: int = 0  # position in the queue, kept on eviction; 0 = none
+    vain_count: int = 0  # consecutive admissions without a host
+    held_until_ns: int = 0  # end of the backoff of a PENDING pod
     started_ns: int = 0
     completed_ns: int = 0
     updated_ns: int = 0
     next_run: NextRun = NextRun.NONE  # of an ended pod
-    due_ns: int = 0  # when it runs again
-    run_seconds: float = 0.0  # summed over all finished runs; times the limits this is the resource usage
+    due_ns: int = 0  # when the next run is due
+    run_seconds: float = 0.0  # sum over finished runs; times the limits this is the resource usage
     termination: Termination | None = None
     revision: int = 1
 
@@ -235,7 +235,7 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """One write of a pod's runtime, as it was after the write."""
+    """One write of a pod's runtime: the state after the write."""
 
     job_id: JobId
     instance_id: int
@@ -255,7 +255,7 @@ class PodEvent:
 
 
 class ContainerState(StrEnum):
-    """Values are the wire's without CONTAINER_STATE_."""
+    """State of a container. Values are the wire's without CONTAINER_STATE_."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -265,11 +265,11 @@ class ContainerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerStatus:
-    """One of several containers of a run."""
+    """State of one container of a run with several."""
 
     name: str
     state: ContainerState
-    is_init: bool = False  # it runs to its end before the others begin
+    is_init: bool = False  # runs to its end before the others start
     reason: str = ""
     message: str = ""
     exit_code: int = 0
@@ -279,7 +279,8 @@ class ContainerStatus:
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """A host's report of a pod in our words. ``time_ns``: when it happened there."""
+    """Report of a host about a pod, independent of the cluster manager. ``time_ns``: the time of the change on the
+    host."""
 
     pod_id: PodId
     state: PodState
@@ -290,5 +291,5 @@ class PodStatus:
     reason: str = ""
     healthy: bool | None = None
     cause: Cause = Cause.PROGRAM
-    containers: tuple[ContainerStatus, ...] = ()  # of a pod that has several
-    waits: bool = False  # a container cannot be started yet; the words say why
+    containers: tuple[ContainerStatus, ...] = ()  # set for pods with several containers
+    waits: bool = False  # a container cannot be started yet; ``message`` says why

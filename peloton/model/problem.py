@@ -1,4 +1,4 @@
-"""What is wrong now, in words for people who run the installation."""
+"""Current problems of the installation, in words for its operators."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """Values are the numbers of the wire."""
+    """Severity of a problem. Values are the numbers of the wire."""
 
-    WARNING = 1  # somebody should look at it today
-    CRITICAL = 2  # work stands still, or data is in danger
+    WARNING = 1  # an operator should look at it today
+    CRITICAL = 2  # work is blocked, or data is in danger
 
 
 class SubjectKind(IntEnum):
-    """Values are the numbers of the wire."""
+    """Kind of the object with the problem. Values are the numbers of the wire."""
 
     ROLE = 1
     CLUSTER = 2
@@ -31,5 +31,5 @@ class Problem:
     subject_kind: SubjectKind
     subject_id: str
     cluster: str = ""
-    since_ns: int = 0  # unix nanoseconds; 0 = it is not known
-    command: str = ""  # which says more
+    since_ns: int = 0  # unix nanoseconds; 0 = unknown
+    command: str = ""  # command that shows more

@@ -1,7 +1,7 @@
-"""Why pods wait or must leave, as values: a rule with its numbers. ``lifecycle.reason_text`` makes text of them at the
-edge, and no code parses that text.
+"""Reasons for waiting and eviction of pods as values: a rule with its numbers.
 
-Amounts are in the small units of ``Resources``. A constraint is named by its notation, ``label rack=a``.
+``lifecycle.reason_text`` renders them as text at the edge, and no code parses that text. Amounts are in the small units
+of ``Resources``. A constraint is named by its notation, ``label rack=a``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from peloton.model.resources import Resources
 
-# In a queue.
+# Reasons in a queue.
 
 
 class Rule(StrEnum):
-    """Why a gang waits in its queue."""
+    """Rule that keeps a gang in its queue."""
 
     ENTITLEMENT = "entitlement"
     SLACK_ENTITLEMENT = "slack entitlement"
@@ -33,7 +33,7 @@ class Rule(StrEnum):
 
 
 NOT_BACKFILLED = -1
-"""Of a gang that others may never pass."""
+"""Backfill time of a gang that others may never pass."""
 
 
 class Reason(NamedTuple):
@@ -47,17 +47,17 @@ class Reason(NamedTuple):
     left: int = 0
     bound: int = 0
     gang_size: int = 1
-    job_id: str = ""  # of the gang ahead, for HEAD_OF_LINE and PRIORITY
-    is_final: bool = False  # no wait helps: more than the pool may ever have
-    host_pools: str = ""  # those of which alone the rule counts the hosts, with commas
-    backfill_s: int = NOT_BACKFILLED  # for how long gangs behind it may still go first; 0: no longer
+    job_id: str = ""  # job of the gang ahead, for HEAD_OF_LINE and PRIORITY
+    is_final: bool = False  # waiting does not help: the request exceeds the maximum of the pool
+    host_pools: str = ""  # names, comma-separated, if the rule counts hosts of these only
+    backfill_s: int = NOT_BACKFILLED  # seconds for which later gangs may pass it; 0: no longer
 
 
-# On hosts.
+# Reasons on hosts.
 
 
 class OpenEnum(StrEnum):
-    """Values are the wire's. A value that only another version knows becomes the empty member."""
+    """Enumeration of the wire whose unknown values, of other releases, become the empty member."""
 
     @classmethod
     def _missing_(cls, value: object) -> OpenEnum | None:
@@ -65,47 +65,51 @@ class OpenEnum(StrEnum):
 
 
 class HostRule(OpenEnum):
-    """Why a host does not take a pod."""
+    """Rule that lets a host refuse a pod."""
 
     UNKNOWN = ""
-    EXCLUSIVE = "exclusive"  # the host is kept for pods that ask for it
-    HOST_POOL = "host pool"  # that of the host does not serve such pods
-    CONSTRAINT = "constraint"  # of the pod, on labels of hosts or of the pods there
-    SIZE = "size"  # the host has less than that even when it is empty
+    EXCLUSIVE = "exclusive"  # the host takes only pods that ask for it
+    HOST_POOL = "host pool"  # the host pool of the host does not serve the workload
+    CONSTRAINT = "constraint"  # of the pod, on labels of hosts or of pods there
+    SIZE = "size"  # the capacity of the empty host is too small
     ROOM = "room"
-    VOLUME_ROOM = "volume room"  # disk of the host itself, without what its host pool announces by a factor
+    VOLUME_ROOM = "volume room"  # disk of the host itself, without overcommitment by its host pool
     REVOCABLE_ROOM = "revocable room"
-    POD_SLOTS = "pod slots"  # the host has as many pods as it takes
+    POD_SLOTS = "pod slots"  # the host has its maximum number of pods
     PORTS = "ports"
     NOT_OFFERED = "not offered"
-    LEASED = "leased"  # to another placement, until that launches or gives it back
+    LEASED = "leased"  # to another placement, until it launches or releases
     MAINTENANCE = "maintenance"
-    GOES_SOON = "goes soon"  # the cluster takes the host away
-    NAME_TAKEN = "name taken"  # a host of another cluster has the same
-    CLOSED = "closed"  # to revocable pods, after it was hot
-    HELD = "held"  # room is kept for pods that come back
+    GOES_SOON = "goes soon"  # the cluster removes the host
+    NAME_TAKEN = "name taken"  # another cluster has a host of the same name
+    CLOSED = "closed"  # closed to revocable pods after it was hot
+    HELD = "held"  # resources are held for pods that return
     AVOIDED = "avoided"  # pods failed there
-    FLAPPING = "flapping"  # it leaves the cluster and comes back again and again
+    FLAPPING = "flapping"  # the host leaves the cluster and returns repeatedly
     GPU_KEPT = "gpu kept"  # the host has gpus, and pods that ask for gpus wait
-    SKEW = "skew"  # the domain of the host would have too many pods of the job more than another
-    GANG_ROOM = "gang room"  # fewer members of a gang fit on these hosts than it has
-    RESERVED = "reserved"  # what frees there is kept for another pod
-    OWN_RESERVATION = "own reservation"  # it is kept for this one, and not enough yet
-    RETURN = "return"  # a pod that comes back waits for room there
+    SKEW = "skew"  # the pod would raise the skew of the job's spread above its maximum
+    GANG_ROOM = "gang room"  # fewer members fit on these hosts than the gang has
+    RESERVED = "reserved"  # resources freed there are reserved for another pod
+    OWN_RESERVATION = "own reservation"  # reserved for this pod, and not enough is free yet
+    RETURN = "return"  # a returning pod waits for free resources there
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
     """The first rule that a host fails.
 
-    ``wanted`` and ``left`` are what the pod asks for and the most that is free, of ``kind`` or of ports; for GANG_ROOM
-    members of the gang, which has to be in one domain of the label ``name`` if that is given. For VOLUME_ROOM ``bound``
-    is the size of the volume that is part of ``wanted``, both of the host's own disk. For AVOIDED ``wanted``
-    pods of ``bound`` jobs failed within ``left`` seconds of their start; for FLAPPING the host came back ``wanted``
-    times within ``left`` seconds. For SKEW a domain of the label ``name`` may have ``wanted`` pods of the job,
-    ``bound`` more than the domain ``kind``, which has ``left``; with ``bound`` 0 the host lacks the label. RESERVED
-    names the pod; OWN_RESERVATION the host, from the second ``wanted`` to ``left`` of the unix time, where ``bound`` of
-    ``kind`` is not free yet.
+    ``wanted`` and ``left`` are the request of the pod and the most that is free, of ``kind`` or of ports. The fields
+    have other meanings for some rules:
+
+    - GANG_ROOM: members of the gang, which must be in one domain of the label ``name`` if that is given.
+    - VOLUME_ROOM: disk of the host itself; ``bound`` is the size of the volume, part of ``wanted``.
+    - AVOIDED: ``wanted`` pods of ``bound`` jobs failed within ``left`` seconds of their start.
+    - FLAPPING: the host returned ``wanted`` times within ``left`` seconds.
+    - SKEW: a domain of the label ``name`` may have ``wanted`` pods of the job, ``bound`` more than the domain ``kind``,
+      which has ``left``; with ``bound`` 0 the host lacks the label.
+    - RESERVED: ``name`` is the pod.
+    - OWN_RESERVATION: ``name`` is the host, reserved from ``wanted`` to ``left`` (unix seconds), where ``bound`` of
+      ``kind`` is not free yet.
     """
 
     rule: HostRule
@@ -113,7 +117,7 @@ class Misfit:
     wanted: int = 0
     left: int = 0
     bound: int = 0
-    name: str = ""  # of the constraint, of the other cluster, or of the host pool; then ``kind`` is the workload
+    name: str = ""  # constraint, other cluster, or host pool; for a host pool ``kind`` is the workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +127,13 @@ class RefusingHosts:
 
 
 def merged(misfits: Iterable[tuple[Misfit, int]]) -> tuple[RefusingHosts, ...]:
-    """``(misfit, hosts)``: hosts that fail the same rule are counted together, in the order of the rules; of what is
-    left on them the most counts."""
+    """Merge ``(misfit, hosts)`` pairs of the same rule and sum their hosts, in the order of the rules. A merged misfit
+    has the largest ``left``."""
     counts: dict[tuple[object, ...], int] = {}
     most: dict[tuple[object, ...], Misfit] = {}
     for misfit, count in misfits:
         if not count:
-            continue  # what no host has says nothing of the others
+            continue  # without hosts ``left`` has no meaning
         key = (misfit.rule, misfit.kind, misfit.wanted, misfit.bound, misfit.name)
         counts[key] = counts.get(key, 0) + count
         if key not in most or most[key].left < misfit.left:
@@ -143,7 +147,7 @@ _RULES = tuple(HostRule)
 
 @dataclass(frozen=True, slots=True)
 class NoHost:
-    """Like pods, or one gang, without a host. Each host counts under the first rule that it fails."""
+    """Pods of one shape, or one gang, without a host. Each host counts under the first rule that it fails."""
 
     pod_count: int
     is_gang: bool = False
@@ -151,62 +155,63 @@ class NoHost:
 
 
 class ClusterRule(OpenEnum):
-    """Why a placement uses no host of a cluster."""
+    """Rule that excludes a cluster from a placement."""
 
     UNKNOWN = ""
     NO_HOST = "no host"
     SILENT = "silent"  # its host manager does not answer
-    ELSEWHERE = "elsewhere"  # the pods may go to no host there
+    ELSEWHERE = "elsewhere"  # constraints exclude all hosts there
     FAILED = "failed"  # the call failed
-    NOT_READY = "not ready"  # no pod waits for a host any more
+    NOT_READY = "not ready"  # no pod waits for a host any longer
     LEASE_LOST = "lease lost"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterReason:
-    """``cluster`` is empty where there is only one. ``more_count``: sorts of pods that are not in ``pods``."""
+    """A cluster and the rule it fails. ``cluster`` is empty if there is only one. ``more_count``: further pod shapes
+    that are not in ``pods``."""
 
     cluster: str = ""
     rule: ClusterRule = ClusterRule.NO_HOST
     pods: tuple[NoHost, ...] = ()
     more_count: int = 0
-    detail: str = ""  # what the failed call said; elsewhere: the kind of the cluster
+    detail: str = ""  # error of the failed call; elsewhere: the kind of the cluster
 
     def within(self, cluster: str) -> ClusterReason:
         return replace(self, cluster=cluster)
 
 
 PlacementReason = tuple[ClusterReason, ...]
-"""By cluster. Empty: every pod found a host."""
+"""Reasons by cluster; empty if every pod found a host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """No host of a cluster could take a pod even if it were empty."""
+    """Hosts of a cluster of which none could take a pod even if empty."""
 
-    cluster: str = ""  # empty where there is only one
+    cluster: str = ""  # empty if there is only one cluster
     host_count: int = 0
-    meeting_count: int = 0  # that meet the constraint and are in host pools for it, whether exclusive or not
-    allowed_count: int = 0  # of those, that are not exclusive to other pods
+    meeting_count: int = 0  # hosts in matching host pools that meet the constraint, exclusive or not
+    allowed_count: int = 0  # hosts of these that are not exclusive to other pods
     constraint: str = ""
     wanted: Resources = Resources()  # noqa: RUF009 - frozen
     largest: Resources = Resources()  # noqa: RUF009 - frozen; the most of each kind on an allowed host
-    served_count: int = 0  # in host pools that serve the workload
-    workload: str = ""  # of the pod
+    served_count: int = 0  # hosts in host pools that serve the workload
+    workload: str = ""  # workload of the pod
 
     def within(self, cluster: str) -> Infeasible:
         return replace(self, cluster=cluster)
 
 
 Infeasibility = tuple[Infeasible, ...]
-"""By cluster. Empty: some host could take the pod."""
+"""Infeasibility by cluster; empty if some host could take the pod."""
 
 
-# Requeued, and evicted.
+# Requeues and evictions.
 
 
 class RequeueRule(OpenEnum):
-    """Why pods, or a gang, give back their admission."""
+    """Rule that returns pods, or a gang, to the queue."""
 
     UNKNOWN = ""
     NO_HOST_IN_TIME = "no host in time"
@@ -215,13 +220,13 @@ class RequeueRule(OpenEnum):
     NOT_RUNNING_IN_TIME = "gang not running in time"
     NOT_LAUNCHED = "members not launched"
     LEFT_BEHIND = "members left behind"
-    CANCELLED = "cancelled"  # the workflow of the launch
+    CANCELLED = "cancelled"  # the launch workflow was cancelled
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueReason:
-    """For ``count`` of the ``gang_size`` members. ``infeasible``: the first sorts of pods that no host could take, and
-    ``more_count`` the number of other sorts. ``placement``: the last placement's reason for the rest."""
+    """Requeue of ``count`` of the ``gang_size`` members. ``infeasible``: the first pod shapes that no host could take,
+    with ``more_count`` further ones. ``placement``: the last placement's reason for the others."""
 
     rule: RequeueRule = RequeueRule.NO_HOST_IN_TIME
     count: int = 0
@@ -234,21 +239,21 @@ class RequeueReason:
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """Why gangs are evicted, and for which waiting gang.
+    """Grounds of an eviction in favour of a waiting gang.
 
-    Between pools ``held`` is what the victim's pool holds and ``bound`` its entitlement; inside a pool ``held`` is what
-    is used of the rule's ``bound``.
+    Between pools ``held`` is the allocation of the victim's pool and ``bound`` its entitlement; inside a pool ``held``
+    is the used part of the rule's ``bound``.
     """
 
     rule: Rule
-    pool_path: str  # of the victim
+    pool_path: str  # pool of the victim
     for_pool: str
     for_job: str
     kind: str
     wanted: int
     held: int
     bound: int
-    priority: int = 0  # of the waiting gang
+    priority: int = 0  # priority of the waiting gang
     own_priority: int = 0
 
     @property
@@ -257,19 +262,19 @@ class Grounds:
 
 
 class QosRule(OpenEnum):
-    """Why a revocable pod leaves its host."""
+    """Rule that evicts a revocable pod from its host."""
 
     UNKNOWN = ""
     HOT_CPU = "hot cpu"
     HOT_MEMORY = "hot memory"
     LESS_SLACK = "less slack"
-    DAEMON = "daemon"  # it, or an ordinary preemptible one, makes room for a daemon
+    DAEMON = "daemon"  # a preemptible pod is evicted for a daemon
 
 
 @dataclass(frozen=True, slots=True)
 class QosReason:
-    """``used`` of ``total`` is in use, and ``bound`` percent are allowed; for LESS_SLACK revocable pods hold ``used``
-    of the ``total`` that is left."""
+    """``used`` of ``total`` is in use, and ``bound`` percent are allowed. For LESS_SLACK, revocable pods hold ``used``
+    of the remaining ``total``."""
 
     rule: QosRule
     hostname: str
@@ -283,7 +288,7 @@ EvictionReason = Grounds | QosReason
 
 @dataclass(frozen=True, slots=True)
 class SlaRefusal:
-    """Of at most ``maximum`` instances that may be unavailable ``missing`` are; ``refused`` more have to wait."""
+    """Refusal by the SLA: ``missing`` of ``maximum`` instances are unavailable, and ``refused`` more have to wait."""
 
     maximum: int
     missing: int

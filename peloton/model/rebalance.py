@@ -1,4 +1,4 @@
-"""Rebalancing of a cluster's hosts: what it is for, the moves of pods that a plan makes, and how far it is."""
+"""Rebalancing of a cluster's hosts: its goals, the planned moves of pods, and its progress."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from peloton.model.pod import Label, PodShape
 
 
 class Goal(StrEnum):
-    """Why a pod moves."""
+    """Reason for which a pod moves."""
 
-    FREE = "FREE"  # its room lets a pod in that fits nowhere
-    SPREAD = "SPREAD"  # onto hosts that are far emptier than the others, as new ones are
-    EMPTY = "EMPTY"  # its host is emptied: the few pods there fit on hosts in use
+    FREE = "FREE"  # frees resources for a pod that fits nowhere
+    SPREAD = "SPREAD"  # to hosts far below the mean load, such as new ones
+    EMPTY = "EMPTY"  # empties a host whose few pods fit on hosts in use
 
 
 class Stays(StrEnum):
-    """Why a pod does not move."""
+    """Reason for which a pod does not move."""
 
     BATCH = "of batch jobs"  # they end by themselves, and would lose their work
-    DAEMON = "of daemons"  # each belongs to its host
-    EXTERNAL = "not Peloton's"  # their owner decides
+    DAEMON = "of daemons"  # each is bound to its host
+    EXTERNAL = "not Peloton's"  # their controller decides
     LEAVING = "leaving already"
     VOLUME = "with a volume on the host"
     REVOCABLE = "revocable"
@@ -34,7 +34,7 @@ class Stays(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodNow:
-    """A pod on a host. ``stays``: why it cannot be moved."""
+    """A pod on a host. ``stays``: why the pod cannot be moved."""
 
     pod_id: PodId
     hostname: Hostname
@@ -52,23 +52,23 @@ class WaitingPods:
     count: int
     labels: tuple[Label, ...] = ()
     waited_s: float = 0.0
-    home: Hostname = Hostname("")  # noqa: RUF009 - to which they come back, if it has room
+    home: Hostname = Hostname("")  # noqa: RUF009 - preferred host, if it has free resources
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpread:
-    """Where the pods of a job are, by the rules of its shapes that spread."""
+    """Domains of a job's pods, by the shapes of the job that spread."""
 
     domains: Mapping[PodShape, Sequence[Domains]]
     is_whole: bool = True
-    """No pod is in another cluster, whose hosts are not known here."""
+    """All pods are in this cluster; the hosts of other clusters are unknown here."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodCensus:
-    """The pods of a cluster. ``others``: pods on hosts that are of no service, counted by why they stay. ``grants``:
-    how many pods of each service may be taken down now; one without an entry has none left. ``spread``: of the jobs
-    whose pods spread."""
+    """The pods of a cluster. ``others``: pods on hosts that belong to no service, counted by the reason why they stay.
+    ``grants``: pods of each service that may be taken down now; a missing entry means none. ``spread``: jobs whose pods
+    spread."""
 
     pods: Sequence[PodNow] = ()
     others: Mapping[Hostname, Mapping[Stays, int]] = field(default_factory=dict)
@@ -79,28 +79,28 @@ class PodCensus:
 
 @dataclass(frozen=True, slots=True)
 class Evening:
-    """A job has more pods in one domain of a label than its rule lets it have above another."""
+    """Excess of a job's pods in one domain of a label over another, above the rule's maximum skew."""
 
     label: str
     source: str
     target: str
-    source_count: int  # with the pod
-    target_count: int  # without it
+    source_count: int  # including the pod
+    target_count: int  # without the pod
     max_skew: int
 
 
 @dataclass(frozen=True, slots=True)
 class MoveReason:
-    """Loads are the largest share in use of any resource, in thousandths."""
+    """Reason of one move. Loads are the highest utilization of any resource, in thousandths."""
 
     goal: Goal
     source_load: int  # before the moves of the goal there
-    target_load: int  # with the pod
-    move_count: int = 1  # that this goal takes on this host in all, of which the SLA lets some go later
-    waiting_job: JobId = JobId("")  # noqa: RUF009 - whose pod fits nowhere, for FREE
-    mean_load: int = 0  # of all hosts, for SPREAD
-    is_reserved: bool = False  # the host is, for the pod that waits
-    evening: Evening | None = None  # for SPREAD: what the move evens, if not the load of hosts
+    target_load: int  # including the pod
+    move_count: int = 1  # moves of this goal from this host, some of them delayed by the SLA
+    waiting_job: JobId = JobId("")  # noqa: RUF009 - job whose pod fits nowhere, for FREE
+    mean_load: int = 0  # mean of all hosts, for SPREAD
+    is_reserved: bool = False  # the source is reserved for the waiting pod
+    evening: Evening | None = None  # for SPREAD: the domains that the move evens, if not the load of hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlan:
-    """Moves in the order in which they are made; they may be made all at once. ``stuck``: jobs with pods that fit
-    nowhere and that no bounded number of moves would let in. ``staying``: pods that do not move, counted by why."""
+    """Moves in their order; all may be made at once. ``stuck``: jobs with pods that fit nowhere, and for which no
+    bounded number of moves frees enough. ``staying``: pods that do not move, counted by reason."""
 
     moves: tuple[Move, ...] = ()
     stuck: tuple[JobId, ...] = ()
@@ -124,12 +124,12 @@ class RebalancePlan:
 class RebalanceState(StrEnum):
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
-    STOPPING = "STOPPING"  # no further pods move; those that do are followed to their end
+    STOPPING = "STOPPING"  # no further pods move; moves under way are finished
     STOPPED = "STOPPED"
 
 
 class RebalanceAct(StrEnum):
-    """What people may do to the rebalancing of a cluster."""
+    """Request of an operator for the rebalancing of a cluster."""
 
     PAUSE = "PAUSE"
     RESUME = "RESUME"
@@ -137,13 +137,13 @@ class RebalanceAct(StrEnum):
 
 
 class MoveState(StrEnum):
-    """What has become of a move."""
+    """State of a move."""
 
     MOVING = "MOVING"
     MOVED = "MOVED"
-    ELSEWHERE = "ELSEWHERE"  # the pod runs again, on another host than was meant
-    ENDED = "ENDED"  # the pod is not to run any more
-    LATE = "LATE"  # the pod has not run again for so long that nobody waits for it
+    ELSEWHERE = "ELSEWHERE"  # the pod runs again, on another host than planned
+    ENDED = "ENDED"  # the pod has to end
+    LATE = "LATE"  # the pod did not run again within the timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +154,14 @@ class RebalanceSpec:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceProgress:
-    """As the last step left it. Bounded, whatever moves."""
+    """Result of the last step, of bounded size."""
 
     state: RebalanceState = RebalanceState.STOPPED
-    move_count: int = 0  # since it was started
+    move_count: int = 0  # since the start
     moving_count: int = 0
     hour_count: int = 0  # moves of the last hour
-    stuck: tuple[str, ...] = ()  # jobs with pods that fit nowhere and that no moves let in
-    staying: tuple[tuple[str, int], ...] = ()  # pods that do not move, counted by why
+    stuck: tuple[str, ...] = ()  # jobs with pods that fit nowhere and that no moves help
+    staying: tuple[tuple[str, int], ...] = ()  # pods that do not move, counted by reason
     waiting_for: str = ""
 
     @property
@@ -171,7 +171,7 @@ class RebalanceProgress:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The rebalancing of a cluster as it is stored. Times are unix nanoseconds, 0 = unset."""
+    """The stored rebalancing of a cluster. Times are unix nanoseconds, 0 = unset."""
 
     cluster: str
     spec: RebalanceSpec
@@ -188,7 +188,7 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class MoveRecord:
-    """A move that was begun."""
+    """A move that was started."""
 
     pod_id: PodId  # the run that left
     source: Hostname
@@ -202,9 +202,9 @@ class MoveRecord:
 
 @dataclass(frozen=True, slots=True)
 class PodAfter:
-    """A pod that was asked to move, as it is now."""
+    """The current run of a pod that was asked to move."""
 
     run_id: int
     host: str
     is_running: bool
-    is_wanted: bool  # to run
+    is_wanted: bool  # its goal is to run

@@ -1,4 +1,4 @@
-"""Requests that people make of workflows."""
+"""Requests of clients to workflows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswer:
-    """The object after the request was carried out; texts as on the wire."""
+    """The object after the request was executed; texts as on the wire."""
 
     state: str
-    goal: str = ""  # of a job, or of a host in maintenance
+    goal: str = ""  # goal of a job, or of a host in maintenance
     update_id: str = ""
-    version: str = ""  # of the job, as v1alpha has it
+    version: str = ""  # version of the job in v1alpha

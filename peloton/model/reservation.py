@@ -1,4 +1,4 @@
-"""A host that is reserved for a pod which fits on none now."""
+"""Reservations of hosts for pods that fit on no host now."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from peloton.model.pod import PodShape
 
 @dataclass(frozen=True, slots=True)
 class WaitingPod:
-    """An admitted pod that stands alone and waits for a host. ``vain_count``: admissions in a row before this one for
-    which none was found."""
+    """An admitted pod outside a gang that waits for a host. ``vain_count``: consecutive earlier admissions without a
+    host."""
 
     instance_id: int
     shape: PodShape
-    waited_s: float  # since it was admitted
+    waited_s: float  # since its admission
     vain_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SoonestHost:
-    """The host on which the smallest part of what batch pods hold has to be given back: ``lacking`` of ``ending`` of
-    ``kind``, the scarcest. ``host_count`` hosts were compared."""
+    """The host that needs the smallest part of its batch pods to end: ``lacking`` of ``ending`` of ``kind``, the
+    scarcest kind. ``host_count`` hosts were compared."""
 
     hostname: Hostname
     kind: str

@@ -1,4 +1,4 @@
-"""Amounts of resources: int64 in small units, so that sums are exact and every decision can be repeated."""
+"""Amounts of resources: int64 in small units, so that sums are exact and every decision is reproducible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RESOURCE_KINDS = ("cpu", "memory", "disk", "gpu")
 """Order of kinds in every array ``[.., R]`` and tuple."""
 
 UNLIMITED = 2**53
-"""Stands for "no limit"; far above any sum of real amounts, far below the end of int64."""
+"""Amount that stands for "no limit"; far above any sum of real amounts, far below the end of int64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Resources:
 
     @classmethod
     def of(cls, cpu: float = 0.0, memory_mb: float = 0.0, disk_mb: float = 0.0, gpu: float = 0.0) -> Resources:
-        """From the wire's doubles. Rounds up: a request never gets less than it asked for."""
+        """Convert the wire's doubles. Rounds up: a request is never reduced."""
         return cls(_ceil(cpu * 1000), _ceil(memory_mb), _ceil(disk_mb), _ceil(gpu * 1000))
 
     def __iter__(self) -> Iterator[int]:
@@ -67,21 +67,22 @@ def _ceil(value: float) -> int:
 
 
 LEAST_CPU_MILLI = 10
-"""Taken by a pod that asks for nothing: no cluster accepts a task without resources."""
+"""Cpu of a pod that requests nothing: no cluster accepts a task without resources."""
 
 
 def needed(asked: Resources) -> Resources:
-    """What a pod with this request takes of a host."""
+    """Return the resources that a pod with this request takes of a host."""
     return asked if any(asked) else Resources(cpu_milli=LEAST_CPU_MILLI)
 
 
 def ordinary(asked: Resources, is_revocable: bool) -> Resources:
-    """What of a request a pod takes of the ordinary resources of a host: the cpu of a revocable one is slack."""
+    """Return the part of a request that counts against the ordinary resources of a host: the cpu of a revocable pod is
+    slack."""
     taken = needed(asked)
     return replace(taken, cpu_milli=0) if is_revocable else taken
 
 
 def free_share(free: Iterable[int], total: Iterable[int], need: Iterable[int]) -> int:
-    """The smallest free share of the needed kinds, in millionths. An unknown total counts as free."""
+    """Return the smallest free share of the needed kinds, in millionths. An unknown total counts as free."""
     amounts = zip(free, total, need, strict=True)
     return min((have * 10**6 // whole for have, whole, wanted in amounts if wanted > 0 and whole > 0), default=10**6)

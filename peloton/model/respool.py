@@ -1,4 +1,4 @@
-"""Resource pools as stored and as seen."""
+"""Resource pools: stored specification and paths."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from peloton.model.resources import RESOURCE_KINDS
 
 
 class ReservationType(StrEnum):
-    ELASTIC = "ELASTIC"  # an unused reservation is lent out
+    ELASTIC = "ELASTIC"  # an unused reservation is lent to other pools
     STATIC = "STATIC"  # the reservation is assigned even when idle
 
 
 @dataclass(frozen=True, slots=True)
 class PoolResource:
-    """What a pool has of one kind, in the small units of ``Resources``; share is a weight."""
+    """Settings of one kind of a pool, in the small units of ``Resources``; share is a weight."""
 
     kind: str
     reservation: int
@@ -36,7 +36,7 @@ class PoolSpec:
     resources: tuple[PoolResource, ...]
     controller_limit_percent: float | None = None
     slack_limit_percent: float | None = None
-    policy: str = "PriorityFIFO"  # by the name of the wire's enum
+    policy: str = "PriorityFIFO"  # name in the wire's enum
 
     def __post_init__(self) -> None:
         assert tuple(r.kind for r in self.resources) == RESOURCE_KINDS
@@ -47,7 +47,7 @@ class PoolSpec:
 
 
 def pool_paths(pools: Iterable[PoolSpec]) -> dict[RespoolId, str]:
-    """Path of every pool whose ancestors are all among ``pools``; the root itself need not be."""
+    """Return the path of every pool whose ancestors are all in ``pools``; the root itself may be missing."""
     specs = {pool.respool_id: pool for pool in pools}
     paths = {ROOT_POOL_ID: ""}
 

@@ -1,4 +1,4 @@
-"""Room on hosts for pods that are only planned: what is asked of hosts, and what they have."""
+"""Free resources of hosts for planned pods: the request, and the answer of each cluster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from peloton.model.reason import ClusterReason, NoHost, PlacementReason, Refusin
 
 @dataclass(frozen=True, slots=True)
 class PlannedPods:
-    """Like pods of one job, or its gang, which is placed whole or not at all. ``labels``: those that constraints of the
-    job's pods name. Pods of a lower ``turn`` are placed before."""
+    """Pods of one shape of a job, or its gang, which is placed as a whole or not at all. ``labels``: pod labels that
+    the job's constraints name. Pods of a lower ``turn`` are placed first."""
 
     shape: PodShape
     count: int
@@ -23,8 +23,8 @@ class PlannedPods:
 
 @dataclass(frozen=True, slots=True)
 class FoundRoom:
-    """So many of the pods would find a host now. ``refusing``: the hosts by the first rule that keeps one more of them
-    off, if that is not all."""
+    """Number of pods that would find a host now. ``refusing``: if some would not, the hosts by the first rule that
+    refuses one more pod."""
 
     count: int
     refusing: tuple[RefusingHosts, ...] = ()
@@ -32,19 +32,19 @@ class FoundRoom:
 
 @dataclass(frozen=True, slots=True)
 class RoomAnswer:
-    """``counts``: of each of the pods that were asked about, those that would find a host now, of any cluster. ``why``:
-    by cluster, of pods of the first turn that would not, and of clusters that did not answer."""
+    """Answer of all clusters. ``counts``: for each of the requested pods, the number that would find a host now.
+    ``why``: reasons by cluster for pods of the first turn without a host, and for clusters that did not answer."""
 
     counts: tuple[int, ...]
     why: PlacementReason = ()
 
 
 EXPLAINED_MAX = 3
-"""Sorts of pods for which the rules of the hosts are given; the others are counted."""
+"""Maximum pod shapes that are explained by the rules of hosts; further ones are counted."""
 
 
 def no_room(cluster: str, pods: Sequence[PlannedPods], rooms: Sequence[FoundRoom]) -> PlacementReason:
-    """Why not all of those that take the first of all turns would find a host of the cluster; empty: they would."""
+    """Return why not all pods of the first turn would find a host of the cluster; empty if all would."""
     short = [
         NoHost(each.count - room.count, each.is_gang, room.refusing)
         for each, room in zip(pods, rooms, strict=True)

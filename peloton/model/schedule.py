@@ -1,4 +1,4 @@
-"""Schedules of jobs: when their runs start, what one run creates, and how it ended. Times are unix nanoseconds."""
+"""Schedules of jobs: run times, the job that each run creates, and its outcome. Times are unix nanoseconds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 CONFIG_BYTES_MAX = 256 * 1024
-"""The configuration of a schedule's jobs: Temporal keeps it in the schedule and in the history of each run."""
+"""Maximum bytes of the configuration of a schedule's jobs: Temporal keeps it in the schedule and in the history of each
+run."""
 CATCH_UP_DEFAULT_S = 3_600
 
 
 class Overlap(StrEnum):
-    """The policy for a time at which the job of an earlier run has not ended."""
+    """Policy for a time at which the job of an earlier run has not ended."""
 
     SKIP = "SKIP"
     BUFFER_ONE = "BUFFER_ONE"
@@ -21,7 +22,7 @@ class Overlap(StrEnum):
 
 
 class RunState(StrEnum):
-    """The state of a run; one whose job has ended has the state of its job."""
+    """State of a run; a run whose job has ended has the state of the job."""
 
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
@@ -29,7 +30,7 @@ class RunState(StrEnum):
     KILLED = "KILLED"
     DELETED = "DELETED"
     REFUSED = "REFUSED"  # the job could not be created
-    TERMINATED = "TERMINATED"  # by hand, in Temporal; the job goes on
+    TERMINATED = "TERMINATED"  # terminated in Temporal by an operator; the job continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Times:
     crons: tuple[str, ...] = ()
     interval_s: int = 0  # 0: none
     offset_s: int = 0
-    time_zone: str = ""  # of the cron expressions; "" = UTC
+    time_zone: str = ""  # time zone of the cron expressions; "" = UTC
     jitter_s: int = 0
 
 
@@ -75,12 +76,12 @@ class Run:
 class Counts:
     runs: int = 0
     skipped: int = 0  # times at which a run was under way
-    missed: int = 0  # times that were past the catch-up window
+    missed: int = 0  # times before the catch-up window
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """``options``, ``counts`` and ``config`` are unknown where schedules are listed."""
+    """A schedule. ``options``, ``counts`` and ``config`` are unset in lists of schedules."""
 
     name: str
     times: Times
@@ -99,17 +100,17 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """The job that a run creates. The same value always means the same job."""
+    """The job that a run creates. Equal values always mean the same job."""
 
     schedule: str
-    creation_id: str  # differs between two schedules that have the name one after the other
+    creation_id: str  # distinguishes successive schedules of the same name
     config: str  # a serialized JobConfig of v0, as base64
     scheduled_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """The way to start the workflow of a stored job so that people find it."""
+    """Arguments for the start of a stored job's workflow, with the attributes for searches."""
 
     job_id: str
     name: str

@@ -1,18 +1,18 @@
-"""Secrets of jobs: files that all containers of a job have."""
+"""Secrets of jobs: files mounted into all containers of a job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 SECRETS_MAX = 20
-"""Of one job."""
+"""Maximum secrets of one job."""
 SECRETS_BYTES_MAX = 64 * 1024
-"""Of all secrets of one job: they travel with each launch."""
+"""Maximum bytes of all secrets of one job: they are sent with each launch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """``revision`` rises when the data is replaced in place. Without data it refers to one that is stored."""
+    """A secret. ``revision`` rises when the data is replaced. A secret without data refers to a stored one."""
 
     secret_id: str
     path: str

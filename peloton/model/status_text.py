@@ -1,6 +1,7 @@
-"""A pod's last message and reason as one line for people.
+"""Last message and reason of a pod as one line for users.
 
-The wire keeps the words of the original and of Mesos: clients compare them. Tables and pages show this line instead.
+The wire keeps the texts of the original API and of Mesos, which clients compare. Tables and pages show this line
+instead.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _REASONS = {
     "REASON_AGENT_REMOVED": "the host left the cluster",
     "REASON_MAX_COMPLETION_TIME_REACHED": "ran for longer than it may",
 }
-"""Empty: the reason adds nothing to the state that is shown with it."""
+"""Words for reasons of the wire; empty if the reason adds nothing to the state that is shown with it."""
 OUTPUT_MARK = "; stderr: "
-"""The last lines that a failed program wrote follow."""
+"""Separator before the last lines of stderr of a failed program."""
 _PREFIXES = ("REASON_", "EvictionReason_")
 
 
@@ -49,7 +50,7 @@ def status_text(message: str, reason: str) -> str:
 
 
 def reason_words(reason: str) -> str:
-    """Return a reason of the wire in words; text of a person or of the resource manager stays as it is."""
+    """Return a reason of the wire in words; text of a user or of the resource manager is unchanged."""
     if reason in _REASONS:
         return _REASONS[reason]
     if not _is_name(reason):

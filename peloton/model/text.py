@@ -1,8 +1,8 @@
-"""Text that users wrote, made safe to quote and to print: steering characters are escaped, and what is long is cut.
+"""Safe quoting and printing of text from users: steering characters are escaped, and long text is cut.
 
-A steering character can make a terminal act, or a line read otherwise than it is stored: the controls C0 and C1
-(category Cc), the marks, embeddings, overrides and isolates of direction (Cf), line and paragraph separators (Zl, Zp)
-and lone surrogates (Cs). Characters that merely join letters are none.
+A steering character can change the terminal's state or the reading order of a line: the controls C0 and C1 (category
+Cc), the marks, embeddings, overrides and isolates of direction (Cf), line and paragraph separators (Zl, Zp) and lone
+surrogates (Cs). Characters that only join letters are allowed.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 import re
 
 QUOTED_MAX = 80
-"""Characters that an error quotes of one text; the count of all follows where that is less."""
+"""Maximum characters that an error quotes of one text; the total count follows a longer text."""
 ID_CHARS_MAX = 1_000
-"""Characters of a text that is to be an id or the path of a pool: answers about one that is unknown repeat it."""
+"""Maximum characters of an id or a pool path in a request, since answers about an unknown one repeat it."""
 PROSE = "\n\t"
-"""Steering characters that texts of several lines may hold: descriptions, values of labels, output."""
+"""Steering characters allowed in multi-line texts: descriptions, values of labels, output."""
 
 _STEERING = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape(text: str, kept: str = "") -> str:
-    r"""Return the text with steering characters written as \x1b or \u202e, except those in ``kept``."""
-    return _STEERING.sub(lambda match: match[0] if match[0] in kept else _escaped(match[0]), text)
+    r"""Return the text with steering characters written as \x1b or \u202e, except the ones in ``kept``."""
+    return _STEERING.sub(lambda match: match[0] if match[0] in kept else _escape_char(match[0]), text)
 
 
 def is_printable(text: str, kept: str = "") -> bool:
@@ -30,7 +30,7 @@ def is_printable(text: str, kept: str = "") -> bool:
 
 
 def cut(text: str, chars_max: int) -> str:
-    """Return the text or its beginning, which the count of all characters follows."""
+    """Return the text, or its beginning followed by the total count of characters."""
     return text[:chars_max] + _rest(text, chars_max)
 
 
@@ -49,13 +49,13 @@ def steering_fault(field: str, text: str, kept: str = "") -> str:
     for match in _STEERING.finditer(text):
         if match[0] not in kept:
             return (
-                f"{field} {quote(text)} contains {_escaped(match[0])} (U+{ord(match[0]):04X}) at {match.start()}: "
+                f"{field} {quote(text)} contains {_escape_char(match[0])} (U+{ord(match[0]):04X}) at {match.start()}: "
                 f"control characters and characters that change the direction of text are not allowed"
             )
     return ""
 
 
-def _escaped(character: str) -> str:
+def _escape_char(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 

@@ -13,7 +13,7 @@ NONE: Instances = frozenset()
 
 
 class UpdateType(StrEnum):
-    """Values are the wire's, without WORKFLOW_TYPE_."""
+    """Kind of an update. Values are the wire's, without WORKFLOW_TYPE_."""
 
     UPDATE = "UPDATE"
     RESTART = "RESTART"
@@ -22,7 +22,7 @@ class UpdateType(StrEnum):
 
 
 class UpdateState(StrEnum):
-    """Values are the wire's, without WORKFLOW_STATE_."""
+    """State of an update. Values are the wire's, without WORKFLOW_STATE_."""
 
     INITIALIZED = "INITIALIZED"
     ROLLING_FORWARD = "ROLLING_FORWARD"
@@ -35,7 +35,7 @@ class UpdateState(StrEnum):
 
 
 class UpdateAct(StrEnum):
-    """What a person may do to an update that is under way."""
+    """Request of a client for an update that is under way."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -53,32 +53,31 @@ class UpdateSpec:
     max_instance_attempts: int = 0  # failures after which an instance counts as failed; 0 = never
     max_failure_instances: int = 0  # failed instances at which the update fails; 0 = never
     start_paused: bool = False
-    in_place: bool = False  # each instance comes back on the host that it was on
-    start_pods: bool = False  # instances that were stopped are started
-    pulse_s: int = 0  # it goes on only while a pulse comes at least this often; 0 = it needs none
-    progress_deadline_s: int = 0  # without an instance that becomes done it counts as stalled; 0 = the default
+    in_place: bool = False  # each instance returns to its host
+    start_pods: bool = False  # stopped instances are started
+    pulse_s: int = 0  # the update continues only with a pulse at least this often; 0 = no pulses
+    progress_deadline_s: int = 0  # time without a finished instance after which it counts as stalled; 0 = default
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateKey:
-    """A client's own name for an update, and a digest of the request: both together identify a repeated call."""
+    """A client's own name for an update, and a digest of the request; both together identify a repeated call."""
 
-    text: str = ""  # "": no name was given
+    text: str = ""  # "": no name given
     digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRecord:
-    """A stored update. Instances are added, updated or removed by it; each goes from none of ``current``, ``failed``
-    and ``done`` into ``current`` and from there into one of the others. Times are unix nanoseconds, 0 when unset.
-    """
+    """A stored update. It adds, updates or removes instances; each is first in none of ``current``, ``failed`` and
+    ``done``, then in ``current``, then in ``failed`` or ``done``. Times are unix nanoseconds, 0 when unset."""
 
     update_id: str
     job_id: JobId
     type: UpdateType
     spec: UpdateSpec
     state: UpdateState
-    config_version: int  # that instances are brought to
+    config_version: int  # target version of the instances
     prev_config_version: int
     prev_state: UpdateState = UpdateState.INITIALIZED
     added: Instances = NONE
@@ -89,13 +88,13 @@ class UpdateRecord:
     failed: Instances = NONE
     opaque_data: str = ""
     key: UpdateKey = UpdateKey()
-    pulsed_ns: int = 0  # when the last pulse came
-    awaits_pulse: bool = False  # the last step would have gone on, had a pulse come
-    waiting_for: str = ""  # by the last step, while it is under way
-    progressed_ns: int = 0  # when an instance became done last, or the time for that began
-    stalled_ns: int = 0  # when the progress deadline had passed
-    stall_cause: str = ""  # by the last step, of one that has stalled
-    failed_run_count: int = 0  # runs of its instances that failed, counted when it is read; not stored
+    pulsed_ns: int = 0  # time of the last pulse
+    awaits_pulse: bool = False  # the last step stopped only for lack of a pulse
+    waiting_for: str = ""  # from the last step, while the update is under way
+    progressed_ns: int = 0  # time of the last finished instance, or start of the deadline
+    stalled_ns: int = 0  # when the progress deadline passed
+    stall_cause: str = ""  # from the last step, if the update has stalled
+    failed_run_count: int = 0  # failed runs of its instances, counted on reading; not stored
     created_ns: int = 0
     updated_ns: int = 0
     completed_ns: int = 0
@@ -115,7 +114,7 @@ class UpdateRecord:
 
 @dataclass(frozen=True, slots=True)
 class UpdateEvent:
-    """A step of an update, or of one instance in it."""
+    """A step of an update, or of one instance of it."""
 
     time_ns: int
     type: UpdateType
@@ -124,7 +123,7 @@ class UpdateEvent:
 
 @dataclass(frozen=True, slots=True)
 class UpdateProgress:
-    """What the workflow of an update needs; counts only, whatever the size of the job."""
+    """Counts from which the workflow of an update decides; bounded whatever the size of the job."""
 
     update_id: str = ""  # "": the job has no update to roll out
     state: UpdateState = UpdateState.SUCCEEDED
@@ -133,18 +132,18 @@ class UpdateProgress:
     done_count: int = 0
     failed_count: int = 0
     current_count: int = 0
-    kill_count: int = 0  # of the instances that this step put in flight, those that hosts run
-    rest_count: int = 0  # of the instances that this step put in flight, the others
-    begun: str = ""  # those that this step put in flight, in words
-    rolls_back_to: int = 0  # version to which it is to be rolled back: too many have failed; 0 = they have not
+    kill_count: int = 0  # instances that this step put in flight and that are on hosts
+    rest_count: int = 0  # other instances that this step put in flight
+    begun: str = ""  # instances that this step put in flight, in words
+    rolls_back_to: int = 0  # version for the rollback after too many failures; 0 = no rollback
     waiting_for: str = ""
-    look_again: bool = False  # no wake-up follows when what it waits for changes
+    look_again: bool = False  # poll: no wake-up follows when the condition changes
     batch_size: int = 0
     coming_image_count: int = 0  # pairs of image and host that the next instances need
     stalls_in_s: float = 0.0  # until its progress deadline; 0 = none
-    stall: str = ""  # why it has stalled
+    stall: str = ""  # why the update has stalled
     needs_no_pulse: bool = False
-    is_first: bool = False  # of the job: there is no configuration before it
+    is_first: bool = False  # the job has no configuration before it
 
     @property
     def begun_count(self) -> int:
@@ -156,18 +155,19 @@ class UpdateProgress:
 
     @property
     def milestone(self) -> str:
-        """Changes with each step that puts instances in flight or changes the state; a repeated step gives the same."""
+        """A text that changes with each step that puts instances in flight or changes the state; repeating a step keeps
+        it."""
         return f"{self.update_id} {self.state} {self.begun_count}"
 
     @property
     def batch(self) -> str:
-        """Changes each time that another batch of instances has begun, however few begin at a time."""
+        """A text that changes each time another full batch of instances has begun."""
         return f"{self.update_id} {self.state} {self.begun_count // self.batch_size if self.batch_size else 0}"
 
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """An answer of the SLA: for one pod, or with ``instance_id`` -1 for several that were refused together."""
+    """A decision of the SLA on one pod, or with ``instance_id`` -1 on several that were refused together."""
 
     time_ns: int
     instance_id: int

@@ -8,22 +8,22 @@ from enum import StrEnum
 from peloton.model.ids import JobId
 
 VOLUME_LABEL = "peloton/volume/"
-"""A host has the label ``peloton/volume/ID=here`` for each volume that it keeps for us."""
+"""Label ``peloton/volume/ID=here``, which a host has for each Peloton-managed volume on it."""
 HERE = "here"
 
 
 class VolumeState(StrEnum):
-    """Values are the wire spelling of v0 VolumeState."""
+    """State of a volume. Values are the wire spelling of v0 VolumeState."""
 
-    INITIALIZED = "INITIALIZED"  # no pod has run with it; its host, if one is chosen, may have made it
-    CREATED = "CREATED"  # its host has it
-    LOST = "LOST"  # its host has had it, and is gone or has it no more; it may come back
-    DELETED = "DELETED"  # only as a goal: the row goes when the host has destroyed it
+    INITIALIZED = "INITIALIZED"  # no pod has used it yet; its host, if chosen, may have created it
+    CREATED = "CREATED"  # it exists on its host
+    LOST = "LOST"  # its host no longer has it, or is gone; it may be found again
+    DELETED = "DELETED"  # goal only: the row is deleted when the host has destroyed it
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeSpec:
-    """What a pod asks for."""
+    """A volume requested by a pod."""
 
     container_path: str  # relative to the sandbox
     size_mib: int
@@ -31,19 +31,19 @@ class VolumeSpec:
 
 @dataclass(frozen=True, slots=True)
 class StandingVolume:
-    """A volume that counts by itself: no run holds it as what it was admitted with."""
+    """A volume that counts against its pool without a run: no admitted run accounts for it."""
 
     job_id: JobId
     instance_id: int
     respool_id: str
     size_mib: int
-    is_wanted: bool  # by its instance, whose next runs are admitted without it
+    is_wanted: bool  # used by its instance, whose next runs are admitted without it
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeRecord:
     """A volume of an instance. ``run_id``: the run that was admitted with it. ``respool_id``: the pool that its disk
-    counts against. Without a host its next launch chooses one."""
+    counts against. Without a host the next launch chooses one."""
 
     volume_id: str
     job_id: JobId
@@ -56,9 +56,9 @@ class VolumeRecord:
     size_mib: int
     state: VolumeState
     goal: VolumeState = VolumeState.CREATED
-    note: str = ""  # why its pod waits for it, or why it is not destroyed yet, by the last look
+    note: str = ""  # why its pod waits or why it is not destroyed yet, from the last check
     created_ns: int = 0
-    changed_ns: int = 0  # when its state or goal last changed
+    changed_ns: int = 0  # time of the last change of state or goal
 
     @property
     def is_wanted(self) -> bool:
@@ -66,7 +66,7 @@ class VolumeRecord:
 
     @property
     def is_bound(self) -> bool:
-        """A host is chosen, to which its pod goes."""
+        """True if a host is chosen, which the pod must use."""
         return self.host != ""
 
     @property

@@ -1,4 +1,4 @@
-"""Trouble of workflows, as Temporal and the workers see it."""
+"""Failing workflows and activities, as reported by Temporal and the workers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FailingActivity:
-    """An activity whose attempts fail. ``attempt``: the number of the last one that began; ``error``: what the last one
-    that failed said."""
+    """An activity whose attempts fail. ``attempt``: the number of the last started attempt; ``error``: the error of the
+    last failed one."""
 
     workflow_id: str
     activity: str
     attempt: int
     error: str
-    since_ns: int = 0  # of the first attempt
+    since_ns: int = 0  # start of the first attempt
 
 
 @dataclass(frozen=True, slots=True)
 class FailingTask:
-    """A workflow whose workflow tasks fail again and again. ``cause``: as Temporal names it."""
+    """A workflow whose workflow tasks fail repeatedly. ``cause``: Temporal's name of the cause."""
 
     workflow_id: str
     cause: str
@@ -28,7 +28,7 @@ class FailingTask:
 
 @dataclass(frozen=True, slots=True)
 class FailedWorkflow:
-    """A workflow that failed and has not been started again. ``reason``: how often it failed, and what follows."""
+    """A workflow that failed and has not been restarted. ``reason``: the number of failures, and what follows."""
 
     workflow_id: str
     error: str
@@ -37,7 +37,7 @@ class FailedWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class JobTrouble:
-    """Trouble of the workflows of one job."""
+    """Failures of the workflows of one job."""
 
     tasks: Sequence[FailingTask] = ()
     activities: Sequence[FailingActivity] = ()
@@ -46,11 +46,11 @@ class JobTrouble:
 
 @dataclass(frozen=True, slots=True)
 class TemporalLook:
-    """One look at Temporal. ``fault``: why it did not answer, and then nothing else is known; empty: it answered."""
+    """Result of polling Temporal once. ``fault``: why Temporal did not answer; then all other fields are unset."""
 
     fault: str = ""
     queue_count: int = 0
-    unserved: Sequence[str] = ()  # task queues from which no worker takes work
+    unserved: Sequence[str] = ()  # task queues that no worker polls
     tasks: Sequence[FailingTask] = ()  # the first of task_count
     task_count: int = 0
     failed: Sequence[FailedWorkflow] = ()  # the first of failed_count
@@ -60,5 +60,5 @@ class TemporalLook:
 
     @property
     def is_unserved(self) -> bool:
-        """No worker takes any work."""
+        """True if no worker polls any task queue."""
         return bool(self.unserved) and len(self.unserved) == self.queue_count
