@@ -1,14 +1,14 @@
-"""Hosts on which pods fail as soon as they start: from when on pods rather go elsewhere, and for how long.
+"""Avoidance of hosts on which pods fail soon after their start: the rules, and the duration.
 
-A sick host looks empty, for nothing runs there for long, so that all that waits would go there and fail. Two rules, for
-all jobs and for one:
+A broken host looks empty, since no pod runs there for long, so all waiting pods would be placed there and fail. Two
+rules apply, one for all jobs and one for a single job:
 
-* ``FOR_ALL``: pods of several jobs fail there within seconds of their start. One job alone may be broken itself.
-* ``FOR_ONE``: several pods of a batch job do so. It is the job that keeps away: its attempts are bounded. A service
-  tries for ever, and more often fails for what was rolled out.
+* ``FOR_ALL``: pods of several jobs fail there within seconds of their start. A single job may be broken itself.
+* ``FOR_ONE``: several pods of a batch job do so. Only this job avoids the host, because its attempts are bounded. A
+  service retries without a bound, and its pods fail more often because of the version rolled out.
 
-Each time it happens again the host is avoided for twice as long. Each run that succeeds there makes up for a failure.
-A job that fails wherever it goes (``is_own_fault``) speaks against no host.
+Each repetition doubles the time for which the host is avoided. Each run that succeeds there offsets one failure. A job
+that fails on most hosts (``is_own_fault``) does not count against any host.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from peloton.model.reason import HostRule, Misfit
 from peloton.model.times import NS_PER_S
 
 QUICK_S = 10.0
-"""A run that fails later than this after its start does not speak against its host."""
+"""Maximum seconds from the start of a run to its failure for the failure to count against the host."""
 WINDOW_S = 300.0
-"""Failures longer ago are forgotten."""
+"""Seconds after which a failure no longer counts."""
 FAILURES_MAX = 50
-"""Failures that are kept of a host."""
+"""Maximum failures kept per host."""
 AVOIDED_SHARE = 0.25
-"""Share of the hosts that all jobs avoid at a time, at least one: beyond that it is not the hosts."""
+"""Share of the hosts that all jobs avoid at a time, at least one: failures on more hosts have another cause."""
 FAILED_HOSTS_MAX = 100
-"""Hosts that are kept of a job; one that fails on more is broken itself."""
+"""Maximum hosts kept per job; a job that fails on more is broken itself."""
 SHUNNED_S = 600.0
-"""A host on which a pod of a job failed comes last for the others for so long."""
+"""Seconds for which a job tries a host last after one of its pods failed there."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run on a host ended: whether that speaks against the host, for it, or neither."""
+    """End of a run on a host: a failure counts against the host, a success for it, other endings for neither."""
 
     pod_id: PodId
     host: Hostname
@@ -50,7 +50,7 @@ class RunEnd:
 
 
 def run_end(pod: PodRecord, cause: Cause, job_type: JobType) -> RunEnd:
-    """Of a pod that has ended for this cause."""
+    """Return the end of the pod's run, which ended for this cause."""
     is_failure = pod.state is PodState.FAILED and RULES[cause].blames_host
     ran_s = (pod.completed_ns - pod.started_ns) / NS_PER_S if pod.started_ns else 0.0
     is_success = pod.state is PodState.SUCCEEDED
@@ -67,7 +67,7 @@ class Rule:
 
 FOR_ALL = Rule(pods_min=3, jobs_min=2, first_s=60.0, longest_s=3_600.0)
 FOR_ONE = Rule(pods_min=3, jobs_min=1, first_s=600.0, longest_s=3_600.0)
-"""Longer: whom it does not concern may use the host meanwhile."""
+"""Rule for one job, with a longer first time, since other jobs may still use the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is remembered of a host, of all jobs or of one. ``times``: how often it has been avoided lately."""
+    """Failures on a host, of all jobs or of one. ``times``: recent number of times that the host was avoided."""
 
     failures: tuple[Failure, ...] = ()
-    failed_s: float = 0.0  # when a pod failed last, however late
+    failed_s: float = 0.0  # time of the last failure, quick or not
     times: int = 0
     until_s: float = 0.0
     why: Misfit = Misfit(HostRule.AVOIDED)  # noqa: RUF009 - frozen
@@ -92,16 +92,16 @@ class Record:
         return now_s < self.until_s
 
     def is_shunned(self, now_s: float) -> bool:
-        """A pod of the job whose record this is failed there lately."""
+        """True if a pod of the record's job failed there recently."""
         return now_s - self.failed_s < SHUNNED_S
 
     def is_over(self, rule: Rule, now_s: float) -> bool:
-        """A new record would say as much: the failures are old, and so is the last time that it was avoided."""
+        """True if the record equals a new one: its failures and its last avoidance are too old to count."""
         return not self.is_shunned(now_s) and (not self.times or now_s - self.until_s > rule.longest_s)
 
 
 def after_failure(record: Record, end: RunEnd, rule: Rule, now_s: float, may_avoid: bool = True) -> Record:
-    """The record with a failure more. ``may_avoid``: else it is only remembered."""
+    """Return the record with one more failure. Unless ``may_avoid``, the failure is only counted."""
     record = replace(record, failed_s=now_s)
     if end.ran_s > QUICK_S or record.is_avoided(now_s):
         return record
@@ -121,21 +121,21 @@ def after_failure(record: Record, end: RunEnd, rule: Rule, now_s: float, may_avo
 
 
 def after_success(record: Record, now_s: float) -> Record:
-    """A success makes up for the oldest failure, and for one time that the host was avoided. What ends well while it is
-    avoided began before."""
+    """Return the record after a success, which offsets the oldest failure and one avoidance. A success while the host
+    is avoided does not count, because the run started before."""
     if record.is_avoided(now_s):
         return record
     return replace(record, failures=record.failures[1:], times=max(record.times - 1, 0))
 
 
 def failed_lately(records: Iterable[Record], now_s: float) -> int:
-    """Of the hosts on which pods of a job failed those from which it would keep away for that now."""
+    """Return the number of hosts that a job avoids or tries last because its pods failed there."""
     return sum(record.is_shunned(now_s) or record.is_avoided(now_s) for record in records)
 
 
 def is_own_fault(failed_host_count: int, host_count: int) -> bool:
-    """A job fails on so many of all hosts, or on each of few, that they are not to blame. ``failed_host_count``: those
-    on which it failed lately."""
+    """Return whether the failures of a job are its own fault: it failed recently on ``failed_host_count`` hosts, which
+    are too many of all hosts, or all of a few."""
     return failed_host_count >= host_count or failed_host_count > min(max(2, host_count // 4), FAILED_HOSTS_MAX)
 
 
@@ -145,7 +145,7 @@ def avoided_max(host_count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Aversion:
-    """Hosts that a job avoids, with the reason, while other hosts could take its pods; and those that it takes last."""
+    """Hosts that a job avoids, with the reason, while other hosts can take its pods; and hosts that it tries last."""
 
     avoided: Mapping[Hostname, Misfit] = field(default_factory=dict)
     shunned: frozenset[Hostname] = frozenset()

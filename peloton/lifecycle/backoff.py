@@ -1,4 +1,4 @@
-"""How long an instance that fails waits before its next run."""
+"""Backoff of instances that fail: the delay before the next run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from peloton.model.times import NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """``initial_s * 2^(failures-1)``, at most ``max_s``: 30 s, 1 m, 2 m ... 60 m by default."""
+    """Exponential delay ``initial_s * 2^(failures-1)``, at most ``max_s``: 30 s, 1 m, 2 m ... 60 m by default."""
 
     initial_s: int = 30
     max_s: int = 3600
@@ -19,28 +19,29 @@ class Backoff:
         return self.initial_s > 0
 
     def delay_ns(self, failure_count: int) -> int:
-        """Nanoseconds to wait after so many failures; none after none."""
+        """Return the delay in nanoseconds after this number of failures; 0 without failures."""
         if failure_count <= 0:
             return 0
-        doublings = min(failure_count - 1, 62)  # more would only leave the cap further behind
+        doublings = min(failure_count - 1, 62)  # more doublings would exceed any cap
         return min(self.initial_s << doublings, self.max_s) * NS_PER_S
 
     def delay_after_ns(self, failure_count: int, took_ns: int) -> int:
-        """The same, and no less than the last try took, as far as that is within the cap."""
+        """Return the delay, and no less than the duration of the last attempt within the cap."""
         return max(self.delay_ns(failure_count), min(took_ns, self.max_s * NS_PER_S))
 
 
 DEFAULT_BACKOFF = Backoff()
-"""Of services."""
+"""Backoff of services."""
 NO_BACKOFF = Backoff(initial_s=0)
 
 BATCH_GRID_NS = 5 * NS_PER_S
-"""Batch pods become due at multiples of this: however many of a job wait, it has few moments to wake for."""
+"""Grid of the times at which batch pods become due, which bounds the number of wake-ups of a job."""
 
 
 def batch_due_ns(backoff: Backoff, wait_count: int, started_ns: int, ended_ns: int) -> int:
-    """Return when a batch pod runs again that waits for the ``wait_count``-th time, or 0 for at once. The wait counts
-    from the start of the run that failed, or from its end if it never started, so that what ran long waits no more."""
+    """Return the time of the next run of a batch pod that waits for the ``wait_count``-th time, or 0 for at once. The
+    delay counts from the start of the failed run, or from its end if it never started, so that a long run is not
+    delayed."""
     delay_ns = backoff.delay_ns(wait_count)
     due_ns = (started_ns or ended_ns) + delay_ns
     if not delay_ns or due_ns <= ended_ns:

@@ -1,7 +1,7 @@
-"""Constraints of pods on hosts, and the one evaluator of them.
+"""Constraints of pods on hosts, and their only evaluator.
 
 A label may occur on a host any number of times, so a leaf compares a count. ``PodLabel`` counts pods; a caller that
-cannot count them passes ``pods=None``, and such a leaf then neither matches nor refuses.
+cannot count them passes ``pods=None``, and the leaf is then undecided.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from peloton.model.negation import unequal
 from peloton.model.pod import PORT_LABEL, AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel
 
 Labels = Mapping[str, str | Mapping[str, int]]
-"""Label key -> its value, or -> how often each value occurs."""
+"""Label key -> its value, or a map from each value to its number of occurrences."""
 HostLabels = dict[str, str | Mapping[str, int]]
-"""The same of one host, to which others may add."""
+"""Labels of one host; a mutable mapping."""
 PodLabels = Mapping[str, Mapping[str, int]]
-"""Label key -> value -> number of pods on the host that carry it."""
+"""Label key -> value -> number of pods with it on the host."""
 
 HOSTNAME_LABEL = "hostname"
 EXCLUSIVE_LABEL = "peloton/exclusive"
-"""A host with this label takes only pods whose constraint mentions the label."""
+"""Label of a host that takes only pods whose constraint mentions the label."""
 
 COMPARE: dict[str, Callable[[int, int], bool]] = {"<": operator.lt, "=": operator.eq, ">": operator.gt}
 
 
 def host_labels(hostname: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str | Mapping[str, int]]:
-    """The labels of a host in the form ``matches`` wants; ``hostname`` is always one of them."""
+    """Return the labels of a host in the form that ``matches`` takes; ``hostname`` is always one of them."""
     counts: dict[str, dict[str, int]] = {HOSTNAME_LABEL: {hostname: 1}}
     for key, value in pairs:
         if (key, value) == (HOSTNAME_LABEL, hostname):
@@ -41,7 +41,7 @@ def host_labels(hostname: str, pairs: Iterable[tuple[str, str]]) -> dict[str, st
 
 
 def label_pairs(labels: Labels) -> tuple[Label, ...]:
-    """Sorted; a label that the host carries twice is there twice."""
+    """Return the sorted labels; a label that occurs twice on the host is returned twice."""
     pairs: list[Label] = []
     for key, found in labels.items():
         if isinstance(found, str):
@@ -52,7 +52,7 @@ def label_pairs(labels: Labels) -> tuple[Label, ...]:
 
 
 def labels_from(pairs: Collection[Label]) -> HostLabels:
-    """Hosts carry most keys once; of the others it says how often each value occurs."""
+    """Return the labels as a mapping; keys that occur more than once map to counts of values."""
     found: HostLabels = dict(pairs)
     if len(found) == len(pairs):
         return found
@@ -63,12 +63,12 @@ def labels_from(pairs: Collection[Label]) -> HostLabels:
 
 
 def matches(constraint: Constraint | None, labels: Labels, pods: PodLabels | None = None) -> bool:
-    """May a pod with this constraint go to a host with these labels? Says nothing about exclusive hosts."""
+    """Return whether a host with these labels satisfies the constraint. Exclusive hosts are not considered."""
     return constraint is None or evaluate(constraint, labels, pods) is not False
 
 
 def evaluate(constraint: Constraint, labels: Labels, pods: PodLabels | None) -> bool | None:
-    """True, False, or None where the constraint has no say. An empty AllOf or AnyOf has no say."""
+    """Return True, False, or None if the constraint is undecided. An empty AllOf or AnyOf is undecided."""
     match constraint:
         case HostLabel(key, value, condition, count):
             return COMPARE[condition](_occurrences(labels, key, value), count)
@@ -90,7 +90,7 @@ def _occurrences(labels: Labels, key: str, value: str) -> int:
 
 
 def only_value(labels: Labels, key: str) -> str | None:
-    """The value of a label that the host carries once."""
+    """Return the value of a label that the host has exactly once, or None."""
     found = labels.get(key)
     if found is None or isinstance(found, str):
         return found
@@ -98,7 +98,7 @@ def only_value(labels: Labels, key: str) -> str | None:
 
 
 def leaves(constraint: Constraint | None) -> Iterator[HostLabel | PodLabel]:
-    """Every leaf of the tree, left to right."""
+    """Yield every leaf of the tree, left to right."""
     if isinstance(constraint, AllOf | AnyOf):
         for part in constraint.constraints:
             yield from leaves(part)
@@ -107,12 +107,12 @@ def leaves(constraint: Constraint | None) -> Iterator[HostLabel | PodLabel]:
 
 
 def pod_labels_named(constraint: Constraint | None) -> frozenset[Label]:
-    """Labels of pods that the constraint counts."""
+    """Return the pod labels that the constraint counts."""
     return frozenset((leaf.key, leaf.value) for leaf in leaves(constraint) if isinstance(leaf, PodLabel))
 
 
 def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
-    """Of all hosts these alone are judged by their name."""
+    """Yield the hosts that the constraint names; all others are evaluated by their labels alone."""
     return (
         Hostname(leaf.value)
         for leaf in leaves(constraint)
@@ -121,19 +121,20 @@ def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
 
 
 def conjuncts(constraint: Constraint | None) -> tuple[Constraint, ...]:
-    """Parts that must all hold, so that a reason can name the one that did not."""
+    """Return the parts that must all hold, so that a reason can name the one that did not."""
     if constraint is None:
         return ()
     return constraint.constraints if isinstance(constraint, AllOf) else (constraint,)
 
 
 def mentions(constraint: Constraint | None, key: str) -> bool:
-    """Does any host label in the tree have this key, whatever it asks of it?"""
+    """Return whether any host label in the tree has this key, in any condition."""
     return any(isinstance(leaf, HostLabel) and leaf.key == key for leaf in leaves(constraint))
 
 
 def may_hold_in(constraint: Constraint | None, cluster: str, kind: str = "") -> bool:
-    """Could a host of this cluster do, whatever its other labels and its pods are? An empty ``kind`` is not known."""
+    """Return whether a host of this cluster could satisfy the constraint, with any other labels and pods. An empty
+    ``kind`` is unknown."""
     match constraint:
         case HostLabel(key, value, condition, count) if key == CLUSTER_LABEL:
             return COMPARE[condition](int(value == cluster), count)
@@ -147,7 +148,8 @@ def may_hold_in(constraint: Constraint | None, cluster: str, kind: str = "") -> 
 
 
 def describe(constraint: Constraint) -> str:
-    """In words: ``label rack=a``, ``label gpu=k80 < 1``, ``(label a=1 or label b=2)``, ``not label a=1``."""
+    """Return the constraint in words: ``label rack=a``, ``label gpu=k80 < 1``, ``(label a=1 or label b=2)``, ``not
+    label a=1``."""
     match constraint:
         case HostLabel(key, value, "=", 1):
             return f"label {key}={value}"

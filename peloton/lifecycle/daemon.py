@@ -1,7 +1,7 @@
-"""Which instances of a daemon come and go with the hosts of a cluster.
+"""Matching of a daemon's instances to the hosts of a cluster.
 
-An instance belongs to one host. A host that comes back finds its instance; one that has been gone for ``KEPT_S`` gives
-its instance to a new host, so that numbers stay bounded however often hosts are replaced.
+An instance is bound to one host. A host that returns keeps its instance; after ``KEPT_S`` of absence the instance is
+given to a new host, so that instance numbers stay bounded when hosts are replaced.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from peloton.model.resources import Resources
 from peloton.model.times import NS_PER_S
 
 KEPT_S = 7 * 24 * 3600
-"""How long the instance of a host that is gone is kept for it."""
+"""Seconds for which the instance of an absent host is kept for it."""
 FOLLOWED_MAX = 1_000
-"""Instances that one plan ends, or has begin again."""
+"""Maximum instances that one plan ends or starts again."""
 FRESH_MAX = 5_000
-"""Instances that one plan creates, which costs far less."""
+"""Maximum instances that one plan creates, which costs far less."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowPlan:
-    """``gone``: instances whose host does not match any more; they end. ``back``: instances whose host matches again.
-    ``taken``: instances of hosts that are long gone, with their new hosts. ``fresh``: hosts that get new instances.
-    ``more``: the bound was reached."""
+    """Changes that match a daemon to its hosts. ``gone``: instances to end, whose host does not match any longer.
+    ``back``: instances whose host matches again. ``taken``: instances of hosts absent for long, with their new hosts.
+    ``fresh``: hosts that need new instances. ``more``: the bound was reached."""
 
     gone: tuple[int, ...] = ()
     back: tuple[int, ...] = ()
@@ -48,11 +48,10 @@ def follow_hosts(
     limit: int = FOLLOWED_MAX,
     fresh_max: int = FRESH_MAX,
 ) -> FollowPlan:
-    """``matching``: the hosts of one cluster on which the daemon is to run; ``seats``: all of the daemon, also those of
-    hosts of other clusters, which stay as they are. What ends comes before what begins, hosts in order of their names.
-    """
+    """Return the changes that match the daemon to ``matching``, its hosts in one cluster. ``seats`` are all of the
+    daemon; seats in other clusters do not change. Endings come before starts, hosts in order of their names."""
     seat_of = {seat.hostname: seat for seat in seats}
-    gone = [seat.instance_id for seat in seats if _is_left(seat, cluster, matching)]
+    gone = [seat.instance_id for seat in seats if _is_to_end(seat, cluster, matching)]
     free = deque(seat.instance_id for seat in seats if _is_free(seat, now_ns) and seat.hostname not in matching)
     back: list[int] = []
     taken: list[tuple[int, Hostname]] = []
@@ -65,11 +64,11 @@ def follow_hosts(
             fresh.append(hostname)
         elif seat.gone_ns:
             back.append(seat.instance_id)
-    return _bounded(FollowPlan(tuple(sorted(gone)), tuple(back), tuple(taken), tuple(fresh)), limit, fresh_max)
+    return _cut_to_bounds(FollowPlan(tuple(sorted(gone)), tuple(back), tuple(taken), tuple(fresh)), limit, fresh_max)
 
 
-def _is_left(seat: Seat, cluster: str, matching: Collection[Hostname]) -> bool:
-    """Its host does not match, and that is not known yet, or a start of the whole job has forgotten it."""
+def _is_to_end(seat: Seat, cluster: str, matching: Collection[Hostname]) -> bool:
+    """Return whether the host does not match, and the seat still says that it does or that its pod should run."""
     return seat.cluster == cluster and seat.hostname not in matching and (not seat.gone_ns or seat.is_wanted)
 
 
@@ -77,8 +76,8 @@ def _is_free(seat: Seat, now_ns: int) -> bool:
     return bool(seat.gone_ns) and not seat.is_wanted and seat.gone_ns + KEPT_S * NS_PER_S <= now_ns
 
 
-def _bounded(plan: FollowPlan, limit: int, fresh_max: int) -> FollowPlan:
-    """As a whole only if it is within both bounds; else what is changed comes before what is created."""
+def _cut_to_bounds(plan: FollowPlan, limit: int, fresh_max: int) -> FollowPlan:
+    """Return the plan cut to its bounds; new instances are created only after all changes fit."""
     gone = plan.gone[:limit]
     back = plan.back[: limit - len(gone)]
     taken = plan.taken[: limit - len(gone) - len(back)]
@@ -88,8 +87,8 @@ def _bounded(plan: FollowPlan, limit: int, fresh_max: int) -> FollowPlan:
 
 
 def joined(steps: Sequence[DaemonStep]) -> DaemonStep:
-    """Steps in several clusters as one. The next one begins where the first of those that want more does: instances
-    that it looks at twice are on their hosts, or wait there."""
+    """Return the steps of several clusters as one. The next step starts at the lowest ``after`` of steps with more
+    work; instances examined twice are on their hosts, or wait there."""
     return DaemonStep(
         sum(step.changed_count for step in steps),
         sum(step.launched_count for step in steps),
@@ -101,23 +100,23 @@ def joined(steps: Sequence[DaemonStep]) -> DaemonStep:
 
 
 def make_room(need: Resources, capacity: Resources, neighbours: Sequence[Neighbour]) -> tuple[PodId, ...]:
-    """Preemptible pods that leave a host of this capacity so that a daemon's pod fits: those of the lowest priority
-    first, of these the youngest, and no more than needed. None when there is room once those have ended that leave
-    already, or when there would not be enough."""
+    """Return preemptible pods to evict from a host of this capacity so that a daemon's pod fits: the lowest priority
+    first, then the youngest, and no more than needed. Empty if leaving pods free enough, or if evictions would not free
+    enough."""
     staying = [pod for pod in neighbours if not pod.is_leaving]
     lacking = need - (capacity - sum((pod.holds for pod in staying), Resources()))
     if _is_enough(lacking):
         return ()
     chosen: list[Neighbour] = []
     for pod in sorted(staying, key=lambda pod: (pod.priority, -pod.started_ns, pod.pod_id)):
-        if pod.may_leave and _helps(pod, lacking):
+        if pod.may_leave and _is_useful(pod, lacking):
             chosen.append(pod)
             lacking = lacking - pod.holds
         if _is_enough(lacking):
             break
     if not _is_enough(lacking):
         return ()
-    for pod in reversed(list(chosen)):  # of those that turn out to be of no use the last one is missed most
+    for pod in reversed(list(chosen)):  # the pod chosen last is the most valuable: keep it if possible
         if _is_enough(lacking + pod.holds):
             chosen.remove(pod)
             lacking = lacking + pod.holds
@@ -128,5 +127,5 @@ def _is_enough(lacking: Resources) -> bool:
     return all(amount <= 0 for amount in lacking)
 
 
-def _helps(pod: Neighbour, lacking: Resources) -> bool:
+def _is_useful(pod: Neighbour, lacking: Resources) -> bool:
     return any(held > 0 for held, amount in zip(pod.holds, lacking, strict=True) if amount > 0)

@@ -1,4 +1,4 @@
-"""On which hosts a daemon that is only planned would run at once, after evictions, or later."""
+"""Plan of a daemon: hosts on which it would run at once, after evictions, or later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def daemon_room(
     neighbours: Mapping[Hostname, Sequence[Neighbour]],
     capacity: Resources,
 ) -> DaemonRoom:
-    """``hosts``: all that match. ``neighbours``: pods on those of them without room that were looked at."""
+    """Return the capacity that a planned daemon would find. ``hosts``: all matching hosts. ``neighbours``: pods of the
+    examined hosts without free resources."""
     there = [host for host in hosts if not host.is_away]
     short = [host for host in there if not host.has_room]
     looked_at = [host for host in short if host.hostname in neighbours]
@@ -38,6 +39,7 @@ def daemon_room(
 
 
 def _overhead(need: Resources, left: Sequence[Resources]) -> Resources:
-    """On each host no more than there is: daemons that together ask for more than a host has wait for each other."""
+    """Return the resources that the daemon takes, at most what each host has left: daemons that together request more
+    than a host has wait for each other."""
     taken = (Resources(*map(min, need, amounts)) * count for amounts, count in Counter(left).items())
     return sum(taken, Resources())

@@ -1,4 +1,4 @@
-"""The longest time a pod may run."""
+"""Maximum running time of pods."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ DEADLINE_REASON = "Deadline exceeded"
 
 
 def cutoff_ns(job: JobRecord, now_ns: int) -> int | None:
-    """Pods RUNNING since before this moment have exceeded their time; None when there is no deadline."""
+    """Return the time before which a RUNNING pod must have started to have exceeded its deadline; None without a
+    deadline."""
     if job.type is not JobType.BATCH or job.sla.max_running_time_s <= 0:
         return None
     return now_ns - job.sla.max_running_time_s * NS_PER_S
 
 
 def wait_s(job: JobRecord, oldest_start_ns: int, now_ns: int) -> float:
-    """Seconds until the pod that runs since ``oldest_start_ns`` has exceeded its time; 0 when there is none."""
+    """Return the seconds until the pod started at ``oldest_start_ns`` exceeds its deadline; 0 without one."""
     cutoff = cutoff_ns(job, now_ns)
     if cutoff is None or oldest_start_ns == 0:
         return 0.0

@@ -1,8 +1,8 @@
-"""From minutes to hours, and from either to the steps of a chart.
+"""Downsampling of time series: minutes to hours, and both to the steps of a chart.
 
-An interval that nothing was recorded in is left out, so a gap stays a gap. What is counted is summed up, what people
-configure is as it was last, and of all else the mean, weighted by the time that each value stood, and the maximum are
-kept. Intervals that cover only a part of their step say so.
+An interval without records is left out, so that a gap remains a gap. Counts are summed up, configured values are the
+last ones, and all other columns keep the mean, weighted by the duration of each value, and the maximum. ``covered_s``
+shows intervals that cover only a part of their step.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from peloton.model.history import Column, Preemption, Quantity, Series
 COUNTED = frozenset({Quantity.ADMITTED, Quantity.PREEMPTED})
 CONFIGURED = frozenset({Quantity.RESERVATION, Quantity.LIMIT})
 MARKS_MAX = 8
-"""Pools that are named as the cause of preemptions in one interval; the others are counted together."""
+"""Maximum pools named as the cause of preemptions in one interval; further ones are counted together."""
 
 _Spans = Sequence[tuple[int, int]]
-"""Of each interval: from which index to which."""
+"""Start and end index of each interval."""
 
 
 def downsample(series: Series, step_s: int) -> Series:
-    """By intervals of ``step_s`` that begin at its multiples."""
+    """Return the series in intervals of ``step_s`` that start at its multiples."""
     times = series.times_s
     if all(at_s % step_s == 0 for at_s in times):
-        return series  # of that step already
+        return series  # has this step already
     begins = [
         (begin_s, [index for index, _ in group])
         for begin_s, group in groupby(enumerate(times), lambda one: one[1] - one[1] % step_s)
@@ -38,15 +38,15 @@ def downsample(series: Series, step_s: int) -> Series:
         elif column.quantity in CONFIGURED:
             coarse.columns[column] = [values[b - 1] for _, b in spans]
         else:
-            coarse.columns[column] = _means(values, series.covered_s, spans)
+            coarse.columns[column] = _average(values, series.covered_s, spans)
             maxima = series.maxima_of(column)
             coarse.maxima[column] = [max(maxima[a:b]) for a, b in spans]
     coarse.preemptions = joined(mark._replace(at_s=mark.at_s - mark.at_s % step_s) for mark in series.preemptions)
     return coarse
 
 
-def _means(values: Sequence[int], covered_s: Sequence[int], spans: _Spans) -> list[int]:
-    """Rounded, halves up; always between the least and the greatest value."""
+def _average(values: Sequence[int], covered_s: Sequence[int], spans: _Spans) -> list[int]:
+    """Return the weighted means, rounded half up, and always between the least and the greatest value."""
     means = []
     for a, b in spans:
         if b - a == 1 or min(values[a:b]) == max(values[a:b]):
@@ -59,7 +59,7 @@ def _means(values: Sequence[int], covered_s: Sequence[int], spans: _Spans) -> li
 
 
 def joined(marks: Iterable[Preemption]) -> list[Preemption]:
-    """In the order of time, one for each interval and pool, of which the MARKS_MAX with the most pods are named."""
+    """Return preemptions in order of time, one per interval and pool; at most MARKS_MAX pools of each are named."""
     found = []
     for at_s, group in groupby(sorted(marks), lambda mark: mark.at_s):
         pods: dict[str, int] = {}
@@ -74,7 +74,7 @@ def joined(marks: Iterable[Preemption]) -> list[Preemption]:
 
 
 def merge(*parts: Series) -> Series:
-    """All of them, in the order of time. Of an interval that several have, the first one stands."""
+    """Merge series in order of time. If several have an interval, the first series takes precedence."""
     places: dict[int, tuple[int, int]] = {}
     for number, part in enumerate(parts):
         for index, at_s in enumerate(part.times_s):
@@ -96,7 +96,7 @@ def merge(*parts: Series) -> Series:
 
 
 def cut(series: Series, start_s: int, end_s: int, columns: Iterable[Column] | None = None) -> Series:
-    """Of the intervals that begin from ``start_s`` on and before ``end_s``; of these columns, or of all."""
+    """Return the intervals that start in ``start_s <= t < end_s``, with these columns or all."""
     kept = [index for index, at_s in enumerate(series.times_s) if start_s <= at_s < end_s]
     wanted = list(series.columns) if columns is None else [column for column in columns if column in series.columns]
 

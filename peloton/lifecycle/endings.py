@@ -1,7 +1,7 @@
-"""Table of the causes that end a run: whose fault each is, whether the pod runs again, and what it counts.
+"""Table of the causes that end a run: the party at fault, whether the pod runs again, and whether the failure counts.
 
-The platform pays for exactly the ends for which the original does: a container that could not be started, a launch that
-found its room gone, and a broken pipe of a container.
+The platform retries the same failures as the original: a container that could not be started, a launch that found its
+resources gone, and a broken pipe of a container.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from peloton.model.pod import Cause, TerminationReason
 
 
 class Fault(StrEnum):
-    POD = "pod"  # its program, or how much of something it used
+    POD = "pod"  # its program, or its resource usage
     HOST = "host"
-    CLUSTER = "cluster"  # its operators, its master, those whom it prefers
-    REQUEST = "request"  # what was asked for cannot be run
+    CLUSTER = "cluster"  # its operators, its master, preferred frameworks
+    REQUEST = "request"  # the request cannot be run
 
 
 class Again(StrEnum):
-    """Whether a batch pod has another run."""
+    """Condition for the next run of a batch pod."""
 
     BY_POLICY = "as often as the job allows failures"
     BY_PLATFORM = "the same, and at least four times"
@@ -29,9 +29,9 @@ class Again(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``counts``: a run that is FAILED or KILLED for this uses up an attempt; a LOST one never does, as it may not have
-    failed. ``blames_host``: soon after the start of a run it speaks against the host. ``termination``: what the pod
-    shows when it was sent away."""
+    """Consequences of a cause. ``counts``: a FAILED or KILLED run uses up an attempt; a LOST run never does, as it may
+    not have failed. ``blames_host``: soon after the start of a run it counts against the host. ``termination``: shown
+    by a pod that was evicted by the cluster."""
 
     fault: Fault
     again: Again
@@ -45,30 +45,30 @@ _POLICY, _PLATFORM, _ALWAYS = Again.BY_POLICY, Again.BY_PLATFORM, Again.ALWAYS
 _MAINTENANCE, _PREEMPTION = TerminationReason.KILLED_HOST_MAINTENANCE, TerminationReason.PREEMPTED_RESOURCES
 
 RULES: dict[Cause, Rule] = {
-    #                         whose fault  runs again  counts  blames the host
-    Cause.PROGRAM: Rule(_POD, _POLICY, True, True),  # that it exits at once may be for want of a mount
+    #                         fault         runs again  counts  blames the host
+    Cause.PROGRAM: Rule(_POD, _POLICY, True, True),  # a quick exit may be caused by a missing mount
     Cause.MEMORY: Rule(_POD, _POLICY, True, False),
     Cause.DISK: Rule(_POD, _POLICY, True, False),
     Cause.LIMIT: Rule(_POD, _POLICY, True, False),
     Cause.TIME: Rule(_POD, _POLICY, True, False),
-    Cause.CONTAINER: Rule(_HOST, _PLATFORM, True, True),  # counts: of a wrong image or URI it is the pod's fault
+    Cause.CONTAINER: Rule(_HOST, _PLATFORM, True, True),  # counts: a wrong image or URI is the pod's fault
     Cause.PIPE: Rule(_HOST, _PLATFORM, True, True),
-    Cause.EXECUTOR: Rule(_POD, _POLICY, True, True),  # an executor that was killed, as by the memory of its program
+    Cause.EXECUTOR: Rule(_POD, _POLICY, True, True),  # a killed executor, for example for the memory of its program
     Cause.AGENT: Rule(_HOST, _POLICY, True, True),
-    Cause.HOST_LOST: Rule(_HOST, _POLICY, False, False),  # it may run on unseen: only jobs that allow retries
+    Cause.HOST_LOST: Rule(_HOST, _POLICY, False, False),  # the run may continue unseen: only jobs that allow retries
     Cause.HOST_GONE: Rule(_CLUSTER, _ALWAYS, False, False, _MAINTENANCE),
     Cause.HOST_DRAINED: Rule(_CLUSTER, _ALWAYS, False, False, _MAINTENANCE),
     Cause.PREEMPTED: Rule(_CLUSTER, _ALWAYS, False, False, _PREEMPTION),
     Cause.FRAMEWORK: Rule(_CLUSTER, _ALWAYS, False, False),
-    Cause.REMOVED: Rule(_CLUSTER, _POLICY, False, False),  # somebody may not want it: only jobs that allow retries
+    Cause.REMOVED: Rule(_CLUSTER, _POLICY, False, False),  # possibly removed on purpose: only jobs that allow retries
     Cause.NOT_STARTED: Rule(_CLUSTER, _ALWAYS, False, False),
     Cause.ROOM_GONE: Rule(_CLUSTER, _PLATFORM, True, False),
     Cause.INVALID: Rule(_REQUEST, _POLICY, True, False),
-    Cause.IMAGE: Rule(_REQUEST, _POLICY, True, False),  # every host would ask the same registry
+    Cause.IMAGE: Rule(_REQUEST, _POLICY, True, False),  # every host would use the same registry
     Cause.NO_ENDING: Rule(_POD, _POLICY, True, False),
 }
 
 
 def sent_away(cause: Cause) -> bool:
-    """The cluster ended the run for its own reasons: it would have gone on, or begun."""
+    """Return whether the cluster ended the run for its own reasons."""
     return RULES[cause].again is Again.ALWAYS

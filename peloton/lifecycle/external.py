@@ -1,8 +1,8 @@
-"""External pods, which others make and we place: which of them get an instance of their owner's job, which instances
-are given back, and which instance a pod gets.
+"""Adoption of external pods, which other controllers create and Peloton schedules: pods that are assigned an instance
+of their owner's job, instances that are released, and the choice of instances.
 
-The pod's object is its owner's truth, admission and placement are ours: a pod that ends is never run again by us, and a
-pod that goes while it waits leaves the queue.
+The pod's object belongs to its owner; Peloton decides on admission and placement. Peloton never restarts an ended
+external pod, and a waiting pod that is deleted leaves the queue.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from peloton.model.pod import TERMINAL, PodState
 from peloton.model.text import quote
 
 WAITING_MAX = 20_000
-"""External pods of one cluster that have an instance and no host; further ones wait outside."""
+"""Maximum external pods of one cluster that have an instance and no host; further pods are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntakePlan:
-    """``take``: pods by job that get an instance, in their order. ``stop``: instances whose pods do not wait any more.
-    ``forget``: pods that have no instance any more. ``left_out``: pods beyond WAITING_MAX."""
+    """Changes of the instances of external pods. ``take``: pods to adopt by job, in their order. ``stop``: instances
+    whose pods wait no longer. ``forget``: pods that have no instance any longer. ``left_out``: pods beyond WAITING_MAX.
+    """
 
     take: Mapping[JobId, list[str]] = field(default_factory=dict)
     stop: Mapping[JobId, list[int]] = field(default_factory=dict)
@@ -32,7 +33,8 @@ class IntakePlan:
 
 
 def plan_intake(seen: Iterable[Sighting], slots: Iterable[Slot], waiting_max: int = WAITING_MAX) -> IntakePlan:
-    """``seen``: all external pods of the cluster, the oldest first; ``slots``: all instances that its pods have."""
+    """Plan the adoption of the observed pods, the oldest first. ``slots``: all instances of the cluster's external
+    pods."""
     pods = {sighting.uid: sighting for sighting in seen}
     held = {slot.uid: slot for slot in slots}
     take: dict[JobId, list[str]] = {}
@@ -43,7 +45,7 @@ def plan_intake(seen: Iterable[Sighting], slots: Iterable[Slot], waiting_max: in
         pod = pods.get(slot.uid)
         if pod is not None and pod.waits:
             waiting += not slot.is_at_rest and not slot.is_on_host
-        elif not slot.is_on_host:  # of one on a host the cluster reports how it ends
+        elif not slot.is_on_host:  # the cluster reports the end of a pod on a host
             forget.append(slot.uid)
             if not slot.is_at_rest:
                 stop.setdefault(slot.job_id, []).append(slot.instance_id)
@@ -55,11 +57,11 @@ def plan_intake(seen: Iterable[Sighting], slots: Iterable[Slot], waiting_max: in
 
 
 def deal(count: int, instances: Mapping[int, tuple[PodState, bool]], gang_size: int = 1) -> list[int]:
-    """Instances for ``count`` more pods, lowest first. ``instances``: state of each that exists, and whether it runs
-    again; they are numbered without gaps, and stay so.
+    """Return the instances for ``count`` more pods, lowest first. ``instances``: state of each existing instance, and
+    whether it runs again; they are numbered without gaps.
 
-    Members of the gang (instances below ``gang_size``, if that is more than 1) are dealt while it gathers: while each
-    of them rests or waits to be queued. Pods that come when the gang is under way stand alone.
+    Members of the gang (instances below ``gang_size``, if that is more than 1) are assigned while no member has been
+    queued. Pods that come later are not in the gang.
     """
     free = [i for i, (state, runs_again) in sorted(instances.items()) if state in TERMINAL and not runs_again]
     size = gang_size if gang_size > 1 else 0
@@ -75,8 +77,8 @@ def deal(count: int, instances: Mapping[int, tuple[PodState, bool]], gang_size: 
 
 
 def pool_of(text: str, leaves: Mapping[str, RespoolId]) -> tuple[RespoolId, str]:
-    """The pool that a pod names, or why it has none. ``text``: a path, or its names joined by dots, as a label has
-    them; ``leaves``: path -> pool, of pools that take jobs."""
+    """Return the pool that a pod names, or why it has none. ``text``: a path, or its names joined by dots, as labels
+    have them; ``leaves``: path -> pool, for pools that take jobs."""
     if not text:
         return RespoolId(""), "it names no pool: set peloton.io/pool at the pod or its namespace"
     if text in leaves:
@@ -90,7 +92,7 @@ def pool_of(text: str, leaves: Mapping[str, RespoolId]) -> tuple[RespoolId, str]
 
 
 def owner_refusal(job: JobRecord) -> str:
-    """Why people cannot change this job here, nor look into its pods; empty: they can."""
+    """Return why clients cannot change this job here or read its pods' logs; empty if they can."""
     if job.type is not JobType.EXTERNAL:
         return ""
     return (

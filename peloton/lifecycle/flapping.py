@@ -1,7 +1,7 @@
-"""Hosts that leave their cluster and come back again and again: from when on pods rather go elsewhere, and how long.
+"""Avoidance of flapping hosts, which leave their cluster and return repeatedly: the rule, and the duration.
 
-A host that has just come back looks empty, and loses what it gets. As in ``avoidance``, each time it happens again the
-host is avoided for twice as long.
+A host that has just returned looks empty, and soon loses the pods placed on it. As in ``avoidance``, each repetition
+doubles the time for which the host is avoided.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from peloton.model.reason import HostRule, Misfit
 
 RETURNS_MIN = 3
 WINDOW_S = 600.0
-"""A host that came back so often within this time is avoided."""
+"""Seconds within which RETURNS_MIN returns make a host avoided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """What is remembered of a host. ``times``: how often it has been avoided lately."""
+    """Returns of a host. ``times``: recent number of times that the host was avoided."""
 
     at_s: tuple[float, ...] = ()
     times: int = 0
@@ -29,13 +29,13 @@ class Returns:
         return now_s < self.until_s
 
     def is_over(self, now_s: float) -> bool:
-        """A new record would say as much."""
+        """True if the record equals a new one."""
         is_old = not self.at_s or now_s - self.at_s[-1] > WINDOW_S
         return is_old and (not self.times or now_s - self.until_s > FOR_ALL.longest_s)
 
 
 def after_return(record: Returns, now_s: float, may_avoid: bool) -> Returns:
-    """The host was gone and is back. ``may_avoid``: else it is only remembered."""
+    """Return the record after a return of the host. Unless ``may_avoid``, the return is only counted."""
     at_s = (*(at for at in record.at_s if now_s - at <= WINDOW_S), now_s)[-RETURNS_MIN:]
     if len(at_s) < RETURNS_MIN or not may_avoid or record.is_avoided(now_s):
         return Returns(at_s, record.times, record.until_s, record.why)

@@ -1,4 +1,4 @@
-"""A gang starts whole: how far its launch is, and whether it is in vain, from counts of members that are alike."""
+"""Launch of a gang, which starts as a whole: its progress and failure, from counts of equal members."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from peloton.model.reason import RequeueReason, RequeueRule
 from peloton.model.resources import Resources
 
 HOLD = Backoff(initial_s=30, max_s=600)
-"""How long a gang waits after so many launches in vain before it may be admitted again."""
+"""Backoff between failed launches of a gang and its next admission."""
 
 
 class Member(NamedTuple):
-    """Members alike in all that matters here."""
+    """Members that are equal in all fields relevant to the gang."""
 
     state: PodState
     is_to_end: bool = False  # its goal is KILLED
     wants_newer: bool = False  # a newer run is wanted
-    next_run: NextRun = NextRun.NONE  # it has ended, and runs again
+    next_run: NextRun = NextRun.NONE  # reason for the next run of an ended member
 
 
 Members = Mapping[Member, int]
@@ -39,13 +39,13 @@ def member_of(pod: PodRecord) -> Member:
 
 
 class Stage(StrEnum):
-    """Where a member is between admission and running."""
+    """Progress of a member between admission and running."""
 
     QUEUED = "queued"
     READY = "ready"
     STARTING = "starting"  # committed to a host
     RUNNING = "running"
-    DONE = "done"  # ended well
+    DONE = "done"  # succeeded
     REFUSED = "refused"  # ended before it started: no host took it
     LEAVING = "leaving"  # asked to end
     ENDED = "ended"
@@ -75,19 +75,19 @@ def progress_of(size: int, members: Members, vain_count: int = 0) -> GangProgres
 
 
 class Step(StrEnum):
-    """What the launch of a gang is to do next. Values are in histories of workflows."""
+    """Next step of a gang's launch. Values are in histories of workflows."""
 
-    PLACE = "place"  # find hosts for all
-    START = "start"  # wait until all run
-    RUNNING = "together"  # all run, or have ended well: the launch is over
-    REQUEUE = "requeue"  # in vain: give everything back
-    SUPERSEDED = "over"  # another decision ends the gang, or runs it anew
+    PLACE = "place"  # find hosts for all members
+    START = "start"  # wait until all members run
+    RUNNING = "together"  # all members run, or have succeeded: the launch is over
+    REQUEUE = "requeue"  # failed: return the whole gang to the queue
+    SUPERSEDED = "over"  # another decision ends or restarts the gang
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     step: Step
-    reason: RequeueReason | None = None  # to give everything back
+    reason: RequeueReason | None = None  # for a requeue
 
     @property
     def is_waiting(self) -> bool:
@@ -95,9 +95,9 @@ class Verdict:
 
 
 def judge(gang: GangProgress, waited_s: float = 0.0, placement_s: float = 1.0, launch_s: float = 1.0) -> Verdict:
-    """``waited_s``: how long the launch has been at this step, which may take ``placement_s``, less after launches in
-    vain, or ``launch_s``."""
-    verdict = _judge(gang)
+    """Return the next step of the launch, which has been at its step for ``waited_s``. Placement may take
+    ``placement_s``, less after failed launches, and the start ``launch_s``."""
+    verdict = _choose_step(gang)
     patience = patience_s(placement_s, gang.vain_count)
     if verdict.step is Step.PLACE and waited_s >= patience:
         return _requeue(gang, RequeueRule.NO_GANG_HOSTS_IN_TIME, gang.size, patience)
@@ -107,7 +107,7 @@ def judge(gang: GangProgress, waited_s: float = 0.0, placement_s: float = 1.0, l
     return verdict
 
 
-def _judge(gang: GangProgress) -> Verdict:
+def _choose_step(gang: GangProgress) -> Verdict:
     ready = _count(gang, Stage.READY)
     refused = _count(gang, Stage.REFUSED)
     well = _count(gang, Stage.STARTING, Stage.RUNNING, Stage.DONE)
@@ -134,12 +134,12 @@ def _count(gang: GangProgress, *stages: Stage) -> int:
 
 
 def outside_gang(shape: PodShape) -> PodShape:
-    """Of a pod that is not in the gang."""
+    """Return the shape of a pod outside the gang."""
     return replace(shape, layout=shape.layout.apart) if shape.layout else shape
 
 
 def enough_for_both(a: PodShape, b: PodShape) -> PodShape:
-    """A shape whose place suits a pod of either."""
+    """Return a shape whose host suits a pod of either shape."""
     if a == b:
         return a
     rules = [rule for rule in dict.fromkeys((a.constraint, b.constraint)) if rule is not None]

@@ -1,4 +1,4 @@
-"""A gang runs whole and ends whole: what a member's end, or its wish for another run, makes of the others."""
+"""Shared fate of a gang, which runs and ends as a whole: effects of one member's end or restart on the others."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ RESTART_REASON = "REASON_GANG_RUNS_ANEW"
 
 class Fate(StrEnum):
     NONE = "none"
-    RESTART = "restart"  # one member runs anew, so all do
-    END = "end"  # one member has failed or is stopped, so all end
+    RESTART = "restart"  # a member is restarted, so all are
+    END = "end"  # a member has failed or is stopped, so all end
 
 
 def fate(members: Members) -> Fate:
-    if any(fails_gang(member) for member in members):
+    if any(is_cause_of_end(member) for member in members):
         return Fate.END
-    return Fate.RESTART if any(restarts_gang(member) for member in members) else Fate.NONE
+    return Fate.RESTART if any(is_cause_of_restart(member) for member in members) else Fate.NONE
 
 
-def fails_gang(member: Member) -> bool:
-    """It will never succeed: the gang neither."""
+def is_cause_of_end(member: Member) -> bool:
+    """Return whether the member will never succeed, so that the gang fails."""
     if member.state is PodState.SUCCEEDED:
         return False
     return member.is_to_end or (member.state in TERMINAL and member.next_run is NextRun.NONE)
 
 
-def restarts_gang(member: Member) -> bool:
-    """It has begun, or is about, to run anew; or it waits to be queued, which a gang does whole."""
+def is_cause_of_restart(member: Member) -> bool:
+    """Return whether the member is restarted or will be, or waits to be queued, which a gang does as a whole."""
     if member.state in TERMINAL:
         return member.next_run is not NextRun.NONE
     return member.state is PodState.INITIALIZED or (member.state in ON_HOST and member.wants_newer)
 
 
 def is_affected(member: Member, fate: Fate) -> bool:
-    """Is something to be written of this member, so that it shares the gang's fate? READY and PENDING members of a gang
-    that runs anew are the resource manager's to send back."""
+    """Return whether the member has to be changed to share the gang's fate. READY and PENDING members of a gang that
+    restarts are requeued by the resource manager."""
     rests = member.state in TERMINAL and member.next_run is NextRun.NONE
     if member.is_to_end or fate is Fate.NONE:
         return False
@@ -60,30 +60,30 @@ def is_affected(member: Member, fate: Fate) -> bool:
 
 
 def failed_for_good(state: PodState, runs_again: bool) -> bool:
-    """What one member must be for its gang to have failed."""
+    """Return whether the member has failed without another run, so that its gang has failed."""
     return state in (PodState.FAILED, PodState.LOST) and not runs_again
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFate:
-    """``instances`` end or run anew, in the words of the member that it is for."""
+    """Fate of ``instances``, with the message and reason of the member that caused it."""
 
     fate: Fate
     instances: list[int]
     message: str
     reason: str
     why: Termination
-    more: bool = False  # others share it too
+    more: bool = False  # more members share it
 
 
 def shared_fate(pods: Sequence[PodRecord], room: int) -> SharedFate | None:
-    """Of all members of a gang, at most ``room``; None when every one goes its way already."""
+    """Return the fate of at most ``room`` members of a gang, given all of them; None if no member has to change."""
     members = [member_of(pod) for pod in pods]
     what = fate(Counter(members))
     affected = [pod.instance_id for pod, member in zip(pods, members, strict=True) if is_affected(member, what)]
     if not affected:
         return None
-    is_cause = fails_gang if what is Fate.END else restarts_gang
+    is_cause = is_cause_of_end if what is Fate.END else is_cause_of_restart
     cause = next(pod for pod, member in zip(pods, members, strict=True) if is_cause(member))
     is_told = "to be killed" if cause.goal in ENDING_GOALS else cause.state.value
     end = f"instance {cause.instance_id} is {is_told}"

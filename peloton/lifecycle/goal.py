@@ -1,4 +1,4 @@
-"""Where jobs and pods of a type steer."""
+"""Default goals of jobs and pods by job type."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from peloton.model.pod import PodState
 
 
 def default_goal(job_type: JobType) -> JobState:
-    """The goal that a job of this type is created with."""
+    """Return the goal with which a job of this type is created."""
     return JobState.SUCCEEDED if job_type is JobType.BATCH else JobState.RUNNING
 
 
 def goal_after_eviction(job_type: JobType) -> PodState:
-    """Of a pod with killOnPreempt that was evicted: it is not to run again."""
+    """Return the goal of an evicted pod with killOnPreempt, which does not run again."""
     return PodState.PREEMPTING if job_type.runs_to_end else PodState.KILLED
 
 

@@ -1,4 +1,4 @@
-"""The small language of the tables of pods and jobs: conditions and values that are written once, evaluated here on a
+"""The language of the state tables of pods and jobs: conditions and values that are defined once, evaluated here on a
 record, and compiled to SQL by storage.
 
 Column names are fields of the record. ``given`` holds the parameters of an event by name.
@@ -18,7 +18,7 @@ Given = Mapping[str, Any]
 
 
 class Value:
-    """What a column is set to. Anything that is not a Value is a constant."""
+    """Value that is assigned to a column. Objects of other types are constants."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class Column(Value):
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Value):
-    """``kept``: the column stays as it is when the parameter is None."""
+    """Value of a parameter. ``kept``: column that keeps its value when the parameter is None."""
 
     name: str
     kept: str = ""
@@ -57,7 +57,7 @@ class Plus(Value):
 
 @dataclass(frozen=True, slots=True)
 class Joined(Value):
-    """Texts, one after the other."""
+    """Concatenation of texts."""
 
     parts: tuple[str | Parameter, ...]
 
@@ -83,7 +83,7 @@ def value_of(value: Any, record: Any, given: Given) -> Any:
 
 
 class Condition:
-    """Combined by ``&``, ``|`` and ``~``."""
+    """Condition on a record, combined by ``&``, ``|`` and ``~``."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ class Condition:
         raise NotImplementedError
 
     def judge(self, leaf: Callable[[Condition], bool]) -> bool:
-        """The same from the answers of the leaves, where there is no record."""
+        """Evaluate the condition without a record, from the answers of its leaves."""
         return leaf(self)
 
     def __and__(self, other: Condition) -> Condition:
@@ -115,7 +115,7 @@ class In(Condition):
 
 @dataclass(frozen=True, slots=True)
 class Unset(Condition):
-    """The column is 0, empty or None."""
+    """Condition that the column is 0, empty or None."""
 
     column: str
 
@@ -143,7 +143,7 @@ class Exceeds(Condition):
 
 @dataclass(frozen=True, slots=True)
 class Said(Condition):
-    """A parameter of the event that is true or false."""
+    """Condition that a parameter of the event is true."""
 
     name: str
 
@@ -198,7 +198,7 @@ def _parts(condition: Condition, kind: type[All] | type[Either]) -> tuple[Condit
 
 
 def parameters(of: Any) -> Iterator[str]:
-    """Names of the parameters that a condition or a value reads."""
+    """Yield the names of the parameters that a condition or a value reads."""
     match of:
         case Parameter(name) | Said(name):
             yield name
@@ -224,7 +224,8 @@ S = TypeVar("S", bound=StrEnum)
 
 
 class Row(Generic[S]):
-    """``to`` None: the state stays. What is set are fields of the record; what is no Value is a constant."""
+    """A transition: guard, next state, and assigned fields of the record. With ``to`` None the state does not change;
+    assigned objects that are no Value are constants."""
 
     __slots__ = ("assigned", "constants", "guard", "to", "values")
 
@@ -236,7 +237,7 @@ class Row(Generic[S]):
 
 
 def decide(rows: Iterable[Row[Any]], record: Any, given: Given) -> dict[str, Any] | None:
-    """What the first row whose guard holds sets; None when none holds."""
+    """Return the fields that the first row with a true guard sets; None without such a row."""
     for row in rows:
         if row.guard.holds(record, given):
             return {**row.constants, **{name: value.of(record, given) for name, value in row.values.items()}}

@@ -1,4 +1,4 @@
-"""What the events of a host say: pure sentences from what changed, None where nothing did that is worth one."""
+"""Events of hosts: pure functions that describe a change in a sentence, or return None if nothing notable changed."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from peloton.model.volume import VOLUME_LABEL, VolumeRecord, VolumeState
 
 LABELS_NAMED_MAX = 5
 TEXT_MAX = 1_000
-"""Characters of a text that are kept."""
+"""Maximum characters of a text that are kept."""
 BY_HAND = "by hand"
 Kind = HostEventKind
 
 
-# Its cluster.
+# Registration in its cluster.
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What of a registered host is compared."""
+    """Fields of a registered host that are compared."""
 
     host_id: str
-    capacity: Resources  # of the machine, whoever holds it
+    capacity: Resources  # capacity of the machine
     labels: Labels
     withdrawn: str = ""
 
 
 def joined(hostname: Hostname, cluster: str, left: tuple[str, int] | None, now_ns: int) -> HostEvent:
-    """``left``: the cluster that it left last, and when."""
+    """Describe the registration of a host. ``left``: the cluster that it left last, and when."""
     text = f"Joined cluster {cluster}"
     if left is not None:
         away = span_text((now_ns - left[1]) / NS_PER_S)
@@ -58,7 +58,8 @@ def joined(hostname: Hostname, cluster: str, left: tuple[str, int] | None, now_n
 
 
 def left(hostname: Hostname, cluster: str, state: HostState | None, now_ns: int) -> HostEvent:
-    """``state``: of its maintenance, None: it is in none. A drained host may go before it is known to be DOWN."""
+    """Describe the end of a registration. ``state``: state of the host's maintenance, or None. A drained host may leave
+    before it is known to be DOWN."""
     text = f"Left cluster {cluster}: its agent is registered no more"
     if state in (HostState.DRAINED, HostState.DOWN):
         text = f"Left cluster {cluster} for its maintenance"
@@ -66,7 +67,7 @@ def left(hostname: Hostname, cluster: str, state: HostState | None, now_ns: int)
 
 
 def changes(hostname: Hostname, cluster: str, before: HostFacts, now: HostFacts, now_ns: int) -> list[HostEvent]:
-    """Of a host that stays registered."""
+    """Describe the changes of a host that stays registered."""
     texts = []
     if before.host_id != now.host_id:
         texts.append(f"registered anew as {now.host_id}, before as {before.host_id}")
@@ -81,7 +82,7 @@ def changes(hostname: Hostname, cluster: str, before: HostFacts, now: HostFacts,
         text = "; ".join(texts)
         found.append(HostEvent(hostname, Kind.CHANGED, text[0].upper() + text[1:], now_ns, cluster))
     if now.withdrawn and not before.withdrawn:
-        found.append(_cordoned(hostname, cluster, now.withdrawn, now_ns))
+        found.append(_describe_cordon(hostname, cluster, now.withdrawn, now_ns))
     if before.withdrawn and not now.withdrawn:
         text = f"Takes pods again, before not: {before.withdrawn}"
         found.append(HostEvent(hostname, Kind.UNCORDONED, text, now_ns, cluster))
@@ -89,21 +90,22 @@ def changes(hostname: Hostname, cluster: str, before: HostFacts, now: HostFacts,
 
 
 def seen_anew(hostname: Hostname, cluster: str, withdrawn: str, is_cordoned: bool, now_ns: int) -> HostEvent | None:
-    """Of a host that the leading host manager did not see before. ``is_cordoned``: as its last event says."""
+    """Describe the change of a host that is new to the leading host manager. ``is_cordoned``: state after its last
+    event."""
     if withdrawn and not is_cordoned:
-        return _cordoned(hostname, cluster, withdrawn, now_ns)
+        return _describe_cordon(hostname, cluster, withdrawn, now_ns)
     if is_cordoned and not withdrawn:
         text = "Takes pods again, since a time at which no host manager saw it"
         return HostEvent(hostname, Kind.UNCORDONED, text, now_ns, cluster)
     return None
 
 
-def _cordoned(hostname: Hostname, cluster: str, withdrawn: str, now_ns: int) -> HostEvent:
+def _describe_cordon(hostname: Hostname, cluster: str, withdrawn: str, now_ns: int) -> HostEvent:
     return HostEvent(hostname, Kind.CORDONED, f"Takes no pods: {withdrawn}", now_ns, cluster)
 
 
 def _label_changes(before: Labels, now: Labels) -> list[str]:
-    """Labels of volumes come and go with these."""
+    """Return the changes of labels. Labels of volumes change with the volumes and are left out."""
     had, has = _values(before), _values(now)
     texts = []
     for key in sorted(had.keys() | has.keys()):
@@ -127,11 +129,11 @@ def _values(labels: Labels) -> Mapping[str, str]:
     return found
 
 
-# What pods met there.
+# Experience of pods with the host.
 
 
 def avoided(hostname: Hostname, cluster: str, why: Misfit, for_s: float, now_ns: int) -> HostEvent:
-    """Pods go elsewhere for so long."""
+    """Describe that pods avoid the host for ``for_s`` seconds."""
     kind = Kind.FLAPPING if why.rule is HostRule.FLAPPING else Kind.AVOIDED
     text = f"Avoided for {span_text(for_s)} {avoided_text(why)}"
     return HostEvent(hostname, kind, text, now_ns, cluster, now_ns + round(for_s * NS_PER_S))
@@ -150,7 +152,8 @@ def reserved(kept: HostReservation, cluster: str) -> HostEvent:
 def given_back(
     kept: HostReservation, cluster: str, now_ns: int, is_late: bool = False, launched_on: str = ""
 ) -> HostEvent:
-    """``is_late``: no room came in time. ``launched_on``: the host on which the pod has found room."""
+    """Describe the end of a reservation. ``is_late``: resources did not suffice in time. ``launched_on``: the host on
+    which the pod was launched."""
     span = span_text((now_ns - kept.since_ns) / NS_PER_S)
     pod = f"pod {kept.job_id}-{kept.instance_id}"
     text = f"Reserved no more, after {span}: {pod} waits no more, or the host takes it no more"
@@ -163,13 +166,13 @@ def given_back(
 
 
 def reservation_lost(reserved: HostEvent, now_ns: int) -> HostEvent:
-    """Another host manager leads than the one that has reserved the host: it was memory."""
+    """Describe a reservation lost with the previous leader, which kept it in memory only."""
     text = f"Reserved no more, after {span_text((now_ns - reserved.at_ns) / NS_PER_S)}: another host manager leads"
     return HostEvent(reserved.hostname, Kind.GIVEN_BACK, text, now_ns, reserved.cluster)
 
 
 def volume_seen(volume: VolumeRecord, state: VolumeState, note: str, now_ns: int) -> HostEvent | None:
-    """The volume, as it was, is in this state now."""
+    """Describe the change of a volume to this state, or return None if it is neither lost nor found."""
     where = Hostname(volume.host), volume.cluster
     name = f"Volume {volume.volume_id} of {volume.pod_name}"
     if state is VolumeState.LOST and volume.state is not state:
@@ -185,7 +188,7 @@ def volume_seen(volume: VolumeRecord, state: VolumeState, note: str, now_ns: int
 
 
 def maintenance_asked(cluster: str, request: MaintenanceRequest, instead_of: str, now_ns: int) -> HostEvent:
-    """``instead_of``: the host pool to which it was to move."""
+    """Describe a request for maintenance. ``instead_of``: the host pool to which the host was moving."""
     text = "Maintenance asked for"
     text += f", instead of the move to host pool {instead_of}" if instead_of else ""
     text += f": {request.reason}" if request.reason else ""
@@ -193,17 +196,17 @@ def maintenance_asked(cluster: str, request: MaintenanceRequest, instead_of: str
 
 
 def drain_begun(host: HostMaintenance, away_count: int, now_ns: int) -> HostEvent:
-    """``away_count``: hosts of the cluster that are away now, this one included."""
+    """Describe the start of a drain. ``away_count``: unavailable hosts of the cluster, including this one."""
     aim = f"to move to host pool {host.to_pool}" if host.is_move else "for its maintenance"
     waited_s = (now_ns - host.requested_ns) / NS_PER_S
     waited = f", {span_text(waited_s)} after it was asked for" if waited_s >= 1 else ""
     text = f"Drain begun {aim}{waited}; {counted(away_count, 'host')} of the cluster away"
-    return _of(host, Kind.DRAINING, text, now_ns)
+    return _event(host, Kind.DRAINING, text, now_ns)
 
 
 def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int, names: Names = NO_NAMES) -> HostEvent | None:
-    """When a round has found the first pods, and each time that about half of them have left since: a drain has few of
-    them, whatever its pods."""
+    """Describe the progress of a drain: its first pods, and each time that about half of them have left. A drain has
+    few such events whatever its number of pods."""
     count = now.pod_count
     before = host.progress.pod_count
     if not count or (before and count.bit_length() >= before.bit_length()):
@@ -213,46 +216,48 @@ def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int, names: Nam
         kept, first = sum(one.pod_count for one in now.blockers), now.blockers[0]
         text += f"; {counted(kept, 'pod')} of {counted(len(now.blockers), 'job')} may not go yet, first "
         text += f"of {job_text(first.job_id, names)}: {first.reason}"
-    return _of(host, Kind.DRAIN_PROGRESS, text, at_ns)
+    return _event(host, Kind.DRAIN_PROGRESS, text, at_ns)
 
 
 def maintenance_step(host: HostMaintenance, state: HostState, now_ns: int) -> HostEvent:
-    """The host, as it was, has reached the state on its way down."""
+    """Describe that the host has reached this state on its way down."""
     span = span_text((now_ns - host.drained_from_ns) / NS_PER_S)
     if state is HostState.DRAINED:
-        return _of(host, Kind.DRAINED, f"Drained in {span}{': forced' if host.is_forced else ''}", now_ns)
-    return _of(host, Kind.DOWN, "Down for maintenance", now_ns)
+        return _event(host, Kind.DRAINED, f"Drained in {span}{': forced' if host.is_forced else ''}", now_ns)
+    return _event(host, Kind.DOWN, "Down for maintenance", now_ns)
 
 
 def steered(host: HostMaintenance, act: MaintenanceAct, now_ns: int) -> HostEvent:
-    """An operator has decided on the host, as it was."""
+    """Describe the request of an operator for the host, given its state before."""
     match act:
         case MaintenanceAct.FORCE:
             text = f"Drain forced {span_text((now_ns - host.drained_from_ns) / NS_PER_S)} after it began: "
-            return _of(host, Kind.DRAIN_FORCED, f"{text}pods leave whatever the SLA of their jobs", now_ns)
+            return _event(host, Kind.DRAIN_FORCED, f"{text}pods leave whatever the SLA of their jobs", now_ns)
         case MaintenanceAct.CANCEL:
             what = f"Move to host pool {host.to_pool}" if host.is_move else "Maintenance"
             how = "before its turn" if host.waits_for_turn else f"while the host was {host.state}"
-            return _of(host, Kind.CANCELLED, f"{what} cancelled {how}", now_ns)
+            return _event(host, Kind.CANCELLED, f"{what} cancelled {how}", now_ns)
         case MaintenanceAct.COMPLETE:
             span = span_text((now_ns - host.changed_ns) / NS_PER_S)
-            return _of(host, Kind.COMPLETED, f"Maintenance completed after {span} down: the host may come back", now_ns)
+            return _event(
+                host, Kind.COMPLETED, f"Maintenance completed after {span} down: the host may come back", now_ns
+            )
 
 
 def back_up(host: HostMaintenance, now_ns: int) -> HostEvent:
     span = span_text((now_ns - host.drained_from_ns) / NS_PER_S)
-    return _of(host, Kind.UP, f"Takes pods again, {span} after its drain began", now_ns)
+    return _event(host, Kind.UP, f"Takes pods again, {span} after its drain began", now_ns)
 
 
-def _of(host: HostMaintenance, kind: HostEventKind, text: str, now_ns: int) -> HostEvent:
+def _event(host: HostMaintenance, kind: HostEventKind, text: str, now_ns: int) -> HostEvent:
     return HostEvent(host.hostname, kind, text, now_ns, host.cluster)
 
 
-# Host pools. The cluster of the host is found when the event is stored.
+# Host pools. The cluster of the host is added when the event is stored.
 
 
 def pool_wanted(hostname: Hostname, current: str, desired: str, by: str, now_ns: int) -> HostEvent:
-    """``by``: whoever wants it, and why."""
+    """Describe a requested move. ``by``: the actor, and the reason."""
     text = f"To move from host pool {current} to {desired} once it is drained"
     if current == desired:
         text = f"To stay in host pool {current}"

@@ -1,8 +1,8 @@
-"""Moves of hosts to other host pools: where a host is to be is stored, and its maintenance follows that.
+"""Moves of hosts to other host pools: the desired host pool of a host is stored, and its maintenance follows.
 
-A host that is to be in another host pool is drained as for maintenance, changes its host pool once it is empty, and
-takes pods again. Its row of maintenance holds how far that is; a row that no longer agrees with where the host is to be
-is put right here, so it does not matter which process saw the change.
+A host that moves to another host pool is drained as for maintenance, changes its host pool once it is empty, and takes
+pods again. Its maintenance row holds the progress; a row that contradicts the desired host pool is corrected here, so
+that any process may handle the change.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from peloton.model.maintenance import HostMaintenance
 
 @dataclass(frozen=True, slots=True)
 class MoveChanges:
-    """What is to be done so that the maintenance of hosts agrees with where they are to be. Host names rising."""
+    """Changes that bring the maintenance of hosts in line with their desired host pools. Host names are sorted."""
 
-    begin: Mapping[Hostname, str] = field(default_factory=dict)  # or wait under a new bound; -> the host pool
-    redirect: Mapping[Hostname, str] = field(default_factory=dict)  # under way to another one
-    stay: tuple[Hostname, ...] = ()  # under way, and wanted where they are
+    begin: Mapping[Hostname, str] = field(default_factory=dict)  # start, or wait under a new bound -> the host pool
+    redirect: Mapping[Hostname, str] = field(default_factory=dict)  # move under way to another host pool -> the new one
+    stay: tuple[Hostname, ...] = ()  # moves to cancel
     arrive: Mapping[Hostname, str] = field(default_factory=dict)  # without a move: maintenance has emptied them
 
 
@@ -31,11 +31,12 @@ def move_changes(
     registered: Collection[str],
     bounds: Mapping[Hostname, int] | None = None,
 ) -> MoveChanges:
-    """``wanted``: hosts that are to be in another host pool than they are -> that one; ``rows``: those of the cluster
-    that are in maintenance or move; ``registered``: hosts of the cluster; ``bounds``: hosts that may be away for a host
-    to begin, where not the installation's bound holds.
+    """Return the changes of maintenance. ``wanted``: hosts outside their desired host pool -> that pool; ``rows``:
+    hosts of the cluster in maintenance or moving; ``registered``: hosts of the cluster; ``bounds``: unavailable hosts
+    allowed for a host to start, instead of the installation's bound.
 
-    A host on its way down moves when it has no pods any more, one on its way up when it is there."""
+    A host on its way down moves when it has no pods, a host on its way up when it is up.
+    """
     begin: dict[Hostname, str] = {}
     redirect: dict[Hostname, str] = {}
     arrive: dict[Hostname, str] = {}

@@ -1,4 +1,4 @@
-"""Which host pools a pod may use, and what a host pool announces of its hosts."""
+"""Routing of pods to host pools, and the resources that a host pool announces of its hosts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from peloton.model.resources import Resources
 _Value = TypeVar("_Value")
 _OF_HOST_POOL = frozenset({HOST_POOL_LABEL, ORIGINAL_HOST_POOL_LABEL, SERVED_LABEL, DISK_LABEL})
 _BY_NAME = {"batch_reserved": Workload.BATCH} | {work.value: work for work in Workload if work}
-"""What a host pool serves for its name alone: four of these names are the original's, which knows no other way to say
-it."""
+"""Workloads that a host pool serves because of its name. Four of the names are the original's, whose API has no other
+way to set the workload."""
 
 
 def workload_of(job_type: JobType, shape: PodShape) -> Workload:
-    """Daemons go to hosts of all host pools; pods that others made are routed as those of batch jobs."""
+    """Return the workload of a pod. Daemons run in all host pools; external pods are routed like batch pods."""
     if job_type is JobType.DAEMON:
         return Workload.ANY
     if shape.resources.gpu_milli:
@@ -44,45 +44,45 @@ def routed(shape: PodShape, job_type: JobType) -> PodShape:
 
 
 def served_by_name(name: str) -> frozenset[Workload]:
-    """The workloads of a host pool that is made without any."""
+    """Return the workloads of a host pool that is created without any."""
     return frozenset({_BY_NAME[name]}) if name in _BY_NAME else frozenset()
 
 
 def serving(pools: Iterable[HostPool]) -> dict[str, frozenset[Workload]]:
-    """What each host pool serves: what it was asked to, and the default one what no other does. Several may serve the
-    same."""
+    """Return the workloads of each host pool: the requested ones, and for the default host pool also all that no other
+    serves. Several may serve the same workload."""
     asked = {pool.name: pool.serves for pool in pools}
     left = frozenset(work for work in Workload if work).difference(*asked.values())
     return {name: serves | left if name == DEFAULT_HOST_POOL else serves for name, serves in asked.items()}
 
 
 def host_pool_labels(name: str, serves: Iterable[Workload], factors: Factors = AT_PAR) -> dict[str, str]:
-    """Labels of a host of this host pool."""
+    """Return the labels of a host in this host pool."""
     served = ",".join(sorted(serves))
     disk = {DISK_LABEL: str(factors.disk_percent)} if factors.disk_percent != AT_PAR.disk_percent else {}
     return {HOST_POOL_LABEL: name, ORIGINAL_HOST_POOL_LABEL: name, SERVED_LABEL: served, **disk}
 
 
 def without_host_pool(labels: Mapping[str, _Value]) -> dict[str, _Value]:
-    """Of a host, without those of its host pool."""
+    """Return the labels of a host except the labels of its host pool."""
     return {key: value for key, value in labels.items() if key not in _OF_HOST_POOL}
 
 
 def host_pool_of(labels: Mapping[str, object]) -> str:
-    return _text(labels.get(HOST_POOL_LABEL, ""))
+    return _text_of(labels.get(HOST_POOL_LABEL, ""))
 
 
 def unserved_by(workload: Workload, labels: Mapping[str, object]) -> str | None:
-    """The host pool of a host with these labels, if it does not serve the workload. None: a pod may go there; hosts
-    without the label are in no host pool, as host pools are not in use."""
+    """Return the host pool of a host with these labels if it does not serve the workload. None: a pod may use the host;
+    hosts without the label are in no host pool, as host pools are not in use."""
     served = labels.get(SERVED_LABEL)
-    if served is None or not workload or workload in _text(served).split(","):
+    if served is None or not workload or workload in _text_of(served).split(","):
         return None
     return host_pool_of(labels)
 
 
-def _text(value: object) -> str:
-    """Of a label that a host has once; ``lifecycle.constraints`` also counts the values of labels."""
+def _text_of(value: object) -> str:
+    """Return the value of a label that a host has once; ``lifecycle.constraints`` also maps values to counts."""
     return value if isinstance(value, str) else next(map(str, value), "") if isinstance(value, Mapping) else ""
 
 
@@ -90,25 +90,25 @@ def _text(value: object) -> str:
 
 
 def disk_percent(labels: Mapping[str, object]) -> int:
-    """With which disk of a host with these labels is announced."""
-    text = _text(labels.get(DISK_LABEL, ""))
+    """Return the factor in percent by which a host with these labels announces disk."""
+    text = _text_of(labels.get(DISK_LABEL, ""))
     return int(text) if text.isdecimal() else AT_PAR.disk_percent
 
 
 def announced_disk(size_mib: int, percent: int) -> int:
-    """What a volume takes of the disk that is announced: it is never announced twice itself, so it takes as much of it
-    as its size would be announced as. Rounded up."""
+    """Return the announced disk that a volume takes, rounded up. Volumes are not overcommitted, so a volume takes the
+    share of its size in the announced disk."""
     return -(-size_mib * percent // 100)
 
 
 def announced_with_volumes(capacity: Resources, volumes_mib: int, factors: Factors) -> Resources:
-    """What the host pool announces of a host, of whose disk volumes have so much, which counts once."""
+    """Return the announced capacity of a host with volumes on its disk, which are not overcommitted."""
     volumes = Resources(disk_mib=volumes_mib)
     return announced(capacity - volumes, factors) + volumes
 
 
 def announced(amounts: Resources, factors: Factors) -> Resources:
-    """What the host pool announces of so much of a host."""
+    """Return the resources that a host pool announces for this part of a host."""
     return Resources(
         amounts.cpu_milli * factors.cpu_percent // 100,
         amounts.memory_mib * factors.memory_percent // 100,
@@ -118,8 +118,9 @@ def announced(amounts: Resources, factors: Factors) -> Resources:
 
 
 def taken(asked: Resources, factors: Factors) -> Resources:
-    """What a pod that asks for so much takes of its cluster. Rounded down, so that pods which fit the announced room
-    together fit the cluster's; but no cluster accepts a pod that takes nothing."""
+    """Return the resources that a pod with this request takes of its cluster. The result is rounded down, so that pods
+    that fit the announced resources together fit the cluster, but is never empty, as no cluster accepts a pod without
+    resources."""
     found = Resources(
         asked.cpu_milli * 100 // factors.cpu_percent,
         asked.memory_mib * 100 // factors.memory_percent,
@@ -130,10 +131,11 @@ def taken(asked: Resources, factors: Factors) -> Resources:
 
 
 def announced_room(free: Resources, capacity: Resources, held: Resources, factors: Factors) -> Resources:
-    """What may be given to pods of a host with ``capacity`` announced, of which its cluster has ``free`` left and whose
-    pods have asked for ``held``.
+    """Return the free announced resources of a host: ``capacity`` is announced, the cluster has ``free`` left, and the
+    pods requested ``held``.
 
-    The first bound is the cluster's. The second one is the host pool's: pods may have been launched under other
-    factors, and take more or less of the cluster than they would now."""
+    The cluster sets the first bound, the host pool the second: pods may have been launched under other factors, and
+    take more or less of the cluster than they would now.
+    """
     bounds = zip(announced(free, factors), capacity, held, strict=True)
     return Resources(*(max(min(room, have - asked), 0) for room, have, asked in bounds))

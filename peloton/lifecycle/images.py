@@ -1,4 +1,4 @@
-"""Which images are fetched ahead, and where: those that the next pods of a rollout bring to hosts that are known."""
+"""Prefetching of the images that the next pods of a rollout need, on the hosts where the pods will run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class PrefetchCandidate:
     state: PodState
     host: str
     desired_host: str
-    image: str  # of what it runs, or waits to run, now
+    image: str  # image that it runs, or will run next without the rollout
     next_image: str
 
     @property
     def home(self) -> Hostname:
-        """The host of its next run, when it is updated in place; empty when that is not known."""
+        """The host of the next run when updated in place; empty if unknown."""
         return Hostname(self.desired_host or (self.host if self.state in ON_HOST else ""))
 
 
 def to_fetch(candidates: Iterable[PrefetchCandidate], limit: int = PREFETCH_MAX) -> dict[str, list[Hostname]]:
-    """Image -> hosts, in the order of the candidates, at most ``limit`` in all. Instances that keep their image,
+    """Return image -> hosts in the order of the candidates, at most ``limit`` pairs. Instances that keep their image,
     or whose next host is unknown, need none."""
     found: dict[str, list[Hostname]] = {}
     known: set[tuple[str, Hostname]] = set()

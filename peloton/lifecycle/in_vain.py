@@ -1,4 +1,4 @@
-"""Which admitted pods go back to their queue because no host was found for them, and how soon."""
+"""Failed placements: admitted pods that return to their queue because no host was found, and their backoff."""
 
 from __future__ import annotations
 
@@ -10,39 +10,42 @@ from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
 from peloton.model.reason import Infeasibility, RequeueReason, RequeueRule
 
 SORTS_MAX = 3
-"""Reasons why no host could ever take a pod that one requeue names."""
+"""Maximum reasons named by one requeue for pods that no host could ever take."""
 HALVINGS_MAX = 6
 PATIENCE_MIN_S = 10.0
-"""Enough for a placement or two on a busy machine."""
+"""Minimum timeout in seconds, enough for one or two placements on a busy machine."""
 TRY_S = 60
-"""A try in vain ends up shorter than this, so a hold of so long per try leaves time to other pods."""
+"""Backoff in seconds per failed attempt. An attempt is shorter, so other pods have time between attempts."""
 HOLD_MAX_S = 3_600
-"""With more tries than fit, those behind them wait longer, but what may find a host one day is still tried."""
+"""Maximum backoff in seconds. With more attempts than fit into it, pods behind them wait longer, but every pod is still
+tried."""
 
 
 def least_hold_s(turns: int) -> int:
-    """The shortest hold after a try in vain, in a pool that its held-back pods would fill ``turns`` times."""
+    """Return the shortest backoff in seconds after a failed placement in a pool that its pods in backoff would fill
+    ``turns`` times."""
     return min(TRY_S * turns, HOLD_MAX_S)
 
 
 def patience_s(placement_s: float, vain_count: int) -> float:
-    """How long pods that found no host ``vain_count`` times wait for one once admitted: half as long each time.
-    Otherwise two pods that take turns, one tried and one held back, would leave nothing to those behind them."""
+    """Return the seconds for which an admitted pod waits for a host after ``vain_count`` failed placements; each
+    failure halves them. With a constant timeout two pods in turn, one admitted and one in backoff, would starve the
+    pods behind them."""
     return min(placement_s, max(placement_s / (1 << min(vain_count, HALVINGS_MAX)), PATIENCE_MIN_S))
 
 
 @dataclass(frozen=True, slots=True)
 class InVain:
-    """``instances``: ``(start, count)`` by start."""
+    """Pods to requeue; ``instances``: ``(start, count)``, sorted."""
 
     instances: tuple[tuple[int, int], ...] = ()
     reason: RequeueReason = RequeueReason()  # noqa: RUF009 - frozen
 
 
 def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: float, turns: int = 0) -> InVain:
-    """Of pods that stand alone and found no host: those that no host could take even if it were empty, at once, and
-    those whose patience is over. The others wait on for a host. ``turns``: how often the held-back pods of their pool
-    would fill it; the more, the shorter are the tries."""
+    """Return the pods outside gangs to requeue: at once if no host could take them even if empty, otherwise after their
+    timeout. ``turns``: number of times that the pods in backoff would fill their pool; more turns shorten the timeout.
+    """
     alone = {gang.pods[0][0]: gang for gang in gangs if len(gang.pods) == 1}
     chosen: list[int] = []
     sorts: dict[Infeasibility, None] = {}
@@ -69,9 +72,9 @@ def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: floa
 def unplaced_in_all(
     gangs: Sequence[ReadyGang], tried: Mapping[str, PlacementBatch], unheard: Collection[str]
 ) -> tuple[Unplaced, ...]:
-    """Pods that found no host in any of the clusters in which they were tried. No host could take them when none of a
-    cluster that was tried could, and they may not go to those that were not heard. Those for which a host is reserved
-    in one of them wait on."""
+    """Return the pods that found no host in any of the tried clusters. A pod is infeasible only if no host of these
+    clusters could take it, and clusters in ``unheard`` are excluded by its constraint. Pods with a reserved host in a
+    cluster continue to wait."""
     constraints = {gang.pods[0][0]: gang.shape.constraint for gang in gangs}
     reserved = {instance for batch in tried.values() for instance in batch.reserved}
     found: dict[int, dict[str, Infeasibility]] = {}
@@ -82,12 +85,12 @@ def unplaced_in_all(
     alike: dict[Infeasibility, list[int]] = {}
     for instance, by_cluster in sorted(found.items()):
         is_heard = not any(may_hold_in(constraints[instance], cluster) for cluster in unheard)
-        alike.setdefault(_joined(by_cluster) if is_heard else (), []).append(instance)
+        alike.setdefault(_join_reasons(by_cluster) if is_heard else (), []).append(instance)
     return tuple(Unplaced(tuple(instances), infeasible) for infeasible, instances in alike.items())
 
 
-def _joined(by_cluster: Mapping[str, Infeasibility]) -> Infeasibility:
-    """Empty when a host of one of them could do."""
+def _join_reasons(by_cluster: Mapping[str, Infeasibility]) -> Infeasibility:
+    """Return the reasons of all clusters, or empty if a host of one of them could take the pods."""
     if not all(by_cluster.values()):
         return ()
     return tuple(why.within(cluster) for cluster, each in sorted(by_cluster.items()) for why in each)

@@ -1,4 +1,4 @@
-"""A job's state from the states of its pods, and how many of them may go on."""
+"""State of a job from the states of its pods, and the number of pods that may be queued."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ _SCHEDULED = frozenset(
 
 
 def roll_up(job: JobRecord, counts: Mapping[PodState, int], controller: PodState | None = None) -> JobState:
-    """The job's state.
+    """Return the job's state.
 
-    ``counts`` holds ended pods in their terminal state only when they rest; those that will run again belong to
-    INITIALIZED, so that a job never ends before its last retry. ``controller`` is the state of instance 0, looked
-    at only in a controller job.
+    ``counts`` holds ended pods in their terminal state only when they have no next run; pods that will run again count
+    as INITIALIZED, so that a job never ends before its last retry. ``controller`` is the state of instance 0, used for
+    controller jobs only.
     """
-    state = _from_counts(job, counts)
+    state = _roll_up_counts(job, counts)
     if job.has_controller and state in JOB_TERMINAL and controller is not None:
-        state = _by_controller(controller)
+        state = _roll_up_controller(controller)
     if state in JOB_TERMINAL and job.type is not JobType.BATCH and job.goal not in JOB_TERMINAL:
-        return JobState.PENDING  # a service ends only when its goal says so
+        return JobState.PENDING  # a service ends only if its goal is terminal
     return state
 
 
-def _from_counts(job: JobRecord, counts: Mapping[PodState, int]) -> JobState:
-    """Evaluated top-down; the first rule that holds decides."""
+def _roll_up_counts(job: JobRecord, counts: Mapping[PodState, int]) -> JobState:
+    """Return the state of the first rule that applies, top-down."""
     total = sum(counts.values())
     if total < job.instance_count:
-        return _partially_created(job, counts, total)
+        return _roll_up_partial(job, counts, total)
     if not total and is_ending(job):
-        return JobState.KILLED  # a daemon that no host matched
+        return JobState.KILLED  # a daemon without matching hosts
     succeeded, failed, lost, killed = (
         counts.get(s, 0) for s in (PodState.SUCCEEDED, PodState.FAILED, PodState.LOST, PodState.KILLED)
     )
     if total > job.instance_count and (job.type is JobType.BATCH or job.goal not in JOB_TERMINAL):
         return JobState.PENDING
     if total > job.instance_count and succeeded + failed + lost + killed < total:
-        return JobState.KILLING  # of a service that shrinks and stops at once, all are waited for
+        return JobState.KILLING  # a service that shrinks and stops at once waits for all pods
     if succeeded >= job.instance_count:
         return JobState.SUCCEEDED
     if succeeded + failed + lost >= job.instance_count:
@@ -74,7 +74,7 @@ def _from_counts(job: JobRecord, counts: Mapping[PodState, int]) -> JobState:
     return JobState.PENDING
 
 
-def _partially_created(job: JobRecord, counts: Mapping[PodState, int], total: int) -> JobState:
+def _roll_up_partial(job: JobRecord, counts: Mapping[PodState, int], total: int) -> JobState:
     if job.type is JobType.BATCH:
         return JobState.KILLING if is_ending(job) else JobState.INITIALIZED
     if job.goal not in JOB_TERMINAL:
@@ -85,7 +85,7 @@ def _partially_created(job: JobRecord, counts: Mapping[PodState, int], total: in
     return JobState.FAILED if ended == total else JobState.KILLING
 
 
-def _by_controller(state: PodState) -> JobState:
+def _roll_up_controller(state: PodState) -> JobState:
     match state:
         case PodState.SUCCEEDED:
             return JobState.SUCCEEDED
@@ -96,25 +96,25 @@ def _by_controller(state: PodState) -> JobState:
 
 
 def is_ending(job: JobRecord) -> bool:
-    """All its pods are to end, and to stay so."""
+    """Return whether all pods of the job have to end without a next run."""
     return job.goal in (JobState.KILLED, JobState.DELETED)
 
 
 def has_started(counts: Mapping[PodState, int]) -> bool:
-    """Some pod got as far as a host: the job's start time is set, once."""
+    """Return whether any pod has reached a host; the job's start time is then set once."""
     return any(counts.get(s, 0) > 0 for s in _STARTED)
 
 
 def scheduled_count(counts: Mapping[PodState, int]) -> int:
-    """Pods that count against the maximum of running instances."""
+    """Return the number of pods that count against the maximum of running instances."""
     return sum(counts.get(s, 0) for s in _SCHEDULED)
 
 
 def admit_count(job: JobRecord, counts: Mapping[PodState, int], waiting: int, gang_waiting: int) -> int:
-    """How many of the ``waiting`` INITIALIZED pods may be queued now.
+    """Return how many of the ``waiting`` INITIALIZED pods may be queued now.
 
-    ``gang_waiting`` of them are members of the gang, which wait for each other. A gang that waits whole and does not
-    fit under the maximum of running instances holds the others back: else they would starve it. Daemons have no queue.
+    ``gang_waiting`` of them are members of the gang, which wait for each other. If a complete gang does not fit under
+    the maximum of running instances, no other pod is queued, to avoid starvation of the gang. Daemons have no queue.
     """
     if job.type is JobType.DAEMON:
         return 0

@@ -1,7 +1,7 @@
-"""Where a job is steered: which event, in which state, changes its goal and state, as one table.
+"""State machine of a job as one table: events that change its goal and state.
 
-Of an event's rows the first whose guard holds decides; where none holds, nothing changes. What a count of its pods
-makes of a job's state is ``lifecycle.job.roll_up``.
+The first row of an event whose guard holds decides; without one nothing changes. ``lifecycle.job.roll_up`` derives the
+state from the counts of pods.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from peloton.lifecycle.guards import ALWAYS, Column, Differs, In, Parameter, Plu
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 
 TO_BE_DELETED = "job is going to be deleted"
-"""Why a service is neither started nor stopped any more."""
+"""Error for starting or stopping a service that is being deleted."""
 
 
 class JobEvent(StrEnum):
@@ -37,7 +37,7 @@ INITIALIZED = In("state", frozenset({_S.INITIALIZED}))
 IS_BATCH = In("type", frozenset({JobType.BATCH}))
 STOPS = In("goal", frozenset({_S.KILLED, _S.DELETED}))
 VANISHES = In("goal", frozenset({_S.DELETED}))
-STRAYS = Differs("goal", Parameter("own_goal"))  # it is not steered where its type goes by itself
+STRAYS = Differs("goal", Parameter("own_goal"))  # the goal differs from the default of its type
 
 OWN_GOAL = {"goal": Parameter("own_goal")}
 ALIVE = {"completed_ns": 0}
@@ -58,7 +58,7 @@ JOB_TABLE: Mapping[JobEvent, tuple[Row[JobState], ...]] = {
         Row(~VANISHES & ENDED, None, STEERED, goal=_S.KILLED),
         Row(~VANISHES, _S.KILLING, STEERED | ALIVE, goal=_S.KILLED),
     ),
-    JobEvent.DELETE_SERVICE: (  # its workflow looks after it until its pods are gone
+    JobEvent.DELETE_SERVICE: (  # its workflow controls it until its pods have been deleted
         Row(ALWAYS, _S.KILLING, STEERED | ALIVE, goal=_S.DELETED),
     ),
     JobEvent.START_BY_UPDATE: (
@@ -71,6 +71,6 @@ JOB_TABLE: Mapping[JobEvent, tuple[Row[JobState], ...]] = {
 
 
 def next_job(job: JobRecord, event: JobEvent, now_ns: int, **given: Any) -> JobRecord:
-    """The job after the event; the same object when nothing changes."""
+    """Return the job after the event; the same object if nothing changes."""
     changes = decide(JOB_TABLE[event], job, {**given, "own_goal": default_goal(job.type)})
     return job if changes is None else replace(job, **changes, updated_ns=now_ns)

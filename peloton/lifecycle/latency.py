@@ -1,4 +1,4 @@
-"""Latencies that pods report: the bounds that a job sets by its labels."""
+"""Bounds of reported latencies, which a job sets by labels."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from peloton.model.text import quote
 
 BOUND_MAX_MS = 3_600_000
 LABELS = {f"peloton/{one.name.replace('_', '-')}": one.name for one in fields(LatencyBounds)}
-"""peloton/p95-orange-ms, peloton/p95-red-ms, peloton/p99-orange-ms, peloton/p99-red-ms."""
+"""Labels peloton/p95-orange-ms, peloton/p95-red-ms, peloton/p99-orange-ms and peloton/p99-red-ms, with their fields."""
 
 
 def latency_bounds(labels: Mapping[str, str], default: LatencyBounds) -> LatencyBounds:
-    """Those of a job; a label that says none counts as absent."""
-    found = {name: int(labels[key]) for key, name in LABELS.items() if not _refusal(labels.get(key, ""))}
+    """Return the bounds of a job; an invalid label counts as absent."""
+    found = {name: int(labels[key]) for key, name in LABELS.items() if not _find_fault(labels.get(key, ""))}
     return LatencyBounds(**{one.name: found.get(one.name, getattr(default, one.name)) for one in fields(LatencyBounds)})
 
 
 def bounds_refusal(labels: Mapping[str, str]) -> str:
-    """Why the labels of a job cannot be meant; empty when they can."""
-    return next((f"label {key}: {fault}" for key in LABELS if key in labels and (fault := _refusal(labels[key]))), "")
+    """Return why the bounds in the labels of a job are invalid; empty if they are valid."""
+    return next(
+        (f"label {key}: {fault}" for key in LABELS if key in labels and (fault := _find_fault(labels[key]))), ""
+    )
 
 
-def _refusal(text: str) -> str:
+def _find_fault(text: str) -> str:
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(BOUND_MAX_MS))
     if is_number and int(text) <= BOUND_MAX_MS:
         return ""

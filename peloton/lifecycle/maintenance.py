@@ -1,4 +1,4 @@
-"""Maintenance of hosts: the next step, which host goes next, how pods leave it, and what an operator may ask."""
+"""Maintenance of hosts: the next step, the order of hosts, the drain of pods, and requests of operators."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, M
 from peloton.model.times import NS_PER_S
 
 BLOCKERS_MAX = 20
-"""Jobs that the progress of a host names."""
+"""Maximum jobs named by the progress of a host."""
 NOT_DOWN = "Host is not DOWN"
-"""What clients of v0 know."""
+"""Error text compared by clients of v0."""
 
 
 class Step(StrEnum):
-    CORDON = "CORDON"  # wait for its turn; from then on it takes no pods
+    CORDON = "CORDON"  # wait for its turn; from then on the host takes no pods
     DRAIN = "DRAIN"
     TAKE_DOWN = "TAKE_DOWN"
-    RELABEL = "RELABEL"  # it is in its new host pool, and is to come back
+    RELABEL = "RELABEL"  # the host is in its new host pool and has to return
     STAY = "STAY"  # until an operator completes it
     BRING_UP = "BRING_UP"
     NONE = "NONE"
@@ -41,25 +41,26 @@ NEXT_STEP: dict[tuple[HostState, HostState], Step] = {
     (UP, DRAINING): Step.BRING_UP,
     (UP, UP): Step.NONE,
 }
-"""(goal, state) -> what to do next."""
+"""(goal, state) -> next step."""
 
 
 def next_step(host: HostMaintenance) -> Step:
-    """A host that moves to another host pool takes the same steps, but never goes down."""
+    """Return the next step. A host that moves to another host pool takes the same steps, but never goes down."""
     step = NEXT_STEP[host.goal, host.state]
     return Step.RELABEL if host.is_move and step is Step.TAKE_DOWN else step
 
 
-# -- whose turn it is ------------------------------------------------------------------------------------------------
+# -- order of hosts --------------------------------------------------------------------------------------------------
 
 
 def away_max(host_count: int, share: float) -> int:
-    """Hosts that may be away at a time: a share of all of them, at least one."""
+    """Return the maximum of unavailable hosts: a share of all, at least one."""
     return max(1, int(host_count * share))
 
 
 def turns(hosts: Iterable[HostMaintenance], default_max: int) -> list[HostMaintenance]:
-    """Hosts that begin now: in the order of the requests; one whose bound is reached holds back those behind it."""
+    """Return the hosts that start now, in the order of the requests; a host whose bound is reached blocks all later
+    ones."""
     ordered = sorted(hosts, key=lambda host: host.seq)
     away_count = sum(host.is_away for host in ordered)
     chosen: list[HostMaintenance] = []
@@ -74,7 +75,7 @@ def turns(hosts: Iterable[HostMaintenance], default_max: int) -> list[HostMainte
 
 
 def turn_text(host: HostMaintenance, hosts: Iterable[HostMaintenance], default_max: int) -> str:
-    """What a host that waits for its turn waits for."""
+    """Describe why a host waits for its turn."""
     others = list(hosts)
     ahead = sum(other.waits_for_turn and other.seq < host.seq for other in others)
     away_count = sum(other.is_away for other in others)
@@ -82,7 +83,7 @@ def turn_text(host: HostMaintenance, hosts: Iterable[HostMaintenance], default_m
     return f"its turn: {bound}" + (f", {ahead} wait before it" if ahead else "")
 
 
-# -- how pods leave ---------------------------------------------------------------------------------------------------
+# -- drain of pods ---------------------------------------------------------------------------------------------------
 
 
 HAS_VOLUME = "its volume is on the host: stop it, or force the drain, and it starts again here"
@@ -90,23 +91,23 @@ HAS_VOLUME = "its volume is on the host: stop it, or force the drain, and it sta
 
 @dataclass(frozen=True, slots=True)
 class DrainPlan:
-    """What to ask for the pods of a host that do not leave yet. Jobs by id, instances rising."""
+    """Actions for pods of a host that are not leaving yet. Jobs by id, instances sorted."""
 
-    evict: tuple[JobId, ...] = ()  # batch jobs: back to their queue, gangs whole
-    disrupt: dict[JobId, tuple[int, ...]] = field(default_factory=dict)  # services: as their SLA grants
-    keep: dict[JobId, int] = field(default_factory=dict)  # pods whose volume is here: until they are stopped
+    evict: tuple[JobId, ...] = ()  # batch jobs: pods are requeued, gangs as a whole
+    disrupt: dict[JobId, tuple[int, ...]] = field(default_factory=dict)  # services: within the SLA
+    keep: dict[JobId, int] = field(default_factory=dict)  # pods with volumes here: until an operator stops them
     pod_count: int = 0
     leaving_count: int = 0
 
 
 def who_leaves(host: HostMaintenance, residents: Sequence[Resident]) -> list[Resident]:
-    """Daemons run on hosts of all host pools: their pods stay on a host that moves."""
+    """Return the pods that have to leave. Daemons run in all host pools: their pods stay on a host that moves."""
     return [pod for pod in residents if not (host.is_move and pod.job_type is JobType.DAEMON)]
 
 
 def plan_drain(residents: Sequence[Resident], is_forced: bool = False) -> DrainPlan:
-    """A pod whose volume is on the host has nowhere to go: it stays until an operator stops it, or forces the drain.
-    Pods of daemons leave last, when the others have ended: those may use them until then."""
+    """Return the actions of a drain. A pod with a volume on the host stays until an operator stops it or forces the
+    drain. Pods of daemons leave last, because the other pods may use them."""
     keep: Counter[JobId] = Counter()
     batch: set[JobId] = set()
     services: dict[JobId, list[int]] = {}
@@ -130,7 +131,7 @@ def plan_drain(residents: Sequence[Resident], is_forced: bool = False) -> DrainP
 
 
 def drain_progress(plan: DrainPlan, blockers: Sequence[Blocker]) -> DrainProgress:
-    """After the plan was carried out: ``blockers`` are the pods that may not leave yet for their SLA."""
+    """Return the progress after the plan was executed; ``blockers`` are pods that the SLA does not let leave yet."""
     refused, kept = sum(blocker.pod_count for blocker in blockers), sum(plan.keep.values())
     leaving = plan.pod_count - refused - kept
     waits = [] if plan.pod_count else ["launches under way to end"]
@@ -160,7 +161,7 @@ def _purpose(host: HostMaintenance) -> str:
 
 
 def details(host: HostMaintenance, refusal: str = "") -> str:
-    """For people: where the host is, and what it waits for; ``refusal``: why a cancellation was refused."""
+    """Describe the state of the host and the condition it waits for. ``refusal``: why a cancellation was refused."""
     progress = host.progress
     lines = [f"Host {host.hostname} is **{host.state}**: {_purpose(host)}."]
     if host.state is DRAINING and progress.pod_count:
@@ -174,21 +175,21 @@ def details(host: HostMaintenance, refusal: str = "") -> str:
     return "\n".join(lines)
 
 
-# -- what an operator may ask ----------------------------------------------------------------------------------------
+# -- requests of operators -------------------------------------------------------------------------------------------
 
 
 def refusal_of(act: MaintenanceAct, host: HostMaintenance, now_ns: int) -> str:
-    """Why a host that is in maintenance may not do this now; empty when it may."""
+    """Return why a host in maintenance refuses the request now; empty if it does not."""
     match act:
         case MaintenanceAct.COMPLETE:
             return "" if host.state is DOWN else NOT_DOWN
         case MaintenanceAct.CANCEL:
             return f"host {host.hostname} is DOWN: complete its maintenance instead" if host.state is DOWN else ""
         case MaintenanceAct.FORCE:
-            return _no_force(host, now_ns)
+            return _refuse_force(host, now_ns)
 
 
-def _no_force(host: HostMaintenance, now_ns: int) -> str:
+def _refuse_force(host: HostMaintenance, now_ns: int) -> str:
     if host.goal is UP:
         return f"host {host.hostname} is {host.state} on its way back up: nothing is left to force"
     if host.state is UP:

@@ -1,7 +1,7 @@
-"""Migrations: what is bound to which cluster, which instances of a service move next, and what people may ask.
+"""Migrations: bindings to clusters, the instances of a service that move next, and requests of operators.
 
-A binding is a text: the name of the cluster to which a job's pods must go, or ``!`` and the name of the one to which
-they must not. A job has its own binding, or that of its pool, or none.
+A binding is a text: the name of the cluster in which a job's pods must run, or ``!`` and the name of one in which they
+must not. A job has its own binding, or that of its pool, or none.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from peloton.model.pod import AllOf, HostLabel, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
 
 SERVICES_NAMED_MAX = 20
-"""Services that a progress names."""
+"""Maximum services named by a progress."""
 BATCH_SHARE = 10
-"""A tenth of a service moves at a time when the request names no batch."""
+"""Divisor of a service's instances for the default batch size: a tenth moves at a time."""
 TO_RESUME = "somebody to resume it"
 _NOT = "!"
 
@@ -37,19 +37,19 @@ _NOT = "!"
 
 
 def leaves(cluster: str) -> str:
-    """The binding to any cluster but this one."""
+    """Return the binding to any cluster but this one."""
     return _NOT + cluster
 
 
 def may_be_in(cluster: str, binding: str) -> bool:
-    """May pods that are bound so be in the cluster?"""
+    """Return whether pods with this binding may be in the cluster."""
     if binding.startswith(_NOT):
         return cluster != binding.removeprefix(_NOT)
     return not binding or cluster == binding
 
 
 def bound(shape: PodShape, binding: str) -> PodShape:
-    """The shape with the binding as the first part of its constraint, so that a reason names it first."""
+    """Return the shape with the binding as the first part of its constraint, so that a reason names it first."""
     if not binding:
         return shape
     is_not = binding.startswith(_NOT)
@@ -61,7 +61,7 @@ def bound(shape: PodShape, binding: str) -> PodShape:
 
 
 def binding_of(migration: Migration) -> str:
-    """Of the object, while the migration is under way and when it has ended."""
+    """Return the binding of the object during the migration and after its end."""
     match migration.state:
         case MigrationState.ROLLING_BACK:
             before, target = migration.bound_before, migration.spec.target
@@ -72,7 +72,7 @@ def binding_of(migration: Migration) -> str:
 
 
 def binding_text(binding: str) -> str:
-    """For `job why`."""
+    """Describe a binding for `job why`."""
     if binding.startswith(_NOT):
         return f"bound to any cluster but {binding.removeprefix(_NOT)} while a migration is rolled back"
     return f"bound to cluster {binding} by a migration"
@@ -83,17 +83,17 @@ def binding_text(binding: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServicePods:
-    """The pods of a service, by instance, as a step sees them."""
+    """The pods of a service, by instance, at one step."""
 
-    clusters: Mapping[int, str]  # of pods on hosts that are wanted
-    leaving: Collection[int] = ()  # of those: they end already, to run anew
-    missing: Collection[int] = ()  # wanted, and they do not serve
-    moved: Collection[int] = ()  # taken down for this migration before
+    clusters: Mapping[int, str]  # wanted pods on hosts
+    leaving: Collection[int] = ()  # pods of these that are being restarted
+    missing: Collection[int] = ()  # wanted pods that are not running
+    moved: Collection[int] = ()  # taken down earlier for this migration
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceStep:
-    """``ask``: instances to take down now, as far as the SLA lets them go."""
+    """Next step of a service. ``ask``: instances to take down now, within the SLA."""
 
     ask: tuple[int, ...] = ()
     left_count: int = 0
@@ -102,13 +102,13 @@ class ServiceStep:
 
 
 def batch_of(spec: MigrationSpec, instance_count: int) -> int:
-    """Instances that may be away for the migration at a time."""
+    """Return the number of instances that may be unavailable for the migration at a time."""
     return spec.batch_size or max(1, instance_count // BATCH_SHARE)
 
 
 def next_service_step(pods: ServicePods, migration: Migration, batch: int) -> ServiceStep:
-    """Fill the batch up: instances that were taken down and do not serve yet count to it. A rollback moves only what
-    the migration has moved, and leaves what was on the target before."""
+    """Fill up the batch, which includes instances that were taken down and do not run yet. A rollback moves only the
+    instances that the migration has moved."""
     binding, is_back = binding_of(migration), migration.state is MigrationState.ROLLING_BACK
     misplaced = [i for i, cluster in pods.clusters.items() if not may_be_in(cluster, binding)]
     if is_back:
@@ -121,7 +121,7 @@ def next_service_step(pods: ServicePods, migration: Migration, batch: int) -> Se
 
 
 def service_waits(step: ServiceStep, refusal: str, granted_count: int, target: str) -> str:
-    """What a service waits for after its step; ``refusal``: of its SLA."""
+    """Describe the condition that a service waits for after its step. ``refusal``: text of its SLA."""
     away = step.away_count + granted_count
     waits = [f"{_instances(away)} to serve in {target}"] if away else []
     if refusal:
@@ -137,7 +137,7 @@ def _instances(count: int) -> str:
 
 
 def services_to_step(services: Sequence[ServiceProgress], at_once: int) -> list[ServiceProgress]:
-    """Those under way, and others in order as far as the bound allows."""
+    """Return the services under way, and further ones in order up to the bound."""
     moving = [one for one in services if one.state is ServiceState.MOVING]
     waiting = [one for one in services if one.state is ServiceState.WAITING]
     return moving + waiting[: max(at_once - len(moving), 0)]
@@ -149,7 +149,8 @@ def progress_of(
     batch_left_count: int = 0,
     to_wake: Sequence[str] = (),
 ) -> MigrationProgress:
-    """After a step. It is over when every service is done, and no batch pod is left that has to leave."""
+    """Return the progress after a step. The migration is over when all services are done, and all batch pods that have
+    to leave have left."""
     under_way = [one for one in services if one.state is ServiceState.MOVING]
     done_count = sum(one.state is ServiceState.DONE for one in services)
     state = migration.state
@@ -176,11 +177,11 @@ def progress_of(
     )
 
 
-# -- what people may ask ---------------------------------------------------------------------------------------------
+# -- requests of operators -------------------------------------------------------------------------------------------
 
 
 def after_act(migration: Migration, act: MigrationAct) -> MigrationState:
-    """The state that the act leads to; one that is there already stays."""
+    """Return the state after the request, which may be the current one."""
     match act:
         case MigrationAct.PAUSE:
             return MigrationState.PAUSED
@@ -191,7 +192,7 @@ def after_act(migration: Migration, act: MigrationAct) -> MigrationState:
 
 
 def refusal_of(act: MigrationAct, migration: Migration) -> str:
-    """Why it may not do this now; empty when it may."""
+    """Return why the migration refuses the request now; empty if it does not."""
     named = f"the migration of {migration.name} to cluster {migration.spec.target}"
     if not migration.is_active:
         return f"{named} is {migration.state}: start another one"
@@ -200,7 +201,7 @@ def refusal_of(act: MigrationAct, migration: Migration) -> str:
     return ""
 
 
-# -- for people ------------------------------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------------------------
 
 
 def moved_text(progress: MigrationProgress) -> str:
@@ -208,7 +209,7 @@ def moved_text(progress: MigrationProgress) -> str:
 
 
 def details(name: str, target: str, progress: MigrationProgress, refusal: str = "") -> str:
-    """Markdown: how far it is, and what it waits for."""
+    """Describe the progress and the condition it waits for, as Markdown."""
     lines = [
         f"The migration of **{name}** to cluster **{target}** is **{progress.state}**.",
         "",
@@ -228,22 +229,22 @@ def details(name: str, target: str, progress: MigrationProgress, refusal: str = 
 
 
 def plan_refusal(name: str, cluster: str, load: MigrationLoad, target: MigrationTarget, is_forced: bool) -> str:
-    """Why it cannot begin; empty when it can. ``is_forced``: although too little is free now."""
+    """Return why the migration cannot start; empty if it can. ``is_forced``: start without enough free resources."""
     if load.volume_count:
         volumes = "a volume" if load.volume_count == 1 else f"{load.volume_count} volumes"
         return f"{name} has {volumes} in other clusters than {cluster}, and what is on volumes does not move"
     for shape in load.shapes:
         if (why := target.infeasible.get(shape)) is not None:
             return f"no host of cluster {cluster} could take pods of {name}: {infeasible_text((why,))}"
-    if short := _short(load.needed, target.capacity):
+    if short := _describe_shortage(load.needed, target.capacity):
         return f"{name} needs {short}: cluster {cluster} is too small for what moves"
-    if not is_forced and (short := _short(load.needed, target.free)):
+    if not is_forced and (short := _describe_shortage(load.needed, target.free)):
         return f"{name} needs {short} free in cluster {cluster}: make room, or force it to move as room comes free"
     return ""
 
 
-def _short(need: Resources, have: Resources) -> str:
-    """Of the first kind of which too little is there."""
+def _describe_shortage(need: Resources, have: Resources) -> str:
+    """Describe the shortage of the first kind that does not suffice; empty without one."""
     for kind, wanted, there in zip(RESOURCE_KINDS, need, have, strict=True):
         if wanted > there:
             return f"{kind} {amount_text(kind, wanted)} and finds {amount_text(kind, there)}"
@@ -251,7 +252,7 @@ def _short(need: Resources, have: Resources) -> str:
 
 
 def plan_text(name: str, spec: MigrationSpec, load: MigrationLoad, target: MigrationTarget) -> str:
-    """In words."""
+    """Describe the planned migration."""
     leaves = ", ".join(f"{count} from {cluster or '(none)'}" for cluster, count in sorted(load.leaves.items()))
     batch = f"{spec.batch_size} at a time" if spec.batch_size else "a tenth of a service at a time"
     services = "1 service" if load.service_count == 1 else f"{load.service_count} services"

@@ -1,4 +1,4 @@
-"""Pods of a job that is only planned, as placement would see them once they were admitted."""
+"""Planned pods of a job in the form in which placement would receive them after admission."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from peloton.model.pod import Label, PodShape, ShapeRange
 from peloton.model.room import PlannedPods
 
 FIRST, LATER = 0, 1
-"""Turns: of pods that would be admitted now, and of those that would wait in the queue."""
+"""Turns: pods that would be admitted now, and pods that would wait in the queue."""
 
 
 class PlannedRange(NamedTuple):
@@ -31,20 +31,20 @@ class PlannedRange(NamedTuple):
 
 
 def as_placed(pods: Sequence[PlannedRange], job: JobRecord, binding: str) -> list[ShapeRange]:
-    """Each as it is placed alone; one that asks for a volume has none yet. ``binding``: the cluster to which the job is
-    bound, if any."""
-    placed = {shape: _placed(outside_gang(shape), job, binding) for shape in {each.pods.shape for each in pods}}
+    """Return the ranges in the shapes in which they are placed outside a gang; requested volumes do not exist yet.
+    ``binding``: the cluster to which the job is bound, or empty."""
+    placed = {shape: _prepare_shape(outside_gang(shape), job, binding) for shape in {each.pods.shape for each in pods}}
     return [replace(each.pods, shape=placed[each.pods.shape]) for each in pods]
 
 
 def planned_pods(
     job: JobRecord, pods: Sequence[PlannedRange], admitted: Sequence[range], queued_count: int, binding: str
 ) -> list[PlannedPods]:
-    """The first ``queued_count`` instances by what they need; those in ``admitted`` take the first turn, a gang
-    whole."""
+    """Return the first ``queued_count`` instances grouped by their needs. Instances in ``admitted`` are in the first
+    turn; a gang has one turn."""
     named = frozenset().union(*(pod_labels_named(each.pods.shape.constraint) for each in pods))
     size = job.gang_size if 1 < job.gang_size <= queued_count else 0
-    before = _counting(admitted)
+    before = _count_below(admitted)
     found: Counter[tuple[PodShape, tuple[Label, ...], int]] = Counter()
     for each, placed in zip(pods, as_placed(pods, job, binding), strict=True):
         begin, end = max(placed.start, size), min(placed.start + placed.count, queued_count)
@@ -57,18 +57,18 @@ def planned_pods(
     if not size:
         return alone
     members = [each for each in pods if each.pods.start < size]
-    shape = _placed(reduce(enough_for_both, (each.pods.shape for each in members)), job, binding)
+    shape = _prepare_shape(reduce(enough_for_both, (each.pods.shape for each in members)), job, binding)
     labels = tuple(sorted(named.intersection(label for each in members for label in each.labels)))
     turn = FIRST if any(0 in chosen for chosen in admitted) else LATER
     return [PlannedPods(shape, size, labels, is_gang=True, turn=turn), *alone]
 
 
-def _placed(shape: PodShape, job: JobRecord, binding: str) -> PodShape:
+def _prepare_shape(shape: PodShape, job: JobRecord, binding: str) -> PodShape:
     return at_its_volume(bound(routed(shape, job.type), binding), None)
 
 
-def _counting(chosen: Sequence[range]) -> Callable[[int], int]:
-    """Instance -> how many of the chosen ones, in ranges that do not overlap, come before it."""
+def _count_below(chosen: Sequence[range]) -> Callable[[int], int]:
+    """Return a function from an instance to the number of chosen instances below it; the ranges do not overlap."""
     spans = sorted(chosen, key=lambda span: span.start)
     starts, sums = [span.start for span in spans], [0, *accumulate(map(len, spans))]
 

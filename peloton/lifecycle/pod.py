@@ -1,5 +1,5 @@
-"""What a host's report does to a pod: a new record, nothing, or an orphan to kill. Which reported state may follow
-which stored one is in the pod machine's table."""
+"""Effect of a host's report on a pod: a new record, none, or an orphan to kill. The table of the pod machine says which
+reported state may follow a stored one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _EVENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The report takes effect: ``pod`` is the next revision.
+    """A report that takes effect: ``pod`` is the next revision.
 
     ``launch_lost``: the run ended before anything of it started.
     """
@@ -58,14 +58,14 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A duplicate, a late report, or one that came out of order."""
+    """A report without effect: a duplicate, a late one, or one out of order."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A run without a record that wants it: it must be killed on its host."""
+    """A run that is no current run of an instance, and must be killed on its host."""
 
     why: str
 
@@ -76,8 +76,8 @@ Outcome = Applied | Ignored | Orphan
 def apply_status(
     pod: PodRecord | None, status: PodStatus, job_type: JobType, cluster: str = "", kill_on_preempt: bool = False
 ) -> Outcome:
-    """The outcome of one report of a cluster for the stored ``pod`` (None when there is no such instance)."""
-    stranger = _stranger(pod, status, cluster)
+    """Return the outcome of one report of a cluster for the stored ``pod`` (None if there is no such instance)."""
+    stranger = _classify_stranger(pod, status, cluster)
     if stranger is not None:
         return stranger
     assert pod is not None
@@ -86,7 +86,7 @@ def apply_status(
     if status.state is PodState.FAILED and _is_duplicate_id(status):
         return Ignored("a second launch of the same run was refused")
     event = _EVENTS.get(status.state)
-    given = _reported(pod, status, job_type, kill_on_preempt)
+    given = _report_parameters(pod, status, job_type, kill_on_preempt)
     after = next_pod(pod, event, status.time_ns, **given) if event else None
     if after is None:
         is_repeated = status.state is pod.state
@@ -95,13 +95,13 @@ def apply_status(
     return Applied(after, ended=after.state in TERMINAL, launch_lost=is_lost)
 
 
-def _reported(pod: PodRecord, status: PodStatus, job_type: JobType, kill_on_preempt: bool) -> dict[str, Any]:
-    """The parameters of the events that are reports."""
+def _report_parameters(pod: PodRecord, status: PodStatus, job_type: JobType, kill_on_preempt: bool) -> dict[str, Any]:
+    """Return the parameters of events that are reports."""
     words: dict[str, Any] = {"message": status.message, "reason": status.reason}
     if status.state not in TERMINAL:
         health = reported_health(pod, status)
         is_news = health is not pod.health
-        # Of a run that goes on only news about its health has a reason.
+        # The report of a live run has a reason only if its health changes.
         return words | {
             "reason": status.reason if is_news or status.waits else "",
             "host": status.host,
@@ -115,7 +115,7 @@ def _reported(pod: PodRecord, status: PodStatus, job_type: JobType, kill_on_pree
         "is_last": kill_on_preempt and is_eviction(status),
         "last_goal": goal_after_eviction(job_type),
         "sent_away": sent_away(status.cause),
-        "sent_away_as": _sent_away_as(status),
+        "sent_away_as": _eviction_termination(status),
         "cause": str(status.cause),
         "failed_as": parse_termination(status.message) if status.state is PodState.FAILED else None,
         "failures": int(counts_as_failure(pod, status.state, status.cause)),
@@ -123,9 +123,9 @@ def _reported(pod: PodRecord, status: PodStatus, job_type: JobType, kill_on_pree
     }
 
 
-def _stranger(pod: PodRecord | None, status: PodStatus, cluster: str) -> Outcome | None:
-    """A report of a run that is not the instance's current one, of one that was never launched, or of one that another
-    cluster runs."""
+def _classify_stranger(pod: PodRecord | None, status: PodStatus, cluster: str) -> Outcome | None:
+    """Return the outcome of a report on a run that is not the current one, was never launched, or is in another
+    cluster; None for other reports."""
     if pod is None:
         why = "unknown pod"
     elif status.pod_id != pod.pod_id:
@@ -146,40 +146,41 @@ def _is_duplicate_id(status: PodStatus) -> bool:
 
 
 def reported_health(pod: PodRecord, status: PodStatus) -> HealthState:
-    """The pod's health after a report that says it is alive."""
+    """Return the pod's health after a report that it is alive."""
     if status.reason != HEALTH_CHECK_REASON or status.healthy is None:
         return pod.health
     return HealthState.HEALTHY if status.healthy else HealthState.UNHEALTHY
 
 
 def is_eviction(status: PodStatus) -> bool:
-    """The run has ended because others wanted its host, or what it had there."""
-    return _sent_away_as(status) is not None
+    """Return whether the run ended because its host, or its resources there, were needed for other purposes."""
+    return _eviction_termination(status) is not None
 
 
-def _sent_away_as(status: PodStatus) -> Termination | None:
+def _eviction_termination(status: PodStatus) -> Termination | None:
     why = None if status.state is PodState.SUCCEEDED else RULES[status.cause].termination
     return Termination(why) if why else None
 
 
 def parse_termination(message: str) -> Termination:
-    """Exit code and signal from a failed command's message."""
+    """Parse exit code and signal from a failed command's message."""
     exit_status = _EXIT_STATUS.match(message)
     exit_code = min(int(exit_status.group(1)), _UINT32_MAX) if exit_status else 0
     _, _, signal = message.partition(_SIGNAL_MARK)
     return Termination(TerminationReason.FAILED, exit_code, signal)
 
 
-def _wants_newer(pod: PodRecord) -> bool:
+def _has_newer_goal(pod: PodRecord) -> bool:
     return pod.desired_config_version != pod.config_version or pod.desired_run_id > pod.run_id
 
 
 def counts_as_failure(pod: PodRecord, state: PodState, cause: Cause = Cause.PROGRAM) -> bool:
-    """Whether this ending uses up one of the instance's attempts.
+    """Return whether this ending uses up one of the instance's attempts.
 
-    A run that ends because a newer one is wanted does not: it was asked to end. Nor does one that others ended.
+    A run that ends because a newer one is wanted does not count, since it was asked to end. A run ended by the cluster
+    does not count, either.
     """
-    if _wants_newer(pod):
+    if _has_newer_goal(pod):
         return False
     if state is not PodState.SUCCEEDED and not RULES[cause].counts:
         return False

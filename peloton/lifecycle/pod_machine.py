@@ -1,8 +1,8 @@
-"""The life of a pod: which event, in which state, leads where, what it writes, and who may cause it.
+"""State machine of a pod as one table: the transitions of each event, their writes, and the actors that may cause them.
 
-``TABLE`` is the whole truth. ``next_pod`` evaluates it on one record; ``services/storage/pods/writes.py`` compiles it
-to one UPDATE per event; ``docs/pod-states.md`` is generated from it. Of an event's rows the first whose guard holds
-decides; where none holds, nothing changes. A pod that does not exist is UNKNOWN.
+``TABLE`` is the complete definition. ``next_pod`` evaluates it on one record; ``services/storage/pods/writes.py``
+compiles it to one UPDATE per event; ``docs/pod-states.md`` is generated from it. The first row of an event whose guard
+holds decides; without one nothing changes. A pod that does not exist is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Event(StrEnum):
 
 
 class Actor(StrEnum):
-    """In whose name a pod is written."""
+    """Component and operation that writes a pod."""
 
     API = "api"
     CREATION = "worker, creating pods"
@@ -161,7 +161,8 @@ class Actor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``is_quiet``: no pod event is written and the revision stays: another event follows, or clients do not see it."""
+    """Actors and rows of an event. ``is_quiet``: no pod event is written and the revision does not change, because
+    another event follows or clients do not see the change."""
 
     by: frozenset[Actor]
     rows: tuple[Row[PodState], ...]
@@ -172,7 +173,7 @@ def _rule(by: set[Actor], *rows: Row[PodState]) -> Rule:
     return Rule(frozenset(by), rows, False)
 
 
-def _quietly(by: set[Actor], *rows: Row[PodState]) -> Rule:
+def _quiet_rule(by: set[Actor], *rows: Row[PodState]) -> Rule:
     return Rule(frozenset(by), rows, True)
 
 
@@ -184,23 +185,23 @@ _RESMGR, _HOSTMGR = Actor.RESMGR, Actor.HOSTMGR
 
 # fmt: off
 TABLE: Mapping[Event, Rule] = {
-    # Beginning and end.
+    # Creation and deletion.
     Event.CREATE: _rule(
         {_CREATION, _ROLLOUT},
         Row(NOWHERE & Said("is_ending"), _S.KILLED, BORN | KILLED_UNLAUNCHED, goal=_S.KILLED),
         Row(NOWHERE, _S.INITIALIZED, BORN, goal=Parameter("goal"), health=Parameter("initial_health")),
     ),
-    Event.SET_FACTS: _quietly(
+    Event.SET_FACTS: _quiet_rule(
         {_CREATION, _ROLLOUT},
         Row(INITIALIZED, None, FACTS, health=Parameter("initial_health")),
         Row(ALWAYS, None, FACTS),
     ),
-    Event.COUNT_ON: _quietly({_ROLLOUT}, Row(INITIALIZED | ENDED, None, COUNTED_ON)),  # it was removed once
-    Event.TAKE_IN: _rule(  # its owner, in a cluster of ours, has made another pod
+    Event.COUNT_ON: _quiet_rule({_ROLLOUT}, Row(INITIALIZED | ENDED, None, COUNTED_ON)),  # the instance existed before
+    Event.TAKE_IN: _rule(  # its owner, an external controller, has created another pod
         {_HOSTMGR},
         Row(ENDED & RESTS, _S.INITIALIZED, NEW_RUN | NO_PLACE | SAME_VERSION, goal=_S.SUCCEEDED, message=MESSAGE),
     ),
-    Event.FORGET: _quietly({_SETTLE}, Row(GONE, _S.UNKNOWN)),
+    Event.FORGET: _quiet_rule({_SETTLE}, Row(GONE, _S.UNKNOWN)),
     # The queue.
     Event.ENQUEUE: _rule(
         {_RESMGR},
@@ -211,12 +212,12 @@ TABLE: Mapping[Event, Rule] = {
         {_RESMGR},
         Row(INITIALIZED & STAYS, _S.PENDING, IN_QUEUE, queue_seq=Parameter("queue_seq")),
     ),
-    Event.REFUSE: _rule(  # its pool does not exist any more
+    Event.REFUSE: _rule(  # its pool was deleted
         {_RESMGR},
         Row(INITIALIZED & STAYS, _S.FAILED, ENDED_UNLAUNCHED, message=MESSAGE),
     ),
     Event.ADMIT: _rule({_RESMGR}, Row(PENDING, _S.READY, held_until_ns=0)),
-    Event.SKIP_QUEUE: _rule({_HOSTMGR}, Row(INITIALIZED & STAYS, _S.READY, message=MESSAGE, reason="")),  # of a daemon
+    Event.SKIP_QUEUE: _rule({_HOSTMGR}, Row(INITIALIZED & STAYS, _S.READY, message=MESSAGE, reason="")),  # daemons
     Event.LEAVE_QUEUE: _rule(
         {_RESMGR},
         Row(QUEUED & ENDS, _S.KILLED, KILLED_UNLAUNCHED),
@@ -228,7 +229,7 @@ TABLE: Mapping[Event, Rule] = {
         Row(READY & STAYS, _S.PENDING, WORDS),
     ),
     Event.REQUEUE: _rule({_RESMGR}, Row(LAUNCHABLE, _S.PENDING, HELD_BACK | WORDS)),
-    Event.HOLD_BACK: _quietly({_RESMGR}, Row(PENDING, None, HELD_BACK)),  # what it waits for is no news of it
+    Event.HOLD_BACK: _quiet_rule({_RESMGR}, Row(PENDING, None, HELD_BACK)),  # clients do not see the backoff
     Event.REQUEUE_GANG: _rule(
         {_RESMGR},
         Row(READY & STAYS & Said("gathers"), _S.INITIALIZED, WORDS),
@@ -254,7 +255,7 @@ TABLE: Mapping[Event, Rule] = {
             message=MESSAGE, desired_run_id=ANOTHER_RUN, termination=WHY, desired_host=Parameter("target"),
         ),
     ),
-    # What hosts report.
+    # Reports of hosts.
     Event.REPORT_LAUNCHED: _rule({_HOSTMGR}, Row(LAUNCHED & Said("is_waiting") & OTHER_WORDS, None, WORDS)),
     Event.REPORT_STARTING: _rule(
         {_HOSTMGR},
@@ -269,7 +270,7 @@ TABLE: Mapping[Event, Rule] = {
     ),
     Event.REPORT_SUCCEEDED: _rule(
         {_HOSTMGR},
-        Row(HOSTED & ASKED_TO_END, _S.SUCCEEDED, RUN_ENDED),  # why we asked says more than the host does
+        Row(HOSTED & ASKED_TO_END, _S.SUCCEEDED, RUN_ENDED),  # the request's reason is more specific
         Row(HOSTED, _S.SUCCEEDED, RUN_ENDED, reason=""),
     ),
     Event.REPORT_FAILED: _rule(
@@ -287,11 +288,11 @@ TABLE: Mapping[Event, Rule] = {
         Row(HOSTED & Said("sent_away"), _S.KILLED, RUN_ENDED | SENT_AWAY_AS, message=SENT_AWAY, reason=REASON),
         Row(HOSTED, _S.KILLED, RUN_ENDED, reason=""),
     ),
-    Event.RUN_AGAIN: _quietly(  # with the report of the end
+    Event.RUN_AGAIN: _quiet_rule(  # with the report of the end
         {_HOSTMGR},
         Row(ENDED & STAYS, None, next_run=Parameter("next_run"), due_ns=Parameter("due_ns")),
     ),
-    # What a settle does.
+    # Writes of a settle.
     Event.BEGIN_NEXT_RUN: _rule(
         {_SETTLE},
         Row(DUE & RETRIES, _S.INITIALIZED, NEW_RUN | NO_PLACE, message="Rescheduled after task terminated"),
@@ -306,7 +307,7 @@ TABLE: Mapping[Event, Rule] = {
         Row(ENDED & STAYS & RESTS, _S.INITIALIZED, NEW_RUN, message=MESSAGE),
         Row(HOSTED & STAYS & ~NEWER, None, RUNS_ANEW),
     ),
-    # What people ask for.
+    # Requests of clients.
     Event.STOP: _rule(
         {_API, _SETTLE},
         Row(ENDED & STAYS, None, NO_NEXT_RUN | NO_DESIRED_HOST, goal=_S.KILLED),
@@ -324,13 +325,13 @@ TABLE: Mapping[Event, Rule] = {
         Row(ENDED & STAYS & (~NEWER | RESTS), None, REPLACED | {"desired_run_id": ANOTHER_RUN}),
         Row(STAYS & ~NEWER, None, RESTARTED),
     ),
-    # What an update does.
+    # Writes of an update.
     Event.RELABEL: _rule({_ROLLOUT}, Row(ALWAYS, None, SAME_VERSION)),
     Event.REMOVE: _rule({_ROLLOUT}, Row(ALWAYS, None, REMOVED, goal=_S.DELETED)),
     Event.KEEP: _rule({_ROLLOUT}, Row(VANISHES, None, goal=Parameter("goal"))),  # another update was removing it
     Event.REVIVE: _rule({_ROLLOUT}, Row(ENDS, None, goal=_S.RUNNING)),
-    Event.STAY_ON_HOST: _quietly({_ROLLOUT}, Row(HOSTED & HOMELESS, None, desired_host=Column("host"))),
-    Event.LEAVE_HOST: _quietly({_ROLLOUT}, Row(ALWAYS, None, NO_DESIRED_HOST)),
+    Event.STAY_ON_HOST: _quiet_rule({_ROLLOUT}, Row(HOSTED & HOMELESS, None, desired_host=Column("host"))),
+    Event.LEAVE_HOST: _quiet_rule({_ROLLOUT}, Row(ALWAYS, None, NO_DESIRED_HOST)),
     Event.UPDATE: _rule(
         {_ROLLOUT},
         Row(KILLING & DIFFERS & STAYS, None, ADOPTS, desired_run_id=NEXT_RUN_ID),
@@ -361,7 +362,7 @@ _column_values = attrgetter(*_COLUMNS)
 
 
 def next_pod(pod: PodRecord, event: Event, now_ns: int, **given: Any) -> PodRecord | None:
-    """The pod after the event; None when nothing changes."""
+    """Return the pod after the event; None if nothing changes."""
     given["now_ns"] = now_ns
     rule = TABLE[event]
     changes = decide(rule.rows, pod, given)
@@ -374,7 +375,7 @@ def next_pod(pod: PodRecord, event: Event, now_ns: int, **given: Any) -> PodReco
 
 
 def no_pod(job_id: JobId, instance_id: int) -> PodRecord:
-    """A pod that does not exist."""
+    """Return the record that stands for a pod that does not exist."""
     return PodRecord(
         job_id=job_id,
         instance_id=instance_id,

@@ -85,7 +85,7 @@ GROUPS: dict[str, Mapping[str, Any]] = {
     "no termination": terms.NO_TERMINATION,
     "words": terms.WORDS,
 }
-"""Columns that are set together, the larger ones first."""
+"""Columns that are set together, the larger groups first."""
 STATES = frozenset(row.to for rule in TABLE.values() for row in rule.rows if row.to is not None)
 _TOGETHER = {"on a host": ON_HOST, "ended": TERMINAL & STATES}
 _ORDER = {state: number for number, state in enumerate(PodState)}
@@ -95,32 +95,32 @@ def page() -> str:
     return "\n".join([OPENING, *_drawing(), "", *_table(), "", *_groups(), "", JOBS, *_job_table(), ""])
 
 
-# -- the drawing ---------------------------------------------------------------------------------------------------
+# -- the diagram ---------------------------------------------------------------------------------------------------
 
 
 def _drawing() -> Iterator[str]:
-    """States are drawn as one where an event treats them alike."""
+    """Yield the lines of the diagram, in which states that an event treats alike are one node."""
     yield "```mermaid"
     yield "flowchart TD"
     yield '    nothing(("no pod"))'
     for name, states in _TOGETHER.items():
         yield f'    subgraph {_node(name)} ["{name}"]'
-        yield f"        {'; '.join(_sorted(states))}"
+        yield f"        {'; '.join(_sort_states(states))}"
         yield "    end"
     labels: dict[tuple[str, str], dict[str, None]] = {}
     for event, rule in TABLE.items():
         for row in rule.rows:
             if row.to is not None:
-                (target,) = _drawn(frozenset({row.to}))
-                for source in _drawn(sources(row)):
+                (target,) = _node_names(frozenset({row.to}))
+                for source in _node_names(sources(row)):
                     labels.setdefault((source, target), {})[event.value] = None
     for (source, target), events in labels.items():
         yield f'    {source} -->|"{", ".join(events)}"| {target}'
     yield "```"
 
 
-def _drawn(states: frozenset[PodState]) -> list[str]:
-    names, single = _grouped(states)
+def _node_names(states: frozenset[PodState]) -> list[str]:
+    names, single = _group_states(states)
     nodes = ["nothing" if state is PodState.UNKNOWN else state.value for state in single]
     return [*nodes, *map(_node, names)]
 
@@ -129,13 +129,13 @@ def _node(name: str) -> str:
     return name.upper().replace(" ", "_")
 
 
-def _grouped(states: frozenset[PodState]) -> tuple[list[str], list[PodState]]:
+def _group_states(states: frozenset[PodState]) -> tuple[list[str], list[PodState]]:
     names = [name for name, together in _TOGETHER.items() if states >= together]
-    return names, _sorted(states.difference(*(_TOGETHER[name] for name in names)))
+    return names, _sort_states(states.difference(*(_TOGETHER[name] for name in names)))
 
 
 def sources(row: Row[PodState]) -> frozenset[PodState]:
-    """States in which the row may decide."""
+    """Return the states in which the row may decide."""
     states = _states_of(row.guard)
     return states if states == {PodState.UNKNOWN} else states - {PodState.UNKNOWN}
 
@@ -153,7 +153,7 @@ def _states_of(condition: Condition) -> frozenset[PodState]:
     return STATES
 
 
-def _sorted(states: frozenset[PodState]) -> list[PodState]:
+def _sort_states(states: frozenset[PodState]) -> list[PodState]:
     return sorted(states, key=_ORDER.__getitem__)
 
 
@@ -168,7 +168,7 @@ def _table() -> Iterator[str]:
         by = "; ".join(sorted(rule.by))
         for row in rule.rows:
             to = "" if row.to is None else "gone" if row.to is PodState.UNKNOWN else row.to.value
-            yield f"| {name} | {by} | {_from(row)} | {_when(row.guard)} | {to} | {_sets(row)} |"
+            yield f"| {name} | {by} | {_source_text(row)} | {_guard_text(row.guard)} | {to} | {_sets_text(row)} |"
             name = by = ""
 
 
@@ -178,41 +178,42 @@ def _job_table() -> Iterator[str]:
     for event, rows in jobs.JOB_TABLE.items():
         name = f"**{event.value}**"
         for row in rows:
-            yield f"| {name} | {_when(row.guard, JOB_WORDS)} | {row.to.value if row.to else ''} | {_sets(row)} |"
+            to = row.to.value if row.to else ""
+            yield f"| {name} | {_guard_text(row.guard, JOB_WORDS)} | {to} | {_sets_text(row)} |"
             name = ""
 
 
-def _from(row: Row[PodState]) -> str:
+def _source_text(row: Row[PodState]) -> str:
     states = sources(row)
     if states >= STATES - {PodState.UNKNOWN}:
         return "any"
     if states == {PodState.UNKNOWN}:
         return "none yet"
-    names, single = _grouped(states)
+    names, single = _group_states(states)
     return ", ".join([*(state.value for state in single), *names])
 
 
-def _when(condition: Condition, words: Words = WORDS) -> str:
-    """Without what it says of the state, unless that has words."""
+def _guard_text(condition: Condition, words: Words = WORDS) -> str:
+    """Describe a condition, without its restriction of the state unless ``words`` names that."""
     if condition in words:
         return words[condition][0]
     match condition:
         case Not(part) if part in words:
             return words[part][1]
         case Not(All(parts)):
-            return " or ".join(_when(~part, words) for part in parts)
+            return " or ".join(_guard_text(~part, words) for part in parts)
         case All(parts):
-            return ", ".join(filter(None, (_when(part, words) for part in parts)))
+            return ", ".join(filter(None, (_guard_text(part, words) for part in parts)))
         case Either(parts):
-            return " or ".join(filter(None, (_when(part, words) for part in parts)))
+            return " or ".join(filter(None, (_guard_text(part, words) for part in parts)))
         case In("state", _) | Not(In("state", _)):
             return ""
         case Not(part):
-            return _said(part, False)
-    return _said(condition, True)
+            return _leaf_text(part, False)
+    return _leaf_text(condition, True)
 
 
-def _said(leaf: Condition, holds: bool) -> str:
+def _leaf_text(leaf: Condition, holds: bool) -> str:
     no = "" if holds else "not "
     match leaf:
         case Said(name):
@@ -220,35 +221,35 @@ def _said(leaf: Condition, holds: bool) -> str:
         case Unset(column):
             return f"`{column}` is {'unset' if holds else 'set'}"
         case Differs(column, other):
-            return f"`{column}` is {'not ' if holds else ''}{_text(other)}"
+            return f"`{column}` is {'not ' if holds else ''}{_value_text(other)}"
     raise AssertionError(f"{leaf} has no words")
 
 
-def _sets(row: Row[Any]) -> str:
+def _sets_text(row: Row[Any]) -> str:
     left = {column: value for column, value in row.assigned.items() if column != "state"}
     texts = []
     for name, group in GROUPS.items():
         alike = {column for column, value in group.items() if column in left and left[column] == value}
-        if left.keys() >= group.keys() and 2 * len(alike) > len(group):  # the rest is set to something else
+        if left.keys() >= group.keys() and 2 * len(alike) > len(group):  # the other columns are set to other values
             texts.append(f"*{name}*")
             left = {column: value for column, value in left.items() if column not in alike}
-    return ", ".join([*texts, *(f"`{column}` = {_text(value)}" for column, value in left.items())])
+    return ", ".join([*texts, *(f"`{column}` = {_value_text(value)}" for column, value in left.items())])
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     match value:
         case Column(name):
             return f"`{name}`"
         case Parameter(name, kept):
             return f"*{name}*" + (" if given" if kept else "")
         case Plus(term, more):
-            return f"{_text(term)} + {_text(more)}"
+            return f"{_value_text(term)} + {_value_text(more)}"
         case Joined(parts):
-            return " ".join(map(_text, parts))
+            return " ".join(map(_value_text, parts))
         case _ if value == terms.NEXT_RUN_ID:
             return "the next run"
         case Pick(when, then, otherwise):
-            return f"{_text(then)} if {_when(when)}, else {_text(otherwise)}"
+            return f"{_value_text(then)} if {_guard_text(when)}, else {_value_text(otherwise)}"
         case PodState() | JobState():
             return value.value
         case Termination(reason):
@@ -266,7 +267,7 @@ def _groups() -> Iterator[str]:
     yield "Columns that are set together; what stands *so* comes with the event:"
     yield ""
     for name, group in GROUPS.items():
-        yield f"* *{name}*: " + ", ".join(f"`{column}` = {_text(value)}" for column, value in group.items())
+        yield f"* *{name}*: " + ", ".join(f"`{column}` = {_value_text(value)}" for column, value in group.items())
 
 
 if __name__ == "__main__":

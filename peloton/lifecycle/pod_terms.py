@@ -1,4 +1,4 @@
-"""The terms of the pod machine's table: conditions on a pod, and columns that are set together."""
+"""Terms of the pod machine's table: conditions on a pod, and columns that are set together."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ QUEUED = state(_S.PENDING, _S.READY)
 LAUNCHED = state(_S.LAUNCHED)
 STARTING = state(_S.STARTING)
 RUNNING = state(_S.RUNNING)
-NOT_RUNNING_YET = state(_S.LAUNCHED, _S.STARTING, _S.PREEMPTING)  # a host may report that it runs
+NOT_RUNNING_YET = state(_S.LAUNCHED, _S.STARTING, _S.PREEMPTING)  # a host may still report that it runs
 LEAVING = state(_S.KILLING, _S.PREEMPTING)
 KILLING = state(_S.KILLING)
 HOSTED = In("state", ON_HOST)
 ENDED = In("state", TERMINAL - {_S.DELETED})
 
-ENDS = In("goal", ENDING_GOALS)  # it is to end, and to stay so
+ENDS = In("goal", ENDING_GOALS)  # it has to end without a next run
 STAYS = ~ENDS
-VANISHES = In("goal", frozenset({_S.DELETED}))  # nothing is to be left of it
+VANISHES = In("goal", frozenset({_S.DELETED}))  # its row has to be deleted
 NEWER = Exceeds("desired_run_id", Column("run_id"))  # a newer run is wanted
-STALE = Differs("desired_config_version", Column("config_version"))  # it is to have another configuration
-DIFFERS = Differs("desired_config_version", Parameter("version"))  # it is not yet to have the update's configuration
+STALE = Differs("desired_config_version", Column("config_version"))  # it has to change its configuration
+DIFFERS = Differs("desired_config_version", Parameter("version"))  # its desired version is not the update's
 REVIVABLE = ENDS & ~VANISHES
 RETRIES = In("next_run", frozenset({NextRun.RETRY}))
 RELAUNCHES = In("next_run", frozenset({NextRun.RELAUNCH}))
 RESTS = In("next_run", frozenset({NextRun.NONE}))
 LATER = Exceeds("due_ns", Parameter("now_ns"))
-UNPLACED = Unset("queue_seq")  # it has no place in a queue
+UNPLACED = Unset("queue_seq")  # it has no position in a queue
 HAS_PLACE = ~UNPLACED
 UNTERMINATED = Unset("termination")
 ASKED_TO_END = ~UNTERMINATED  # a row of this table asked its run to end
@@ -63,26 +63,26 @@ UNSTARTED = Unset("started_ns")
 HOMELESS = Unset("desired_host")
 HEALTHY = In("health", HEALTHY_ENOUGH)
 
-LAUNCHABLE = READY & STAYS & ~STALE  # once launched with an old configuration, nothing would replace it
+LAUNCHABLE = READY & STAYS & ~STALE  # with an old configuration it must not launch: nothing would replace it
 UNQUEUED_END = INITIALIZED & ENDS & ~VANISHES
 GONE = VANISHES & (ENDED | INITIALIZED)
-WAITS_ON_HOST = (  # a container cannot be started yet, and its words say why
+WAITS_ON_HOST = (  # a container cannot be started yet; message and reason say why
     state(_S.LAUNCHED, _S.STARTING) & ~Unset("reason") & Differs("reason", LAUNCH_REASON)
 )
-UNWANTED = In("state", ON_HOST - {_S.KILLING}) & (ENDS | NEWER)  # its host is still to be asked to kill it
+UNWANTED = In("state", ON_HOST - {_S.KILLING}) & (ENDS | NEWER)  # its host has not been asked to kill it yet
 STAYING = state(_S.LAUNCHED, _S.STARTING, _S.RUNNING) & STAYS & ~NEWER
 TIMED = RUNNING & STAYS
 DUE = ENDED & ~RESTS & ~LATER
 WAITS = ENDED & ~RESTS & LATER
 UNTHROTTLED = WAITS & Differs("message", THROTTLED_MESSAGE)
-MISSED = ~ENDED & STAYS  # of a job that is to end
-AVAILABLE = (  # as ``sla.availability`` says
+MISSED = ~ENDED & STAYS  # in a job that has to end
+AVAILABLE = (  # the condition of ``sla.availability``
     RUNNING & STAYS & UNTERMINATED & ~NEWER & ~STALE & In("goal", frozenset({_S.RUNNING})) & HEALTHY
 )
-MISSING = STAYS & ~AVAILABLE  # it counts against the SLA: it is wanted, and does not serve
-LAST = Said("is_last") & STAYS & ~NEWER & ~STALE  # others evict it, which is to be its end
+MISSING = STAYS & ~AVAILABLE  # wanted and not serving: it counts against the SLA
+LAST = Said("is_last") & STAYS & ~NEWER & ~STALE  # this eviction ends it without a next run
 
-# -- what is set ---------------------------------------------------------------------------------------------------
+# -- columns that are set ------------------------------------------------------------------------------------------
 
 Sets = dict[str, Any]
 
@@ -106,7 +106,7 @@ SAME_VERSION: Sets = {"config_version": VERSION, "desired_config_version": VERSI
 FACTS: Sets = {"max_failures": Parameter("max_failures"), "initial_health": Parameter("initial_health")}
 BORN: Sets = {"run_id": 1, "desired_run_id": 1, **SAME_VERSION, **FACTS}
 TAKES_CONFIG: Sets = {"config_version": Column("desired_config_version")}
-LATEST_RUN: Sets = {  # one that was asked for while it waited
+LATEST_RUN: Sets = {  # a newer run, requested while it waited
     "prev_run_id": Pick(NEWER, Column("run_id"), Column("prev_run_id")),
     "run_id": Column("desired_run_id"),
 }
@@ -140,7 +140,7 @@ UPDATE_STARTED: Sets = {"goal": PodState.RUNNING, "message": MESSAGE, "desired_c
 UPDATE_STOPPED: Sets = {**SAME_VERSION, **NO_NEXT_RUN, **NO_DESIRED_HOST, "message": MESSAGE}
 IN_QUEUE: Sets = {"message": "Task sent for placement", "reason": "", "vain_count": 0, "held_until_ns": 0}
 
-NEW_RUN: Sets = {  # failures, goal, usage and the place in the queue stay
+NEW_RUN: Sets = {  # failures, goal, usage and the position in the queue are kept
     "prev_run_id": Column("run_id"),
     "run_id": NEXT_RUN_ID,
     "desired_run_id": NEXT_RUN_ID,
@@ -170,12 +170,12 @@ LAUNCHED_THERE: Sets = {
     "ports": Parameter("ports"),
     "desired_host": Pick(
         Differs("desired_host", Parameter("host")), "", Column("desired_host")
-    ),  # no room was left there
+    ),  # the desired host had too few free resources
     "message": "Add hostname and ports",
     "reason": LAUNCH_REASON,
     "vain_count": 0,
 }
-RUNS_ANEW: Sets = {**WORDS, "desired_run_id": ANOTHER_RUN, "termination": WHY}  # it is to end first
+RUNS_ANEW: Sets = {**WORDS, "desired_run_id": ANOTHER_RUN, "termination": WHY}  # the current run has to end first
 ALIVE: Sets = {
     **WORDS,
     "host": Pick(Unset("host"), Parameter("host"), Column("host")),
@@ -190,7 +190,7 @@ RUN_ENDED: Sets = {
     "failure_count": Plus(Column("failure_count"), Parameter("failures")),
     "completed_ns": NOW,
     "run_seconds": Plus(Column("run_seconds"), Parameter("used_s")),
-    "desired_host": Pick(Said("sent_away"), "", Column("desired_host")),  # its host takes none any more
+    "desired_host": Pick(Said("sent_away"), "", Column("desired_host")),  # its host takes no pods any longer
     **NO_NEXT_RUN,
 }
 SENT_AWAY_AS: Sets = {"termination": Pick(ASKED_TO_END, Column("termination"), Parameter("sent_away_as"))}

@@ -9,18 +9,19 @@ from peloton.model.job import JobType
 
 @dataclass(frozen=True, slots=True)
 class PoolFate:
-    """``is_final``: waiting cannot help, and the pods fail. ``reason``: what people read."""
+    """``is_final``: waiting cannot help, and the pods fail. ``reason``: text for users."""
 
     is_final: bool
     reason: str
 
 
 def judge_pool(job_type: JobType, pool: str, *, is_known: bool, is_stored: bool, is_leaf: bool) -> PoolFate | None:
-    """Decide about the pods of a job; None when the queue of the pool takes them.
+    """Decide about the pods of a job; None if the queue of the pool takes them.
 
-    ``pool`` is the path of the pool, or its id. ``is_known``: the resource manager has it in memory, which may be
-    behind the rows (``is_stored``). The id of a pool that was deleted never comes back, so its batch jobs fail. A
-    service never ends by itself: it waits for the person who moves or deletes it."""
+    ``pool`` is the path of the pool, or its id. ``is_known``: the resource manager has the pool in memory, which may
+    lag behind the rows (``is_stored``). The id of a deleted pool is never reused, so its batch jobs fail. A service
+    never ends by itself: an operator has to move or delete it.
+    """
     if not is_stored and not is_known:
         reason = f"resource pool {pool} does not exist any more"
         if job_type.runs_to_end:

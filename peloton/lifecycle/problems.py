@@ -1,5 +1,5 @@
-"""What counts as wrong, how bad it is, and how people are told. Of what there may be thousands, a few are named and the
-others counted."""
+"""Problems of an installation: their conditions, severity and texts. Of each kind a few are named, and further ones are
+counted."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ from peloton.model.volume import VolumeRecord
 
 PROBLEMS_MAX = 50
 NAMED_MAX = 5
-"""Hosts, volumes or updates of one kind of problem that are named one by one."""
+"""Maximum hosts, volumes or updates that are named for one kind of problem."""
 HELD_UP_S, LACKING_S = 300, 300
-"""A drain that is held up, and a pool that waits for what it is entitled to, for a shorter time is on its way."""
+"""Seconds after which a blocked drain, and a pool without its entitlement, are problems."""
 BLOCKERS_NAMED_MAX = 2
 GONE_WITHIN_S = 3_600.0
-"""A host that left its cluster longer ago has been removed rather than lost."""
+"""Seconds for which a host that left its cluster is reported as lost; later it counts as removed."""
 RECORDED_WITHIN_S = 240.0
-"""Time series that are behind by less are late, as after a pause of the machine."""
+"""Delay of time series in seconds that is no problem, as after a pause of the machine."""
 LOCKED = {
     "Read": "calls that read jobs and pods are refused",
     "Write": "calls that change jobs and pods are refused",
     "Kill": "no pod is killed",
     "Launch": "no pod is launched",
 }
-"""Component -> what does not happen while an administrator has locked it. Others may be locked without effect."""
+"""Component -> effect while an administrator has locked it. Locks of other components have no effect."""
 WARNING, CRITICAL = Severity.WARNING, Severity.CRITICAL
 
 
 def worst_first(problems: Iterable[Problem], limit: int = PROBLEMS_MAX) -> tuple[list[Problem], int]:
-    """At most ``limit`` of them, and how many more there are. Equally bad ones keep their order."""
+    """Return at most ``limit`` problems, the most severe first, and the number of the others. Order is kept within a
+    severity."""
     found = sorted(problems, key=lambda one: -one.severity)
     return found[:limit], max(len(found) - limit, 0)
 
 
 def span_text(seconds: float) -> str:
-    """About how long: 40 s, 5 min, 3 h, 2 days."""
+    """Return an approximate duration: 40 s, 5 min, 3 h, 2 days."""
     whole = max(int(seconds), 0)
     for size, unit in ((172_800, "days"), (7_200, "h"), (120, "min")):
         if whole >= size:
@@ -63,13 +64,14 @@ def locked_components(locked: Collection[str]) -> list[Problem]:
 
 
 def role_problem(role: str, overdue_s: float | None) -> Problem:
-    """No process leads it. ``overdue_s``: since the last lease ran out; None: there is no lease."""
+    """Return the problem of a role that no process leads. ``overdue_s``: seconds since the last lease expired; None:
+    there is no lease."""
     ended = f": the lease of the last one ran out {span_text(overdue_s)} ago" if overdue_s is not None else ""
-    text = f"No process leads the role {role}{ended}. {_missed(role)}"
+    text = f"No process leads the role {role}{ended}. {_effect_of_vacancy(role)}"
     return Problem(CRITICAL, text, SubjectKind.ROLE, role, command="peloton local status")
 
 
-def _missed(role: str) -> str:
+def _effect_of_vacancy(role: str) -> str:
     if role == "resmgr":
         return "No pod is admitted meanwhile"
     return f"No pod is launched or stopped in cluster {role.rpartition('/')[2]} meanwhile; those on its hosts run on"
@@ -88,7 +90,7 @@ def resmgr_problem(patience_s: float) -> Problem:
 def cluster_problems(
     cluster: str, kind: str, is_connected: bool, unready: str, are_hosts_known: bool, up_count: int
 ) -> list[Problem]:
-    """Of a cluster as a whole: at most one."""
+    """Return the problem of a cluster as a whole; at most one."""
     if not is_connected:
         what = f"Cluster {cluster} is not connected to its {_control_plane(kind)}: no pod is launched or stopped there"
     elif unready:
@@ -109,19 +111,21 @@ def _control_plane(kind: str) -> str:
 def gone_hosts(
     cluster: str, gone: Mapping[Hostname, float], maintained: Collection[Hostname], now_ns: int
 ) -> list[Problem]:
-    """``gone``: hosts that left the cluster, and how many seconds ago. A host that went for maintenance is meant to be
-    away."""
+    """Report hosts that left the cluster. ``gone``: hosts, and seconds since they left. Hosts in maintenance are left
+    out."""
     found = []
     for ago_s, name in sorted((ago_s, name) for name, ago_s in gone.items() if name not in maintained):
         text = f"Host {name} left cluster {cluster} {span_text(ago_s)} ago and is not back"
-        found.append(_of_host(CRITICAL, text, name, cluster, now_ns - round(ago_s * NS_PER_S)))
+        found.append(_host_problem(CRITICAL, text, name, cluster, now_ns - round(ago_s * NS_PER_S)))
     return bounded(found, f"more hosts left cluster {cluster} within {span_text(GONE_WITHIN_S)} and are not back")
 
 
 def avoided_hosts(cluster: str, avoided: Mapping[Hostname, tuple[Misfit, float]]) -> list[Problem]:
-    """``avoided``: why, and for how many seconds more."""
+    """Report avoided hosts. ``avoided``: the reason, and the remaining seconds."""
     found = [
-        _of_host(WARNING, f"Host {name} is avoided {avoided_text(why)}, for {span_text(left_s)} more", name, cluster)
+        _host_problem(
+            WARNING, f"Host {name} is avoided {avoided_text(why)}, for {span_text(left_s)} more", name, cluster
+        )
         for name, (why, left_s) in sorted(avoided.items())
     ]
     return bounded(found, f"more hosts of cluster {cluster} are avoided")
@@ -130,9 +134,9 @@ def avoided_hosts(cluster: str, avoided: Mapping[Hostname, tuple[Misfit, float]]
 def red_marks(
     cluster: str, hosts: Sequence[HostMark], services: Sequence[ServiceMark], names: Names = NO_NAMES
 ) -> list[Problem]:
-    """``hosts`` and ``services``: those that are marked RED."""
+    """Report hosts and services that are marked RED."""
     loaded = [
-        _of_host(WARNING, f"Host {one.hostname} is marked RED: {one.reason}", one.hostname, cluster, one.since_ns)
+        _host_problem(WARNING, f"Host {one.hostname} is marked RED: {one.reason}", one.hostname, cluster, one.since_ns)
         for one in hosts
     ]
     advice = "peloton host advice --mark red"
@@ -148,7 +152,7 @@ def red_marks(
 
 
 def late_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Problem]:
-    """Drains that are beyond their deadline and that nobody has forced."""
+    """Report drains beyond their deadline that have not been forced."""
     late = [
         host
         for host in maintained
@@ -166,7 +170,7 @@ def late_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Prob
 
 
 def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int, names: Names = NO_NAMES) -> list[Problem]:
-    """Drains within their deadlines that pods hold up which may not leave, because of their SLA or their volume."""
+    """Report drains within their deadlines that are blocked by the SLA or the volumes of pods."""
     found = []
     for host in sorted(maintained, key=lambda one: (one.drained_from_ns, one.hostname)):
         is_under_way = host.state is HostState.DRAINING and not host.is_forced and host.progress.blockers
@@ -187,7 +191,7 @@ def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int, names: Na
 
 
 def lost_volumes(volumes: Sequence[VolumeRecord], total: int, names: Names = NO_NAMES) -> list[Problem]:
-    """``volumes``: the first of ``total``."""
+    """Report LOST volumes. ``volumes``: the first of ``total``."""
     found = []
     for one in volumes:
         why = f" ({one.note})" if one.note else ""
@@ -199,17 +203,17 @@ def lost_volumes(volumes: Sequence[VolumeRecord], total: int, names: Names = NO_
 
 
 def stuck_updates(updates: Sequence[tuple[str, UpdateRecord]], total: int) -> list[Problem]:
-    """Services, with their names, whose last update failed, was rolled back, is paused after failures, waits for a
-    pulse or has stalled. ``updates``: the first of ``total``."""
+    """Report services, with their names, whose last update failed, was rolled back, is paused after failures, waits for
+    a pulse or has stalled. ``updates``: the first of ``total``."""
     found = []
     for name, update in updates:
-        if what := _stuck(update):
+        if what := _describe_stuck(update):
             text, command = f"The update of service {name} {what}", f"peloton job why {update.job_id}"
             found.append(Problem(WARNING, text, SubjectKind.JOB, update.job_id, "", update.updated_ns, command))
     return bounded(found, "more updates of services have failed or stand still", total)
 
 
-def _stuck(update: UpdateRecord) -> str:
+def _describe_stuck(update: UpdateRecord) -> str:
     bad = f"{len(update.failed)} of its {update.total_count} instances failed"
     if update.state is UpdateState.FAILED:
         return f"has failed: {bad}"
@@ -228,7 +232,7 @@ def _stuck(update: UpdateRecord) -> str:
 
 
 class UnfitJob(NamedTuple):
-    """A job with pods that no host could take even if it were empty. ``sorts``: how many pods, and why."""
+    """A job with pods that no host could take even if it were empty. ``sorts``: number of pods, and the reason."""
 
     job_id: str
     name: str
@@ -262,7 +266,7 @@ def late_recorder(behind_s: float, period_s: int) -> list[Problem]:
 
 
 def hopeless_gangs(heads: Sequence[tuple[str, str, int, str]], names: Names = NO_NAMES) -> list[Problem]:
-    """Gangs for which no wait helps: path of the pool, job, gangs, and why."""
+    """Report gangs that can never be admitted: path of the pool, job, number of gangs, and the reason."""
     found = []
     for path, job_id, count, why in heads:
         gangs = f"{counted(count, 'gang')} of {job_text(job_id, names)} in pool {path}"
@@ -272,8 +276,8 @@ def hopeless_gangs(heads: Sequence[tuple[str, str, int, str]], names: Names = NO
 
 
 def lacking_pools(heads: Sequence[tuple[str, str, str, float]], now_ns: int) -> list[Problem]:
-    """Pools that wait for what they are entitled to, and what others hold: path, why, by whom it is held, and for how
-    many seconds they have waited. Those that wait for less than LACKING_S are left out."""
+    """Report pools that wait for their entitlement: path, reason, holders of the resources, and seconds of waiting.
+    Pools that have waited for less than LACKING_S are left out."""
     found = []
     for path, why, holders, waited_s in sorted(heads, key=lambda head: -head[-1]):
         if waited_s < LACKING_S:
@@ -285,12 +289,12 @@ def lacking_pools(heads: Sequence[tuple[str, str, str, float]], now_ns: int) -> 
     return bounded(found, "more pools wait for what they are entitled to")
 
 
-def _of_host(severity: Severity, text: str, name: str, cluster: str, since_ns: int = 0) -> Problem:
+def _host_problem(severity: Severity, text: str, name: str, cluster: str, since_ns: int = 0) -> Problem:
     return Problem(severity, text, SubjectKind.HOST, name, cluster, since_ns, f"peloton host why {name}")
 
 
 def bounded(found: list[Problem], others: str, total: int | None = None) -> list[Problem]:
-    """The first few by name, the others as one."""
+    """Return the first few problems, and one that counts the others."""
     named, count = found[:NAMED_MAX], len(found) if total is None else total
     if count <= len(named):
         return named

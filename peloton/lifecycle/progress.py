@@ -1,4 +1,4 @@
-"""Progress of a job, an update and a launch as a person reads it in the Temporal Web UI: Markdown, in sentences."""
+"""Progress of a job, an update and a launch as Markdown sentences for the Temporal Web UI."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from peloton.model.pod import PodState
 from peloton.model.update import UpdateProgress
 
 LIFE_MAX = 20
-"""Lines of a life that are kept: the newest."""
+"""Maximum lines of a life that are kept, the newest."""
 
-_DOING = {
+_STATE_WORDS = {
     PodState.INITIALIZED: "not queued yet",
     PodState.PENDING: "waiting in the queue of the pool",
     PodState.READY: "admitted and waiting for a host",
@@ -31,10 +31,12 @@ _DOING = {
 
 
 def details(progress: JobProgress, waiting_for: str = "", life: Sequence[str] = ()) -> str:
-    """The job's state, what its pods do in the order of a pod's life, what it waits for, and which states it was in."""
+    """Describe the job's state, its pods in the order of a pod's life, the condition it waits for, and past states."""
     total = sum(progress.counts.values())
     lines = [f"The job is **{progress.state}** with {_count(total, 'pod')}{':' if total else '.'}"]
-    lines += _list(f"{progress.counts[state]} {_doing(state)}" for state in PodState if progress.counts.get(state))
+    lines += _list(
+        f"{progress.counts[state]} {_describe_state(state)}" for state in PodState if progress.counts.get(state)
+    )
     update_id = progress.update_id or progress.creation_id
     if update_id and not progress.is_finished:
         lines += ["", f"Update `{update_id}` is being rolled out."]
@@ -44,7 +46,7 @@ def details(progress: JobProgress, waiting_for: str = "", life: Sequence[str] = 
 
 
 def update_details(update: UpdateProgress, life: Sequence[str] = ()) -> str:
-    """How far a rollout is, and what it waits for."""
+    """Describe the progress of a rollout, and the condition it waits for."""
     if not update.update_id:
         return "No update is under way."
     lines = [f"The {update.type} `{update.update_id}` is **{update.state}**:"]
@@ -60,7 +62,7 @@ def update_details(update: UpdateProgress, life: Sequence[str] = ()) -> str:
 
 
 def daemon_details(launched_count: int, waiting_count: int, waiting_for: str) -> str:
-    """How many pods of a daemon were launched on their hosts, and which are not there yet."""
+    """Describe the launched and the missing pods of a daemon."""
     lines = [f"{_count(launched_count, 'pod')} launched."]
     if waiting_count:
         lines += ["", f"{_count(waiting_count, 'pod')} not on the host yet{f': {waiting_for}' if waiting_for else ''}."]
@@ -77,7 +79,7 @@ _LAUNCH = {
 
 
 def gang_details(gang: GangProgress, verdict: Verdict, waiting_for: str) -> str:
-    """What the launch of a gang is at, why, and a line for each stage that has members."""
+    """Describe the step of a gang's launch, the reason, and the members at each stage."""
     why = requeue_text(verdict.reason) if verdict.reason else waiting_for
     lines = [f"{_LAUNCH[verdict.step]}{f' ({why})' if why else ''}."]
     lines += _list(f"{stage.value}: {gang.stages[stage]} of {gang.size}" for stage in Stage if gang.stages.get(stage))
@@ -85,7 +87,7 @@ def gang_details(gang: GangProgress, verdict: Verdict, waiting_for: str) -> str:
 
 
 def lived(life: Sequence[str], now: datetime, state: str) -> tuple[str, ...]:
-    """The life with one more state, whose oldest lines are forgotten."""
+    """Return the life with one more state, cut to its newest lines."""
     return (*life, f"{now:%Y-%m-%d %H:%M:%S} {state}")[-LIFE_MAX:]
 
 
@@ -94,7 +96,7 @@ def _story(life: Sequence[str]) -> list[str]:
 
 
 def _list(items: Iterable[str]) -> list[str]:
-    """Markdown wants an empty line before it."""
+    """Return a list after the empty line that Markdown requires."""
     lines = [f"- {item}" for item in items]
     return ["", *lines] if lines else []
 
@@ -103,5 +105,5 @@ def _count(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _doing(state: PodState) -> str:
-    return _DOING.get(state, state.lower())
+def _describe_state(state: PodState) -> str:
+    return _STATE_WORDS.get(state, state.lower())

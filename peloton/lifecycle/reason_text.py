@@ -1,4 +1,4 @@
-"""Reasons in words, for people: made where a text is shown or stored, and never read back."""
+"""Reasons in words for users: rendered where a text is shown or stored, and never parsed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from peloton.model.times import NS_PER_S
 
 UNKNOWN = "a rule that this version does not know"
 Names = Mapping[str, str]
-"""Job id -> name. A job without a name in it is called by its id."""
+"""Job id -> name. Jobs without an entry are shown by their id."""
 NO_NAMES: Names = MappingProxyType({})
 
 
@@ -53,7 +53,7 @@ def job_text(job_id: str, names: Names) -> str:
     return f"job {names.get(job_id, '').strip() or job_id}"
 
 
-# In a queue.
+# Reasons in a queue.
 
 
 def queue_text(reason: Reason, names: Names = NO_NAMES) -> str:
@@ -72,7 +72,7 @@ def queue_text(reason: Reason, names: Names = NO_NAMES) -> str:
     who = f"gang of {size}: " if size > 1 else ""
     asked, limit = f"{who}{kind} {amount_text(kind, wanted)} wanted", amount_text(kind, bound)
     which = f"{rule} of {path}"
-    if host_pools:  # not of the whole cluster
+    if host_pools:  # the rule counts these host pools only
         which = f"capacity of {host_pools}" if rule is Rule.CLUSTER_CAPACITY else f"{which} in {host_pools}"
     if is_final:
         return f"{asked}, more than the {which}: {limit}"
@@ -80,7 +80,7 @@ def queue_text(reason: Reason, names: Names = NO_NAMES) -> str:
 
 
 def backfill_text(reason: Reason) -> str:
-    """Say for how long gangs behind the one that waits may go first; empty where they never may."""
+    """Say for how long gangs behind the waiting one may be admitted first; empty if they never may."""
     if reason.backfill_s == NOT_BACKFILLED:
         return ""
     if reason.backfill_s == 0:
@@ -88,7 +88,7 @@ def backfill_text(reason: Reason) -> str:
     return f"gangs behind it that fit may go first for {reason.backfill_s} s more"
 
 
-# On hosts.
+# Reasons on hosts.
 
 
 def misfit_text(misfit: Misfit) -> str:
@@ -159,7 +159,7 @@ def avoided_text(avoided: Misfit) -> str:
 
 
 def reservation_text(kept: HostReservation) -> str:
-    """For whom, since when, until when, and why this host."""
+    """Describe a reservation: its pod, start, end, and the choice of the host."""
     span = _span_text(kept.since_ns // NS_PER_S, kept.until_ns // NS_PER_S)
     host = kept.host
     kind, lacking, ending = host.kind, amount_text(host.kind, host.lacking), amount_text(host.kind, host.ending)
@@ -176,7 +176,7 @@ def _span_text(since_s: int, until_s: int) -> str:
 
 
 def placement_text(reason: PlacementReason) -> str:
-    """Why pods found no host."""
+    """Describe why pods found no host."""
     return "; ".join(_cluster_text(one) for one in sorted(reason, key=lambda one: one.cluster))
 
 
@@ -210,7 +210,7 @@ def hosts_text(refusing: RefusingHosts) -> str:
 
 
 def infeasible_text(reason: Infeasibility) -> str:
-    """Why no host could take a pod even if it were empty."""
+    """Describe why no host could take a pod even if it were empty."""
     return "; ".join(_infeasible_text(one) for one in sorted(reason, key=lambda one: one.cluster))
 
 
@@ -240,7 +240,7 @@ def _infeasible_text(one: Infeasible) -> str:
     return f"{where}no host has {' and '.join(f'{k} {wanted}' for k, wanted, _ in amounts)} together: there are {which}"
 
 
-# Back into the queue, and off their hosts.
+# Requeues and evictions.
 
 
 def requeue_text(reason: RequeueReason) -> str:

@@ -1,5 +1,5 @@
-"""Rebalancing: how many pods of a service may be away for it, when the next moves are planned, what has become of those
-under way, what may be asked, and reasons in words."""
+"""Rebalancing: unavailable pods allowed per service, the time of the next moves, the outcome of moves, requests of
+operators, and reasons in words."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from peloton.model.rebalance import (
 )
 
 AWAY_SHARE = 10
-"""A tenth of a service that has no SLA is away at a time."""
+"""Divisor of a service without an SLA: a tenth of its instances may be unavailable at a time."""
 MOVES_MAX = 1_000
-"""Of one plan."""
+"""Maximum moves of one plan."""
 ROUND_MOVES_MAX = 100
-"""Moves that are begun together; the next plan is made when they have ended."""
+"""Maximum moves of one round; the next plan follows when all have ended."""
 REST_S = 30.0
-"""From the end of the last move to the next plan: what waited takes its room meanwhile."""
+"""Seconds from the end of the last move to the next plan, in which waiting pods take the freed resources."""
 LATE_S = 600.0
-"""A pod that does not run again for so long holds up no other moves."""
+"""Seconds after which a pod that does not run again blocks no other moves."""
 PER_HOUR_DEFAULT, PER_HOUR_MAX = 60, 10_000
 NAMED_MAX = 20
-"""Jobs that a progress names."""
+"""Maximum jobs that a progress names."""
 HOUR_S = 3_600
 NS_PER_S = 1_000_000_000
 TO_RESUME = "somebody to resume it"
@@ -40,7 +40,8 @@ TO_TAKE_ROOM = "pods that wait to take the room that was made"
 
 
 def grants_left(maximum: int, instance_count: int, missing_count: int) -> int:
-    """``maximum``: instances that may be away by the SLA, 0 = it does not say."""
+    """Return how many more instances may be taken down. ``maximum``: unavailable instances allowed by the SLA, 0 = no
+    SLA."""
     return max((maximum or max(1, instance_count // AWAY_SHARE)) - missing_count, 0)
 
 
@@ -50,8 +51,8 @@ def grants_left(maximum: int, instance_count: int, missing_count: int) -> int:
 def next_round(
     state: RebalanceState, per_hour: int, moving_count: int, hour_count: int, last_ended_ns: int, now_ns: int
 ) -> tuple[int, str]:
-    """How many moves may be begun now, and if none, what that waits for. All moves of a round end before the next is
-    planned: a plan that does not know where pods come to rest would move others for the same reason."""
+    """Return the number of moves that may start now, and if none, the condition they wait for. All moves of a round end
+    before the next plan, which would otherwise move further pods for the same reason."""
     if state is RebalanceState.PAUSED:
         return 0, TO_RESUME
     if moving_count:
@@ -68,8 +69,8 @@ def next_round(
 def after_round(
     rebalance: Rebalance, moving_count: int, hour_count: int, waiting_for: str, plan: RebalancePlan | None
 ) -> RebalanceProgress:
-    """``plan``: of this round, if it was made; what it leaves stays known until the next one. Rebalancing that is to
-    stop has stopped once nothing is on its way."""
+    """Return the progress after a round. ``plan``: the plan of this round, if any; otherwise the previous one remains.
+    STOPPING becomes STOPPED when no move is under way."""
     state, before = rebalance.state, rebalance.progress
     if state is RebalanceState.STOPPING and not moving_count:
         state = RebalanceState.STOPPED
@@ -90,7 +91,7 @@ def after_round(
 
 
 def move_state(move: MoveRecord, pod: PodAfter | None, now_ns: int) -> MoveState:
-    """What has become of a move that was under way."""
+    """Return the new state of a move that was under way."""
     if pod is None or not pod.is_wanted:
         return MoveState.ENDED
     if pod.run_id > move.pod_id.run_id and pod.is_running:
@@ -99,15 +100,15 @@ def move_state(move: MoveRecord, pod: PodAfter | None, now_ns: int) -> MoveState
 
 
 def affordable(moves: Sequence[Move], granted_count: int, budget: int) -> Sequence[Move]:
-    """Of the moves of a service those that its SLA and the hour's budget let begin."""
+    """Return the moves of a service that its SLA and the hour's budget allow."""
     return moves[: max(min(granted_count, budget), 0)]
 
 
-# -- what people may ask ---------------------------------------------------------------------------------------------
+# -- requests of operators -------------------------------------------------------------------------------------------
 
 
 def after_act(state: RebalanceState, act: RebalanceAct) -> RebalanceState:
-    """What is there already stays."""
+    """Return the state after the request, which may be the current one."""
     match act:
         case RebalanceAct.PAUSE:
             return RebalanceState.PAUSED
@@ -118,24 +119,24 @@ def after_act(state: RebalanceState, act: RebalanceAct) -> RebalanceState:
 
 
 def act_refusal(act: RebalanceAct, cluster: str, state: RebalanceState) -> str:
-    """Why it may not be done now; empty when it may."""
+    """Return why the request is refused now; empty if it is not."""
     if act is RebalanceAct.STOP or state in (RebalanceState.RUNNING, RebalanceState.PAUSED):
         return ""
     return f"the rebalancing of cluster {cluster} is {state}: start it"
 
 
 def goals_refusal(goals: Collection[Goal]) -> str:
-    """Why these goals do not go together; empty when they do."""
+    """Return why these goals exclude each other; empty if they do not."""
     if Goal.SPREAD in goals and Goal.EMPTY in goals:
         return "SPREAD and EMPTY undo each other: ask for one of them"
     return ""
 
 
-# -- for people ------------------------------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------------------------
 
 
 def details(cluster: str, progress: RebalanceProgress) -> str:
-    """Markdown: how far it is, and what blocks it."""
+    """Describe the progress and its blockers, as Markdown."""
     lines = [
         f"The rebalancing of cluster **{cluster}** is **{progress.state}**.",
         "",
@@ -153,7 +154,7 @@ def details(cluster: str, progress: RebalanceProgress) -> str:
 
 
 def move_text(move: Move) -> str:
-    """Why a pod moves, in words."""
+    """Describe why a pod moves."""
     why = move.why
     of_several = f", by {why.move_count} moves" if why.move_count > 1 else ""
     match why.goal:

@@ -1,7 +1,7 @@
-"""When a host is reserved for a pod that fits on none, and which host.
+"""Reservations of hosts for pods that fit on none: the time, and the choice of the host.
 
-Small pods take what others give back, as soon as it is there: room for a large pod may never be free at once. Once the
-pod has waited for long, what frees on one host is kept for it, for a bounded time.
+Small pods take freed resources immediately, so that enough for a large pod may never be free at once. After the pod has
+waited for long, resources that are freed on one host are reserved for it, for a bounded time.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from peloton.model.resources import RESOURCE_KINDS, Resources
 
 RESERVED_HOSTS_MAX = 8
 HOSTS_PER_RESERVED = 10
-"""At least so many hosts for each reserved one; of fewer hosts one may be reserved."""
+"""Minimum hosts per reserved one; one host may always be reserved."""
 NAMED_MAX = 100
-"""Pods of a placement that may get a host reserved: those that have waited longest."""
+"""Maximum pods of a placement that are considered for a reservation, the longest waiting first."""
 NAMED_AFTER_S = 10.0
-"""A pod that was admitted later than this is on its way to a host."""
+"""Minimum seconds since admission for a pod to be considered."""
 
 
 def reserved_max(host_count: int) -> int:
-    """Hosts of a cluster that are reserved at a time."""
+    """Return the maximum of reserved hosts in a cluster."""
     return min(RESERVED_HOSTS_MAX, max(host_count // HOSTS_PER_RESERVED, 1))
 
 
 def waiting_pods(gangs: Iterable[ReadyGang]) -> tuple[WaitingPod, ...]:
-    """Pods that stand alone and have waited for a while, the longest first."""
+    """Return pods outside gangs that have waited for a while, the longest first."""
     found = [
         WaitingPod(gang.pods[0][0], gang.shape, gang.waited_s, gang.vain_count)
         for gang in gangs
@@ -41,35 +41,37 @@ def waiting_pods(gangs: Iterable[ReadyGang]) -> tuple[WaitingPod, ...]:
 
 
 def is_due(pod: WaitingPod, after_s: float) -> bool:
-    """Revocable pods take slack, which is measured: nobody gives it back. Where pods that spread may go depends on the
-    others of their job."""
+    """Return whether a host may be reserved for the pod. Slack for revocable pods is measured, not freed by ending
+    pods, and pods that spread depend on the other pods of their job, so neither has reservations."""
     return not (pod.shape.revocable or pod.shape.layout) and (pod.waited_s >= after_s or pod.vain_count > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A host that takes the pod once enough is given back there."""
+    """A host that could take the pod after enough of its pods end."""
 
     hostname: Hostname
     free: Resources
     pods: Sequence[Neighbour]
-    is_last: bool = False  # chosen only where there is no other
+    is_last: bool = False  # chosen only if there is no other
 
 
 def soonest(need: Resources, candidates: Sequence[Candidate]) -> SoonestHost | None:
-    """The host that will probably have room first: pods of batch jobs end by themselves, others stay, so it is the one
-    where the smallest part of what batch pods hold has to be given back; by name among equals. None: nowhere would it
-    be enough."""
-    found = [(one.is_last, *judged, one.hostname) for one in candidates if (judged := _to_end(need, one)) is not None]
+    """Return the host that will probably have enough free resources first. Batch pods end by themselves and others
+    stay, so it is the host where the smallest part of the resources of batch pods is needed; ties are broken by name.
+    None: no host would have enough."""
+    found = [
+        (one.is_last, *scored, one.hostname) for one in candidates if (scored := _evaluate_host(need, one)) is not None
+    ]
     if not found:
         return None
     _, _, lacking, ending, kind, hostname = min(found)
     return SoonestHost(hostname, RESOURCE_KINDS[kind], lacking, ending, len(found))
 
 
-def _to_end(need: Resources, host: Candidate) -> tuple[Fraction, int, int, int] | None:
-    """The part that has to be given back of the scarcest kind, how much that is, of how much, and the kind. None: not
-    all of it would be enough."""
+def _evaluate_host(need: Resources, host: Candidate) -> tuple[Fraction, int, int, int] | None:
+    """Return, for the scarcest kind, the part of the batch pods' resources that has to be freed, the amount, the total,
+    and the kind. None: all of it would not be enough."""
     leaving = sum((pod.holds for pod in host.pods if pod.is_leaving), Resources())
     ending = sum((pod.holds for pod in host.pods if pod.ends_itself and not pod.is_leaving), Resources())
     lacking = need - host.free - leaving

@@ -1,7 +1,7 @@
-"""What becomes of an instance whose run has ended: it rests, or it runs again.
+"""Decision on an instance whose run has ended: whether and when it runs again.
 
-The decision is made once, when the run ends, and stored with the pod, so that a job of 100,000 resting pods costs
-nothing to look at again.
+The decision is made once, when the run ends, and stored with the pod, so that a job of 100,000 ended pods costs nothing
+afterwards.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from peloton.model.pod import ENDING_GOALS, TERMINAL, Cause, NextRun, PodRecord,
 from peloton.model.times import NS_PER_S
 
 SYSTEM_FAILURE_ATTEMPTS = 4
-"""A run that the platform broke is tried at least so often, whatever the job says."""
+"""Minimum attempts of a run that the platform broke, regardless of the job's setting."""
 
 QUICK_FAILURES = 3
-"""A batch pod that has failed so often, the last time within ``QUICK_S`` of its start, waits for its next run."""
+"""Failures after which a batch pod waits for its next run, if the last one came within ``QUICK_S`` of its start."""
 
 REASON_LAUNCH_REFUSED = "REASON_HOST_REJECT_OFFER"
-"""Set by the host manager on a launch that its cluster did not take."""
+"""Reason that the host manager sets on a launch that its cluster did not accept."""
 
 THROTTLED_MESSAGE = "Task throttled due to failure"
 
@@ -31,7 +31,7 @@ _EVICTED = frozenset({TerminationReason.PREEMPTED_RESOURCES, TerminationReason.K
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """``due_ns`` is when the next run may start; 0 is at once."""
+    """Next run of an ended instance. ``due_ns``: earliest start; 0 is at once."""
 
     next_run: NextRun
     due_ns: int = 0
@@ -54,19 +54,19 @@ def after_end(
     batch_backoff: Backoff = NO_BACKOFF,
     has_other_host: bool = True,
 ) -> Ending:
-    """Decide for a pod that is in a terminal state, ``failure_count`` already counted.
+    """Decide for a pod in a terminal state, whose ``failure_count`` includes this run.
 
-    ``launch_lost``: the run is LOST and was never seen STARTING or RUNNING. A service's wait (``backoff``) counts from
+    ``launch_lost``: the run is LOST and was never STARTING or RUNNING. The delay of a service (``backoff``) counts from
     the pod's last update, that of a batch pod (``batch_backoff``) from the start of its run. ``has_other_host``: a host
     other than that of the run could take the pod.
     """
     assert pod.state in TERMINAL, f"{pod.pod_id} has not ended: {pod.state}"
     if pod.state is PodState.DELETED or pod.goal in ENDING_GOALS:
         return REST
-    if _ended_before_its_eviction(pod, job_type):
+    if _has_succeeded_before_eviction(pod, job_type):
         return REST
     never_bound = pod.state is PodState.LOST and (launch_lost or pod.reason == REASON_LAUNCH_REFUSED)
-    if job_type is JobType.EXTERNAL:  # what ran is replaced by whoever made it
+    if job_type is JobType.EXTERNAL:  # its controller replaces an external pod that has run
         return Ending(NextRun.RELAUNCH) if never_bound else REST
     if pod.desired_run_id > pod.run_id or pod.desired_config_version != pod.config_version:
         return Ending(NextRun.REPLACE)
@@ -75,30 +75,30 @@ def after_end(
     if sent_away(cause) and pod.state is not PodState.SUCCEEDED:
         return Ending(NextRun.REPLACE)
     if job_type is JobType.BATCH:
-        return _after_batch_end(pod, cause, batch_backoff, has_other_host)
+        return _decide_batch(pod, cause, batch_backoff, has_other_host)
     delay_ns = backoff.delay_ns(pod.failure_count)
     return Ending(NextRun.RETRY, pod.updated_ns + delay_ns if delay_ns else 0)
 
 
-def _ended_before_its_eviction(pod: PodRecord, job_type: JobType) -> bool:
-    """The run of a batch pod succeeded while its eviction was under way: nothing is left to run again."""
+def _has_succeeded_before_eviction(pod: PodRecord, job_type: JobType) -> bool:
+    """Return whether the run of a batch pod succeeded during its eviction, so that no run has to follow."""
     is_done = pod.state is PodState.SUCCEEDED and job_type is JobType.BATCH
     why = pod.termination.reason if pod.termination else None
     return is_done and why in _EVICTED
 
 
-def _after_batch_end(pod: PodRecord, cause: Cause, backoff: Backoff, has_other_host: bool) -> Ending:
+def _decide_batch(pod: PodRecord, cause: Cause, backoff: Backoff, has_other_host: bool) -> Ending:
     if pod.state is PodState.SUCCEEDED or pod.failure_count >= attempts_max(pod, cause):
         return REST
     if pod.state is PodState.LOST:
-        return Ending(NextRun.RETRY)  # it is not known to have failed
+        return Ending(NextRun.RETRY)  # a lost run may not have failed
     waits = batch_wait_count(pod, has_other_host)
     return Ending(NextRun.RETRY, batch_due_ns(backoff, waits, pod.started_ns, pod.updated_ns))
 
 
 def batch_wait_count(pod: PodRecord, has_other_host: bool) -> int:
-    """Count the waits of a failed batch pod up to the next one, which doubles with each; 0: its next run starts at
-    once. It waits if it would return to the host on which it has just failed, or fails quickly for the third time."""
+    """Return the number of delays of a failed batch pod including the next one, which doubles with each; 0: no delay.
+    The pod waits if it would return to the host on which it just failed, or if it fails quickly for the third time."""
     if not has_other_host:
         return pod.failure_count
     return pod.failure_count - QUICK_FAILURES + 1 if fails_quickly(pod) else 0
@@ -110,12 +110,12 @@ def fails_quickly(pod: PodRecord) -> bool:
 
 
 def may_retry(pod: PodRecord, cause: Cause) -> bool:
-    """Tell whether a batch pod that fails now for this cause has attempts left."""
+    """Return whether a batch pod that fails now for this cause has attempts left."""
     return pod.goal not in ENDING_GOALS and pod.failure_count + 1 < attempts_max(pod, cause)
 
 
 def attempts_max(pod: PodRecord, cause: Cause) -> int:
-    """Failures after which a batch pod stays as it is."""
+    """Return the failures after which a batch pod has no next run."""
     if RULES[cause].again is Again.BY_PLATFORM:
         return max(pod.max_failures, SYSTEM_FAILURE_ATTEMPTS)
     return pod.max_failures

@@ -1,14 +1,14 @@
-"""The rolling update, step by step: which instances are done, which have failed, which come next.
+"""Rolling update, step by step: classification of instances in flight, and the choice of the next ones.
 
     INITIALIZED --> ROLLING_FORWARD --+--> SUCCEEDED
                         |  ^          +--> FAILED
                         v  |          +--> ROLLING_BACKWARD --+--> ROLLED_BACK
                        PAUSED                                 +--> FAILED
 
-A step looks at the pods of the update, sorts those in flight into done, failed and still current, and fills the batch
-up: added instances first, then updated ones (unavailable before killed before invalid before available), then removed
-ones. A pulsed update for which no pulse has come begins nothing. This module alone decides; storage applies the
-step in the transaction that reads the pods, as far as the step asks for them.
+A step reads the pods of the update, sorts instances in flight into done, failed and current, and fills up the batch:
+first added instances, then updated ones (unavailable before killed before invalid before available), then removed ones.
+A pulsed update without a recent pulse starts no instance. All decisions are made in this module; storage applies the
+step in the transaction that reads the pods, as far as the step needs them.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _VERBS = {
     UpdateType.STOP: "stop",
 }
 COMING_BATCHES = 2
-"""How far ``coming_back`` looks. A batch is filled up as its instances are done, and images are looked up once
-for each batch that has begun: one batch ahead would miss some of the next."""
+"""Batches ahead that ``coming_back`` returns. A batch is filled up as its instances finish, and images are read once
+per started batch: one batch ahead would miss a part of the next."""
 
 
 class Stage(StrEnum):
@@ -59,14 +59,14 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The update after the step, which tells what it waits for, and the instances to put in flight now."""
+    """The update after the step, with the condition it waits for, and the instances to put in flight now."""
 
     update: UpdateRecord
     add: tuple[int, ...] = ()
     change: tuple[int, ...] = ()
     remove: tuple[int, ...] = ()
-    kill_count: int = 0  # of these that hosts run, and are still to be asked to end
-    rolls_back: bool = False  # too many have failed: nothing begins before ``reversed_update``
+    kill_count: int = 0  # instances of these on hosts that have not been asked to end
+    rolls_back: bool = False  # too many have failed: nothing starts before ``reversed_update``
 
 
 # -- an instance in flight -----------------------------------------------------------------------------------------
@@ -75,10 +75,10 @@ _RESTS = In("state", TERMINAL) & terms.ENDS
 _RUNS_TARGET = terms.RUNNING & ~terms.NEWER & ~Differs("config_version", Parameter("version")) & terms.HEALTHY
 _HAS_FAILED = Exceeds("failure_count", Parameter("failures_free"))
 _IS_DONE = ~terms.DIFFERS & (_RUNS_TARGET | _RESTS)
-_HAS_STOPPED = ~terms.DIFFERS & (_RESTS | terms.STAYS)  # one that was started again is not stopped twice
+_HAS_STOPPED = ~terms.DIFFERS & (_RESTS | terms.STAYS)  # an instance that was started again is not stopped twice
 
 
-def _done(update: UpdateRecord) -> Condition:
+def _done_condition(update: UpdateRecord) -> Condition:
     return _HAS_STOPPED if update.type is UpdateType.STOP else _IS_DONE
 
 
@@ -86,19 +86,19 @@ def _may_fail(update: UpdateRecord) -> bool:
     return update.type is not UpdateType.STOP and update.spec.max_instance_attempts > 0
 
 
-def _given(update: UpdateRecord) -> dict[str, Any]:
-    """The parameters of these conditions."""
+def _parameters(update: UpdateRecord) -> dict[str, Any]:
+    """Return the parameters of these conditions."""
     return {"version": update.config_version, "failures_free": update.spec.max_instance_attempts - 1}
 
 
 def stage(update: UpdateRecord, instance: int, pod: PodRecord | None) -> Stage:
-    """Of an instance in flight; the first rule that holds decides."""
+    """Return the stage of an instance in flight; the first rule that applies decides."""
     if pod is None:
         return Stage.COMPLETE if instance in update.removed else Stage.IN_PROGRESS
     if instance in update.removed:
         return Stage.IN_PROGRESS
-    given = _given(update)
-    if _done(update).holds(pod, given):
+    given = _parameters(update)
+    if _done_condition(update).holds(pod, given):
         return Stage.COMPLETE
     return Stage.FAILED if _may_fail(update) and _HAS_FAILED.holds(pod, given) else Stage.IN_PROGRESS
 
@@ -107,10 +107,9 @@ def stage(update: UpdateRecord, instance: int, pod: PodRecord | None) -> Stage:
 
 
 def next_step(update: UpdateRecord, pods: Pods | PodSource, sla_maximum: int = 0, now_ns: int = 0) -> Step:
-    """``pods``: those of the job that exist, or where to read them. ``sla_maximum``: of instances that may be
-    unavailable at a time, for a job whose updates keep to it; 0 = the batch alone decides. ``now_ns``: on the clock
-    that dates pulses.
-    """
+    """Return the next step. ``pods``: the existing pods of the job, or their source. ``sla_maximum``: unavailable
+    instances allowed for a job with strict updates; 0 = only the batch limits. ``now_ns``: on the clock that dates
+    pulses."""
     if not update.is_active:
         return Step(update)
     source = AtHand(pods) if isinstance(pods, Mapping) else pods
@@ -132,15 +131,16 @@ def _has_failed(update: UpdateRecord) -> bool:
 
 
 PodCounter = Callable[[Condition, Mapping[str, Any], Collection[int] | None], int]
-"""Counts the pods that meet a condition with parameters, among these instances; None: among all of the job."""
+"""Function that counts the pods that meet a condition with parameters, among these instances; None: among all of the
+job."""
 
 
 def may_move(update: UpdateRecord, count: PodCounter, sla_maximum: int = 0, now_ns: int = 0) -> bool:
-    """Whether ``next_step`` would change the update, from counts: it never misses a step. It may take a step for one
-    that the SLA refuses, when instances wait to be removed."""
+    """Return whether ``next_step`` would change the update, from counts alone. No step is missed; a step that the SLA
+    refuses may be reported when instances wait to be removed."""
     if not update.is_active:
         return False
-    if update.state is UpdateState.INITIALIZED or _has_news(update, count):
+    if update.state is UpdateState.INITIALIZED or _has_settled(update, count):
         return True
     if update.state is UpdateState.PAUSED:
         return update.awaits_pulse or update.waiting_for != TO_RESUME
@@ -151,7 +151,7 @@ def may_move(update: UpdateRecord, count: PodCounter, sla_maximum: int = 0, now_
     begins = min(room, len(waiting))
     if begins <= 0:
         return update.awaits_pulse or update.waiting_for != in_flight_text(update, update.current)
-    if lacks_pulse(update, now_ns):
+    if is_pulse_missing(update, now_ns):
         return not update.awaits_pulse or update.waiting_for != _pulse_wait_text(update)
     if not sla_maximum:
         return True
@@ -161,8 +161,8 @@ def may_move(update: UpdateRecord, count: PodCounter, sla_maximum: int = 0, now_
     return update.waiting_for != _refusal_text(SlaRefusal(sla_maximum, missing, begins))
 
 
-def _has_news(update: UpdateRecord, count: PodCounter) -> bool:
-    """Whether an instance in flight is done, or has failed."""
+def _has_settled(update: UpdateRecord, count: PodCounter) -> bool:
+    """Return whether an instance in flight is done or has failed."""
     leaving, others = update.current & update.removed, update.current - update.removed
     if leaving and count(ALWAYS, {}, leaving) < len(leaving):
         return True
@@ -170,14 +170,14 @@ def _has_news(update: UpdateRecord, count: PodCounter) -> bool:
 
 
 def settled(update: UpdateRecord) -> tuple[Condition, dict[str, Any]]:
-    """What a pod in flight that is done or has failed meets, and the parameters. It does not hold for those that are to
-    be removed."""
-    condition = _done(update) | _HAS_FAILED if _may_fail(update) else _done(update)
-    return condition, _given(update)
+    """Return the condition of a pod in flight that is done or has failed, and its parameters. The condition does not
+    apply to instances that are removed."""
+    condition = _done_condition(update) | _HAS_FAILED if _may_fail(update) else _done_condition(update)
+    return condition, _parameters(update)
 
 
 def sla_maximum(job: JobRecord) -> int:
-    """What ``next_step`` is to keep to."""
+    """Return the maximum of unavailable instances that ``next_step`` must respect, 0 = none."""
     return job.sla.maximum_unavailable_instances if job.sla.strict_updates else 0
 
 
@@ -185,7 +185,7 @@ def classify_in_flight(update: UpdateRecord, pods: Pods) -> UpdateRecord:
     done, failed = set(update.done), set(update.failed)
     current: set[int] = set()
     into = {Stage.COMPLETE: done, Stage.FAILED: failed, Stage.IN_PROGRESS: current}
-    known: dict[tuple[int, bool], Stage] = {}  # by record: pods that are alike share one
+    known: dict[tuple[int, bool], Stage] = {}  # keyed by record: equal pods share one
     for instance in update.current:
         pod = pods.get(instance)
         key = (id(pod), instance in update.removed)
@@ -203,10 +203,10 @@ def fill_batch(update: UpdateRecord, source: PodSource, sla_maximum: int, now_ns
         return Step(replace(update, state=end, prev_state=update.state))
     room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
     begins = min(max(room, 0), len(waiting))
-    if begins and lacks_pulse(update, now_ns):
+    if begins and is_pulse_missing(update, now_ns):
         return Step(replace(update, awaits_pulse=True, waiting_for=_pulse_wait_text(update)))
     if sla_maximum and begins:
-        coming, refusal = _allowed(update, source, sla_maximum, begins)
+        coming, refusal = _choose_allowed(update, source, sla_maximum, begins)
     else:
         coming, refusal = source.coming(update, begins), ""
     chosen, pods = coming.first, coming.pods
@@ -220,22 +220,23 @@ def fill_batch(update: UpdateRecord, source: PodSource, sla_maximum: int, now_ns
     return Step(after, add, change, remove, kill_count)
 
 
-def lacks_pulse(update: UpdateRecord, now_ns: int) -> bool:
-    """A rollback needs none: a service must not stay broken because pulses stopped."""
+def is_pulse_missing(update: UpdateRecord, now_ns: int) -> bool:
+    """Return whether a pulse is required and missing. A rollback requires none: a service must not stay broken because
+    pulses stopped."""
     if not update.spec.pulse_s or update.state is UpdateState.ROLLING_BACKWARD:
         return False
     return not update.pulsed_ns or now_ns - update.pulsed_ns > update.spec.pulse_s * NS_PER_S
 
 
 def _pulse_wait_text(update: UpdateRecord) -> str:
-    """True for as long as it waits."""
+    """Describe the wait for a pulse without durations that change during the wait."""
     pulse = f"a pulse: none has come for {update.spec.pulse_s} s" if update.pulsed_ns else "its first pulse"
     return " and for ".join(text for text in (in_flight_text(update, update.current), pulse) if text)
 
 
 def coming_back(update: UpdateRecord, pods: Pods | PodSource) -> dict[int, PodRecord]:
-    """Of the instances that begin next those that come back to their hosts with another configuration, in the order in
-    which they begin, with their pods. Where the others go is not known before they are placed."""
+    """Return the pods that the next instances replace on the same host with another configuration, in the order of
+    their start. Hosts of other instances are unknown before placement."""
     if update.type is not UpdateType.UPDATE or not update.spec.in_place or update.state not in ROLLING:
         return {}
     source = AtHand(pods) if isinstance(pods, Mapping) else pods
@@ -243,11 +244,11 @@ def coming_back(update: UpdateRecord, pods: Pods | PodSource) -> dict[int, PodRe
     return {i: coming.pods[i] for i in coming.first if i in coming.pods and i not in update.removed}
 
 
-def _allowed(update: UpdateRecord, source: PodSource, maximum: int, begins: int) -> tuple[Coming, str]:
-    """Of those that would begin now the ones that the SLA lets go; instances that do not run yet, or are to stop, are
-    free."""
+def _choose_allowed(update: UpdateRecord, source: PodSource, maximum: int, begins: int) -> tuple[Coming, str]:
+    """Return the instances of the next ``begins`` that the SLA allows, and its refusal of the others. Instances that do
+    not run yet, or have to stop, are always allowed."""
     missing_count = source.count(terms.MISSING, {}, None)
-    coming = source.coming(update, min(begins, _reach(update, source, maximum - missing_count)))
+    coming = source.coming(update, min(begins, _count_to_read(update, source, maximum - missing_count)))
     runs = [i for i, pod in coming.pods.items() if pod.goal not in ENDING_GOALS]
     missing = {i for i in runs if sla.is_missing(coming.pods[i])}
     refused = frozenset(sla.grant(maximum, missing, runs, missing_count).refused)
@@ -257,9 +258,9 @@ def _allowed(update: UpdateRecord, source: PodSource, maximum: int, begins: int)
     return Coming(chosen, coming.pods), refusal
 
 
-def _reach(update: UpdateRecord, source: PodSource, spare: int) -> int:
-    """How many of those that wait have to be looked at when ``spare`` instances that are available may go: they come
-    last, unless others are to be removed."""
+def _count_to_read(update: UpdateRecord, source: PodSource, spare: int) -> int:
+    """Return how many of the waiting instances must be read when ``spare`` available ones may be taken down: available
+    ones come last, unless others are removed."""
     waiting = waiting_of(update)
     if update.spec.batch_size or waiting & update.removed:
         return len(waiting)
@@ -271,7 +272,7 @@ def _refusal_text(refusal: SlaRefusal) -> str:
 
 
 def in_flight_text(update: UpdateRecord, current: Instances) -> str:
-    """What those in flight have to do, in words; empty when there are none."""
+    """Describe the goal of the instances in flight; empty if there are none."""
     texts = []
     for instances, verb in ((current - update.removed, _goal_text(update)), (current & update.removed, "to end")):
         if instances:
@@ -284,7 +285,7 @@ def _goal_text(update: UpdateRecord) -> str:
 
 
 def instances_text(instances: Iterable[int]) -> str:
-    """The first few, in ranges with both ends; and how many more."""
+    """Return the first few instances as inclusive ranges, and the number of the others."""
     ranges: list[list[int]] = []
     for instance in sorted(instances):
         if ranges and ranges[-1][1] + 1 == instance:
@@ -299,7 +300,7 @@ def instances_text(instances: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a new configuration means for the instances that exist."""
+    """Differences between a new configuration and the existing instances."""
 
     added: Instances = NONE
     updated: Instances = NONE
@@ -310,7 +311,8 @@ class Difference:
 def difference(
     pods: Pods, instance_count: int, config_version: int, is_changed: Mapping[tuple[int, int], bool]
 ) -> Difference:
-    """``is_changed``: (instance, the version it is to run now) -> its configuration differs in ``config_version``."""
+    """Return the difference. ``is_changed``: (instance, its current version) -> its configuration differs in
+    ``config_version``."""
     added = frozenset(i for i in range(instance_count) if i not in pods)
     removed = frozenset(i for i in pods if i >= instance_count)
     updated = frozenset(
@@ -323,7 +325,7 @@ def difference(
 
 
 def reversed_update(update: UpdateRecord, config_version: int, back: Difference) -> UpdateRecord:
-    """The same update on its way back: to ``config_version``, a copy of the version before."""
+    """Return the update on its way back to ``config_version``, a copy of the version before."""
     return replace(
         stall.without_stall(update),
         state=UpdateState.ROLLING_BACKWARD,
@@ -342,8 +344,8 @@ def reversed_update(update: UpdateRecord, config_version: int, back: Difference)
 def progress_of(
     update: UpdateRecord, step: Step | None = None, coming_image_count: int = 0, now_ns: int = 0
 ) -> UpdateProgress:
-    """Summarize the update after ``step``, at ``now_ns``. One that has nothing in flight looks again by itself, as no
-    pod will report a change, unless it waits for a pulse."""
+    """Summarize the update after ``step``, at ``now_ns``. An update with nothing in flight polls, as no pod will report
+    a change, unless it waits for a pulse."""
     chosen_count = 0 if step is None else len(step.add) + len(step.change) + len(step.remove)
     kill_count = 0 if step is None else step.kill_count
     return UpdateProgress(
@@ -394,14 +396,15 @@ def resumed(update: UpdateRecord) -> UpdateRecord:
 
 
 def aborted(update: UpdateRecord) -> UpdateRecord:
-    """The instances stay where they are; what is in flight is not undone."""
+    """Return the update as ABORTED. Instances keep their configuration; changes in flight are not undone."""
     if update.state in UPDATE_TERMINAL:
         return update
     return replace(stall.without_stall(update), state=UpdateState.ABORTED, prev_state=update.state, awaits_pulse=False)
 
 
 def pulsed(update: UpdateRecord, now_ns: int) -> UpdateRecord:
-    """``next_step`` clears ``awaits_pulse``; until then each pulse signals the workflow."""
+    """Return the update with the time of a pulse. ``next_step`` clears ``awaits_pulse``; until then each pulse signals
+    the workflow."""
     return replace(update, pulsed_ns=max(update.pulsed_ns, now_ns)) if update.is_active else update
 
 
@@ -418,7 +421,7 @@ def no_pulse_text(job_id: str) -> str:
 
 
 def clipped(instances: Iterable[int], instance_count: int) -> Instances:
-    """Of those named the ones that exist; all when none is named."""
+    """Return the named instances that exist, or all if none is named."""
     named = frozenset(instances)
     everything = frozenset(range(instance_count))
     return named & everything if named else everything

@@ -1,8 +1,8 @@
-"""Choose the phase of a rollout from the progress that a look returned, and name what its workflow does there.
+"""Phases of a rollout, chosen from the progress after each step, and the texts of its workflow.
 
     begin --> [ WAIT | REPLACE --> WATCH | WATCH | ROLL_BACK ]* --> FINISH
 
-A batch is filled up as its instances are done: another one has begun with each batch size of instances.
+A batch is filled up as its instances finish: a batch has started each time that as many instances as its size have.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ NEXT = "look for another update"
 
 
 class Phase(StrEnum):
-    WAIT = "WAIT"  # paused, or nothing is in flight and nothing may begin: no pulse, or the SLA refuses
-    REPLACE = "REPLACE"  # the look put instances in flight, whose pods are to be replaced
+    WAIT = "WAIT"  # paused, or nothing in flight and nothing may start: no pulse, or the SLA refuses
+    REPLACE = "REPLACE"  # the step put instances in flight, whose pods have to be replaced
     WATCH = "WATCH"  # instances in flight become healthy, or fail
     ROLL_BACK = "ROLL_BACK"  # too many have failed
     FINISH = "FINISH"
 
 
 def phase_of(progress: UpdateProgress) -> Phase:
-    """Return the phase that follows a look; the first rule that holds decides."""
+    """Return the phase that follows a step; the first rule that applies decides."""
     if progress.is_finished:
         return Phase.FINISH
     if progress.rolls_back_to:
@@ -37,16 +37,16 @@ def phase_of(progress: UpdateProgress) -> Phase:
 
 
 def replace_text(progress: UpdateProgress) -> str:
-    """Return what the look put in flight, like "replace instances 20-29, batch 3 of 10"."""
+    """Describe the instances that the step put in flight, like "replace instances 20-29, batch 3 of 10"."""
     return f"{progress.begun}, {batch_text(progress)}"
 
 
 def watch_text(progress: UpdateProgress) -> str:
-    return f"watch {batch_text(progress)}{_waits(progress)}"
+    return f"watch {batch_text(progress)}{_wait_suffix(progress)}"
 
 
 def wait_text(progress: UpdateProgress) -> str:
-    return f"look whether it may continue{_waits(progress)}"
+    return f"look whether it may continue{_wait_suffix(progress)}"
 
 
 def roll_back_text(progress: UpdateProgress) -> str:
@@ -57,11 +57,11 @@ def roll_back_text(progress: UpdateProgress) -> str:
 
 
 def batch_text(progress: UpdateProgress) -> str:
-    """Return the number of the batch that began last, among those of the update."""
+    """Return the number of the batch that started last, and the number of all batches."""
     size = progress.batch_size or max(progress.total_count, 1)
     number, count = (-(-instances // size) for instances in (progress.begun_count, progress.total_count))
     return f"batch {max(number, 1)} of {max(count, 1)}"
 
 
-def _waits(progress: UpdateProgress) -> str:
+def _wait_suffix(progress: UpdateProgress) -> str:
     return f": waits for {progress.waiting_for}" if progress.waiting_for else ""

@@ -1,4 +1,4 @@
-"""The pods of an update, read as far as a step needs them: of a service with 100,000 a step touches one batch."""
+"""Pods of an update, read as far as a step needs them: a step of a service with 100,000 pods touches one batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peloton.model.pod import PodRecord
 from peloton.model.update import Instances, UpdateRecord
 
 Pods = Mapping[int, PodRecord]
-"""Those that exist, by instance."""
+"""Existing pods by instance."""
 ORDER = {
     Availability.UNAVAILABLE: 0,
     Availability.KILLED: 1,
@@ -21,12 +21,12 @@ ORDER = {
     Availability.INVALID: 2,
     Availability.AVAILABLE: 3,
 }
-"""In which pods are updated."""
+"""Order in which pods are updated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """Instances that begin next, in their order, and those of their pods that exist."""
+    """Instances that start next, in their order, and their existing pods."""
 
     first: tuple[int, ...] = ()
     pods: Pods = field(default_factory=dict)
@@ -34,19 +34,18 @@ class Coming:
 
 class PodSource(Protocol):
     def in_flight(self, update: UpdateRecord) -> Pods:
-        """Of the instances in flight at least the pods that are done or have failed, and those that are to be
-        removed."""
+        """Return, for the instances in flight, at least the pods that are done, have failed, or have to be removed."""
 
     def coming(self, update: UpdateRecord, limit: int) -> Coming:
-        """The first of those that have not begun: added ones that do not exist, then others as ORDER has them, then
-        those that are to be removed; each sort by instance. One that is to be updated and is gone is added."""
+        """Return the first instances that have not started: added ones that do not exist, then others in ORDER, then
+        removed ones; each group by instance. An instance to update that does not exist is added."""
 
     def count(self, condition: Condition, given: Mapping[str, Any], among: Collection[int] | None) -> int:
-        """Pods that meet a condition with parameters, among these instances; None: among all of the job."""
+        """Count the pods that meet a condition with parameters, among these instances; None: among all of the job."""
 
 
 class AtHand:
-    """All pods of a job in memory."""
+    """Source with all pods of a job in memory."""
 
     def __init__(self, pods: Pods) -> None:
         self._pods = pods
@@ -71,5 +70,5 @@ class AtHand:
 
 
 def waiting_of(update: UpdateRecord) -> Instances:
-    """Instances that have not begun."""
+    """Return the instances that have not started."""
     return (update.added | update.updated | update.removed) - update.current - update.done - update.failed

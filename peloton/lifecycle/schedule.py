@@ -1,4 +1,4 @@
-"""Schedules of jobs: which names, times and options can be, and what the jobs are called."""
+"""Schedules of jobs: validation of names, times and options, and the names of the jobs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from peloton.model.times import NS_PER_S
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 CRONS_MAX = 20
 NOTE_MAX = 400
-"""Characters."""
+"""Maximum characters of a note."""
 INTERVAL_MIN_S, YEAR_S = 10, 365 * 86_400
 CATCH_UP_MIN_S = 10
-"""Temporal takes no less."""
+"""Minimum catch-up window of Temporal, in seconds."""
 CRON_WORDS = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -29,7 +29,7 @@ CRON_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("month", 1, 12, MONTHS),
     ("day of week", 0, 7, DAYS),
 )
-"""Name, least, greatest, and words, of which the first stands for the least number."""
+"""Name, minimum, maximum, and words, of which the first stands for the minimum."""
 CRON_ITEM = re.compile(r"(\*|\?|\w+)(?:-(\w+))?(?:/(\d+))?", re.ASCII)
 
 Range = tuple[int, int, int]
@@ -37,7 +37,7 @@ Range = tuple[int, int, int]
 
 
 def name_fault(name: str) -> str:
-    """Return why no schedule can have the name, or ""."""
+    """Return why the name is invalid, or ""."""
     if NAME.fullmatch(name):
         return ""
     return (
@@ -47,7 +47,7 @@ def name_fault(name: str) -> str:
 
 
 def times_fault(times: Times) -> str:
-    """Return why runs cannot start at these times, or "". The time zone is left to its database."""
+    """Return why these times are invalid, or "". The time zone is validated by its database."""
     if not times.crons and not times.interval_s:
         return "a schedule has no times: give it a cron expression or an interval"
     if len(times.crons) > CRONS_MAX:
@@ -64,7 +64,7 @@ def times_fault(times: Times) -> str:
 
 
 def options_fault(options: ScheduleOptions, note: str) -> str:
-    """Return why a schedule cannot have these options, or ""."""
+    """Return why these options are invalid, or ""."""
     if not CATCH_UP_MIN_S <= options.catch_up_s <= YEAR_S:
         return f"the catch-up window is {options.catch_up_s} s, want {CATCH_UP_MIN_S} to {YEAR_S}"
     return note_fault(note)
@@ -75,7 +75,7 @@ def note_fault(note: str) -> str:
 
 
 def cron_fault(cron: str) -> str:
-    """Return what is wrong with a cron expression, which it names, or ""."""
+    """Return the fault of a cron expression, including the expression, or ""."""
     if cron.startswith("@"):
         return "" if cron in CRON_WORDS else f"cron expression {quote(cron)}: want one of {', '.join(CRON_WORDS)}"
     fields = cron.split()
@@ -110,7 +110,7 @@ def _number(text: str, least: int, words: Sequence[str]) -> int | None:
 
 
 def cron_of(fields: Sequence[Sequence[Range]]) -> str:
-    """Return the cron expression of a calendar as Temporal keeps it: the ranges of the five fields, Sunday is 0."""
+    """Return the cron expression of a calendar in Temporal's form: the ranges of the five fields, Sunday is 0."""
     wholes = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)]
     return " ".join(_field_of(ranges, whole) for ranges, whole in zip(fields, wholes, strict=True))
 
@@ -133,6 +133,6 @@ def job_id_of(run: ScheduledRun) -> JobId:
 
 
 def job_name_of(name: str, scheduled_ns: int) -> str:
-    """Return the name of the job of a run: that in its configuration, and the time in UTC."""
+    """Return the name of the job of a run: the name in its configuration, and the time in UTC."""
     time = datetime.fromtimestamp(scheduled_ns // NS_PER_S, UTC)
     return f"{name}-{time:%Y%m%dT%H%M%SZ}" if name else f"{time:%Y%m%dT%H%M%SZ}"

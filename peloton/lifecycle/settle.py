@@ -1,6 +1,6 @@
-"""What a settle does: from a job and its pods, counted by all that matters of them, to a plan.
+"""Settling of a job: from the job and its pods, counted by all relevant fields, to a plan.
 
-Storage counts, applies the plan and counts again; so does whatever stands in for it.
+Storage counts the pods, applies the plan and counts again; doubles of storage do the same.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from peloton.model.pod import PodRecord, PodState
 from peloton.model.times import NS_PER_S
 
 SETTLE_PODS_MAX = 1_000
-"""Pods that one settle changes."""
+"""Maximum pods that one settle changes."""
 STOP_MESSAGE = "Task stop API request"
 FLAGS = (ENDS, VANISHES, NEWER, STALE, RESTS, LATER)
-"""What matters of a pod beside its state."""
+"""Conditions on a pod that settling uses in addition to the state."""
 
-_NEEDS_PLACE = INITIALIZED & STAYS  # in a queue
-_NEEDS_HOST = (INITIALIZED | READY) & STAYS  # of a daemon, which has no queue
-_ON_ITS_WAY = STAYS & (READY | (state(PodState.LAUNCHED, PodState.STARTING) & ~NEWER))  # from admission to running
+_NEEDS_PLACE = INITIALIZED & STAYS  # a position in a queue
+_NEEDS_HOST = (INITIALIZED | READY) & STAYS  # daemons, which have no queue
+_ON_ITS_WAY = STAYS & (READY | (state(PodState.LAUNCHED, PodState.STARTING) & ~NEWER))  # between admission and running
 _SERVES = state(PodState.RUNNING, PodState.SUCCEEDED) & ~NEWER
 _LEAVES_QUEUE = QUEUED & (ENDS | STALE)
 
 
-# -- what is counted -----------------------------------------------------------------------------------------------
+# -- counts --------------------------------------------------------------------------------------------------------
 
 
 class Kind(NamedTuple):
-    """Pods alike in all that settling looks at."""
+    """Pods that are equal in all fields that settling uses."""
 
     state: PodState
-    in_gang: bool  # of several
-    flags: frozenset[Condition]  # those of FLAGS that hold
+    in_gang: bool  # members of a gang of several
+    flags: frozenset[Condition]  # true conditions of FLAGS
 
     def meets(self, condition: Condition) -> bool:
         return condition.judge(self._holds)
@@ -76,7 +76,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Pods of one kind. Times are 0 where no pod has one."""
+    """Pods of one kind. Times are 0 if no pod has one."""
 
     kind: Kind
     count: int
@@ -84,31 +84,31 @@ class Counted:
     last_end_ns: int
     first_due_ns: int
     run_seconds: float
-    first_run: int  # of instance 0, when it is one of them
+    first_run: int  # run of instance 0, if it is included
 
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """All pods of a job at one moment. Times are 0 where no pod has one."""
+    """All pods of a job at one moment. Times are 0 if no pod has one."""
 
     kinds: Mapping[Kind, int]
-    oldest_start_ns: int = 0  # of RUNNING pods that are not to end
+    oldest_start_ns: int = 0  # start of the oldest RUNNING pod without an ending goal
     first_start_ns: int = 0
     last_end_ns: int = 0
-    next_due_ns: int = 0  # of later runs
+    next_due_ns: int = 0  # earliest next run of an ended pod
     run_seconds: float = 0.0
-    first_run: int = 0  # of instance 0
-    controller: PodState | None = None  # of instance 0, in a job that has one
+    first_run: int = 0  # run of instance 0
+    controller: PodState | None = None  # state of instance 0 in a controller job
 
     @classmethod
     def of(cls, counted: Iterable[Counted], controller: PodState | None = None) -> PodCounts:
         rows = list(counted)
         return cls(
             kinds={row.kind: row.count for row in rows},
-            oldest_start_ns=_first(row.first_start_ns for row in rows if row.kind.meets(TIMED)),
-            first_start_ns=_first(row.first_start_ns for row in rows),
+            oldest_start_ns=_earliest(row.first_start_ns for row in rows if row.kind.meets(TIMED)),
+            first_start_ns=_earliest(row.first_start_ns for row in rows),
             last_end_ns=max((row.last_end_ns for row in rows), default=0),
-            next_due_ns=_first(row.first_due_ns for row in rows if row.kind.meets(WAITS)),
+            next_due_ns=_earliest(row.first_due_ns for row in rows if row.kind.meets(WAITS)),
             run_seconds=sum(row.run_seconds for row in rows),
             first_run=max((row.first_run for row in rows), default=0),
             controller=controller,
@@ -118,17 +118,17 @@ class PodCounts:
         return any(kind.meets(condition) for kind in self.kinds)
 
     def count(self, condition: Condition, in_gang: bool | None = None) -> int:
-        """Pods that meet it; ``in_gang`` None: members or not."""
+        """Count the pods that meet the condition; ``in_gang`` None: members or not."""
         kinds = self.kinds.items()
         return sum(n for kind, n in kinds if kind.meets(condition) and in_gang in (None, kind.in_gang))
 
     def with_times_of(self, before: PodCounts) -> PodCounts:
-        """A pod that begins its next run forgets when the last one began and ended; the job does not."""
-        first_start_ns = _first((before.first_start_ns, self.first_start_ns))
+        """Return the counts with the job's first start and last end, which pods drop when their next run begins."""
+        first_start_ns = _earliest((before.first_start_ns, self.first_start_ns))
         return replace(self, first_start_ns=first_start_ns, last_end_ns=max(before.last_end_ns, self.last_end_ns))
 
 
-def _first(times_ns: Iterable[int]) -> int:
+def _earliest(times_ns: Iterable[int]) -> int:
     return min((time_ns for time_ns in times_ns if time_ns), default=0)
 
 
@@ -138,54 +138,54 @@ def kind_of(pod: PodRecord, gang_size: int, now_ns: int) -> Kind:
 
 
 class UpdateView(NamedTuple):
-    """What the job's workflow has to know of the update that is under way."""
+    """State of the update under way that the job's workflow needs."""
 
     update_id: str = ""
     version: int = 0
     moves: bool = False
-    is_creation: bool = False  # settles of the job roll it out, while the job has not ended
+    is_creation: bool = False  # settles roll it out while the job has not ended
 
 
 @dataclass(frozen=True, slots=True)
 class SettleView:
-    """One moment of a job."""
+    """A job, its pods and its update at one moment."""
 
     job: JobRecord
     pods: PodCounts
     update: UpdateView
 
 
-# -- what is done --------------------------------------------------------------------------------------------------
+# -- actions -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class PodAction:
-    """An event for the pods that meet a condition."""
+    """An event for all pods that meet a condition."""
 
     event: Event
     condition: Condition
     given: Mapping[str, Any] = field(default_factory=dict)  # parameters of the event
-    started_before_ns: int = 0  # only for those; 0: for all
+    started_before_ns: int = 0  # only pods started earlier; 0: all pods
 
 
 @dataclass(frozen=True, slots=True)
 class SettlePlan:
-    """``actions`` come first, in this order. ``job`` and ``progress`` are what holds when none is left to do."""
+    """``actions`` are applied first, in this order. ``job`` and ``progress`` apply when no action is left."""
 
     actions: tuple[PodAction, ...]
     job: JobRecord
     progress: JobProgress
-    needs_another: bool = False  # the others of a gang end with those that are overdue, in the next settle
+    needs_another: bool = False  # the next settle ends the rest of the gang of overdue pods
 
 
 def plan_settle(view: SettleView, now_ns: int) -> SettlePlan:
-    job = _rolled_up(view, now_ns)
-    actions = tuple(_actions(view, now_ns))
+    job = _roll_up_job(view, now_ns)
+    actions = tuple(_plan_actions(view, now_ns))
     is_overdue = any(action.event is Event.EXCEED_DEADLINE for action in actions)
     return SettlePlan(actions, job, _progress(view, job, now_ns), is_overdue and job.gang_size > 1)
 
 
-def _actions(view: SettleView, now_ns: int) -> Iterator[PodAction]:
+def _plan_actions(view: SettleView, now_ns: int) -> Iterator[PodAction]:
     job, pods = view.job, view.pods
     for event, condition in (
         (Event.BEGIN_NEXT_RUN, DUE),
@@ -194,7 +194,7 @@ def _actions(view: SettleView, now_ns: int) -> Iterator[PodAction]:
     ):
         if pods.has(condition):
             yield PodAction(event, condition)
-    if is_ending(job) and pods.has(MISSED):  # by a call that was interrupted
+    if is_ending(job) and pods.has(MISSED):  # after an interrupted call
         yield PodAction(Event.STOP, MISSED, {"message": STOP_MESSAGE, "reason": "", "why": ON_REQUEST})
     cutoff_ns = deadline.cutoff_ns(job, now_ns)
     if cutoff_ns is not None and 0 < pods.oldest_start_ns < cutoff_ns:
@@ -214,7 +214,7 @@ class PodChange:
 
 @dataclass(frozen=True, slots=True)
 class SettleWork:
-    """What one settle changes, in this order: SETTLE_PODS_MAX pods at most."""
+    """Changes of one settle in their order, at most SETTLE_PODS_MAX pods."""
 
     changes: tuple[PodChange, ...]
     more: bool
@@ -225,8 +225,9 @@ def find_work(
     find: Callable[[PodAction, int], list[int]],
     find_shared_fate: Callable[[int], SharedFate | None],
 ) -> SettleWork:
-    """``find``: the first instances, rising, that an action is for; it is asked for one more than there is room for,
-    which tells whether more are left. ``find_shared_fate``: at most so many members of the gang."""
+    """Find the instances of the plan's actions. ``find`` returns the first instances of an action, sorted; it is called
+    with a limit one above the remaining bound to detect further ones. ``find_shared_fate`` returns at most this number
+    of gang members."""
     room, more = SETTLE_PODS_MAX, plan.needs_another
     changes: list[PodChange] = []
     for action in plan.actions:
@@ -236,22 +237,22 @@ def find_work(
         room -= len(changes[-1].instances)
     if shared := find_shared_fate(max(room, 1)):
         more |= shared.more
-        changes = [_without(change, shared) for change in changes]
+        changes = [_drop_ending_members(change, shared) for change in changes]
         words = {"message": shared.message, "reason": shared.reason, "why": shared.why}
         event = Event.STOP if shared.fate is Fate.END else Event.RERUN_WITH_GANG
         changes.insert(0, PodChange(event, shared.instances, words))
     return SettleWork(tuple(change for change in changes if change.instances), more)
 
 
-def _without(change: PodChange, shared: SharedFate) -> PodChange:
-    """Members that end with their gang have no further run."""
+def _drop_ending_members(change: PodChange, shared: SharedFate) -> PodChange:
+    """Return the change without members that end with their gang and have no next run."""
     if change.event is not Event.BEGIN_NEXT_RUN or shared.fate is not Fate.END:
         return change
     ending = set(shared.instances)
     return replace(change, instances=[i for i in change.instances if i not in ending])
 
 
-def _rolled_up(view: SettleView, now_ns: int) -> JobRecord:
+def _roll_up_job(view: SettleView, now_ns: int) -> JobRecord:
     job, pods = view.job, view.pods
     counts: Counter[PodState] = Counter()
     resting: Counter[PodState] = Counter()
@@ -259,15 +260,15 @@ def _rolled_up(view: SettleView, now_ns: int) -> JobRecord:
     for kind, count in pods.kinds.items():
         counts[kind.state] += count
         if gang_failed and kind.in_gang and kind.state is PodState.KILLED:
-            resting[PodState.FAILED] += count  # it was killed for the sake of a member that failed
+            resting[PodState.FAILED] += count  # it was killed because another member failed
         else:
             resting[kind.state if kind.meets(RESTS) else PodState.INITIALIZED] += count
     state = roll_up(job, resting, pods.controller)
     unmarked = is_ending(job) and pods.has(MISSED)
     started_ns = job.started_ns
     if not started_ns and has_started(counts):
-        # Pods may end before a report says that they run; then the job starts no later than they end. Clusters have
-        # clocks of their own, and Kubernetes tells whole seconds; still it starts no sooner than it was created.
+        # Pods may end before a report that they run; the job then starts no later than they end. Clusters have their
+        # own clocks, and Kubernetes reports whole seconds, so the start is never before the creation.
         started_ns = max(pods.first_start_ns or pods.last_end_ns or now_ns, job.created_ns)
     return replace(
         job,
@@ -277,7 +278,7 @@ def _rolled_up(view: SettleView, now_ns: int) -> JobRecord:
         started_ns=started_ns,
         completed_ns=max(pods.last_end_ns or now_ns, started_ns) if state in JOB_TERMINAL else 0,
         run_seconds=pods.run_seconds,
-        gang_requeue_count=0 if _runs_whole(pods) else job.gang_requeue_count,
+        gang_requeue_count=0 if _is_serving_whole(pods) else job.gang_requeue_count,
     )
 
 
@@ -285,16 +286,16 @@ def _is_failed_member(kind: Kind) -> bool:
     return kind.in_gang and failed_for_good(kind.state, not kind.meets(RESTS))
 
 
-def _runs_whole(pods: PodCounts) -> bool:
+def _is_serving_whole(pods: PodCounts) -> bool:
     members = [kind for kind in pods.kinds if kind.in_gang]
     return bool(members) and all(kind.meets(_SERVES) for kind in members)
 
 
 def ended_progress(job: JobRecord, update: UpdateView) -> JobProgress:
-    """Of a job in a terminal state."""
+    """Return the progress of a job in a terminal state."""
     return JobProgress(
         job.state,
-        _texts(job),
+        _counts_by_name(job),
         is_unwanted=job.goal is JobState.DELETED,
         update_id=update.update_id,
         update_version=update.version,
@@ -305,7 +306,7 @@ def ended_progress(job: JobRecord, update: UpdateView) -> JobProgress:
 def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
     if job.state in JOB_TERMINAL:
         return ended_progress(job, view.update)
-    pods, counts, is_daemon = view.pods, _texts(job), job.type is JobType.DAEMON
+    pods, counts, is_daemon = view.pods, _counts_by_name(job), job.type is JobType.DAEMON
     update = UpdateView() if view.update.is_creation else view.update
     return JobProgress(
         state=job.state,
@@ -318,7 +319,7 @@ def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
         update_id=update.update_id,
         update_version=update.version,
         update_moves=update.moves,
-        deadline_s=_wait_s(view, now_ns),
+        deadline_s=_next_wait_s(view, now_ns),
         gang_run=pods.first_run if pods.count(_ON_ITS_WAY, in_gang=True) else 0,
         follows_hosts=is_daemon and not is_ending(job),
         hosts_wait=is_daemon and bool(pods.count(_NEEDS_HOST)),
@@ -326,11 +327,11 @@ def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
     )
 
 
-def _texts(job: JobRecord) -> dict[str, int]:
+def _counts_by_name(job: JobRecord) -> dict[str, int]:
     return {state.value: count for state, count in job.pod_counts.items()}
 
 
-def _wait_s(view: SettleView, now_ns: int) -> float:
+def _next_wait_s(view: SettleView, now_ns: int) -> float:
     waits = [deadline.wait_s(view.job, view.pods.oldest_start_ns, now_ns)]
     if view.pods.next_due_ns:
         waits.append(max((view.pods.next_due_ns - now_ns) / NS_PER_S, 0.001))

@@ -1,7 +1,7 @@
-"""The SLA of a service: may this instance be taken down now?
+"""SLA of a service: decides whether an instance may be taken down now.
 
-Maintenance, preemption, rebalancing, and restarts and updates that ask for it call ``grant`` in the transaction that
-takes the pod down, so that two of them never count on the same spare instance.
+Maintenance, preemption, rebalancing, and restarts and updates under the SLA call ``grant`` in the transaction that
+takes the pod down, so that two of them never use the same spare instance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEALTHY_ENOUGH = frozenset({HealthState.HEALTHY, HealthState.DISABLED})
 
 
 class Availability(StrEnum):
-    """Values are the wire's."""
+    """Availability of an instance. Values are the wire's."""
 
     INVALID = "INVALID"  # there is no such pod
     AVAILABLE = "AVAILABLE"
@@ -30,7 +30,7 @@ class Availability(StrEnum):
 
 
 def availability(pod: PodRecord | None) -> Availability:
-    """The first rule that holds decides."""
+    """Return the availability of a pod; the first rule that applies decides."""
     if pod is None:
         return Availability.INVALID
     if pod.goal is PodState.DELETED:
@@ -46,16 +46,16 @@ def availability(pod: PodRecord | None) -> Availability:
 
 
 def is_missing(pod: PodRecord) -> bool:
-    """The pod is wanted and does not serve, for whatever reason: it counts against the SLA.
+    """Return whether the pod is wanted and does not serve, for any reason, and so counts against the SLA.
 
-    Stricter than ``availability``, for which an instance that is being restarted is KILLED: for its users it is away.
+    The rule is stricter than ``availability``, in which an instance that is being restarted is KILLED.
     """
     return pod.goal not in ENDING_GOALS and availability(pod) is not Availability.AVAILABLE
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Which of the wanted instances may be taken down now; ``refusal`` tells why not the others."""
+    """Wanted instances that may be taken down now; ``refusal`` says why the others may not."""
 
     granted: tuple[int, ...]
     refused: tuple[int, ...] = ()
@@ -63,10 +63,10 @@ class Grant:
 
 
 def grant(maximum: int, missing: Collection[int], wanted: Collection[int], missing_count: int | None = None) -> Grant:
-    """``maximum``: instances of the job that may be missing at a time, 0 = any number. ``missing``: those that are, or
-    those of the wanted with the number of all.
+    """Return the instances that may be taken down. ``maximum``: instances of the job that may be missing at a time, 0 =
+    any number. ``missing``: all missing instances, or the missing ones of the wanted with the number of all.
 
-    An instance that is missing anyway may always be taken down.
+    An instance that is already missing may always be taken down.
     """
     away = len(missing) if missing_count is None else missing_count
     order = sorted(wanted)
@@ -87,8 +87,8 @@ def grant(maximum: int, missing: Collection[int], wanted: Collection[int], missi
 
 
 def available_min(maximum: int, here: int, missing_elsewhere: int) -> int:
-    """How many of the ``here`` wanted instances in a cluster must stay available when others ask to end some of them:
-    those that are missing elsewhere have used up a part of the ``maximum``."""
+    """Return how many of the ``here`` wanted instances in a cluster must stay available during evictions by others;
+    instances missing elsewhere use up a part of the ``maximum``."""
     return here - min(max(maximum - missing_elsewhere, 0), here)
 
 

@@ -1,7 +1,7 @@
-"""Decide when an update has stalled, and name the cause.
+"""Stalls of updates: the progress deadline, and the cause.
 
-Each instance that becomes done starts the time again. A paused update, and one that has nothing in flight and waits for
-a pulse, has no deadline. A stall changes nothing else: the update continues, and limits alone end it or roll it back.
+Each instance that is done restarts the deadline. A paused update, and one that has nothing in flight and waits for a
+pulse, has no deadline. A stall only informs: the update continues until its limits end it or roll it back.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from peloton.model.times import NS_PER_S
 from peloton.model.update import ROLLING, UpdateRecord
 
 PROGRESS_DEADLINE_S = 600
-"""Seconds without an instance that becomes done, for an update that names none: as Deployments have it."""
+"""Default progress deadline in seconds, the same as for Deployments of Kubernetes."""
 CAUSE_MAX = 1_000
-"""Characters of a cause."""
+"""Maximum characters of a cause."""
 _RUNS = frozenset({PodState.RUNNING, PodState.SUCCEEDED})
-_HELD = frozenset({PodState.LAUNCHED, PodState.STARTING})
+_STARTING = frozenset({PodState.LAUNCHED, PodState.STARTING})
 
 
 def deadline_s(update: UpdateRecord) -> int:
@@ -27,7 +27,7 @@ def deadline_s(update: UpdateRecord) -> int:
 
 
 def judge_progress(before: UpdateRecord, after: UpdateRecord, now_ns: int) -> UpdateRecord:
-    """Return the update ``after`` a step with the time of its last progress, and whether it has stalled."""
+    """Return the update ``after`` a step with the time of its last progress, and of its stall if it has stalled."""
     if not _has_deadline(after):
         return without_stall(after)
     if not before.progressed_ns or len(after.done) > len(before.done):
@@ -45,14 +45,14 @@ def without_stall(update: UpdateRecord) -> UpdateRecord:
 
 
 def stalls_in_s(update: UpdateRecord, now_ns: int) -> float:
-    """Seconds until the update stalls, at least one; 0 for one that has no deadline or has stalled."""
+    """Return the seconds until the update stalls, at least one; 0 for one without a deadline or already stalled."""
     if not update.progressed_ns or update.stalled_ns or not update.is_active:
         return 0.0
     return max(deadline_s(update) - (now_ns - update.progressed_ns) / NS_PER_S, 1.0)
 
 
 def cause_text(update: UpdateRecord, worst: PodRecord | None, last: PodEvent | None) -> str:
-    """Say why the update makes no progress: ``worst`` is the instance in flight that has failed most often, ``last``
+    """Describe why the update makes no progress: ``worst`` is the instance in flight with the most failures, ``last``
     its last failure with the end of its stderr."""
     if worst is None:
         return f"waits for {update.waiting_for}"[:CAUSE_MAX] if update.waiting_for else ""
@@ -61,7 +61,7 @@ def cause_text(update: UpdateRecord, worst: PodRecord | None, last: PodEvent | N
     if last is not None:
         on = f" on {last.host}" if last.host else ""
         text = f"{name} fails again and again, last{on}: {status_text(last.message, last.reason)}"
-    elif worst.state in _HELD:
+    elif worst.state in _STARTING:
         text = f"{name}{where} has not started: {words}"
     elif worst.state in _RUNS:
         told = "fails" if worst.health is HealthState.UNHEALTHY else "has not passed"
@@ -72,7 +72,7 @@ def cause_text(update: UpdateRecord, worst: PodRecord | None, last: PodEvent | N
 
 
 def stall_text(update: UpdateRecord) -> str:
-    """One sentence of an update that has stalled; empty for others."""
+    """Describe a stalled update in one sentence; empty for others."""
     if not update.stalled_ns or not update.is_active:
         return ""
     cause = f": {update.stall_cause}" if update.stall_cause else ""

@@ -1,4 +1,4 @@
-"""Volumes of stateful services: where their pods may go, what became of a volume, and when it may be deleted."""
+"""Volumes of stateful services: placement of their pods, observed state, and deletion."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from peloton.model.times import NS_PER_S
 from peloton.model.volume import HERE, VOLUME_LABEL, VolumeRecord, VolumeState
 
 LISTING_LAG_S = 30.0
-"""What a cluster lists of a host may be this old: a volume is missed only when it is older."""
+"""Maximum age in seconds of a cluster's list of a host: a volume counts as missing only if it is older."""
 
 
 def volume_label(volume_id: str) -> str:
-    """Key of the label of a host that has the volume."""
+    """Return the key of the label of a host that has the volume."""
     return VOLUME_LABEL + volume_id
 
 
 def at_its_volume(shape: PodShape, volume: VolumeRecord | None) -> PodShape:
-    """The shape as placement sees it. A pod whose volume is made with its launch needs the disk for it; one that has a
-    volume goes to it and to no other host, for as long as the volume is wanted."""
+    """Return the shape for placement. A pod whose volume is created with its launch needs the disk for it; a pod with a
+    volume runs only on the volume's host, while the volume is wanted."""
     if not shape.volume_mib:
         return shape
     needs_disk = volume is None or volume.state is VolumeState.INITIALIZED
@@ -51,7 +51,7 @@ def at_its_volume(shape: PodShape, volume: VolumeRecord | None) -> PodShape:
 
 
 def beside_volumes(shapes: Sequence[ShapeRange], standing: Collection[int]) -> list[ShapeRange]:
-    """The shapes that admission judges: ``standing`` instances have volumes that count already, and ask for none."""
+    """Return the shapes for admission: volumes of ``standing`` instances count already and are not requested again."""
     found: list[ShapeRange] = []
     for each in shapes:
         if not each.shape.volume_mib:
@@ -68,21 +68,21 @@ def beside_volumes(shapes: Sequence[ShapeRange], standing: Collection[int]) -> l
 
 @dataclass(frozen=True, slots=True)
 class HostSight:
-    """What a cluster lists of a host. ``volumes``: of ours that it has, None when it has not said yet."""
+    """State of a host in the list of its cluster. ``volumes``: Peloton-managed volumes on it, None if unknown."""
 
     volumes: Collection[str] | None
-    begun: Collection[str] = ()  # of ours that are half made or half destroyed
+    begun: Collection[str] = ()  # volumes partly created or destroyed
     is_registered: bool = True
     is_in_maintenance: bool = False
 
 
 def while_it_restarts(host: HostSight, away_s: float, restart_s: float) -> HostSight:
-    """Take a host that has been away for less than a restart as one that has not said yet what it has."""
+    """Return the host with unknown volumes if it has been gone for less than the time of a restart."""
     return host if host.is_registered or away_s >= restart_s else replace(host, is_registered=True)
 
 
 def observed(volume: VolumeRecord, host: HostSight, now_ns: int) -> tuple[VolumeState, str]:
-    """The state of the volume by what its cluster lists, with the note of one whose pod waits for it."""
+    """Return the state of the volume according to its cluster's list, with the note for a pod that waits for it."""
     if host.volumes is not None and volume.volume_id in host.volumes:
         return VolumeState.CREATED, ""
     is_settled = now_ns - volume.changed_ns >= LISTING_LAG_S * NS_PER_S or volume.state is VolumeState.LOST
@@ -94,43 +94,44 @@ def observed(volume: VolumeRecord, host: HostSight, now_ns: int) -> tuple[Volume
             return volume.state, f"{note}; no pod has run with it, and whether the host has made it is not known"
         return VolumeState.LOST, note
     if volume.state is VolumeState.INITIALIZED:
-        return volume.state, ""  # it may be about to be made
+        return volume.state, ""  # its creation may be under way
     if host.volumes is None:
         return volume.state, volume.note
     return VolumeState.LOST, f"host {volume.host} is there, and has it no more"
 
 
 def is_claimed(volume: VolumeRecord) -> bool:
-    """Its pod goes to a host of which nobody knows whether it has made the volume."""
+    """Return whether the volume has a chosen host, and may or may not exist there."""
     return volume.state is VolumeState.INITIALIZED and volume.is_wanted and volume.is_bound
 
 
 def is_unmade(volume: VolumeRecord, host: HostSight, pod: PodRecord | None) -> bool:
-    """Whether nothing says that the volume was made: no pod has run with it, its host does not list it, and the launch
-    that was to make it is over. ``pod``: of its instance, None when there is none. Whoever finds it so again after
-    LISTING_LAG_S, with the same ``last_run``, has seen a list from after the end of that run."""
+    """Return whether nothing shows that the volume was created: no pod has run with it, its host does not list it, and
+    the launch that would create it is over. ``pod``: current pod of its instance, or None. The result is certain if it
+    is the same again after LISTING_LAG_S with the same ``last_run``, since the list is then newer than the end of that
+    run."""
     if not is_claimed(volume) or host.volumes is None or volume.volume_id in host.volumes:
         return False
     return host.is_registered and (pod is None or pod.state not in ON_HOST)
 
 
 def last_run(pod: PodRecord | None) -> int:
-    """Of a pod that is on no host, the last run that may have been on one."""
+    """Return the last run that may have been on a host, for a pod that is on none."""
     if pod is None:
         return 0
     return pod.run_id if pod.state in TERMINAL else pod.prev_run_id
 
 
 def is_destroyed(volume: VolumeRecord, host: HostSight, now_ns: int, was_listed: bool = False) -> bool:
-    """Whether a volume that is to be deleted, and that its host does not list, is gone for good. ``was_listed``: by an
-    earlier list, so that this one is not from before the volume was made."""
+    """Return whether a volume that is being deleted, and that its host does not list, is destroyed. ``was_listed``: by
+    an earlier list, so that the current list is newer than the creation of the volume."""
     is_news = was_listed or now_ns - volume.changed_ns >= LISTING_LAG_S * NS_PER_S
     return host.is_registered and host.volumes is not None and is_news
 
 
 def deletion_refusal(volume: VolumeRecord, pod: PodRecord | None, is_job_over: bool, gives_up: bool) -> str:
-    """Why the volume may not be deleted, or "". ``pod``: of its instance, None when there is none any more;
-    ``gives_up``: what is on it is no longer wanted by a pod that waits for it."""
+    """Return why the volume may not be deleted, or "". ``pod``: current pod of its instance, or None; ``gives_up``: a
+    pod that waits for the volume may continue without its data."""
     if not volume.is_wanted or pod is None:
         return ""
     who = f"volume {volume.volume_id} of {volume.size_mib} MB on host {volume.host}"
@@ -145,6 +146,6 @@ def deletion_refusal(volume: VolumeRecord, pod: PodRecord | None, is_job_over: b
 
 
 def waiting_text(volume: VolumeRecord, since: str) -> str:
-    """For people: why a pod whose volume is lost, or never was made known, does not run."""
+    """Describe why a pod does not run whose volume is lost or was never confirmed."""
     what = f"volume {volume.volume_id} of {volume.size_mib} MB is {volume.state} since {since}"
     return f"{what}: {volume.note}; the pod waits until it is back or given up"

@@ -1,7 +1,7 @@
-"""When the workflow of a job is woken although no signal has reached it.
+"""Wake-ups of job workflows that no signal has reached.
 
-Each change of a job by others than its workflow notes a wake-up in the transaction of the change, and the settle that
-counts the change takes the note back. A note that stays has lost its signal: a sweep finds it.
+Each change of a job by other actors than its workflow stores a wake-up in the same transaction, and the settle that
+counts the change deletes it. A remaining wake-up means a lost signal; a sweep finds it.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from peloton.model.job import JobProgress
 from peloton.model.times import NS_PER_S
 
 TIMER_GRACE_S = 60
-"""A workflow has a timer of its own for its next deadline. A sweep wakes it when that timer is so late."""
+"""Seconds by which a workflow's own timer for its next deadline may be late before a sweep wakes it."""
 LOOK_S = 240
-"""Until a job is looked at, and the grace, while workflows that it started are under way, which might fail silently, or
-while its service is being created."""
+"""Seconds between polls of a job, plus the grace, while workflows that it started are under way, which might fail
+without a signal, or while its service is being created."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """The note of a job. ``noted_ns``: rises with each change; ``due_ns``: a sweep wakes the workflow from then on."""
+    """Stored wake-up of a job. ``noted_ns`` rises with each change; a sweep wakes the workflow from ``due_ns`` on."""
 
     noted_ns: int
     due_ns: int
 
     @property
     def is_unseen(self) -> bool:
-        """The workflow has yet to look at the last change."""
+        """True if the workflow has not seen the last change."""
         return self.due_ns <= self.noted_ns
 
 
 def next_due_ns(wake: Wake | None, progress: JobProgress, now_ns: int) -> int | None:
-    """The new ``due_ns`` after a settle that saw this note: 0 = forget the note, None = it stays as it is.
+    """Return the new ``due_ns`` after a settle that saw this wake-up: 0 = delete it, None = unchanged.
 
-    A deadline, an update and a launch of a gang begin with a change, which has a note; so a settle without a change
-    writes nothing.
+    Deadlines, updates and gang launches begin with a change, which has a wake-up; so a settle without a change writes
+    nothing.
     """
     if wake is None:
         return None
@@ -48,12 +48,12 @@ def next_due_ns(wake: Wake | None, progress: JobProgress, now_ns: int) -> int | 
 
 
 def _wait_s(progress: JobProgress) -> float:
-    """Seconds until the job is to be looked at though nothing changes; 0 = never."""
+    """Return the seconds until the job has to be polled without a change; 0 = never."""
     has_others = progress.update_id or progress.creation_id or progress.gang_run or progress.hosts_wait
     waits = (progress.deadline_s, LOOK_S if has_others else 0.0)
     return min((wait for wait in waits if wait), default=0.0)
 
 
 def shown_by_ns(wake: Wake | None, now_ns: int) -> int | None:
-    """The new ``due_ns`` of a job that was counted without its workflow, which is woken soon to show the counts."""
+    """Return the new ``due_ns`` of a job counted without its workflow, which is woken soon to show the counts."""
     return None if wake is None else now_ns + TIMER_GRACE_S * NS_PER_S

@@ -1,6 +1,6 @@
-"""Which version of the workers runs new workflows, and which versions have no workers any more.
+"""Versions of the workers: the one that runs new workflows, and versions without workers.
 
-A version is known by the build id of its workers; "" stands for workers that have none, as releases up to 0.1 had them.
+A version is identified by the build id of its workers; "" stands for workers without one, as in releases up to 0.1.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ UNVERSIONED = ""
 
 @dataclass(frozen=True)
 class WorkerVersions:
-    """What Temporal knows of them."""
+    """Versions of the workers as Temporal reports them."""
 
-    current: str  # runs new workflows, and those that continue as new
+    current: str  # runs new workflows, and workflows that continue as new
     at_work: Set[str]  # versions with a worker
 
     def is_claimed_by(self, version: str, given_up: Set[str] = frozenset()) -> bool:
-        """Return whether a worker makes its version current at once: where the current one has no worker, so that
-        nothing would run. A newer version takes over from one that has workers step by step (``worker_ramp``); an old
-        one does in a rollback, when the last new worker is gone. One that was given up does only where it is alone."""
+        """Return whether a worker makes its version current at once, which it does if the current version has no
+        worker. A newer version replaces one with workers step by step (``worker_ramp``); an old version becomes current
+        in a rollback when the last new worker is gone. A version that was given up becomes current only without
+        alternatives."""
         if self.current == version:
             return False
         if self.current != UNVERSIONED and self.current in self.at_work:
@@ -30,11 +31,10 @@ class WorkerVersions:
 
     @property
     def is_rolled_back(self) -> bool:
-        """Only workers without a version are left: they do not claim, and get nothing until there is no current
-        version."""
+        """True if only workers without a version are left: they receive no work while there is a current version."""
         return self.current != UNVERSIONED and self.at_work == {UNVERSIONED}
 
     @property
     def can_take_over(self) -> bool:
-        """Whether workflows of versions without workers would be served by the current one."""
+        """True if the current version can serve workflows of versions without workers."""
         return self.current in self.at_work
