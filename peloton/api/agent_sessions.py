@@ -1,5 +1,5 @@
-"""A command in the container of a task on an agent of Mesos, over the agent's calls LAUNCH_NESTED_CONTAINER_SESSION,
-ATTACH_CONTAINER_INPUT and WAIT_CONTAINER. Calls block; input may be sent by another thread than the one that reads."""
+"""Commands in the container of a task on a Mesos agent, over the agent's calls LAUNCH_NESTED_CONTAINER_SESSION,
+ATTACH_CONTAINER_INPUT and WAIT_CONTAINER. Calls block; one thread may send input while another reads output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON_TYPE, RECORDIO_TYPE = "application/json", "application/recordio"
 STDOUT, STDERR = "STDOUT", "STDERR"
 PIECE_BYTES = 16 * 1024
 REASON_BYTES_MAX = 500
-"""How much of an error's text is quoted."""
+"""Maximum bytes of an error's text that are quoted."""
 CONNECT_TIMEOUT_S = 20.0
 EXIT_STATUS_TIMEOUT_S = 10.0
 
@@ -31,8 +31,8 @@ Size = tuple[int, int]
 
 
 class AgentSession:
-    """One command. All methods raise Unavailable where the agent cannot be reached or refuses, but NotFound where it
-    does not have the container."""
+    """Session of one command. All methods raise Unavailable if the agent cannot be reached or refuses, and NotFound if
+    it does not have the container."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class AgentSession:
         argv: Sequence[str],
         terminal: Size | None = None,
     ) -> None:
-        """``terminal``: None for pipes. ``container_id``: of the task. ``session_id``: a new UUID."""
+        """Set ``terminal`` to None for pipes. ``container_id``: container of the task. ``session_id``: a new UUID."""
         self.address = f"{host}:{port}"
         self._access = access
         self._host, self._port = host, port
@@ -57,12 +57,12 @@ class AgentSession:
         self._response: http.client.HTTPResponse | None = None
 
     def open(self) -> None:
-        """Start the command and attach its input. A session that did not open is closed."""
+        """Start the command and attach its input. A session that fails to open is closed."""
         try:
             self._open()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise self._broken(error) from error
+            raise self._session_error(error) from error
         except BaseException:
             self.close()
             raise
@@ -74,8 +74,8 @@ class AgentSession:
             body["container"] = {"type": "MESOS", "tty_info": _window(self._terminal)}
         response = self._call(self._output, "LAUNCH_NESTED_CONTAINER_SESSION", body, RECORDIO_TYPE)
         if response.status != http.client.OK:
-            raise self._refusal(f"the agent at {self.address} opens no session", response)
-        _wait_without_end(self._output)
+            raise self._refusal_error(f"the agent at {self.address} opens no session", response)
+        _remove_timeout(self._output)
         self._response = response
         self._attach()
 
@@ -87,23 +87,23 @@ class AgentSession:
         ):  # fmt: skip
             self._input.putheader(name, value)
         self._input.endheaders()
-        _wait_without_end(self._input)
+        _remove_timeout(self._input)
         with suppress(OSError):  # the command may have ended already
             self._send({"type": "CONTAINER_ID", "container_id": self._container})
             if self._terminal is not None:
-                self.resize(self._terminal)  # agents take no size from the launch: the terminal has 0 rows until now
+                self.resize(self._terminal)  # agents ignore the size in the launch: the terminal has 0 rows until now
 
     def outputs(self) -> Iterator[tuple[str, bytes]]:
-        """Yield what the command writes, as STDOUT or STDERR and the bytes, until it has ended."""
+        """Yield the output of the command, as STDOUT or STDERR and the bytes, until the command has ended."""
         response = self._response
         assert response is not None, "the session is not open"
         try:
             for record in records(lambda: response.read1(PIECE_BYTES)):
                 message = json.loads(record)
-                if message.get("type") == "DATA":  # others keep the connection alive
+                if message.get("type") == "DATA":  # other records keep the connection alive
                     yield message["data"]["type"], b64decode(message["data"].get("data", ""))
         except (OSError, http.client.HTTPException, ValueError, LookupError, AttributeError) as error:
-            raise self._broken(error) from error  # AttributeError: another thread has closed the session meanwhile
+            raise self._session_error(error) from error  # AttributeError: another thread has closed the session
 
     def send(self, data: bytes) -> None:
         """Write to the command's input; blocks while the command does not read. Raises OSError."""
@@ -111,11 +111,11 @@ class AgentSession:
             self._send_stdin(data)
 
     def end_input(self) -> None:
-        """Raises OSError."""
+        """Close the command's input. Raises OSError."""
         self._send_stdin(b"")
 
     def resize(self, size: Size) -> None:
-        """Raises OSError."""
+        """Set the size of the terminal. Raises OSError."""
         self._send_io({"type": "CONTROL", "control": {"type": "TTY_INFO", "tty_info": _window(size)}})
 
     def _send_stdin(self, data: bytes) -> None:
@@ -133,7 +133,7 @@ class AgentSession:
             self._input.send(b"%x\r\n%s\r\n" % (len(record), record))
 
     def close(self) -> None:
-        """End the connections, and the command with them if it still runs. Any thread may."""
+        """Close the connections, which also ends a running command. Thread-safe."""
         for connection in (self._input, self._output):
             if connection.sock is not None:
                 with suppress(OSError):
@@ -143,13 +143,13 @@ class AgentSession:
         self._output.close()
 
     def exit_code(self) -> int:
-        """Ask the agent how the command ended: its exit code, or 128 and the number of the signal that ended it."""
+        """Return the exit code of the command from the agent, or 128 and the number of the signal that ended it."""
         fault = f"the agent at {self.address} does not say how the command ended"
         connection = self._connection(EXIT_STATUS_TIMEOUT_S)
         try:
             response = self._call(connection, "WAIT_CONTAINER", {"container_id": self._container}, JSON_TYPE)
             if response.status != http.client.OK:
-                raise self._refusal(fault, response)
+                raise self._refusal_error(fault, response)
             answer = json.loads(response.read())
             code = os.waitstatus_to_exitcode(int(answer["wait_container"]["exit_status"]))
         except (OSError, http.client.HTTPException) as error:
@@ -168,21 +168,21 @@ class AgentSession:
     ) -> http.client.HTTPResponse:
         headers = {"Content-Type": JSON_TYPE, "Accept": accept, **self._access.headers}
         if accept == RECORDIO_TYPE:
-            headers["Message-Accept"] = JSON_TYPE  # agents refuse it (406) where the answer is no stream
+            headers["Message-Accept"] = JSON_TYPE  # agents refuse this header (406) if the answer is no stream
         connection.request("POST", PATH, json.dumps({"type": name, name.lower(): body}), headers)
         return connection.getresponse()
 
-    def _refusal(self, fault: str, response: http.client.HTTPResponse) -> Exception:
+    def _refusal_error(self, fault: str, response: http.client.HTTPResponse) -> Exception:
         text = response.read(REASON_BYTES_MAX).decode("utf-8", "replace")
         kind = NotFound if response.status == http.client.NOT_FOUND else Unavailable
         return kind(f"{fault}: HTTP {response.status} {text}".strip())
 
-    def _broken(self, error: Exception) -> Unavailable:
+    def _session_error(self, error: Exception) -> Unavailable:
         return Unavailable(f"the session with the agent at {self.address} broke off: {error!r}")
 
 
-def _wait_without_end(connection: http.client.HTTPConnection) -> None:
-    """A command may be silent for long, and may leave its input unread."""
+def _remove_timeout(connection: http.client.HTTPConnection) -> None:
+    """Remove the timeout of the connection: a command may be silent for long, and may not read its input."""
     assert connection.sock is not None
     connection.sock.settimeout(None)
 
@@ -193,7 +193,7 @@ def _window(size: Size) -> Json:
 
 
 def records(read: Callable[[], bytes]) -> Iterator[bytes]:
-    """Cut what ``read`` brings into records of RecordIO: their length, a newline, and so many bytes."""
+    """Yield the RecordIO records in the data from ``read``: a length, a newline, and as many bytes."""
     rest = b""
     while data := read():
         rest += data

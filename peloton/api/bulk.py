@@ -1,4 +1,4 @@
-"""The messages of BulkService.CreateJob, cut to a good size, from configurations that come one by one."""
+"""Messages of BulkService.CreateJob, built to a bounded size from a stream of configurations."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 
 PIECE_BYTES = 2**20
-"""Size of a message, unless one configuration alone is larger."""
+"""Maximum size of a message, unless a single configuration is larger."""
 
 
 def create_messages(
     job_id: str, config: job_pb2.JobConfig, instances: Iterable[tuple[int, task_pb2.TaskConfig]]
 ) -> Iterator[bulk_pb2.CreateJobRequest]:
-    """``config`` without its instances; ``instances`` by rising number."""
+    """Yield the messages. ``config`` has no instances; ``instances`` are sorted by number."""
     start = bulk_pb2.CreateJobRequest()
     start.start.config.CopyFrom(config)
     if job_id:

@@ -1,11 +1,11 @@
-"""A thin typed client of the public API: stubs under the names of the wire, with defaults for every call.
+"""Thin typed client of the public API: stubs under the names of the wire, with defaults for every call.
 
     with Client("localhost:5397") as client:
         job_id = client.jobs.Create(request).jobId
 
-Every call carries the headers that the original's servers ask for and ends after ``timeout_s`` unless the caller gives
-its own timeout; watching, and what is sent as a stream, end when the caller ends them. Errors are ``grpc.RpcError``;
-errors inside a response are the caller's to look at. Thread-safe.
+Every call carries the headers that the original's servers require, and ends after ``timeout_s`` unless the caller sets
+a timeout; watches and streams of requests end when the caller ends them. Errors are ``grpc.RpcError``; the caller has
+to check for errors inside a response. Thread-safe.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ HOSTMGR = "peloton-hostmgr"
 CHANNEL_OPTIONS = [
     *MESSAGE_SIZES,
     ("grpc.enable_http_proxy", 0),
-    # Reconnect soon after an outage: people are waiting. A connection is given up after the second of these, or a
-    # server without cpu for a moment would be taken for one that is not there.
+    # Reconnect soon after an outage, since users are waiting. The second value is the timeout of a connection attempt,
+    # long enough for a server that has no cpu for a moment.
     ("grpc.initial_reconnect_backoff_ms", 250),
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -71,8 +71,8 @@ CHANNEL_OPTIONS = [
 
 @dataclass(frozen=True)
 class Patience:
-    """Repeats calls that a busy server refused and that may be repeated, up to so many ``seconds`` of ``clock`` after
-    the first refusal. ``say`` is called with each refusal."""
+    """Repeats calls that a busy server refused and that may be repeated, up to ``seconds`` of ``clock`` after the first
+    refusal. ``say`` is called with each refusal."""
 
     sleep: Callable[[float], None]
     say: Callable[[str], None]
@@ -81,8 +81,8 @@ class Patience:
 
 
 def target(addresses: str) -> str:
-    """What gRPC takes for one address or for several. Its own way to several names goes by numbers: names are looked
-    up here, once, and those that cannot be are left out. Raises InvalidArgument."""
+    """Return the gRPC target of one address or several. gRPC takes several addresses as numbers only, so names are
+    resolved here, once, and unresolvable ones are left out. Raises InvalidArgument."""
     each = [address for one in addresses.split(",") if (address := one.strip())]
     if not each:
         raise InvalidArgument(f"no address of Peloton in {addresses!r}: want HOST:PORT, or several with commas between")
@@ -93,17 +93,17 @@ def target(addresses: str) -> str:
         host, _, port = address.rpartition(":")
         if not (host and port.isascii() and port.isdigit()):
             raise InvalidArgument(f"address {address!r} of {addresses!r}: want HOST:PORT")
-        with suppress(OSError, UnicodeError):  # the latter of what can be no name
+        with suppress(OSError, UnicodeError):  # UnicodeError: an invalid name
             found.append(f"{socket.gethostbyname(host)}:{port}")
     return f"ipv4:{','.join(found)}" if found else each[0]
 
 
 class Client:
-    """Stubs for the services of one Peloton.
+    """Stubs for the services of one Peloton installation.
 
-    ``address`` may name several APIs, with commas between: calls go round those that answer. ``overrides`` gives a
-    service (JOBMGR, RESMGR, HOSTMGR) an address of its own; the rest is at ``address``. Without ``patience`` a refusal
-    of a busy server is raised at once.
+    ``address`` may name several APIs, separated by commas: calls go round robin to available ones. ``overrides`` sets
+    the address of a service (JOBMGR, RESMGR, HOSTMGR); the others are at ``address``. Without ``patience`` a refusal of
+    a busy server is raised at once.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Client:
     ) -> None:
         self.address = address
         self.timeout_s = timeout_s
-        self.last_address = address  # where the latest call went, for messages about failures
+        self.last_address = address  # address of the latest call, for error messages
         self._overrides = dict(overrides or {})
         self._patience = patience
         self._channels: dict[str, grpc.Channel] = {}
@@ -145,7 +145,7 @@ class Client:
     def hosts(self) -> HostServiceStub:
         return HostServiceStub(self._channel(HOSTMGR))
 
-    # What few commands need is loaded when it is used.
+    # Modules that few commands need are loaded on first use.
 
     @cached_property
     def lookup(self) -> LookupServiceStub:
@@ -275,7 +275,7 @@ class Client:
 
 
 class CallDetails(NamedTuple):
-    """What grpc keeps about a call; it only wants an object with these attributes."""
+    """Details of a call for grpc, which requires only an object with these attributes."""
 
     method: str
     timeout: float | None
@@ -289,7 +289,7 @@ class CallDetails(NamedTuple):
 class CallDefaults(
     grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor
 ):
-    """Fills in the timeout and the headers, and has patience."""
+    """Sets the timeout and the headers, and repeats calls with ``patience``."""
 
     service: str
     timeout_s: float
@@ -298,17 +298,17 @@ class CallDefaults(
     patience: Patience | None = None
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return self.patiently(lambda: continuation(self.filled_in(client_call_details, self.timeout_s), request))
+        return self.patiently(lambda: continuation(self.fill_in(client_call_details, self.timeout_s), request))
 
     def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return continuation(self.filled_in(client_call_details, self.timeout_s if self.streams_end else None), request)
+        return continuation(self.fill_in(client_call_details, self.timeout_s if self.streams_end else None), request)
 
     def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        """Messages that are no iterator can be had again, and are when the call is repeated."""
+        """Repeat the call if its messages are no iterator, and so can be sent again."""
         timeout_s = self.timeout_s if self.streams_end else None
 
         def call() -> Any:
-            return continuation(self.filled_in(client_call_details, timeout_s), iter(request_iterator))
+            return continuation(self.fill_in(client_call_details, timeout_s), iter(request_iterator))
 
         return call() if isinstance(request_iterator, Iterator) else self.patiently(call)
 
@@ -326,7 +326,7 @@ class CallDefaults(
             self.patience.say(call.details())
             self.patience.sleep(wait_s)
 
-    def filled_in(self, details: Any, timeout_s: float | None) -> CallDetails:
+    def fill_in(self, details: Any, timeout_s: float | None) -> CallDetails:
         self.on_call()
         return CallDetails(
             method=details.method,
@@ -344,7 +344,7 @@ class CallDefaults(
 
 
 def retry_after_s(call: Any) -> float | None:
-    """When a call that a busy server refused may be repeated; None for any other call."""
+    """Return the seconds after which a call that a busy server refused may be repeated; None for any other call."""
     if call.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
         return None
     return next((int(value) / 1000 for key, value in call.trailing_metadata() or () if key == RETRY_AFTER), None)

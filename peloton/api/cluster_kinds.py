@@ -1,5 +1,5 @@
-"""What a configuration of pods asks for that not every kind of cluster can do: the table of
-docs/kubernetes/differences.md as code."""
+"""Features in pod configurations that not every kind of cluster has: the table of docs/kubernetes/differences.md as
+code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Docker = mesos_pb2.ContainerInfo.DockerInfo
 _Source = mesos_pb2.Volume.Source
 KUBERNETES = "kubernetes"
 NOT_KUBERNETES = HostLabel(CLUSTER_KIND_LABEL, KUBERNETES, "<", 1)
-"""Holds also for hosts of a host manager that names no kind."""
+"""Constraint that also accepts hosts of a host manager without a kind."""
 ON_KUBERNETES = HostLabel(CLUSTER_KIND_LABEL, KUBERNETES, "=", 1)
 KEEPS_VOLUMES = HostLabel(VOLUMES_LABEL, KEPT, "=", 1)
 MOUNTS_SECRETS = HostLabel(SECRETS_LABEL, NOT_MOUNTED, "<", 1)
@@ -27,23 +27,23 @@ INIT_CONTAINERS = "init containers are not supported"
 
 
 def kubernetes_only(task: task_pb2.TaskConfig) -> list[str]:
-    """What of it only Kubernetes can do."""
+    """Return the features of the configuration that only Kubernetes has."""
     found = {"several containers": task.otherContainers, "init containers": task.initContainers}
     return [what for what, containers in found.items() if containers]
 
 
 def mesos_only(task: task_pb2.TaskConfig) -> list[str]:
-    """What of it only Mesos can do."""
+    """Return the features of the configuration that only Mesos has."""
     asked: dict[str, None] = {}
     for part in all_parts(task):
-        asked |= dict.fromkeys(what for what, asks in _OF_CONTAINERS.items() if asks(part))
-        asked |= dict.fromkeys(_volumes(part.container))
+        asked |= dict.fromkeys(what for what, asks in _CONTAINER_FEATURES.items() if asks(part))
+        asked |= dict.fromkeys(_mesos_only_volumes(part.container))
     own = ["an executor of its own"] if task.HasField("executor") else []
     return [*own, *asked]
 
 
 def kind_constraints(task: task_pb2.TaskConfig) -> tuple[HostLabel, ...]:
-    """On hosts of which clusters it can run; none: on all."""
+    """Return the constraints on clusters that can run it; empty if all can."""
     others = (KEEPS_VOLUMES,) * task.HasField("volume") + (MOUNTS_SECRETS,) * bool(task.secrets)
     if kubernetes_only(task):
         return (ON_KUBERNETES, *others)
@@ -51,7 +51,7 @@ def kind_constraints(task: task_pb2.TaskConfig) -> tuple[HostLabel, ...]:
 
 
 def kind_fault(task: task_pb2.TaskConfig) -> str:
-    """Why no cluster of any kind can run it, or ""."""
+    """Return why no kind of cluster can run it, or ""."""
     here, there = kubernetes_only(task), mesos_only(task)
     if not (here and there):
         return ""
@@ -59,7 +59,7 @@ def kind_fault(task: task_pb2.TaskConfig) -> str:
 
 
 def kind_refusal(task: task_pb2.TaskConfig, kinds: Collection[str]) -> str:
-    """Why none of these clusters can run it, or ""."""
+    """Return why none of these clusters can run it, or ""."""
     if not kinds:
         return ""
     if KUBERNETES not in kinds and kubernetes_only(task):
@@ -82,7 +82,7 @@ def _has_user_name(config: Part) -> bool:
     return bool(user) and user != "root" and not (user.isascii() and user.isdigit())
 
 
-_OF_CONTAINERS: dict[str, Callable[[Part], bool]] = {
+_CONTAINER_FEATURES: dict[str, Callable[[Part], bool]] = {
     "URIs to fetch": lambda config: len(config.command.uris) > 0,
     "parameters of Docker": lambda config: len(config.container.docker.parameters) > 0,
     "port mappings of Docker": lambda config: len(config.container.docker.port_mappings) > 0,
@@ -96,7 +96,7 @@ _OF_CONTAINERS: dict[str, Callable[[Part], bool]] = {
 }
 
 
-def _volumes(container: mesos_pb2.ContainerInfo) -> Iterator[str]:
+def _mesos_only_volumes(container: mesos_pb2.ContainerInfo) -> Iterator[str]:
     for volume in container.volumes:
         where = f"a volume at {shorten(volume.container_path)}"
         if not volume.container_path.startswith("/"):

@@ -1,6 +1,6 @@
-"""What the comments of the public .proto files say about each service, method, message, field and enum.
+"""Comments of the public .proto files on each service, method, message, field and enum.
 
-Generated modules do not have them; they are in a table that is generated beside these modules.
+Generated modules do not contain comments; they are in a table that is generated next to these modules.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 TABLE = "comments.json"
-"""In the folder of this module."""
+"""File in the folder of this module."""
 
 # Numbers of fields in descriptors of files, messages, enums and services: see google/protobuf/descriptor.proto.
 _HEADING = (12,)
@@ -32,13 +32,13 @@ def _table() -> dict[str, str]:
 
 
 def comment_of(name: str) -> str:
-    """``name`` is the full one, with the enum's before that of a value, or the path of a file. Paragraphs are divided
-    by empty lines; "" when there is no comment."""
+    """Return the comment of a full name, in which a value follows its enum, or of the path of a file. Empty lines
+    separate paragraphs; "" without a comment."""
     return _table().get(name, "")
 
 
 def comments_in(descriptors: Any) -> dict[str, str]:
-    """Of a FileDescriptorSet that has its source info."""
+    """Return the comments in a FileDescriptorSet with source info."""
     return {name: text for file in descriptors.file for name, text in _comments_of(file) if text}
 
 
@@ -48,7 +48,7 @@ def table_of(comments: dict[str, str]) -> str:
 
 def _comments_of(file: Any) -> Iterator[tuple[str, str]]:
     for location in file.source_code_info.location:
-        text = _plain(location.leading_comments)
+        text = _join_lines(location.leading_comments)
         if tuple(location.path) == _HEADING:
             yield file.name, text
         elif name := _name_at(file, location.path):
@@ -56,7 +56,7 @@ def _comments_of(file: Any) -> Iterator[tuple[str, str]]:
 
 
 def _name_at(file: Any, path: Sequence[int]) -> str:
-    """Of what is at this place of a descriptor; "" for a part that has no name of its own."""
+    """Return the name of the element at this path of a descriptor; "" for a part without a name."""
     names, at, kinds = [], file, _FILE
     if len(path) % 2:
         return ""
@@ -70,6 +70,6 @@ def _name_at(file: Any, path: Sequence[int]) -> str:
     return ".".join(names)
 
 
-def _plain(comment: str) -> str:
+def _join_lines(comment: str) -> str:
     lines = [line.strip() for line in comment.strip().splitlines()]
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in "\n".join(lines).split("\n\n"))

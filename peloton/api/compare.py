@@ -1,4 +1,4 @@
-"""When two configurations of a task are the same: whether an update has to touch an instance."""
+"""Comparison of configurations: decides whether an update has to change an instance."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 
 _DOCKER_NETWORK = mesos_pb2.ContainerInfo.DockerInfo.HOST
-"""What Mesos takes for a network that is not set."""
+"""Default network of Mesos."""
 
 
 def same_task(one: task_pb2.TaskConfig, other: task_pb2.TaskConfig) -> bool:
-    """Whether a pod that runs ``one`` need not be replaced for ``other``: names and the order of labels and ports do
-    not count, nor whether Docker's default network is spelled out."""
-    first, second = _resolved(one), _resolved(other)
-    if not (one.containerName and other.containerName):  # a configuration of 0.1 does not keep it
+    """Return whether a pod that runs ``one`` need not be replaced for ``other``. Names, the order of labels and ports,
+    and an explicit default network of Docker make no difference."""
+    first, second = _normalize_task(one), _normalize_task(other)
+    if not (one.containerName and other.containerName):  # configurations of 0.1 do not have it
         first.ClearField("containerName")
         second.ClearField("containerName")
     return first == second
 
 
 def same_job(one: job_pb2.JobConfig, other: job_pb2.JobConfig) -> bool:
-    """Whether replacing ``one`` by ``other`` changes nothing at all; the change log does not count."""
-    return _without_order(one) == _without_order(other)
+    """Return whether replacing ``one`` by ``other`` changes nothing; the change log is ignored."""
+    return _normalize_job(one) == _normalize_job(other)
 
 
-def _without_order(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
+def _normalize_job(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
     copy = job_pb2.JobConfig()
     copy.CopyFrom(config)
     copy.ClearField("changeLog")
@@ -36,7 +36,7 @@ def _without_order(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
     return copy
 
 
-def _resolved(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
+def _normalize_task(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
     copy = task_pb2.TaskConfig()
     copy.CopyFrom(task)
     copy.ClearField("name")

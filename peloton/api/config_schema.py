@@ -1,7 +1,8 @@
-"""JSON schemas of the YAML files of users, for editors: what ``yaml_config`` reads, with bounds that the api checks.
+"""JSON schemas of the users' YAML files, for editors: the input of ``yaml_config``, with the bounds that the api
+checks.
 
-Keys are offered in lower case and taken in any mix of cases and underscores, as the command line takes them. The
-schemas are narrower in one point: a key without a value is not accepted. They are of draft 7, which all editors know.
+Keys are suggested in lower case and accepted in any mix of cases and underscores, as on the command line. The schemas
+are stricter in one point: a key without a value is not accepted. They use draft 7, which all editors support.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ OURS = re.compile(r"\bOurs(: |\. ?|, )")
 
 
 class File(NamedTuple):
-    """``message``: what the file is read into."""
+    """A file of users. ``message``: the message that is read from it."""
 
     message: type[Any]
     title: str
@@ -43,7 +44,7 @@ FILES = {
     "service": File(stateless_pb2.JobSpec, "A service of Peloton (peloton job stateless create)"),
     "pool": File(respool_pb2.ResourcePoolConfig, "A resource pool of Peloton (peloton respool create)"),
 }
-"""By the name of their schema."""
+"""Files by the names of their schemas."""
 
 
 def _amounts(names: Mapping[str, str]) -> dict[str, Schema]:
@@ -98,7 +99,8 @@ RULES: dict[str, dict[str, Schema]] = {
     "v0.respool.ControllerLimit": {"maxPercent": {"maximum": bounds.CONTROLLER_PERCENT_MAX}},
     "v0.respool.SlackLimit": {"maxPercent": {"maximum": bounds.SLACK_PERCENT_MAX}},
 }
-"""What holds of a field beyond its type, by message (without ``peloton.api.``) and by its name in the .proto file."""
+"""Constraints of a field in addition to its type, by message (without ``peloton.api.``) and by name in the .proto file.
+"""
 
 REQUIRED = {
     "v0.job.Spread": ("label",),
@@ -111,12 +113,12 @@ REQUIRED = {
     "v0.respool.ResourcePoolConfig": ("name",),
     "v0.respool.ResourceConfig": ("kind",),
 }
-"""Fields without which a message is refused; those that the .proto files call required come on top."""
+"""Fields without which a message is refused, in addition to the fields that the .proto files call required."""
 
 
 @cache
 def schema_of(name: str) -> Schema:
-    """Of the files of this name in FILES."""
+    """Return the schema of the file of this name in FILES."""
     file = FILES[name]
     definitions: dict[str, Schema] = {}
     waiting = [file.message.DESCRIPTOR]
@@ -145,7 +147,7 @@ def _message(kind: Kind) -> Schema:
     rules = RULES.get(_key(kind), {})
     properties = {squash(field.name): _field(field, rules.get(field.name, {})) for field in kind.fields}
     place = f"#/definitions/{_key(kind)}{'/anyOf/1' if is_duration(kind) else ''}/properties"
-    spellings: Schema = {_spelling(name, but=name): {"$ref": f"{place}/{name}"} for name in properties}
+    spellings: Schema = {_spelling_pattern(name, but=name): {"$ref": f"{place}/{name}"} for name in properties}
     schema: Schema = {
         "type": "object",
         "properties": properties,
@@ -155,25 +157,25 @@ def _message(kind: Kind) -> Schema:
     if text := _about(kind.full_name):
         schema["description"] = text
     if required := [field for field in kind.fields if field.is_required or field.name in REQUIRED.get(_key(kind), ())]:
-        schema["allOf"] = [_requires(field) for field in required]
+        schema["allOf"] = [_require_key(field) for field in required]
     if is_duration(kind):
         return {"anyOf": [{"type": "integer"}, schema]}
     return schema
 
 
-def _spelling(name: str, but: str = "") -> str:
-    """Of ``name`` in any mix of cases and underscores; ``but`` the one in which it is offered."""
-    return f"^{f'(?!{but}$)' if but else ''}_*{''.join(_any_case(letter) for letter in name)}$"
+def _spelling_pattern(name: str, but: str = "") -> str:
+    """Return the pattern for ``name`` in any mix of cases and underscores, except the suggested spelling ``but``."""
+    return f"^{f'(?!{but}$)' if but else ''}_*{''.join(_any_case_pattern(letter) for letter in name)}$"
 
 
-def _any_case(letter: str) -> str:
+def _any_case_pattern(letter: str) -> str:
     return f"[{letter}{letter.upper()}]_*" if letter.isalpha() else f"{letter}_*"
 
 
-def _requires(field: Field) -> Schema:
-    """In any spelling; editors tell the first choice where none holds."""
+def _require_key(field: Field) -> Schema:
+    """Require the field in any spelling; without one, editors show the first choice."""
     name = squash(field.name)
-    has_another = {"not": {"propertyNames": {"not": {"pattern": _spelling(name)}}}}
+    has_another = {"not": {"propertyNames": {"not": {"pattern": _spelling_pattern(name)}}}}
     return {"anyOf": [{"required": [name]}, has_another]}
 
 
@@ -192,13 +194,13 @@ def _field(field: Field, rule: Schema) -> Schema:
 
 
 def _about(name: str) -> str:
-    """Its comment, without the word by which readers of the .proto files tell what other clients do not know."""
+    """Return the comment of a name, without the word that marks additions to the original API."""
     text = OURS.sub("", comment_of(name)).strip()
     return text[:1].upper() + text[1:]
 
 
 def _map(field: Field) -> Schema:
-    """A key without a value stands for a message with nothing set."""
+    """Return the schema of a map, in which a key without a value stands for an empty message."""
     key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
     schema: Schema = {"type": "object", "additionalProperties": _one(value)}
     if value.message_type is not None:
@@ -214,7 +216,7 @@ def _one(field: Field) -> Schema:
     if field.type == FieldDescriptor.TYPE_ENUM:
         return _enum(field.enum_type)
     if field.type == FieldDescriptor.TYPE_STRING:
-        return {"type": ["string", "number", "boolean"]}  # 8080 and yes are taken as they are written
+        return {"type": ["string", "number", "boolean"]}  # 8080 and yes are read as text
     if field.type == FieldDescriptor.TYPE_BOOL:
         return {"type": "boolean"}
     if field.type == FieldDescriptor.TYPE_BYTES:
@@ -227,18 +229,20 @@ def _one(field: Field) -> Schema:
 
 
 def _enum(enum: Kind) -> Schema:
-    """Names are offered as they are, and taken in any mix of cases and underscores; numbers are taken as well."""
+    """Return the schema of an enum: names are suggested as written, and accepted in any mix of cases and underscores;
+    numbers are accepted as well."""
     names = [value.name for value in enum.values]
-    spellings = "|".join(_spelling(squash(name)) for name in names)
-    numbers = [{"type": "integer", "minimum": low, "maximum": high} for low, high in _runs(enum.values_by_number)]
+    spellings = "|".join(_spelling_pattern(squash(name)) for name in names)
+    numbers = [{"type": "integer", "minimum": low, "maximum": high} for low, high in _find_runs(enum.values_by_number)]
     comments = {name: _about(f"{enum.full_name}.{name}") for name in names}
     about = [f"{name}: {text}" for name, text in comments.items() if text]
     schema: Schema = {"anyOf": [{"enum": names}, {"type": "string", "pattern": spellings}, *numbers]}
     return schema | ({"description": " ".join(about)} if about else {})
 
 
-def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """First and last of those that follow each other: editors would offer the numbers of a list as values."""
+def _find_runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and last of each run of consecutive numbers: editors would suggest the numbers of a list as
+    values."""
     runs: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][1] == number - 1:

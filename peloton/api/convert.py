@@ -1,6 +1,6 @@
-"""Between the v0 messages and the model: configurations inward, records outward.
+"""Conversion between v0 messages and the model: configurations inward, records outward.
 
-States cross by name, except in storage, which keeps the wire's numbers.
+States are converted by name, except in storage, which keeps the wire's numbers.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def sla_spec(config: job_pb2.JobConfig) -> SlaSpec:
 
 
 def new_job_record(job_id: JobId, config: job_pb2.JobConfig, now_ns: int) -> JobRecord:
-    """The record of a job as it is created: INITIALIZED, steering for its type's goal."""
+    """Return the record of a new job: INITIALIZED, with the default goal of its type."""
     kind = job_type(config)
-    instance_count = 0 if kind is JobType.DAEMON else config.instanceCount  # its hosts decide
+    instance_count = 0 if kind is JobType.DAEMON else config.instanceCount  # number of matching hosts, known later
     return JobRecord(
         job_id=job_id,
         name=config.name,
@@ -109,7 +109,8 @@ def new_job_record(job_id: JobId, config: job_pb2.JobConfig, now_ns: int) -> Job
 
 
 def _has_controller(config: job_pb2.JobConfig) -> bool:
-    """Only instance 0 of a batch job may be a controller, and an override's flag always wins."""
+    """Return whether instance 0 is a controller. Only batch jobs have controllers, and an override of instance 0 takes
+    precedence."""
     if config.type != job_pb2.BATCH or config.instanceCount == 0:
         return False
     first = config.instanceConfig.get(0, config.defaultConfig)
@@ -122,7 +123,7 @@ def pod_shape(
     strategy: job_pb2.PlacementStrategy.ValueType = job_pb2.PLACEMENT_STRATEGY_INVALID,
     layout: Layout | None = None,
 ) -> PodShape:
-    """What admission and placement need of an instance's effective configuration."""
+    """Return the properties of an instance's effective configuration that admission and placement use."""
     policy = task.preemptionPolicy.type
     preemptible = sla.preemptible
     if policy != task_pb2.PreemptionPolicy.TYPE_INVALID:
@@ -135,7 +136,7 @@ def pod_shape(
         preemptible=preemptible and volume is None,
         controller=task.controller,
         strategy=_STRATEGIES.get(strategy, Strategy.PACK_HOST),
-        constraint=_whole_constraint(task),
+        constraint=_build_constraint(task),
         volume_mib=volume.size_mib if volume else 0,
         layout=layout,
     )
@@ -145,8 +146,8 @@ def volume_spec(task: task_pb2.TaskConfig) -> VolumeSpec | None:
     return VolumeSpec(task.volume.containerPath, task.volume.sizeMB) if task.HasField("volume") else None
 
 
-def _whole_constraint(task: task_pb2.TaskConfig) -> Constraint | None:
-    """Its own, behind what it needs of a cluster, and the static ports that have to be free."""
+def _build_constraint(task: task_pb2.TaskConfig) -> Constraint | None:
+    """Return the constraint of the configuration, preceded by constraints on its cluster and its static ports."""
     own = constraint(task.constraint) if task.HasField("constraint") else None
     free_ports = [PodLabel(*label) for label in static_port_labels(task)]
     parts = tuple(part for part in (*kind_constraints(task), *free_ports, own) if part is not None)
@@ -158,7 +159,7 @@ def static_port_labels(task: task_pb2.TaskConfig) -> list[Label]:
 
 
 def carried_labels(task: task_pb2.TaskConfig) -> tuple[Label, ...]:
-    """Labels by which constraints count such a pod on its host."""
+    """Return the labels by which constraints count the pod on its host."""
     return (*((label.key, label.value) for label in task.labels), *static_port_labels(task))
 
 
@@ -166,18 +167,18 @@ KILL_GRACE_DEFAULT_S = 30
 
 
 def kill_grace_s(config: task_pb2.TaskConfig) -> int:
-    """How long a pod that is killed has to end by itself."""
+    """Return the seconds that a killed pod has to end by itself."""
     return config.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S
 
 
 def image_of(config: Part) -> str:
-    """What a host has to fetch before the container starts; empty when it names none."""
+    """Return the image that a host fetches before the container starts; empty without one."""
     mesos = config.container.mesos.image
     return config.container.docker.image or mesos.docker.name or mesos.appc.name
 
 
 def constraint(wire: task_pb2.Constraint) -> Constraint | None:
-    """None for a constraint without a type: it demands nothing."""
+    """Convert a constraint; None for one without a type, which restricts nothing."""
     match wire.type:
         case task_pb2.Constraint.LABEL_CONSTRAINT:
             return _label_constraint(wire.labelConstraint)
@@ -219,12 +220,12 @@ ADMITTED_REASON = "admitted, waits for a host"
 
 
 def pod_reason(pod: PodRecord | PodEvent) -> str:
-    """For an admitted pod, which clients see as PENDING, at least that it is admitted."""
+    """Return the pod's reason; without one, an admitted pod, shown as PENDING, has a default."""
     return pod.reason or (ADMITTED_REASON if pod.state is PodState.READY else "")
 
 
 def public_counts(counts: Mapping[PodState, int]) -> Counter[PodState]:
-    """By the states that clients see."""
+    """Return the counts by the states that clients see."""
     shown: Counter[PodState] = Counter()
     for state, count in counts.items():
         shown[state.public] += count
@@ -232,8 +233,8 @@ def public_counts(counts: Mapping[PodState, int]) -> Counter[PodState]:
 
 
 def pod_states_asked(number: int) -> list[PodState]:
-    """What a filter for the state of this number finds: PENDING also finds admitted pods, READY only those.
-    Raises InvalidArgument."""
+    """Return the states that a filter for the state of this number finds: PENDING includes admitted pods, READY is
+    these only. Raises InvalidArgument."""
     asked = POD_STATES.get(number)
     if asked is None:
         raise InvalidArgument(f"task state {number} is not known")
@@ -241,7 +242,8 @@ def pod_states_asked(number: int) -> list[PodState]:
 
 
 def pod_runtime(pod: PodRecord, limits: task_pb2.ResourceConfig | None = None) -> task_pb2.RuntimeInfo:
-    """``limits`` of the instance turn its running time into resource usage; without them usage stays unset."""
+    """Convert a pod's runtime. The ``limits`` of the instance turn its running time into resource usage; without them
+    usage stays unset."""
     runtime = task_pb2.RuntimeInfo(
         state=POD_STATE_NUMBERS[pod.state.public],  # type: ignore[arg-type]
         goalState=POD_STATE_NUMBERS[pod.goal],  # type: ignore[arg-type]
@@ -275,7 +277,7 @@ def pod_runtime(pod: PodRecord, limits: task_pb2.ResourceConfig | None = None) -
 
 
 def add_containers(runtime: task_pb2.RuntimeInfo, containers: Iterable[ContainerStatus]) -> None:
-    """Of a pod that has several."""
+    """Add the containers of a pod that has several."""
     for container in containers:
         runtime.containers.add(
             name=container.name,
@@ -302,7 +304,7 @@ def resource_usage(limits: task_pb2.ResourceConfig, seconds: float) -> dict[str,
 
 
 def task_info(pod: PodRecord, config: task_pb2.TaskConfig | None, *, with_usage: bool = True) -> task_pb2.TaskInfo:
-    """``with_usage``: the job is a batch job, for which usage is reported."""
+    """Convert a pod. ``with_usage``: the job is a batch job, for which usage is reported."""
     its_limits = limits(config) if config is not None and with_usage else None
     info = task_pb2.TaskInfo(instanceId=pod.instance_id, config=config, runtime=pod_runtime(pod, its_limits))
     info.jobId.value = pod.job_id
@@ -333,8 +335,8 @@ def job_runtime(
     limits: task_pb2.ResourceConfig | None = None,
     by_version: Mapping[int, Mapping[PodState, int]] | None = None,
 ) -> job_pb2.RuntimeInfo:
-    """Every pod state is a key of the counts. ``limits``: those of the default configuration. ``by_version``: of a
-    service, pods by the configuration that they run and by state."""
+    """Convert a job's runtime; the counts have a key for every pod state. ``limits``: limits of the default
+    configuration. ``by_version``: pods of a service by configuration and state."""
     all_counts = public_counts(job.pod_counts)
     runtime = job_pb2.RuntimeInfo(
         state=JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Time series as messages: on a grid of intervals, in the units of the wire."""
+"""Conversion of time series to messages: on a grid of intervals, in the units of the wire."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Grid:
         return self.start_s + self.step_s * self.count
 
     def spread(self, times_s: Sequence[int], values: Sequence[int]) -> list[int]:
-        """A value for each interval, 0 where there is none."""
+        """Return a value for each interval, 0 for gaps."""
         filled = [0] * self.count
         for at_s, value in zip(times_s, values, strict=True):
             filled[(at_s - self.start_s) // self.step_s] = value
@@ -39,7 +39,7 @@ def covered_to_wire(series: Series, grid: Grid) -> list[int]:
 
 
 def columns_to_wire(series: Series, grid: Grid, wanted: Sequence[Column]) -> list[pb.Column]:
-    """Of those that are not 0 throughout."""
+    """Convert the columns that are not 0 throughout."""
     return [_column(series, grid, column) for column in wanted if column in series.columns]
 
 

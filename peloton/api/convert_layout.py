@@ -1,4 +1,4 @@
-"""How pods of a job lie to each other, from the messages of v0."""
+"""Conversion and validation of the layout of a job's pods in v0 messages."""
 
 from __future__ import annotations
 

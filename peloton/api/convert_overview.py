@@ -1,4 +1,4 @@
-"""What overviews tell: problems, and amounts of hosts."""
+"""Conversion of overviews to messages: problems, host events, and amounts of hosts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def host_event_to_wire(event: HostEvent) -> overview_pb2.HostEvent:
 
 
 def host_event_kinds(numbers: Iterable[int]) -> list[HostEventKind]:
-    """Raises InvalidArgument for a number that names no kind."""
+    """Convert numbers to kinds. Raises InvalidArgument for an unknown one."""
     found = []
     for number in numbers:
         name = overview_pb2.HostEventKind.DESCRIPTOR.values_by_number.get(number)

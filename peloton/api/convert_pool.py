@@ -1,4 +1,4 @@
-"""Resource pools: from the wire's message to what admission needs of it."""
+"""Conversion of resource pools from the wire's message to the form for admission."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHARE_MAX = 2**40
 
 
 def pool_spec(pool_id: RespoolId, config: pb.ResourcePoolConfig) -> PoolSpec:
-    """What admission needs of a configuration; a kind that is missing has nothing but a share."""
+    """Convert a configuration; a missing kind has a share only."""
     wire = {resource.kind: resource for resource in config.resources}
     return PoolSpec(
         respool_id=pool_id,
@@ -23,7 +23,7 @@ def pool_spec(pool_id: RespoolId, config: pb.ResourcePoolConfig) -> PoolSpec:
         resources=tuple(_pool_resource(kind, wire.get(kind, pb.ResourceConfig(share=1))) for kind in RESOURCE_KINDS),
         controller_limit_percent=config.controllerLimit.maxPercent if config.HasField("controllerLimit") else None,
         slack_limit_percent=config.slackLimit.maxPercent if config.HasField("slackLimit") else None,
-        policy=pb.SchedulingPolicy.Name(pb.PriorityFIFO),  # the only one there is; see scheduling/eviction.py
+        policy=pb.SchedulingPolicy.Name(pb.PriorityFIFO),  # the only policy; see scheduling/eviction.py
     )
 
 
@@ -39,5 +39,5 @@ def _pool_resource(kind: str, wire: pb.ResourceConfig) -> PoolResource:
 
 
 def small_amount(kind: str, amount: float) -> int:
-    """The wire's amount in small units, to the nearest; at most UNLIMITED."""
+    """Return the wire's amount in small units, rounded to the nearest; at most UNLIMITED."""
     return round(min(amount * UNITS[kind], UNLIMITED))

@@ -1,4 +1,4 @@
-"""Reasons between the model and the private messages of roles."""
+"""Conversion of reasons between the model and the private messages of roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goals of rebalancing on the wire."""
+"""Conversion of rebalancing goals from the wire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GOAL_NUMBERS = {goal: pb.Goal.Value(f"GOAL_{goal}") for goal in Goal}
 
 
 def goals_of(numbers: Iterable[int]) -> set[Goal]:
-    """FREE if none is named. Raises InvalidArgument."""
+    """Return the goals of these numbers, FREE without any. Raises InvalidArgument."""
     asked = list(numbers)
     if unknown := [number for number in asked if number not in _GOALS]:
         raise InvalidArgument(f"goal {unknown[0]} is not known")

@@ -1,4 +1,4 @@
-"""Times on the wire: RFC 3339 in UTC, from unix nanoseconds. 0 is "unset", the empty text."""
+"""Conversion of times from unix nanoseconds to the wire: RFC 3339 in UTC. 0 is "unset", the empty text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peloton.model.times import NS_PER_S
 
 
 def rfc3339(time_ns: int) -> str:
-    """With as many digits of the second as it needs: none for a whole second, nine for a nanosecond."""
+    """Return the time with the needed digits of the second: none for a whole second, nine for a nanosecond."""
     if time_ns == 0:
         return ""
     seconds, nanos = divmod(time_ns, NS_PER_S)
@@ -17,7 +17,8 @@ def rfc3339(time_ns: int) -> str:
 
 
 def unix_seconds(text: str) -> int:
-    """Of a time in RFC 3339, in UTC where it names no zone; fractions are dropped. Raises ValueError, OverflowError."""
+    """Return the unix seconds of a time in RFC 3339, in UTC if it names no zone; fractions are dropped. Raises
+    ValueError, OverflowError."""
     moment = datetime.fromisoformat(text)
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 

@@ -1,4 +1,5 @@
-"""From the model's records to v1alpha messages. Pod states cross by name: their numbers differ between the versions."""
+"""Conversion of the model's records to v1alpha messages. Pod states are converted by name: their numbers differ from
+v0."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ HEALTH_NAMES: dict[HealthState, str] = {
     for health in HealthState
 }
 JOB_STATES: dict[int, JobState] = {number: state for state, number in JOB_STATE_NUMBERS.items()}
-"""Numbers of job states are those of v0."""
+"""Job states by their numbers, which are the same as in v0."""
 WORKFLOW_TYPE_NUMBERS: dict[UpdateType, int] = {
     UpdateType.UPDATE: stateless_pb2.WORKFLOW_TYPE_UPDATE,
     UpdateType.RESTART: stateless_pb2.WORKFLOW_TYPE_RESTART,
-    UpdateType.START: stateless_pb2.WORKFLOW_TYPE_INVALID,  # only v0 knows rolling starts and stops
+    UpdateType.START: stateless_pb2.WORKFLOW_TYPE_INVALID,  # v0 only: rolling starts and stops
     UpdateType.STOP: stateless_pb2.WORKFLOW_TYPE_INVALID,
 }
 WORKFLOW_STATE_NUMBERS: dict[UpdateState, int] = {
@@ -53,12 +54,12 @@ def entity_version(version: EntityVersion) -> peloton_pb2.EntityVersion:
 
 
 def config_only(config_version: int) -> EntityVersion:
-    """The version of pods, and of counts by configuration."""
+    """Return the version of pods, and of counts by configuration."""
     return EntityVersion(config_version, 0, 0)
 
 
 def ranges(instances: Instances) -> list[pod_pb2.InstanceIDRange]:
-    """``to`` is included, as in all answers of this API."""
+    """Return the ranges of instances; ``to`` is inclusive, as in all answers of this API."""
     pairs: list[list[int]] = []
     for instance in sorted(instances):
         if pairs and pairs[-1][1] + 1 == instance:
@@ -72,7 +73,7 @@ def ranges(instances: Instances) -> list[pod_pb2.InstanceIDRange]:
 
 
 def pod_status(pod: PodRecord, containers: Sequence[ContainerStatus] = ()) -> pod_pb2.PodStatus:
-    """With exactly one container, which has no name, unless it is known of several."""
+    """Convert a pod's status, with one unnamed container unless several are known."""
     status = pod_pb2.PodStatus(
         state=POD_STATE_NUMBERS[pod.state.public],  # type: ignore[arg-type]
         desired_state=POD_STATE_NUMBERS[pod.goal],  # type: ignore[arg-type]
@@ -104,7 +105,8 @@ def pod_status(pod: PodRecord, containers: Sequence[ContainerStatus] = ()) -> po
 
 
 def _add_container(status: pod_pb2.PodStatus, container: ContainerStatus, pod: PodRecord) -> None:
-    """Ports and health are those of the pod, and stand with the first of those that run side by side."""
+    """Add a container. Ports and health belong to the pod and are shown with the first container that is no init
+    container."""
     beside = status.init_containers_status if container.is_init else status.containers_status
     is_first = not container.is_init and not beside
     wire = beside.add(
@@ -147,7 +149,7 @@ def pod_summary(pod: PodRecord) -> pod_pb2.PodSummary:
 
 
 def past_status(event: PodEvent) -> pod_pb2.PodStatus:
-    """An earlier run, from its last event: without times and containers."""
+    """Return the status of an earlier run from its last event, without times and containers."""
     status = pod_pb2.PodStatus(
         state=POD_STATE_NUMBERS[event.state.public],  # type: ignore[arg-type]
         desired_state=POD_STATE_NUMBERS[event.goal],  # type: ignore[arg-type]
@@ -206,7 +208,7 @@ def job_status(
     update: UpdateRecord | None,
     by_version: Mapping[int, Mapping[PodState, int]] | None = None,
 ) -> stateless_pb2.JobStatus:
-    """``by_version``: pods by the configuration that they run and by state; left out where it would cost too much."""
+    """Convert a job's status. ``by_version``: pods by configuration and state; omitted where too expensive."""
     all_counts = public_counts(job.pod_counts)
     status = stateless_pb2.JobStatus(
         state=JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
@@ -275,7 +277,7 @@ def workflow_status(job: JobRecord, update: UpdateRecord) -> stateless_pb2.Workf
 
 
 def workflow_info(job: JobRecord, update: UpdateRecord, events: Iterable[UpdateEvent]) -> stateless_pb2.WorkflowInfo:
-    """``events``: those of the update itself, newest first."""
+    """Convert an update with its events, newest first; events of single instances are excluded."""
     info = stateless_pb2.WorkflowInfo(
         status=workflow_status(job, update),
         opaque_data=peloton_pb2.OpaqueData(data=update.opaque_data),
@@ -295,7 +297,7 @@ def workflow_info(job: JobRecord, update: UpdateRecord, events: Iterable[UpdateE
 
 
 def update_spec(spec: UpdateSpec) -> stateless_pb2.UpdateSpec:
-    """Without ``start_pods``, for which v1alpha has no field in answers."""
+    """Convert a specification without ``start_pods``, for which v1alpha has no field in answers."""
     return stateless_pb2.UpdateSpec(
         batch_size=spec.batch_size,
         rollback_on_failure=spec.rollback_on_failure,

@@ -1,7 +1,7 @@
-"""What a v1alpha container can say in two forms: as Mesos messages, and in fields of v1alpha.
+"""Conversion of the two forms of a v1alpha container: Mesos messages, and fields of v1alpha.
 
-The Mesos messages win; where they are missing they are built from entrypoint, environment, image, volume mounts and the
-pod's ``mesos_spec``. Read back, a container carries both forms.
+The Mesos messages take precedence; missing ones are built from entrypoint, environment, image, volume mounts and the
+pod's ``mesos_spec``. Containers in answers have both forms.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _Network = mesos_pb2.ContainerInfo.DockerInfo.Network
 
 
 def add_mesos_messages(task: Part, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
-    """Sets ``container`` and ``command`` of the task, each only where something asks for it.
+    """Set ``container`` and ``command`` of the task, each only if the container requests it.
 
-    An entrypoint that is there but empty leaves what to run to the image.
+    An empty entrypoint leaves the command to the image.
     """
     if container.HasField("container"):
         task.container.CopyFrom(container.container)
@@ -47,8 +47,9 @@ def add_executor(task: task_pb2.TaskConfig, pod: pod_pb2.PodSpec, container: pod
         _build_executor(task.executor, pod.mesos_spec.executor_spec)
 
 
-def _same(kind: Any, number: int, name: str) -> Any:
-    """The number of an enum of Mesos, which is the same as in v1alpha. Raises InvalidArgument: v1alpha takes any."""
+def _convert_enum(kind: Any, number: int, name: str) -> Any:
+    """Return the number of an enum of Mesos, which is the same in v1alpha. Raises InvalidArgument for a number that
+    only v1alpha accepts."""
     if number not in kind.values():
         raise InvalidArgument(f"mesos_spec.{name} is {number}, want one of {', '.join(kind.keys())}")
     return number
@@ -63,7 +64,7 @@ def _build_container(info: mesos_pb2.ContainerInfo, pod: pod_pb2.PodSpec, contai
             mesos_pb2.Parameter(key=parameter.key, value=parameter.value) for parameter in spec.docker_parameters
         )
         if spec.network_spec.type:
-            info.docker.network = _same(_Network, spec.network_spec.type, "network_spec.type")
+            info.docker.network = _convert_enum(_Network, spec.network_spec.type, "network_spec.type")
     elif container.image:
         info.mesos.image.type = mesos_pb2.Image.DOCKER
         info.mesos.image.docker.name = container.image
@@ -84,7 +85,7 @@ def _build_container(info: mesos_pb2.ContainerInfo, pod: pod_pb2.PodSpec, contai
 
 
 def add_folders(task: Part, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
-    """Volumes that begin empty, for which Mesos has no message."""
+    """Add volumes that are initially empty, for which Mesos has no message."""
     empty = volume_pb2.VolumeSpec.VOLUME_TYPE_EMPTY_DIR
     folders = {volume.name: volume.empty_dir for volume in pod.volumes if volume.type == empty}
     for mount in container.volume_mounts:
@@ -114,7 +115,7 @@ def _build_command(command: mesos_pb2.CommandInfo, pod: pod_pb2.PodSpec, contain
 
 
 def _build_executor(info: mesos_pb2.ExecutorInfo, spec: apachemesos_pb2.PodSpec.ExecutorSpec) -> None:
-    info.type = _same(mesos_pb2.ExecutorInfo.Type, spec.type, "executor_spec.type")
+    info.type = _convert_enum(mesos_pb2.ExecutorInfo.Type, spec.type, "executor_spec.type")
     info.executor_id.value = spec.executor_id
     if spec.data:
         info.data = spec.data
@@ -127,7 +128,7 @@ def _build_executor(info: mesos_pb2.ExecutorInfo, spec: apachemesos_pb2.PodSpec.
 
 
 def add_both_forms(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: Part) -> None:
-    """Both forms of the task's Mesos messages: as they are, and converted to the fields of v1alpha."""
+    """Add both forms of the task's Mesos messages: the messages, and the fields of v1alpha converted from them."""
     if task.HasField("container"):
         container.container.CopyFrom(task.container)
     if task.HasField("command"):
@@ -136,8 +137,8 @@ def add_both_forms(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task:
 
 
 def complete(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: Part) -> None:
-    """Adds the form that a client left out: fields of v1alpha from a Mesos message, or the
-    message from ``task``. What the client wrote stays."""
+    """Add the form that a client omitted: fields of v1alpha from a Mesos message, or the message from ``task``. Fields
+    set by the client do not change."""
     if container.HasField("container"):
         _describe_container(pod, container, container.container)
     elif task.HasField("container"):
@@ -193,7 +194,7 @@ def describe_folders(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, tas
 
 
 def _describe_command(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, command: mesos_pb2.CommandInfo) -> None:
-    """The shell flag is always written, also where the message leaves Mesos's default."""
+    """Convert a command. The shell flag is always written, even for Mesos's default."""
     container.ClearField("environment")
     pod.mesos_spec.ClearField("uris")
     container.entrypoint.CopyFrom(pod_pb2.CommandSpec(value=command.value, arguments=command.arguments))

@@ -1,4 +1,4 @@
-"""Between v1alpha specs and the v0 configurations that everything behind the API uses."""
+"""Conversion between v1alpha specs and the v0 configurations that are stored and scheduled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MESOS_FORMS: tuple[MesosForm, ...] = ("container", "command", "executor")
 
 
 def job_config(spec: stateless_pb2.JobSpec) -> job_pb2.JobConfig:
-    """What is stored and scheduled. Raises InvalidArgument."""
+    """Return the configuration of a spec, which is stored and scheduled. Raises InvalidArgument."""
     config = job_pb2.JobConfig(type=job_pb2.SERVICE)
     respell(spec, config)
     if spec.HasField("default_spec"):
@@ -44,7 +44,7 @@ def job_config(spec: stateless_pb2.JobSpec) -> job_pb2.JobConfig:
 
 
 def task_config(pod: pod_pb2.PodSpec) -> task_pb2.TaskConfig:
-    """Host ports have no counterpart. Raises InvalidArgument."""
+    """Convert a pod's spec; host ports have no counterpart. Raises InvalidArgument."""
     task = task_pb2.TaskConfig(name=pod.pod_name.value)
     respell(pod, task)
     task.ClearField("initContainers")
@@ -74,7 +74,7 @@ def _fill(part: Part, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) ->
 
 
 def _fill_check(check: task_pb2.HealthCheckConfig, spec: pod_pb2.HealthCheckSpec) -> None:
-    """A check has two forms in v1alpha, too; the older one wins."""
+    """Convert a check, which has two forms in v1alpha; the older form takes precedence."""
     check.SetInParent()
     respell(spec, check)
     if spec.HasField("http_get") and not spec.HasField("http_check"):
@@ -89,9 +89,10 @@ def _fill_check(check: task_pb2.HealthCheckConfig, spec: pod_pb2.HealthCheckSpec
 
 
 def job_spec(config: job_pb2.JobConfig, sent: bytes = b"") -> stateless_pb2.JobSpec:
-    """``sent``: the spec as its client gave it, which keeps what v0 has no field for; empty for a job of v0.
+    """Return the spec of a configuration. ``sent``: the spec sent by its client, with the fields that v0 lacks; empty
+    for a job of v0.
 
-    Containers carry both forms of what they run.
+    Containers have both forms of their commands and images.
     """
     if sent:
         spec = stateless_pb2.JobSpec.FromString(sent)
@@ -110,16 +111,16 @@ def job_spec(config: job_pb2.JobConfig, sent: bytes = b"") -> stateless_pb2.JobS
 
 
 def in_one_form(spec: stateless_pb2.JobSpec) -> stateless_pb2.JobSpec:
-    """A copy for people to edit, without Mesos messages that say the same as the fields beside them: they would win
-    over what is changed there. Raises InvalidArgument."""
+    """Return a copy for users to edit, without Mesos messages equal to the fields of v1alpha, which would otherwise
+    override edits. Raises InvalidArgument."""
     copy = stateless_pb2.JobSpec()
     copy.CopyFrom(spec)
     for pod in (copy.default_spec, *copy.instance_spec.values()):
-        _drop_doubles(pod)
+        _drop_equal_forms(pod)
     return copy
 
 
-def _drop_doubles(pod: pod_pb2.PodSpec) -> None:
+def _drop_equal_forms(pod: pod_pb2.PodSpec) -> None:
     wanted = task_config(pod)
     for container in (*pod.containers, *pod.init_containers):
         for name in MESOS_FORMS:
@@ -175,8 +176,8 @@ def _describe(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, part: Part
 
 @contextmanager
 def _own_volumes(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> Iterator[pod_pb2.PodSpec]:
-    """A spec that takes what only the first container may say of its pod; volumes go to the pod under names of their
-    own."""
+    """Yield a spec for the settings of the pod that only its first container may make; its volumes are added to the pod
+    under unique names."""
     scratch = pod_pb2.PodSpec()
     yield scratch
     names = {volume.name: f"{container.name}-{volume.name}" for volume in scratch.volumes}

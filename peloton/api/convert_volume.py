@@ -1,4 +1,4 @@
-"""Volumes on the wire of v0 and v1alpha."""
+"""Conversion of volumes to the wire of v0 and v1alpha."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VOLUME_STATES: dict[int, VolumeState] = {number: state for state, number in VOLU
 
 
 def volume_info(volume: VolumeRecord, pod: PodRecord | None) -> volume_pb2.PersistentVolumeInfo:
-    """``pod``: of its instance, None when there is none."""
+    """Convert a volume. ``pod``: current pod of its instance, or None."""
     return volume_pb2.PersistentVolumeInfo(
         id=peloton_pb2.VolumeID(value=volume.volume_id),
         jobId=peloton_pb2.JobID(value=volume.job_id),

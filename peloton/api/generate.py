@@ -30,7 +30,7 @@ SERVICE_LINE = re.compile(r"^service\s", re.MULTILINE)
 WITHOUT_STUBS = {
     API_FOLDER / path
     for path in (
-        # Spellings of services that are called by another one: see service_names.
+        # Alternative names of services that clients call by another one: see service_names.
         "v0/job/job.proto",
         "v0/job/svc/job_svc.proto",
         "v0/respool/respool.proto",
@@ -45,11 +45,11 @@ PRIVATE = API_FOLDER / "private"
 
 
 class GenerationError(Exception):
-    """The compiler refused a .proto file."""
+    """Refusal of a .proto file by the compiler."""
 
 
 def proto_files(root: Path) -> list[Path]:
-    """Every .proto file of the API, relative to ``root``, in a fixed order."""
+    """Return every .proto file of the API, relative to ``root``, in a fixed order."""
     return sorted(path.relative_to(root) for path in (root / API_FOLDER).rglob("*.proto"))
 
 
@@ -105,13 +105,14 @@ def call_protoc(root: Path, wanted: list[str], protos: list[Path]) -> None:
 
 
 def generated_files(root: Path) -> dict[Path, bytes]:
-    """Generated files below ``root``, by path relative to it."""
+    """Return the generated files below ``root``, by path relative to it."""
     found = (path for path in (root / API_FOLDER).rglob("*") if path.name.endswith((*GENERATED_ENDINGS, TABLE)))
     return {path.relative_to(root): path.read_bytes() for path in found}
 
 
 def outdated_files(root: Path) -> dict[Path, bytes | None]:
-    """Generated files that are not what the .proto files give, with the right content; None when they have to go."""
+    """Return the generated files that differ from the output for the .proto files, with the right content; None for
+    files to delete."""
     with tempfile.TemporaryDirectory() as folder:
         generate(root, Path(folder))
         expected = generated_files(Path(folder))

@@ -1,4 +1,4 @@
-"""The secrets that a configuration of a job refers to: an id and a path each, never the data."""
+"""Secrets to which the configuration of a job refers: an id and a path each, never the data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def secrets_of(task: task_pb2.TaskConfig) -> list[Secret]:
 
 
 def refer_to(config: job_pb2.JobConfig, secrets: Iterable[Secret]) -> None:
-    """All instances have the secrets of the default configuration: an override has none of its own."""
+    """Set the secrets of all instances in the default configuration: an override has none of its own."""
     if config.defaultConfig.secrets:
         config.defaultConfig.ClearField("secrets")
     for one in secrets:
@@ -28,11 +28,11 @@ def refer_to(config: job_pb2.JobConfig, secrets: Iterable[Secret]) -> None:
 def joined(
     kept: Sequence[Secret], sent: Sequence[Secret], stored: Mapping[str, Secret], in_place: bool
 ) -> tuple[list[Secret], list[Secret]]:
-    """What a job refers to when a request has sent secrets, and those of it whose data is to be stored.
+    """Return the secrets of a job after a request, and the ones whose data has to be stored.
 
-    ``kept``: what it refers to without the request. ``stored``: by id, with their data. What is sent for a path that
-    has a secret replaces it under a new id, so that instances with the old one are seen to differ; ``in_place``: its
-    data is replaced. The same data again changes nothing. Raises InvalidArgument.
+    ``kept``: secrets of the job without the request. ``stored``: secrets by id, with their data. A secret sent for an
+    existing path replaces it under a new id, so that instances with the old one count as changed; with ``in_place``
+    only its data is replaced. Equal data changes nothing. Raises InvalidArgument.
     """
     found = {one.path: one for one in kept}
     written: list[Secret] = []
@@ -65,7 +65,7 @@ def _check_bounds(found: Mapping[str, Secret], stored: Mapping[str, Secret]) -> 
 
 
 def check_mounts(config: job_pb2.JobConfig, secrets: Sequence[Secret]) -> None:
-    """Raises InvalidArgument for containers that cannot have these secrets."""
+    """Raise InvalidArgument for containers that cannot have these secrets."""
     paths = {one.path for one in secrets}
     if not paths:
         return

@@ -1,8 +1,8 @@
-"""The configuration of one instance: the default with the instance's override laid over it.
+"""Effective configuration of one instance: the instance's override merged over the default.
 
-Fields are merged at the top level only. A number or a text of the override counts unless it is zero or empty; a message
-or a list counts when it is there, as a whole. A boolean of the override always counts, even when it is false or was
-never written: an override in a revocable job has to repeat ``revocable``.
+Fields are merged at the top level only. A number or text of the override takes effect unless it is zero or empty; a
+message or list takes effect as a whole if present. A boolean of the override always takes effect, even if false or
+unset: an override in a revocable job has to repeat ``revocable``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ ConfigT = TypeVar("ConfigT", bound=Message)
 
 
 def effective_task_config(job: JobConfig, instance_id: int) -> TaskConfig:
-    """What instance ``instance_id`` runs. The result may be part of ``job``: it is not to be changed."""
-    # A message map creates what is asked for, so ask first.
+    """Return the configuration of instance ``instance_id``. The result may be part of ``job``: callers must not change
+    it."""
+    # Reading a missing key of a message map creates it, so test first.
     if instance_id not in job.instanceConfig:
         return job.defaultConfig
     override = job.instanceConfig[instance_id]
@@ -34,18 +35,18 @@ def effective_task_config(job: JobConfig, instance_id: int) -> TaskConfig:
 
 
 def merged_config(default: ConfigT, override: ConfigT) -> ConfigT:
-    """A new message: ``override`` over ``default``, field by field."""
+    """Return a new message: ``override`` over ``default``, field by field."""
     merged = type(default)()
     merged.CopyFrom(default)
-    # Clearing first keeps MergeFrom from mixing into a message of the default, or appending to its lists.
-    for name in replaced_fields(override):
+    # Clearing first keeps MergeFrom from merging into a message of the default, or appending to its lists.
+    for name in list_replaced_fields(override):
         merged.ClearField(name)
     merged.MergeFrom(override)
     return merged
 
 
-def replaced_fields(override: Message) -> list[str]:
-    """Names of the fields whose value in the default does not count."""
+def list_replaced_fields(override: Message) -> list[str]:
+    """Return the names of the fields whose value in the default has no effect."""
     given = [field.name for field, _ in override.ListFields()]
     kind: Any = type(override)
     return [*_booleans(kind), *given]
@@ -53,16 +54,16 @@ def replaced_fields(override: Message) -> list[str]:
 
 @lru_cache(maxsize=16)
 def _booleans(kind: Any) -> tuple[str, ...]:
-    """Asking descriptors is slow, and a job may have 100,000 overrides."""
+    """Return the boolean fields, cached because descriptors are slow and a job may have 100,000 overrides."""
     return tuple(field.name for field in kind.DESCRIPTOR.fields if field.type == FieldDescriptor.TYPE_BOOL)
 
 
 def keep_secret_volumes(default: TaskConfig, merged: TaskConfig) -> None:
-    """Secrets belong to the job: an override of the container must not lose them."""
+    """Keep the secrets of the job in a container that an override replaces."""
     if not merged.HasField("container"):
         return
     volumes = merged.container.volumes
     for volume in default.container.volumes:
-        # Without an override of the container its volumes are still there.
+        # A container without an override still has its volumes.
         if volume.source.type == mesos_pb2.Volume.Source.SECRET and volume not in volumes:
             volumes.append(volume)

@@ -1,4 +1,4 @@
-"""Credentials for Mesos, and TLS."""
+"""Credentials and TLS of connections to Mesos."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ DENIED = (401, 403)
 
 @dataclass(frozen=True)
 class MesosAccess:
-    """To the master and its agents alike."""
+    """Access to the master and its agents."""
 
-    principal: str = ""  # empty: we do not authenticate
+    principal: str = ""  # empty: no authentication
     secret: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None  # None: plain text
 
     @property
     def authorization(self) -> str:
-        """Of HTTP basic authentication; empty without a principal."""
+        """Header value of HTTP basic authentication; empty without a principal."""
         if not self.principal:
             return ""
         return "Basic " + b64encode(f"{self.principal}:{self.secret}".encode()).decode()
@@ -34,18 +34,18 @@ class MesosAccess:
         return {"Authorization": self.authorization} if self.principal else {}
 
     def connection(self, host: str, port: int, timeout_s: float) -> HTTPConnection:
-        """Not open yet."""
+        """Return a connection that is not open yet."""
         if self.tls is None:
             return HTTPConnection(host, port, timeout=timeout_s)
         return HTTPSConnection(host, port, timeout=timeout_s, context=self.tls)
 
     @property
     def header(self) -> str:
-        """As a line of a request; empty without a principal."""
+        """Header as a line of a request; empty without a principal."""
         return f"Authorization: {self.authorization}\r\n" if self.principal else ""
 
     def denial(self, master: str | None, why: str) -> str:
-        """The error for an operator: which settings to change."""
+        """Return the error for an operator, which names the settings to change."""
         if not self.principal:
             return (
                 f"Mesos master {master} denies access without credentials ({why}): "
@@ -62,16 +62,16 @@ OPEN = MesosAccess()
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Paths, empty for none; ``checks_names``: whether a certificate must name the host that shows it."""
+    """Paths of TLS files, empty for none. ``checks_names``: a certificate must name its host."""
 
     ca: str = ""  # empty: the certificate authorities of this machine
     cert: str = ""
-    key: str = ""  # empty: it is in ``cert``
+    key: str = ""  # empty: the key is in ``cert``
     checks_names: bool = True
 
 
 def read_access(principal: str, secret_file: str, tls: bool, files: TlsFiles) -> MesosAccess:
-    """Raises InvalidArgument naming the setting."""
+    """Read the credentials and TLS files. Raises InvalidArgument naming the setting."""
     if bool(principal) != bool(secret_file):
         raise InvalidArgument("PELOTON_MESOS_PRINCIPAL and PELOTON_MESOS_SECRET_FILE go together: set both or none")
     if ":" in principal or not principal.isprintable():
@@ -84,7 +84,7 @@ def read_access(principal: str, secret_file: str, tls: bool, files: TlsFiles) ->
 
 
 def _secret(path: str) -> str:
-    """What is in the file, without the end of its line."""
+    """Return the content of the file, without the end of its line."""
     try:
         secret = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:

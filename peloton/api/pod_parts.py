@@ -1,4 +1,4 @@
-"""The containers of a pod: the one that the fields of its TaskConfig describe, those beside it, and those before."""
+"""Containers of a pod: the main one in the fields of its TaskConfig, further containers, and init containers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.resources import Resources
 
 MAIN_CONTAINER = "main"
-"""Name of a pod's first container unless it has one."""
+"""Default name of a pod's first container."""
 
 Part = task_pb2.TaskConfig | task_pb2.ContainerConfig
-"""What describes one container; both have the same fields for that."""
+"""Message that describes one container; both types have the same fields for it."""
 AMOUNTS = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit")
 
 
@@ -21,14 +21,14 @@ def main_name(task: task_pb2.TaskConfig) -> str:
 
 
 def containers(task: task_pb2.TaskConfig) -> Iterator[tuple[str, Part]]:
-    """By name those that run side by side, the main one first."""
+    """Yield the containers that run at the same time by name, the main one first."""
     yield main_name(task), task
     for other in task.otherContainers:
         yield other.name, other
 
 
 def all_parts(task: task_pb2.TaskConfig) -> list[Part]:
-    """Of all containers, also of those that run before the others."""
+    """Return the configurations of all containers, including init containers."""
     return [*(part for _, part in containers(task)), *task.initContainers]
 
 
@@ -37,7 +37,8 @@ def has_several(task: task_pb2.TaskConfig) -> bool:
 
 
 def is_checked(task: task_pb2.TaskConfig) -> bool:
-    """Its health is known by checks. Only Kubernetes runs those of several containers, and those of readiness."""
+    """Return whether checks determine the pod's health. Only Kubernetes runs checks of several containers, and
+    readiness checks."""
     if task.healthCheck.enabled:
         return True
     parts = [part for _, part in containers(task)] if task.otherContainers else []
@@ -45,13 +46,13 @@ def is_checked(task: task_pb2.TaskConfig) -> bool:
 
 
 class CheckTimes(NamedTuple):
-    """Of a check of health, in seconds, with Mesos's own numbers where none are given."""
+    """Times of a health check in seconds; defaults are Mesos's."""
 
     delay_s: int
     interval_s: int
     timeout_s: int
     failures_max: int
-    """So many in a row end the container."""
+    """Consecutive failures that end the container."""
 
 
 def check_times(check: task_pb2.HealthCheckConfig) -> CheckTimes:
@@ -64,13 +65,13 @@ def check_times(check: task_pb2.HealthCheckConfig) -> CheckTimes:
 
 
 def http_port(check: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) -> int:
-    """Return the port that an HTTP check asks. ``ports``: those of its container, by name."""
+    """Return the port of an HTTP check. ``ports``: ports of its container, by name."""
     http = check.httpCheck
     return ports.get(http.portName, http.port)
 
 
 def ports(task: task_pb2.TaskConfig) -> Iterator[task_pb2.PortConfig]:
-    """Of all containers, in the order in which dynamic ones are dealt."""
+    """Yield the ports of all containers, in the order in which dynamic ones are assigned."""
     for _, part in containers(task):
         yield from part.ports
 
@@ -80,8 +81,8 @@ def resources(config: task_pb2.ResourceConfig) -> Resources:
 
 
 def pod_resources(task: task_pb2.TaskConfig, default: task_pb2.TaskConfig | None = None) -> Resources:
-    """Of the containers that run side by side, or of the greatest before them if that is more. ``default``: has the
-    fields that ``task``, an override, leaves out."""
+    """Return the sum of the containers that run at the same time, or the largest init container if that is more.
+    ``default``: has the fields that ``task``, an override, omits."""
     main = task if default is None or task.HasField("resource") else default
     beside = task if default is None or task.otherContainers else default
     before = task if default is None or task.initContainers else default
@@ -92,12 +93,12 @@ def pod_resources(task: task_pb2.TaskConfig, default: task_pb2.TaskConfig | None
 
 
 def has_amounts(task: task_pb2.TaskConfig) -> bool:
-    """An override has amounts of its own."""
+    """Return whether an override has its own amounts."""
     return task.HasField("resource") or has_several(task)
 
 
 def limits(task: task_pb2.TaskConfig) -> task_pb2.ResourceConfig:
-    """Of the containers that run side by side; of a pod with one container its own message."""
+    """Return the limits of the containers that run at the same time; of a single container, the message itself."""
     if not task.otherContainers:
         return task.resource
     total = task_pb2.ResourceConfig(fdLimit=task.resource.fdLimit)

@@ -1,6 +1,6 @@
-"""The services of the public API: what role api serves, by itself or through the leaders of other roles.
+"""Services of the public API, which role api serves by itself or through the leaders of other roles.
 
-Importing this module declares them all in the descriptor pool.
+Importing this module declares all of them in the descriptor pool.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ SPELLINGS = (
     (ADMIN_SERVICE,),
     (RESPOOL_SERVICE,),
 )
-"""The names of each service; clients use the first one."""
+"""Names of each service; clients use the first one."""
 SERVED = tuple(name for names in SPELLINGS for name in names)
 
 
 def service_of(name: str) -> ServiceDescriptor:
-    """Of one of the names here."""
+    """Return the descriptor of a service by one of its names."""
     return descriptor_pool.Default().FindServiceByName(name)
 
 
 def served_methods() -> Iterator[tuple[str, MethodDescriptor]]:
-    """Each method of each service with its path, ``service/method``."""
+    """Yield each method of each service with its path, ``service/method``."""
     for name in SERVED:
         for method in service_of(name).methods:
             yield f"{name}/{method.name}", method

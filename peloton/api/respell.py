@@ -1,4 +1,4 @@
-"""Copies between messages of the two versions of the API, which spell the same fields differently."""
+"""Copies between messages of the two API versions, which spell the same fields differently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 
 PAIRS_MAX = 128
-"""Pairs of message types whose fields have been compared."""
+"""Maximum cached pairs of message types whose fields have been compared."""
 
 
 class _Shared(NamedTuple):
@@ -19,21 +19,20 @@ class _Shared(NamedTuple):
     other: str  # in the target
     is_message: bool
     is_repeated: bool
-    is_alike: bool  # its messages are the same on the wire
+    has_same_encoding: bool  # its messages are the same on the wire
 
 
 def respell(source: Message, target: Message, names: Container[str] | None = None) -> None:
-    """Sets the fields of ``target`` that ``source`` has under a name that differs in case and underscores at most
-    (``cpu_limit``, ``cpuLimit``), and so on in the messages below. Numbers of enums cross as they are; a message and a
-    text of one name do not cross. ``names``: only these fields of ``source``. A scalar that is zero or empty counts as
-    not set."""
+    """Set the fields of ``target`` that ``source`` has under a name that differs at most in case and underscores
+    (``cpu_limit``, ``cpuLimit``), recursively. Numbers of enums are copied unchanged; a message is not copied to a text
+    of the same name. ``names``: only these fields of ``source``. A scalar that is zero or empty counts as unset."""
     for field in _shared_fields(source.DESCRIPTOR, target.DESCRIPTOR):
         if names is not None and field.name not in names:
             continue
         if field.is_repeated:
             for item in getattr(source, field.name):
                 if field.is_message:
-                    _copy(item, getattr(target, field.other).add(), field.is_alike)
+                    _copy(item, getattr(target, field.other).add(), field.has_same_encoding)
                 else:
                     getattr(target, field.other).append(item)
         elif not field.is_message:
@@ -41,11 +40,11 @@ def respell(source: Message, target: Message, names: Container[str] | None = Non
                 setattr(target, field.other, value)
         elif source.HasField(field.name):
             getattr(target, field.other).SetInParent()
-            _copy(getattr(source, field.name), getattr(target, field.other), field.is_alike)
+            _copy(getattr(source, field.name), getattr(target, field.other), field.has_same_encoding)
 
 
-def _copy(source: Message, target: Message, is_alike: bool) -> None:
-    if is_alike:
+def _copy(source: Message, target: Message, has_same_encoding: bool) -> None:
+    if has_same_encoding:
         target.MergeFromString(source.SerializeToString())  # much faster than field by field
     else:
         respell(source, target)
@@ -53,7 +52,7 @@ def _copy(source: Message, target: Message, is_alike: bool) -> None:
 
 @lru_cache(maxsize=PAIRS_MAX)
 def _shared_fields(source: Any, target: Any) -> tuple[_Shared, ...]:
-    """Of two descriptors, which are slow to read."""
+    """Return the shared fields of two descriptors, cached because descriptors are slow."""
     others = {squash(field.name): field for field in target.fields}
     shared = []
     for field in source.fields:
@@ -61,13 +60,13 @@ def _shared_fields(source: Any, target: Any) -> tuple[_Shared, ...]:
         is_message = field.message_type is not None
         if other is None or is_message != (other.message_type is not None) or field.is_repeated != other.is_repeated:
             continue
-        is_alike = is_message and _is_alike(field.message_type, other.message_type, set())
-        shared.append(_Shared(field.name, other.name, is_message, field.is_repeated, is_alike))
+        has_same_encoding = is_message and _has_same_encoding(field.message_type, other.message_type, set())
+        shared.append(_Shared(field.name, other.name, is_message, field.is_repeated, has_same_encoding))
     return tuple(shared)
 
 
-def _is_alike(one: Any, other: Any, seen: set[str]) -> bool:
-    """Whether two types of messages have the same fields with the same numbers, whatever they are called."""
+def _has_same_encoding(one: Any, other: Any, seen: set[str]) -> bool:
+    """Return whether two message types have the same fields with the same numbers and spellings."""
     if one.full_name == other.full_name or one.full_name in seen:
         return True
     seen.add(one.full_name)
@@ -75,7 +74,10 @@ def _is_alike(one: Any, other: Any, seen: set[str]) -> bool:
     return len(one.fields) == len(fields) and all(
         field.number in fields
         and squash(field.name) == squash(fields[field.number].name)
-        and (field.message_type is None or _is_alike(field.message_type, fields[field.number].message_type, seen))
+        and (
+            field.message_type is None
+            or _has_same_encoding(field.message_type, fields[field.number].message_type, seen)
+        )
         for field in one.fields
     )
 

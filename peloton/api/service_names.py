@@ -1,8 +1,8 @@
-"""The names under which services are registered.
+"""Names under which services are registered.
 
-Three services of v0 are called by a name without the version, ``peloton.api.job.JobManager`` and its two siblings: that
-is what existing clients send. The name that follows from the package of the .proto file and a third spelling with
-``.svc`` are served as well. All names are declared in .proto files, so reflection lists them and stubs exist for each.
+Existing clients call three services of v0 by a name without the version, such as ``peloton.api.job.JobManager``. The
+name that follows from the package of the .proto file, and a third one with ``.svc``, are served as well. All names are
+declared in .proto files, so reflection lists them and stubs exist for each.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task.svc import task_svc_pb2
 from peloton.api.v0.workers import workers_pb2
 
-# The first name of each is the one that clients use.
+# Clients use the first name of each.
 JOB_MANAGER = (
     "peloton.api.job.JobManager",
     "peloton.api.v0.job.JobManager",
@@ -89,13 +89,13 @@ DECLARED_IN = (
 
 
 class GenericServer(Protocol):
-    """What ``grpc.Server`` and ``grpc.aio.Server`` have in common here."""
+    """Common interface of ``grpc.Server`` and ``grpc.aio.Server``."""
 
     def add_generic_rpc_handlers(self, handlers: Any, /) -> None: ...
 
 
 def add_under_all_names(server: GenericServer, servicer: object, names: tuple[str, ...]) -> None:
-    """Registers one servicer under every name; works for any service whose .proto module has been imported."""
+    """Register one servicer under every name; works for any service whose .proto module has been imported."""
     server.add_generic_rpc_handlers(tuple(service_handler(name, servicer) for name in names))
 
 
@@ -121,5 +121,5 @@ def method_handler(method: MethodDescriptor, behaviour: Any) -> grpc.RpcMethodHa
 
 
 def serialized(answer: Message | bytes) -> bytes:
-    """A servicer may answer in the form of the wire."""
+    """Serialize an answer, unless the servicer has returned it serialized."""
     return answer if isinstance(answer, bytes) else answer.SerializeToString()

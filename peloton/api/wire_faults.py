@@ -1,4 +1,4 @@
-"""From the bytes of a request to its message, or what is wrong with them: which field cannot be read or is missing."""
+"""Parsing of requests, with errors that name the field that is invalid or missing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from peloton.errors import InvalidArgument
 M = TypeVar("M", bound=Message)
 
 SEARCHED_BYTES_MAX = 64 * 1024
-"""In a larger message that cannot be read, the faulty field is not searched for."""
+"""Maximum bytes of an invalid message in which the faulty field is searched for."""
 MISSING_MAX = 3
-"""Missing fields that are named."""
+"""Maximum missing fields that are named."""
 _PATH_MAX = 20
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -26,32 +26,32 @@ _FIXED = {_FIXED64: 8, _FIXED32: 4}
 
 
 def message_of(kind: type[M], raw: bytes) -> M:
-    """Raises InvalidArgument, also for messages of Mesos that lack required fields or have strings that are no UTF-8:
-    protobuf reads those, because they are of proto2."""
+    """Parse a message. Raises InvalidArgument, also for messages of Mesos that lack required fields or have strings
+    that are not UTF-8: protobuf accepts these because they are proto2."""
     try:
         message = kind.FromString(raw)
     except DecodeError as error:
         reason = str(error).rpartition(": ")[2]
-        path = _faulty(cast(Descriptor, kind.DESCRIPTOR), raw) if len(raw) <= SEARCHED_BYTES_MAX else []
+        path = _find_fault(cast(Descriptor, kind.DESCRIPTOR), raw) if len(raw) <= SEARCHED_BYTES_MAX else []
         where = f" at {'.'.join(path[:_PATH_MAX])}" if path else ""
         raise InvalidArgument(f"bytes that are no {kind.DESCRIPTOR.full_name}{where}: {reason}") from error
     if _contains_proto2(kind.DESCRIPTOR):
         if not message.IsInitialized():
             raise InvalidArgument(f"{kind.DESCRIPTOR.name} lacks required fields: {missing(message)}")
-        if path := _path_of_non_text(message):
+        if path := _find_non_text(message):
             raise InvalidArgument(f"{'.'.join(reversed(path))} of {kind.DESCRIPTOR.name} is not UTF-8")
     return message
 
 
 def missing(message: Message) -> str:
-    """Paths of required fields that are not there."""
-    paths: list[str] = cast(Any, message).FindInitializationErrors()  # the stubs do not know it
+    """Return the paths of missing required fields."""
+    paths: list[str] = cast(Any, message).FindInitializationErrors()  # missing in the stubs
     more = f" and {len(paths) - MISSING_MAX} more" if len(paths) > MISSING_MAX else ""
     return f"{', '.join(paths[:MISSING_MAX])}{more}"
 
 
 class _Proto2Field(NamedTuple):
-    """A field whose messages are of proto2, or contain some."""
+    """A field whose messages are proto2, or contain proto2 messages."""
 
     name: str
     is_repeated: bool
@@ -88,21 +88,21 @@ def _is_proto2(kind: Descriptor) -> bool:
     return file.syntax in ("", "proto2")
 
 
-def _path_of_non_text(message: Any) -> list[str]:
-    """Field names from a string field of proto2 that is not UTF-8 up to ``message``; empty when there is none."""
+def _find_non_text(message: Any) -> list[str]:
+    """Return the field names from a proto2 string that is not UTF-8 up to ``message``; empty without one."""
     if _is_proto2(message.DESCRIPTOR):
-        return _path_of_non_text_in_proto2(message)
+        return _find_non_text_in_proto2(message)
     for name, is_repeated, is_map in _proto2_fields(message.DESCRIPTOR):
         if is_repeated or message.HasField(name):
             value = getattr(message, name)
             for one in value.values() if is_map else value if is_repeated else (value,):
-                if path := _path_of_non_text(one):
+                if path := _find_non_text(one):
                     return [*path, name]
     return []
 
 
-def _path_of_non_text_in_proto2(message: Any) -> list[str]:
-    """The same for a message of proto2, whose strings that are no UTF-8 are read as bytes."""
+def _find_non_text_in_proto2(message: Any) -> list[str]:
+    """Return the same for a proto2 message, whose strings that are not UTF-8 are read as bytes."""
     for field, value in message.ListFields():
         kind = field.type
         if kind == FieldDescriptor.TYPE_STRING:
@@ -110,13 +110,13 @@ def _path_of_non_text_in_proto2(message: Any) -> list[str]:
                 return [field.name]
         elif kind == FieldDescriptor.TYPE_MESSAGE:
             for one in value if field.is_repeated else (value,):
-                if path := _path_of_non_text_in_proto2(one):
+                if path := _find_non_text_in_proto2(one):
                     return [*path, field.name]
     return []
 
 
-def _faulty(kind: Descriptor, raw: bytes) -> list[str]:
-    """Names on the way to the first field that cannot be read; empty when each of them can by itself."""
+def _find_fault(kind: Descriptor, raw: bytes) -> list[str]:
+    """Return the names on the path to the first invalid field; empty if each field is valid by itself."""
     for number, wire_type, value in _fields(raw):
         field = kind.fields_by_number.get(number)
         name = f"field {number}" if field is None else field.name
@@ -124,15 +124,15 @@ def _faulty(kind: Descriptor, raw: bytes) -> list[str]:
             return [name]
         if field is None or wire_type != _BYTES:
             continue
-        if field.message_type is not None and not _can_be_read(field.message_type, value):
-            return [name, *_faulty(field.message_type, value)]
+        if field.message_type is not None and not _is_readable(field.message_type, value):
+            return [name, *_find_fault(field.message_type, value)]
         if field.type == FieldDescriptor.TYPE_STRING and not _is_text(value):
             return [name]
     return []
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int, bytes | None]]:
-    """Number, type and value of each field; None for the value of one that cannot be, which is the last."""
+    """Yield number, type and value of each field; an invalid field has the value None and is the last."""
     at = 0
     while at < len(raw):
         tag, at = _varint(raw, at)
@@ -152,7 +152,7 @@ def _fields(raw: bytes) -> Iterator[tuple[int, int, bytes | None]]:
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """The number, and where it ends; 0 for one that does not."""
+    """Return the number and its end; 0 for an incomplete one."""
     number = 0
     for shift in range(10):
         if at + shift >= len(raw):
@@ -163,7 +163,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
     return number, 0
 
 
-def _can_be_read(kind: Descriptor, raw: bytes) -> bool:
+def _is_readable(kind: Descriptor, raw: bytes) -> bool:
     try:
         message_factory.GetMessageClass(kind).FromString(raw)
     except DecodeError:

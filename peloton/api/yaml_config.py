@@ -1,9 +1,9 @@
 """Reads the YAML files of users into messages of the API, and writes messages as YAML.
 
 The keys are the field names of the message, in any mix of cases and underscores: ``memlimitmb``, ``memLimitMb`` and
-``mem_limit_mb`` are the same key. Enums are given by name or number, maps of instances by instance number. Whatever is
-wrong is refused with the place where it is written, because a job that starts with half of its configuration is worse
-than one that does not start.
+``mem_limit_mb`` are the same key. Enums are given by name or number, maps of instances by instance number. Every fault
+is refused with its place in the file, because a job that starts with half of its configuration is worse than one that
+does not start.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Field: TypeAlias = Any
 # The largest job has 100,000 instances of 10 KB.
 BYTES_MAX = 2**30
 DEPTH_MAX = 64
-# Aliases can make a small file grow without end; the largest honest job has 100,000 instances with some keys each.
+# Aliases can expand a small file without a bound; the largest realistic job has 100,000 instances with some keys each.
 NODE_COUNT_MAX = 5_000_000
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 CONSTRUCTOR = yaml.constructor.SafeConstructor()
 TAG = "tag:yaml.org,2002:"
-# YAML 1.1 takes 1e3 for a string because it has no point.
+# YAML 1.1 reads 1e3 as a string because it has no point.
 EXPONENT_WITHOUT_POINT = re.compile(r"[-+]?\d+[eE][-+]?\d+")
 
 INTEGER_RANGES = {
@@ -48,7 +48,7 @@ SCALAR_NAMES = {"str": "text", "int": "a number", "float": "a fraction", "bool":
 
 
 class ConfigError(Exception):
-    """A configuration file that cannot be taken as it is; lines and columns count from 1."""
+    """An invalid configuration file; lines and columns count from 1."""
 
     def __init__(self, path: str, line: int, column: int, message: str) -> None:
         super().__init__(f"{path}:{line}:{column}: {message}")
@@ -64,9 +64,9 @@ def load_message(
     name: str = "<text>",
     value_count_max: int = NODE_COUNT_MAX,
 ) -> MessageT:
-    """Reads a file (a Path) or YAML text (shown as ``name`` in errors) into a new message.
+    """Read a file (a Path) or YAML text (shown as ``name`` in errors) into a new message.
 
-    Raises ConfigError for everything that is wrong with the content, and OSError when the file cannot be read.
+    Raises ConfigError for every fault of the content, and OSError if the file cannot be read.
     """
     name = str(source) if isinstance(source, Path) else name
     root = compose(_content(source) if isinstance(source, Path) else source, name)
@@ -76,13 +76,14 @@ def load_message(
 
 
 def _content(path: Path) -> bytes:
-    """Raises ConfigError, OSError."""
+    """Return the content of a file. Raises ConfigError, OSError."""
     with path.open("rb") as file:
         return read_bounded(file, str(path))
 
 
 def read_bounded(file: BinaryIO, name: str) -> bytes:
-    """Raises ConfigError: it never ends, as /dev/zero, or is larger than any configuration. OSError."""
+    """Read a file of bounded size. Raises ConfigError if it is endless, as /dev/zero, or larger than any configuration.
+    Raises OSError."""
     content = file.read(BYTES_MAX + 1)
     if len(content) > BYTES_MAX:
         raise ConfigError(name, 1, 1, f"more than {BYTES_MAX >> 20} MiB, too large for a configuration")
@@ -116,7 +117,7 @@ def compose(text: bytes | str, name: str) -> yaml.Node:
 
 
 def refuse_depth(text: str, name: str) -> None:
-    """Composing recurses, in C without a check; reading events does not."""
+    """Refuse deep nesting before composing, which recurses, in C without a check; reading events does not."""
     depth = 0
     for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -128,12 +129,12 @@ def refuse_depth(text: str, name: str) -> None:
 
 
 def error_at(mark: Any, name: str, text: str) -> ConfigError:
-    """Marks count from 0 and, outside of composed nodes, may be missing."""
+    """Return an error at a mark. Marks count from 0 and, outside of composed nodes, may be missing."""
     return ConfigError(name, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, text)
 
 
 class MessageReader:
-    """Fills a message from composed nodes. ``where`` is the path of keys as the user wrote them."""
+    """Fills a message from composed nodes. ``where`` is the path of keys as written by the user."""
 
     def __init__(self, name: str, value_count_max: int = NODE_COUNT_MAX) -> None:
         self.name = name
@@ -162,7 +163,7 @@ class MessageReader:
             field = fields.get(squash(key))
             if field is None:
                 known = fields if key == squash(key) else {field.name: field for field in fields.values()}
-                raise self.fail(key_node, where, f"unknown key {quote(key)}{suggestion(key, known)}")
+                raise self.fail(key_node, where, f"unknown key {quote(key)}{suggest(key, known)}")
             self.refuse_duplicate(field.name, seen, key_node, key, where)
             if not is_null(value):
                 self.read_field(value, message, field, f"{where}.{key}" if where else key, depth)
@@ -171,7 +172,7 @@ class MessageReader:
                 raise self.fail(node, where, f"missing key {squash(field.name)!r}")
 
     def pairs(self, node: yaml.MappingNode, where: str, depth: int) -> list[tuple[yaml.Node, yaml.Node]]:
-        """Keys and values of a mapping with ``<<`` resolved: what is written out wins over what is merged in."""
+        """Return the keys and values of a mapping with ``<<`` resolved: written keys override merged ones."""
         if depth > DEPTH_MAX:
             raise self.fail(node, where, f"nested deeper than {DEPTH_MAX}")
         self.count(node, len(node.value))
@@ -236,7 +237,7 @@ class MessageReader:
             if value_field.type != FieldDescriptor.TYPE_MESSAGE:
                 target[key] = self.read_scalar(value, value_field, f"{where}[{key}]")
             elif is_null(value):
-                target[key].SetInParent()  # "3:" with nothing behind it is instance 3 without a difference
+                target[key].SetInParent()  # an empty "3:" is instance 3 without a difference
             else:
                 self.read_message(value, target[key], f"{where}[{key}]", depth + 1)
 
@@ -247,7 +248,7 @@ class MessageReader:
             raise self.expected(node, where, type_name(field))
         tag = node.tag.removeprefix(TAG)
         if field.type == FieldDescriptor.TYPE_STRING and tag != "binary":
-            return node.value  # 8080 and yes are taken as they are written
+            return node.value  # 8080 and yes are read as text
         if field.type == FieldDescriptor.TYPE_BOOL and tag == "bool":
             return CONSTRUCTOR.construct_yaml_bool(node)
         if field.type == FieldDescriptor.TYPE_ENUM:
@@ -255,13 +256,13 @@ class MessageReader:
         if field.cpp_type in INTEGER_RANGES:
             return self.read_integer(node, field, where)
         if field.cpp_type in (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT):
-            number = number_in(node)
+            number = parse_number(node)
             if number is not None and math.isfinite(number):
                 return float(number)
         raise self.expected(node, where, type_name(field))
 
     def read_integer(self, node: yaml.ScalarNode, field: Field, where: str) -> int:
-        number = number_in(node)
+        number = parse_number(node)
         if number is None or not math.isfinite(number) or int(number) != number:
             raise self.expected(node, where, type_name(field))
         low, high = INTEGER_RANGES[field.cpp_type]
@@ -271,19 +272,19 @@ class MessageReader:
 
     def read_enum(self, node: yaml.ScalarNode, field: Field, where: str) -> int:
         enum = field.enum_type
-        number = number_in(node)
+        number = parse_number(node)
         if number is not None and number in {value.number for value in enum.values}:
             return int(number)
         by_name = {squash(value.name): value.number for value in enum.values}
         if number is None and squash(node.value) in by_name:
             return int(by_name[squash(node.value)])
-        hint = suggestion(node.value, enum.values_by_name) or f", expected {enum_choices(enum)}"
+        hint = suggest(node.value, enum.values_by_name) or f", expected {enum_choices(enum)}"
         raise self.fail(node, where, f"unknown {enum.name} {quote(node.value)}{hint}")
 
     def read_bytes(self, node: yaml.Node, field: Field, where: str) -> bytes:
-        """Text, base64 behind ``!!binary``, or a list of numbers."""
+        """Read text, base64 after ``!!binary``, or a list of numbers."""
         if isinstance(node, yaml.SequenceNode):
-            numbers = [number_in(item) for item in self.items(node, field, where)]
+            numbers = [parse_number(item) for item in self.items(node, field, where)]
             if all(isinstance(number, int) and 0 <= number <= 255 for number in numbers):
                 return bytes(numbers)  # type: ignore[arg-type]
         elif isinstance(node, yaml.ScalarNode) and node.tag == f"{TAG}binary":
@@ -300,7 +301,7 @@ def key_of(pair: tuple[yaml.Node, yaml.Node]) -> str:
     return squash(str(pair[0].value))
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     folded = {candidate.casefold(): candidate for candidate in known}
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     return f" (did you mean {folded[close[0]]!r}?)" if close else ""
@@ -315,12 +316,12 @@ def is_map(field: Field) -> bool:
 
 
 def is_duration(descriptor: Any) -> bool:
-    """Mesos wraps times and durations; a bare number of nanoseconds is taken as well."""
+    """Return whether the message is a time or duration of Mesos, for which nanoseconds are accepted as well."""
     return [field.name for field in descriptor.fields] == ["nanoseconds"]
 
 
-def number_in(node: yaml.Node) -> int | float | None:
-    """The number that a scalar stands for, None when it is none."""
+def parse_number(node: yaml.Node) -> int | float | None:
+    """Return the number in a scalar, or None."""
     if not isinstance(node, yaml.ScalarNode):
         return None
     tag = node.tag.removeprefix(TAG)
@@ -339,7 +340,7 @@ def number_in(node: yaml.Node) -> int | float | None:
 def describe(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
         kind = SCALAR_NAMES.get(node.tag.removeprefix(TAG), "text")
-        number = number_in(node)
+        number = parse_number(node)
         if number is not None and not math.isfinite(number):
             kind = "infinity or NaN"
         return kind if is_null(node) else f"{kind} ({quote(node.value)})"
@@ -366,7 +367,7 @@ def enum_choices(enum: Any) -> str:
 
 
 class VisibleDumper(yaml.SafeDumper):
-    """Writes texts with steering characters in double quotes, where their escapes mean them."""
+    """Writes texts with steering characters in double quotes, in which YAML interprets their escapes."""
 
 
 def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
@@ -378,12 +379,12 @@ VisibleDumper.add_representer(str, represent_text)
 
 
 def dump_message(message: Message) -> str:
-    """YAML of what is set: names as in the .proto file, enums by name, default values left out."""
+    """Return the YAML of the set fields: names as in the .proto file, enums by name, without default values."""
     return dump_plain(plain(message))
 
 
 def dump_plain(shown: dict[str, Any]) -> str:
-    """Return the YAML of what ``plain`` has made; nothing in it steers a terminal."""
+    """Return the YAML of a result of ``plain``, without characters that steer a terminal."""
     text = yaml.dump(
         shown, Dumper=VisibleDumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=120
     )

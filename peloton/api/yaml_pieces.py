@@ -1,7 +1,7 @@
-"""Reads a job's file that is too large to be held: instance configurations one by one, in the words of ``yaml_config``.
+"""Reads a job's file that does not fit in memory: instance configurations one by one, in the format of ``yaml_config``.
 
-They are kept in a temporary file, as messages, so that a fault anywhere in the file is reported before anything is
-sent, and so that they come out by rising instance whatever their order in the file.
+The configurations are stored in a temporary file as messages, so that a fault anywhere in the file is reported before
+anything is sent, and so that they are returned sorted by instance.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ from peloton.api.yaml_config import DEPTH_MAX, LOADER, TAG, ConfigError, Message
 from peloton.model.text import quote
 
 HEAVY_FILE_BYTES = 64 * 2**20
-"""Smaller files are read at once. Composed YAML takes some twenty times as much memory as the file."""
+"""Size in bytes up to which files are read at once. Composed YAML takes some twenty times as much memory as the file.
+"""
 
 _INSTANCES = squash("instanceConfig")
 
 
 class JobPieces:
-    """``with JobPieces(path) as pieces``: ``pieces.config`` without instances, and ``pieces.instances()``.
+    """Context manager: ``with JobPieces(path) as pieces`` offers ``pieces.config`` without instances, and
+    ``pieces.instances()``.
 
-    Raises ConfigError for everything that is wrong with the content, and OSError when the file cannot be read.
+    Raises ConfigError for every fault of the content, and OSError if the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
         self.config = job_pb2.JobConfig()
         self._kept = tempfile.TemporaryFile()  # noqa: SIM115, open as long as this
-        self._places: dict[int, tuple[int, int]] = {}  # instance -> where its message is kept
+        self._places: dict[int, tuple[int, int]] = {}  # instance -> position of its message
         try:
             with path.open("rb") as stream:
                 self._read(stream, str(path))
@@ -55,7 +57,7 @@ class JobPieces:
         self._kept.close()
 
     def instances(self) -> Iterator[tuple[int, task_pb2.TaskConfig]]:
-        """By rising number, as often as it is called."""
+        """Yield the instances sorted by number; repeatable."""
         for instance in sorted(self._places):
             start, length = self._places[instance]
             # pread keeps no position, so several iterations can read at the same time.
@@ -73,13 +75,13 @@ class JobPieces:
             raise error_at(mark, name, f"not YAML: {error.problem or error.context}") from error
 
     def _read_document(self, events: Any, name: str) -> None:
-        """The top mapping, of which the instances are taken out."""
-        events.get_event()  # of the stream
+        """Read the top mapping, and store its instances one by one."""
+        events.get_event()  # start of the stream
         if events.check_event(yaml.StreamEndEvent):
             raise ConfigError(name, 1, 1, "the file is empty")
-        events.get_event()  # of the document
+        events.get_event()  # start of the document
         if not events.check_event(yaml.MappingStartEvent):
-            MessageReader(name).read_message(events.next_node(), self.config, where="", depth=0)  # says what it is
+            MessageReader(name).read_message(events.next_node(), self.config, where="", depth=0)  # raises the error
             return
         start = events.get_event()
         rest = yaml.MappingNode(f"{TAG}map", [], start.start_mark, start.end_mark)
@@ -90,7 +92,7 @@ class JobPieces:
             else:
                 rest.value.append((key, events.next_node()))
         MessageReader(name).read_message(rest, self.config, where="", depth=0)
-        for instance in list(self.config.instanceConfig):  # merged in from elsewhere
+        for instance in list(self.config.instanceConfig):  # added by merge keys
             if instance not in self._places:
                 self._keep(instance, self.config.instanceConfig[instance])
         self.config.ClearField("instanceConfig")
@@ -108,7 +110,7 @@ class JobPieces:
             if instance in self._places:
                 raise reader.fail(key, str(where.value), f"duplicate key {quote(str(instance))}")
             value, config = events.next_node(), task_pb2.TaskConfig()
-            reader.node_count = 0  # bounds what aliases make of one
+            reader.node_count = 0  # bounds the aliases of each instance
             if not is_null(value):
                 reader.read_message(value, config, f"{where.value}[{instance}]", depth=1)
             self._keep(instance, config)
@@ -121,7 +123,7 @@ class JobPieces:
 
 
 class _Events(Composer, LOADER):  # type: ignore[misc]
-    """Composes a node at a time from parsed events; anchors hold from node to node."""
+    """Composes one node at a time from parsed events; anchors are valid across nodes."""
 
     def __init__(self, stream: Any, name: str) -> None:
         LOADER.__init__(self, stream)
