@@ -1,13 +1,13 @@
-"""The error vocabulary: every expected refusal names the object, the rule and the numbers in its message.
+"""Error classes: the message of every expected refusal names the object, the rule and the numbers.
 
-Its class says whose fault it is and whether the same call may be repeated; operations.md has the table for clients.
+The class says who can fix the error and whether the same call may be repeated; operations.md has the table for clients.
 """
 
 from __future__ import annotations
 
 
 class PelotonError(Exception):
-    """Base of all expected errors, raised only as one of them. ``code`` is the name of a gRPC status code."""
+    """Base of all expected errors, never raised itself. ``code`` is the name of a gRPC status code."""
 
     code: str
 
@@ -17,43 +17,43 @@ class PelotonError(Exception):
 
 
 class InvalidArgument(PelotonError):
-    """The caller's: the call cannot be done as it is, however often it is repeated."""
+    """Error of the caller: the call is invalid, and repeating it does not help."""
 
     code = "INVALID_ARGUMENT"
 
 
 class NotFound(PelotonError):
-    """The caller's: what the call names does not exist."""
+    """Error of the caller: the named object does not exist."""
 
     code = "NOT_FOUND"
 
 
 class AlreadyExists(PelotonError):
-    """The caller's; or an answer was lost, and this is what a repeated call made."""
+    """Error of the caller, or the answer to a repeated call whose first answer was lost."""
 
     code = "ALREADY_EXISTS"
 
 
 class Aborted(PelotonError):
-    """Nobody's: the call does not fit what there is at present. The caller looks again and decides anew."""
+    """Conflict with the current state, an error of neither side. The caller has to read the state again and decide."""
 
     code = "ABORTED"
 
     def __init__(self, message: str, status: str = "") -> None:
-        """``status``: the gRPC status where clients of the original expect another one than ABORTED."""
+        """Set ``status``, the gRPC status, where clients of the original API expect another one than ABORTED."""
         super().__init__(message)
         self.status = status or self.code
 
 
 class Unavailable(PelotonError):
-    """Ours, and it passes: the caller may repeat the call as it is."""
+    """Temporary error of Peloton: the caller may repeat the same call."""
 
     code = "UNAVAILABLE"
 
 
 class ResourceExhausted(PelotonError):
-    """``retry_after_s``: when to try again what may be possible then; None for what is too large at any time, which is
-    the caller's to change."""
+    """A limit is reached. ``retry_after_s``: seconds until a repetition may succeed; None for a request that is always
+    too large, which the caller has to change."""
 
     code = "RESOURCE_EXHAUSTED"
 
@@ -63,25 +63,25 @@ class ResourceExhausted(PelotonError):
 
 
 class OutOfRange(PelotonError):
-    """The caller's: a place in a stream that is not kept any more, or has not been yet."""
+    """Error of the caller: a position in a stream that is no longer kept, or does not exist yet."""
 
     code = "OUT_OF_RANGE"
 
 
 class Unimplemented(PelotonError):
-    """The caller's: there is no such thing here."""
+    """Error of the caller: the function does not exist here."""
 
     code = "UNIMPLEMENTED"
 
 
 class Cancelled(PelotonError):
-    """Somebody wanted it to end."""
+    """The caller or an operator cancelled the operation."""
 
     code = "CANCELLED"
 
 
 class Internal(PelotonError):
-    """Ours, and a bug: what another role has answered so. Nobody else raises it."""
+    """Bug of Peloton, as the answer of another role. It is raised only for such answers."""
 
     code = "INTERNAL"
 

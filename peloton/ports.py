@@ -1,7 +1,8 @@
-"""What the shell gives the inside: one Protocol per dependency. All calls are synchronous and thread-safe.
+"""Ports of the inside: one Protocol per dependency, implemented by the shell. All calls are synchronous and
+thread-safe.
 
-Every method is one transaction or one outside effect, and safe to repeat: a second call with the same arguments
-finds the work done and answers the same.
+Every method is one transaction or one external effect, and idempotent: a second call with the same arguments finds the
+work done and returns the same answer.
 """
 
 from __future__ import annotations
@@ -34,35 +35,34 @@ from peloton.model.schedule import JobStart, ScheduledRun
 from peloton.model.update import UpdateAct, UpdateKey, UpdateProgress, UpdateRecord
 
 REQUEUED_PODS_MAX = 1_000
-"""Pods that one call of ``ResourceManager.requeue_pods`` names."""
+"""Maximum pods that one call of ``ResourceManager.requeue_pods`` names."""
 
 
 # -- storage, by owner ---------------------------------------------------------------------------------------------
 
 
 CALL_DEADLINE_S: ContextVar[float | None] = ContextVar("CALL_DEADLINE_S", default=None)
-"""Monotonic time at which the caller of a port gives up, or None: remote calls end before it."""
+"""Monotonic time of the caller's timeout, or None; remote calls end before it."""
 
 
 class JobRecords(Protocol):
     def get(self, job_id: JobId) -> JobRecord | None: ...
 
     def settle(self, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:
-        """Bring a bounded number of ended pods to their next run or rest, roll up the job's state, report counts.
-        Create the instances of a new service when they are at most ``created_max``."""
+        """Start the next run of a bounded number of ended pods, roll up the job's state, and report counts. Create the
+        instances of a new service if they are at most ``created_max``."""
         ...
 
     def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
-        """Steer a job and its pods towards ``goal``; one that is to be deleted, and a batch job that has ended, stay as
-        they are."""
+        """Set the goal of a job and its pods. A job that is being deleted, and an ended batch job, do not change."""
         ...
 
     def stop(self, job_id: JobId, now_ns: int) -> JobRecord:
-        """Stop a job as people do, by the rules of the API. Raises NotFound, Aborted, InvalidArgument."""
+        """Stop a job by the rules of the API. Raises NotFound, Aborted, InvalidArgument."""
         ...
 
     def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
-        """Forget an ended job and all that belongs to it, in chunks of instances."""
+        """Delete an ended job and its records, in chunks of instances."""
         ...
 
 
@@ -72,15 +72,15 @@ class PodRecords(Protocol):
         ...
 
     def gang(self, job_id: JobId) -> GangProgress:
-        """How far the members of the job's gang are; of size 0 when it has none, or has ended."""
+        """Return the progress of the job's gang; of size 0 if the job has no gang, or has ended."""
         ...
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
-        """READY pods that stand alone, as gangs of one, at most ``limit``."""
+        """Return READY pods outside the gang as gangs of one, at most ``limit``."""
         ...
 
     def ready_gang(self, job_id: JobId) -> ReadyGang | None:
-        """The job's gang when all its members are READY."""
+        """Return the job's gang if all its members are READY."""
         ...
 
 
@@ -96,15 +96,16 @@ class UpdateRecords(Protocol):
         now_ns: int,
         update_id: str = "",
     ) -> JobRecord:
-        """Pause, resume or abort the job's update, if it is the one of ``update_id``. Raises NotFound, Aborted."""
+        """Pause, resume or abort the job's update, if its id is ``update_id`` or that is empty. Raises NotFound,
+        Aborted."""
         ...
 
     def pulse(self, job_id: JobId, key_text: str, now_ns: int) -> tuple[JobRecord, UpdateRecord]:
-        """Let the update of a job go on, if it has this key. Raises NotFound, Aborted, InvalidArgument."""
+        """Record a pulse for the update of a job with this key. Raises NotFound, Aborted, InvalidArgument."""
         ...
 
     def roll_back(self, update_id: str, key: UpdateKey, now_ns: int) -> JobRecord:
-        """Bring a job back to the configuration before its latest update, once for each ``key``. Raises NotFound,
+        """Restore the configuration before a job's latest update, once for each ``key``. Raises NotFound,
         InvalidArgument, AlreadyExists."""
         ...
 
@@ -113,22 +114,22 @@ class UpdateRecords(Protocol):
         ...
 
     def advance(self, job_id: JobId, now_ns: int) -> UpdateProgress:
-        """Note which instances in flight of the update of a service are done or have failed, and put the next ones in
-        flight: none when the update ``rolls_back_to`` a version."""
+        """Take one step of a service's update: record instances in flight that are done or have failed, and put the
+        next ones in flight, unless the update ``rolls_back_to`` a version."""
         ...
 
     def roll_back_failed(self, job_id: JobId, now_ns: int) -> None:
-        """Turn the update of a service round to the version before, if too many of its instances have failed."""
+        """Reverse the update of a service to the version before, if too many of its instances have failed."""
         ...
 
     def images_to_prefetch(self, job_id: JobId) -> Mapping[str, Sequence[Hostname]]:
-        """Image -> hosts to which the instances that are updated next bring it; at most PREFETCH_MAX of both."""
+        """Return image -> hosts for the instances that are updated next; at most PREFETCH_MAX pairs."""
         ...
 
 
 class MaintenanceRecords(Protocol):
     def get(self, cluster: str, hostname: str) -> HostMaintenance | None:
-        """None for a host that is not in maintenance."""
+        """Return the maintenance of a host, or None."""
         ...
 
 
@@ -138,23 +139,23 @@ class MigrationRecords(Protocol):
         ...
 
     def steer(self, migration_id: str, act: MigrationAct) -> Migration:
-        """Raises NotFound; Aborted once it has ended."""
+        """Pause, resume or roll back a migration. Raises NotFound; Aborted after its end."""
         ...
 
 
 class RebalanceRecords(Protocol):
     def get(self, cluster: str) -> Rebalance | None:
-        """None for a cluster that was never rebalanced."""
+        """Return the rebalancing of a cluster, or None if there never was one."""
         ...
 
     def steer(self, clusters: Collection[str], act: RebalanceAct) -> list[Rebalance]:
-        """Raises NotFound, Aborted."""
+        """Pause, resume or stop the rebalancing of clusters. Raises NotFound, Aborted."""
         ...
 
 
 class Lockdowns(Protocol):
     def refusal(self, kind: str) -> str:
-        """Return why calls of this kind, Read or Write, are turned away now; empty: they are not."""
+        """Return why calls of this kind, Read or Write, are refused now; empty if they are not."""
         ...
 
 
@@ -170,16 +171,16 @@ class LeaseRecords(Protocol):
     def release(self, role: str, owner: str) -> bool: ...
 
     def leader(self, role: str, now_s: float) -> str | None:
-        """Its address."""
+        """Return the address of the leader, or None."""
         ...
 
     def clusters(self, now_s: float) -> dict[str, str]:
-        """All clusters -> address of the leader, empty while there is none."""
+        """Return all clusters -> address of the leader, empty without a leader."""
         ...
 
 
 class HostClaims(Protocol):
-    """Whose each host is: names of hosts are unique over all clusters."""
+    """Claims of clusters on hosts: names of hosts are unique over all clusters."""
 
     def claim(self, cluster: str, hostnames: Collection[str], is_first: bool = False) -> dict[str, str]: ...
 
@@ -190,25 +191,25 @@ class HostClaims(Protocol):
 
 class ClusterOfHosts(Protocol):
     def clusters_of(self, hostnames: Collection[str]) -> dict[str, str]:
-        """Of these hosts those that are known -> their clusters."""
+        """Return the known ones of these hosts -> their clusters."""
         ...
 
 
 class HeldResources(Protocol):
     def held(self, cluster: str) -> tuple[Resources, Resources]:
-        """What pods on hosts of the cluster were given: all of it but revocable cpu, and that."""
+        """Return the resources held by pods on hosts of the cluster: all but revocable cpu, and the revocable cpu."""
         ...
 
 
 class FrameworkRecords(Protocol):
     def framework_id(self, cluster: str) -> str | None:
-        """Under which id the cluster has us."""
+        """Return the id under which Peloton is registered in the cluster."""
         ...
 
     def set_framework_id(self, cluster: str, framework_id: str) -> None: ...
 
 
-# -- processes of ours ---------------------------------------------------------------------------------------------
+# -- processes of Peloton ------------------------------------------------------------------------------------------
 
 
 class ResourceManager(Protocol):
@@ -221,37 +222,37 @@ class ResourceManager(Protocol):
         ...
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason) -> None:
-        """A launch of the job's gang was in vain: take back what it was given, and queue it again in its old place."""
+        """Requeue the job's gang in its old position after a failed launch, and release its resources."""
         ...
 
     def requeue_pods(
         self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, but: Sequence[int] = ()
     ) -> int:
-        """No host was found for READY pods that stand alone, ``(start, count)`` by start, at most REQUEUED_PODS_MAX in
-        all: take back what they were given, and queue them again in their old places, with those like them ``but``
-        these. Returns how many."""
+        """Requeue READY pods outside gangs that found no host in their old positions, and release their resources.
+        ``instances``: ``(start, count)`` sorted, at most REQUEUED_PODS_MAX in all. Pods of the same shape are requeued,
+        too, except ``but``. Returns how many."""
         ...
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
-        """Remember why admitted pods found no host, for `job why`. Returns how often all that is held
-        back in its pool, because no host was found, fills the pool when it is tried once."""
+        """Record why admitted pods found no host, for `job why`. Returns how many times the pods in backoff for lack of
+        a host would fill their pool."""
         ...
 
 
 class Evictor(Protocol):
-    """The owner of evictions, whoever wants them."""
+    """Component that executes evictions for all callers."""
 
     def evict(self, pods: Sequence[tuple[PodId, QosReason]]) -> int:
-        """Runs on hosts, each with the reason, are to end and to be queued anew; returns how many begin to leave."""
+        """Evict runs on hosts, each with a reason; they end and are requeued. Returns how many begin to leave."""
         ...
 
 
 class HostManager(Protocol):
-    """The host managers of all clusters."""
+    """Host managers of all clusters."""
 
     def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]) -> ClusterChoice:
-        """Where to look for hosts for these pods, and in which order; ``homes``: clusters to which so many of them come
-        back."""
+        """Return the clusters to search for hosts of these pods, in order; ``homes``: number of pods that return to a
+        host, by cluster."""
         ...
 
     def acquire_hosts(
@@ -263,10 +264,10 @@ class HostManager(Protocol):
         cluster: str = "",
         waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
-        """Lease hosts of a cluster that can take some of ``(shape, pod count)``. With none free the lease is empty, and
-        the job's workflow gets a signal when that changes. A job has two leases at most, one of them for its gang.
-        ``desired``: of the wanted pods those that come back to a host. ``waiting``: those that have waited for
-        long, for one of which a host may be reserved."""
+        """Lease hosts of a cluster that can take some of ``(shape, pod count)``. If none is free, the lease is empty,
+        and the job's workflow is signalled when that changes. A job has at most two leases, one of them for its gang.
+        ``desired``: pods that return to a host. ``waiting``: pods that have waited for long; a host may be reserved for
+        one of them."""
         ...
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult: ...
@@ -274,38 +275,38 @@ class HostManager(Protocol):
     def release(self, lease_id: str) -> None: ...
 
     def kill_running(self, job_id: JobId) -> int:
-        """Ask hosts to end the job's pods whose goal is KILLED or that are to run anew; returns how many."""
+        """Kill the job's pods on hosts whose goal is KILLED or that have to be restarted; returns how many."""
         ...
 
 
 class ImagePrefetcher(Protocol):
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
-        """Ask hosts to fetch images; it does not wait until they are there. Best effort, at most PREFETCH_MAX images on
-        hosts. Raises Unavailable."""
+        """Ask hosts to fetch images, without waiting for the result. Best effort, at most PREFETCH_MAX pairs of image
+        and host. Raises Unavailable."""
         ...
 
 
 class HostKeeper(Protocol):
-    """Steps of a host's maintenance. Each does nothing unless it is the next one; storage tells what came of it."""
+    """Steps of a host's maintenance. A step that is not the next one does nothing; storage has the result."""
 
     def cordon(self, hostname: str) -> None:
-        """When it is the host's turn, nothing is launched on it any more."""
+        """Stop launches on the host when its turn has come."""
         ...
 
     def drain(self, hostname: str) -> None:
-        """One round: ask the pods that have not been asked yet to leave; the host is DRAINED once nothing is left."""
+        """Run one round: ask remaining pods to leave; the host is DRAINED when none is left."""
         ...
 
     def take_down(self, hostname: str) -> None: ...
 
     def relabel(self, hostname: str) -> None:
-        """A host that moves and is DRAINED is in its new host pool, and is to come back up."""
+        """Move a DRAINED host to its new host pool, so that it can be brought up."""
         ...
 
     def bring_up(self, hostname: str) -> None: ...
 
     def steer(self, hostname: str, act: MaintenanceAct) -> None:
-        """Complete, cancel or force the maintenance of a host, as operators do. Raises NotFound, Aborted."""
+        """Complete, cancel or force the maintenance of a host for an operator. Raises NotFound, Aborted."""
         ...
 
 
@@ -315,7 +316,7 @@ class HostKeepers(Protocol):
 
 class ClusterRebalancer(Protocol):
     def advance_rebalance(self) -> None:
-        """See what has become of the moves under way, and begin others when it is time. Raises Unavailable."""
+        """Update the states of the moves under way, and start further ones when due. Raises Unavailable."""
         ...
 
 
@@ -324,18 +325,18 @@ class ClusterRebalancers(Protocol):
 
 
 class DaemonKeeper(Protocol):
-    """The hosts of all clusters, as daemons follow them."""
+    """Matching of daemons to the hosts of all clusters."""
 
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
-        """Make the instances of a daemon those of the hosts that match, and launch those above ``after`` that are not
-        on their hosts, a bounded number of both. Raises Unavailable."""
+        """Bring the instances of a daemon in line with the matching hosts, and launch instances above ``after`` that
+        are not on their hosts; a bounded number of both. Raises Unavailable."""
         ...
 
 
 class ScheduledJobs(Protocol):
     def create(self, run: ScheduledRun) -> JobStart:
         """Store the job of a run unless it is stored already. Raises InvalidArgument for a job that the API would
-        refuse, Unavailable and ResourceExhausted while it would take none."""
+        refuse, Unavailable and ResourceExhausted while the API accepts none."""
         ...
 
 
@@ -344,19 +345,19 @@ class Placer(Protocol):
 
 
 class Lifecycles(Protocol):
-    """Wakes the workflows that own lifecycles. Never blocks; delivery is retried until it succeeds. ``cause`` is why,
-    for people who read the history of the workflow: one of few texts, without names."""
+    """Signals for the workflows that own lifecycles. Calls never block; delivery is retried until it succeeds.
+    ``cause`` is shown in the history of the workflow: one of a few texts, without names."""
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None: ...
 
 
 class PodLifecycles(Lifecycles, Protocol):
     def pods_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
-        """Pods of these jobs are in another state. A workflow that has only to show it gets its signal later."""
+        """Signal that pods of these jobs changed state. Changes that a workflow only shows are signalled later."""
         ...
 
 
 class HostLifecycles(Protocol):
-    """As ``Lifecycles``, for maintenance of hosts."""
+    """Signals for workflows of host maintenance, as in ``Lifecycles``."""
 
     def hosts_changed(self, hostnames: Iterable[Hostname]) -> None: ...
