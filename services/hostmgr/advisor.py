@@ -1,5 +1,5 @@
-"""The host advisor: marks hosts by what they have in use, and services by the latencies that their pods report.
-``peloton.scheduling.advice`` decides. A successor begins with no marks, and has them again after a few samples."""
+"""The host advisor: marks hosts by their resource use, and services by the latencies that their pods report.
+``peloton.scheduling.advice`` decides. A new leader starts without marks, and has them again after a few samples."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", Hostname, JobId)
 
 JOB_AGE_MAX_S = 60.0
-"""How old the known labels of a job may be."""
+"""Maximum age in seconds of the cached labels of a job."""
 Noted = Callable[[Hostname, Mark, Mark, str], None]
-"""A host, its mark, the one before, and why it is marked so."""
+"""A host, its mark, the previous mark, and the reason."""
 _MARKS = {pb.Mark.Value(f"MARK_{mark}"): mark for mark in Mark}
 _NUMBERS = {mark: number for number, mark in _MARKS.items()}
 
@@ -74,7 +74,7 @@ class _Marked:
 
 
 class HostAdvisor:
-    """``HostSamples`` measures for it. Any thread reads the marks."""
+    """The advisor; ``HostSamples`` measures hosts for it. Any thread may read the marks."""
 
     def __init__(
         self,
@@ -84,16 +84,16 @@ class HostAdvisor:
         wall_ns: Callable[[], int] = time.time_ns,
         noted: Noted = lambda *_: None,
     ) -> None:
-        """``noted`` hears of each host whose mark has changed."""
+        """``noted`` is called for each host whose mark has changed."""
         self._noted = noted
         self._policy, self._jobs, self._reports, self._wall_ns = settings.policy, jobs, reports, wall_ns
         self._lock = threading.Lock()
         self._hosts: dict[Hostname, _Marked] = {}
         self._services: dict[JobId, _Marked] = {}
-        self._known_jobs: dict[JobId, tuple[float, JobRecord | None]] = {}  # when it was read, and what
+        self._known_jobs: dict[JobId, tuple[float, JobRecord | None]] = {}  # time of the read, and the record
 
     def take_samples(self, looks: Sequence[Look], known: Collection[Hostname], now_s: float) -> None:
-        """Raises what storage raises."""
+        """Takes samples and latency reports. Raises what storage raises."""
         with self._lock:
             self._hosts = {name: marked for name, marked in self._hosts.items() if name in known}
             for each in looks:
@@ -142,11 +142,11 @@ class HostAdvisor:
         marked[name] = _Marked(watch, watch.mark, before.since_ns if before and is_same else self._wall_ns())
 
     def host_marks(self, marks: Collection[Mark] = tuple(Mark)) -> list[HostMark]:
-        """Of hosts that are measured and have one of these, by name."""
+        """Returns the measured hosts with one of these marks, by name."""
         return [HostMark(name, *self._words(one)) for name, one in self._chosen(self._hosts, marks)]
 
     def service_marks(self, marks: Collection[Mark] = tuple(Mark)) -> list[ServiceMark]:
-        """Of services whose pods report and that have one of these, by id."""
+        """Returns the reporting services with one of these marks, by id."""
         return [ServiceMark(job_id, *self._words(one)) for job_id, one in self._chosen(self._services, marks)]
 
     def _chosen(self, marked: Mapping[T, _Marked], marks: Collection[Mark]) -> list[tuple[T, _Marked]]:

@@ -1,4 +1,4 @@
-"""Client of the host manager of one cluster. Finds the leader anew for each call, so it survives a failover."""
+"""Client of the host manager of one cluster. Resolves the leader for each call, so it survives a failover."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ CALL_TIMEOUT_S = 20.0
 PREFETCH_TIMEOUT_S = 5.0
 FREE_TIMEOUT_S = 2.0
 JUDGE_TIMEOUT_S = 2.0
-"""Short: an explanation does without this answer rather than wait for it, and the mover decides nothing."""
+"""Short: an explanation omits this answer rather than wait for it, and a rebalance does without it."""
 ROOM_TIMEOUT_S = 5.0
-"""A plan does without this answer, and says so."""
+"""A plan omits this answer and reports that."""
 NAME = "host manager"
 NOWHERE: Mapping[PodShape, Sequence[DomainCount]] = {}
 
 
 class HostManagerClient:
-    """Implements ``ports.HostKeeper`` and ``ports.ImagePrefetcher``; ``HostManagers`` makes one of several."""
+    """Implements ``ports.HostKeeper`` and ``ports.ImagePrefetcher``; ``HostManagers`` combines several."""
 
     def __init__(self, channel: Callable[[], grpc.Channel]) -> None:
         """``channel`` returns a channel to the leader, or raises Unavailable."""
@@ -109,14 +109,14 @@ class HostManagerClient:
             )
 
     def reach(self, shape: PodShape) -> DaemonReach:
-        """On how many hosts there a daemon with such pods is to run, and why not on the others."""
+        """Returns on how many hosts of the cluster a daemon with such pods runs, and why not on the others."""
         (pod,) = messages.wanted_to_wire([(shape, 1)])
         with translate_rpc_errors(NAME):
             answer = self._stub().ReachOfDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(JUDGE_TIMEOUT_S))
         return messages.reach_from_wire(answer)
 
     def plan_daemon(self, shape: PodShape) -> DaemonRoom:
-        """What a daemon with such pods would find on the hosts there now."""
+        """Returns the free resources that a daemon with such pods would find on the hosts now."""
         (pod,) = messages.wanted_to_wire([(shape, 1)])
         with translate_rpc_errors(NAME):
             answer = self._stub().PlanDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(ROOM_TIMEOUT_S))
@@ -178,7 +178,7 @@ class HostManagerClient:
             )
 
     def free(self) -> tuple[Resources, str]:
-        """Room that is free there and not leased, and the kind of the cluster."""
+        """Returns the free, unleased resources of the cluster, and its kind."""
         with translate_rpc_errors(NAME):
             answer = self._stub().ClusterCapacity(
                 pb.ClusterCapacityRequest(with_free=True), timeout=timeout_s(FREE_TIMEOUT_S)
@@ -186,14 +186,14 @@ class HostManagerClient:
         return messages.resources_from_wire(answer.free), answer.kind
 
     def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
-        """By host pool; and hosts that take pods in one of them. Raises Unimplemented while host pools are not in
-        use."""
+        """Returns the free resources by host pool, and the hosts that take pods in the pool ``hosts_of``. Raises
+        Unimplemented while host pools are disabled."""
         request = pb.HostPoolRoomsRequest(hosts_of=hosts_of)
         with translate_rpc_errors(NAME):
             return messages.rooms_from_wire(self._stub().HostPoolRooms(request, timeout=timeout_s(CALL_TIMEOUT_S)))
 
     def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
-        """Hosts and services that are marked orange or red."""
+        """Returns the hosts and services that are marked orange or red."""
         request = advice_pb2.AdviceRequest(marks=[advice_pb2.MARK_ORANGE, advice_pb2.MARK_RED])
         with translate_rpc_errors(NAME):
             answer = advice_pb2_grpc.AdviceServiceStub(self._channel()).Advice(
@@ -202,14 +202,14 @@ class HostManagerClient:
         return messages.marks_from_wire(answer)
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
-        """Pods that no host there could take even if it were empty, and why."""
+        """Returns the pods that no host of the cluster could take even if it were empty, with the reason."""
         request = pb.JudgePodsRequest(pods=messages.wanted_to_wire([(shape, 1) for shape in shapes]))
         with translate_rpc_errors(NAME):
             answer = self._stub().JudgePods(request, timeout=timeout_s(JUDGE_TIMEOUT_S))
         return messages.infeasible_shapes_from_wire(answer.infeasible, shapes)
 
     def find_room(self, pods: Sequence[PlannedPods]) -> list[FoundRoom]:
-        """For how many of these pods, which are only planned, there is room there now."""
+        """Returns for how many of these planned pods the cluster has free resources now."""
         with translate_rpc_errors(NAME):
             answer = self._stub().FindRoom(room_messages.pods_to_wire(pods), timeout=timeout_s(ROOM_TIMEOUT_S))
         return room_messages.rooms_from_wire(answer)

@@ -1,4 +1,4 @@
-"""Preemptible pods leave hosts on which a daemon has found no room for a while."""
+"""Eviction of preemptible pods from hosts on which a daemon has lacked free resources for a while."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from services.storage.daemons.daemons import Daemons
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 10.0
-"""Room that others give back is announced within this; then they are made to."""
+"""Seconds within which returned resources are offered again; preemptible pods are evicted afterwards."""
 HOSTS_AT_ONCE_MAX = 100
 PODS_AT_ONCE_MAX = 1_000
 
 
 class DaemonEvictions:
-    """Of one cluster. Any thread calls; steps of one daemon do not overlap."""
+    """Evictions for daemons in one cluster. Any thread may call; steps of one daemon do not overlap."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class DaemonEvictions:
         self._book = book
         self._evictor = evictor
         self._kill = kill
-        self._since: dict[JobId, dict[Hostname, float]] = {}  # daemon -> hosts without room for it, since when
-        self._tried: dict[JobId, set[Hostname]] = {}  # of these, those from which pods were made to leave, if any could
-        self._due_s: dict[JobId, float] = {}  # daemon -> when the next host is to be tried for the first time
+        self._since: dict[JobId, dict[Hostname, float]] = {}  # daemon -> hosts too full for it, since when
+        self._tried: dict[JobId, set[Hostname]] = {}  # hosts of these from which pods were evicted, if any could be
+        self._due_s: dict[JobId, float] = {}  # daemon -> when the next host is due for its first eviction
 
     def note(
         self, job_id: JobId, looked_at: Collection[Hostname], short: Mapping[Hostname, PodShape], now_s: float
     ) -> int:
-        """Of the hosts that were looked at those in ``short`` have no room for the daemon. Returns how many pods begin
-        to leave."""
+        """Records which of the examined hosts lack free resources for the daemon (``short``). Returns the number of
+        pods whose eviction starts."""
         before, looked = self._since.get(job_id, {}), set(looked_at)
         since = {hostname: before.get(hostname, now_s) for hostname in short}
         since |= {hostname: at_s for hostname, at_s in before.items() if hostname not in looked}
@@ -63,14 +63,13 @@ class DaemonEvictions:
         return self._evict(due, short) if due else 0
 
     def keep(self, wanted: set[JobId]) -> None:
-        """Forget daemons that are not wanted any more."""
+        """Removes daemons that are no longer wanted."""
         for known in (self._since, self._tried, self._due_s):
             for job_id in known.keys() - wanted:
                 known.pop(job_id, None)
 
     def take_due(self, now_s: float) -> set[JobId]:
-        """Daemons that are to be looked at again, because hosts have had no room for them for long enough. Each host is
-        a reason once."""
+        """Returns daemons whose hosts have lacked free resources for the timeout. Each host counts once."""
         due = {job_id for job_id, due_s in list(self._due_s.items()) if due_s <= now_s}
         for job_id in due:
             self._due_s.pop(job_id, None)
@@ -78,7 +77,7 @@ class DaemonEvictions:
 
     @property
     def due_at_s(self) -> float:
-        """When there will be some."""
+        """Returns the time at which the next daemon is due."""
         return min(list(self._due_s.values()), default=math.inf)
 
     def _evict(self, due: list[Hostname], short: Mapping[Hostname, PodShape]) -> int:
@@ -97,7 +96,7 @@ class DaemonEvictions:
             log.info("pods not evicted for a daemon yet: %s", error)
             return 0
         log.info("%d of %d pods evicted: hosts make room for a daemon", evicted, len(chosen))
-        with suppress(Unavailable):  # else their jobs' workflows do it a little later
+        with suppress(Unavailable):  # else their jobs' workflows kill them a little later
             for job_id in dict.fromkeys(pod_id.job_id for pod_id, _ in chosen):
                 self._kill(job_id)
         return evicted

@@ -1,6 +1,7 @@
-"""Daemons on the hosts of one cluster: instances that come and go with hosts, and launches in the room kept for them.
+"""Daemons on the hosts of one cluster: instances follow hosts that join and leave, and launch in resources reserved for
+them.
 
-A step does the next bounded part of both, and may be repeated and interrupted anywhere: what is due is read from
+A step does the next bounded part of both, and may be repeated and interrupted anywhere: it reads the due work from
 storage and from the host book each time.
 """
 
@@ -29,14 +30,14 @@ from services.storage.daemons.daemons import Daemons
 
 PODS_PER_STEP_MAX = 1_000
 PLANNED_HOSTS_MAX = 1_000
-"""Hosts without room for a planned daemon of which the pods are looked at."""
+"""Limit of hosts without free resources for a planned daemon whose pods are examined."""
 FOLLOW_AGAIN_S = 300.0
 NEWS = "hosts of the daemon joined or left, or have room for it"
 Launch = Callable[[JobId, str, Sequence[Placement]], LaunchResult]
 
 
 class DaemonKeeper:
-    """Any thread calls."""
+    """Controller of daemons. Any thread may call."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class DaemonKeeper:
         launch: Launch,
         evictions: DaemonEvictions | None = None,
     ) -> None:
-        """``lifecycles`` of daemons. Without ``evictions`` they wait until others give room back."""
+        """``lifecycles`` wakes daemons. Without ``evictions`` daemons wait until other pods release resources."""
         self._cluster = cluster
         self._records = records
         self._book = book
@@ -56,15 +57,15 @@ class DaemonKeeper:
         self._lifecycles = lifecycles
         self._launch = launch
         self._evictions = evictions
-        self._followed: dict[JobId, tuple[tuple[int, int], float]] = {}  # -> the hosts and daemons then, and when
+        self._followed: dict[JobId, tuple[tuple[int, int], float]] = {}  # -> versions at the last full pass, time
 
     def start(self) -> None:
-        """Before the first room is announced: it is kept from then on."""
+        """Reserves resources for daemons; called before the first offer."""
         self._book.daemons.want(self._records.wanted())
         self._book.daemons.launched(self._records.on_hosts(self._cluster))
 
     def refresh(self) -> None:
-        """Daemons may have come, changed or ended, and hosts may have other labels."""
+        """Rereads daemons, which may have been created, changed or ended, and hosts, whose labels may have changed."""
         self._look()
         self.tell()
 
@@ -77,12 +78,12 @@ class DaemonKeeper:
             self._evictions.keep(wanted)
 
     def hosts_changed(self) -> None:
-        """Hosts may have joined, changed or left."""
+        """Handles hosts that have joined, changed or left."""
         self._book.daemons.hosts_changed()
         self.tell()
 
     def tell(self) -> None:
-        """Wake the daemons that have something to do: each once, until they have looked."""
+        """Wakes each daemon with due work once, until its next step."""
         news = self._book.daemons.take_news()
         if self._evictions is not None:
             news |= self._evictions.take_due(time.monotonic())
@@ -94,8 +95,8 @@ class DaemonKeeper:
         return self._evictions.due_at_s - time.monotonic() if self._evictions is not None else math.inf
 
     def step(self, job_id: JobId, after: int) -> DaemonStep:
-        """Make the instances of the daemon those of the hosts, and launch those above ``after`` that fit on theirs.
-        Raises Unavailable while the hosts are not known."""
+        """Makes the instances of the daemon match the hosts, and launches instances above ``after`` that fit on their
+        hosts. Raises Unavailable while the hosts are not known."""
         self._look()
         if not self._book.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
@@ -114,22 +115,23 @@ class DaemonKeeper:
         )
 
     def reach(self, shape: PodShape) -> DaemonReach:
-        """Raises Unavailable while the hosts are not known."""
+        """Returns on which hosts a daemon with such pods would run. Raises Unavailable while the hosts are not
+        known."""
         if not self._book.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
         return self._book.daemons.reach(shape)
 
     def plan(self, shape: PodShape) -> DaemonRoom:
-        """What a daemon with such pods would find on the hosts now; nothing is kept for it. Raises Unavailable while
-        the hosts are not known."""
+        """Returns the free resources that a daemon with such pods would find on the hosts now, without reserving any.
+        Raises Unavailable while the hosts are not known."""
         reach, hosts = self.reach(shape), self._book.room.for_daemon(shape)
         short = [host.hostname for host in hosts if not host.has_room and not host.is_away][:PLANNED_HOSTS_MAX]
         neighbours = self._records.neighbours(self._cluster, short)
         return daemon_room(needed(shape.resources), reach, hosts, neighbours, self._book.capacity()[0])
 
     def _follow(self, job_id: JobId) -> FollowPlan:
-        """All instances are looked at when the hosts have changed, or the daemon, or now and then: that costs in
-        proportion to the hosts."""
+        """Updates the instances of the daemon. A full pass, whose cost is proportional to the hosts, runs when the
+        hosts or the daemon have changed, and periodically."""
         seen, now_s = self._book.daemons.seen(), time.monotonic()
         followed, at_s = self._followed.get(job_id, ((-1, -1), 0.0))
         if followed == seen and now_s - at_s < FOLLOW_AGAIN_S:
@@ -141,7 +143,7 @@ class DaemonKeeper:
         return plan
 
     def _launch_some(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> tuple[int, Sequence[Misfit]]:
-        """How many were launched, and why others were not."""
+        """Returns how many pods were launched, and why others were not."""
         rooms = self._rooms_for(job_id, pods)
         self._make_room(job_id, pods, rooms)
         chosen = [pod for pod in pods if pod.hostname in rooms.fit]
@@ -162,7 +164,7 @@ class DaemonKeeper:
             self._evictions.note(job_id, [pod.hostname for pod in pods], short, time.monotonic())
 
     def _rooms_for(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonRooms:
-        """Room that is not announced is asked for."""
+        """Returns the free resources per pod. Requests further offers where the offered resources are too small."""
         rooms = self._book.daemons.rooms_for(job_id, pods)
         short = frozenset(pod.shape for pod in pods if _lacks_room(rooms.refused.get(pod.hostname)))
         holder, shapes = (job_id, False), list(dict.fromkeys(pod.shape for pod in pods))
@@ -173,12 +175,12 @@ class DaemonKeeper:
 
 
 def _lacks_room(misfit: Misfit | None) -> bool:
-    """By what is announced: there may be more."""
+    """Returns whether the offered resources are too small; more may be offered."""
     return misfit is not None and misfit.rule not in (HostRule.LEASED, HostRule.MAINTENANCE)
 
 
 def _placements(pods: Sequence[WaitingDaemonPod], lease: HostLease) -> list[Placement]:
-    """Each on its host, with the lowest of its free ports."""
+    """Places each pod on its host, with the lowest of its free ports."""
     free = {
         host.hostname: (port for begin, end in host.ports for port in range(begin, end + 1)) for host in lease.hosts
     }

@@ -1,6 +1,7 @@
-"""Conversion of what spreading pods over domains needs, to and from the host manager's private messages.
+"""Conversion of layouts and domain counts to and from the host manager's private messages.
 
-Shapes are named by their place in the request."""
+Shapes are identified by their index in the request.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from peloton.model.pod import PodShape
 
 
 def layout_to_wire(layout: Layout | None) -> dict[str, Any]:
-    """Fields of ``Wanted``."""
+    """Returns the fields of ``Wanted``."""
     if layout is None:
         return {}
     rules = [pb.Spread(label=rule.label, max_skew=rule.max_skew, hard=rule.is_hard) for rule in layout.spread]

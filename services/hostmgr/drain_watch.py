@@ -1,4 +1,4 @@
-"""Which jobs the drains of hosts wait for, so that a change of a job wakes the right drains."""
+"""Index of the jobs that drains of hosts wait for, so that a change of a job wakes the right drains."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from peloton.model.reason import SlaRefusal
 from peloton.ports import HostLifecycles, PodLifecycles
 
 REFUSAL_S = 5.0
-"""How long a refusal is remembered, unless its job changes before."""
+"""Seconds for which a refusal is cached, unless its job changes earlier."""
 
 
 class DrainWatch:
-    """Implements ``ports.PodLifecycles``: passes changes of jobs on, and wakes the drains that wait for these jobs.
+    """Implements ``ports.PodLifecycles``: forwards changes of jobs, and wakes the drains that wait for these jobs.
 
-    A changed job may grant one more pod, so of all hosts that it refused only the first is woken. A grant changes the
-    job again, and a refusal is remembered for the other hosts. So the drains of many hosts ask an SLA once per change,
-    not once per host.
+    A changed job may allow one more eviction, so only the first of the hosts that it refused is woken. A granted
+    eviction changes the job again, and a refusal is cached for the other hosts. The drains of many hosts thus ask an
+    SLA once per change, not once per host.
     """
 
     def __init__(self, jobs: PodLifecycles, hosts: HostLifecycles, clock: Callable[[], float] = time.monotonic) -> None:
@@ -27,13 +27,13 @@ class DrainWatch:
         self._hosts = hosts
         self._clock = clock
         self._lock = threading.Lock()
-        self._leaving: dict[Hostname, frozenset[JobId]] = {}  # host -> jobs whose pods are on their way out
+        self._leaving: dict[Hostname, frozenset[JobId]] = {}  # host -> jobs whose pods are leaving
         self._refused: dict[Hostname, frozenset[JobId]] = {}  # host -> jobs whose pods may not leave yet
         self._asking: set[JobId] = set()
-        self._refusals: dict[JobId, tuple[float, SlaRefusal]] = {}  # until when it holds, reason
+        self._refusals: dict[JobId, tuple[float, SlaRefusal]] = {}  # expiry, reason
 
     def watch(self, hostname: Hostname, leaving: Collection[JobId] = (), refused: Collection[JobId] = ()) -> None:
-        """Jobs that the drain of a host waits for from now on; none: the drain is over."""
+        """Sets the jobs that the drain of a host waits for; none when the drain ends."""
         with self._lock:
             for known, jobs in ((self._leaving, leaving), (self._refused, refused)):
                 known.pop(hostname, None)
@@ -41,7 +41,8 @@ class DrainWatch:
                     known[hostname] = frozenset(jobs)
 
     def refusal(self, job_id: JobId) -> SlaRefusal | None:
-        """The SLA's last refusal while it holds; else None, and the caller asks the SLA and notes its answer."""
+        """Returns the SLA's last refusal while it is valid; else None, and the caller asks the SLA and records its
+        answer."""
         with self._lock:
             until_s, refusal = self._refusals.get(job_id, (0.0, None))
             if refusal and self._clock() < until_s:
@@ -50,7 +51,7 @@ class DrainWatch:
             return None
 
     def note_refusal(self, job_id: JobId, refusal: SlaRefusal) -> None:
-        """Remember a refusal, unless the job changed since the SLA was asked."""
+        """Caches a refusal, unless the job changed since the SLA was asked."""
         with self._lock:
             if job_id in self._asking:
                 self._asking.discard(job_id)
@@ -67,10 +68,10 @@ class DrainWatch:
         self._wake(changed)
 
     def _wake(self, changed: set[JobId]) -> None:
-        if concerned := self._concerned(changed):
+        if concerned := self._hosts_to_wake(changed):
             self._hosts.hosts_changed(concerned)
 
-    def _concerned(self, changed: set[JobId]) -> list[Hostname]:
+    def _hosts_to_wake(self, changed: set[JobId]) -> list[Hostname]:
         with self._lock:
             self._asking -= changed
             for job_id in changed & self._refusals.keys():

@@ -1,10 +1,10 @@
-"""The port to a cluster: all that the host manager needs of Mesos, of Kubernetes, or of another cluster manager.
+"""The port to a cluster: everything that the host manager requires of Mesos, Kubernetes or another cluster manager.
 
-A driver announces hosts with their room, and reports pods; it launches, kills, acknowledges, reconciles and drains.
-``tests/conformance/driver`` defines what every driver must do; ``memory`` is the smallest one.
+A driver reports hosts, offers of their free resources, and the states of pods; it launches, kills, acknowledges,
+reconciles and drains. ``tests/conformance/driver`` defines what every driver must do; ``memory`` is the smallest one.
 
-Words of one cluster (offers, agents, nodes, watches) stay in its driver. ``host_id``, ``room_id`` and tokens are the
-driver's own, and opaque to all others.
+Terms of one cluster manager (agents, nodes, watches) stay in its driver. ``host_id``, ``room_id`` and tokens
+belong to the driver and are opaque to its callers.
 """
 
 from __future__ import annotations
@@ -29,35 +29,36 @@ from peloton.model.secret import Secret
 from peloton.model.volume import VolumeRecord
 
 Ports = tuple[tuple[int, int], ...]
-"""Ranges, both ends included."""
+"""Inclusive port ranges."""
 Holder = tuple[JobId, bool]
-"""A job, and whether for its gang: a job's gang is placed apart from its other pods."""
+"""A job and whether its gang is meant: a job's gang is placed separately from its other pods."""
 Token = tuple[str, ...]
-"""What the driver needs to acknowledge a report."""
+"""Opaque data that the driver requires to acknowledge a report."""
 NOTHING = Resources()
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What this cluster is, and what it can do beyond running pods on hosts."""
+    """The kind of the cluster, and its features beyond running pods on hosts."""
 
     kind: str = ""
     """Value of the label ``peloton/cluster-kind`` of its hosts."""
     shares_room: bool = False
-    """Announced room is withheld from other users of the cluster until we give it back."""
+    """Offered resources are withheld from other users of the cluster until Peloton returns them."""
     has_revocable_room: bool = False
     measures_use: bool = False
-    """``samples_of`` says what pods use."""
+    """``samples_of`` reports the resource use of pods."""
     serves_files: bool = False
-    """``sandbox`` and ``output_tail`` read what pods wrote on their hosts."""
+    """``sandbox`` and ``output_tail`` read files that pods wrote on their hosts."""
     has_disruption_budgets: bool = False
-    """Others who drain hosts ask the cluster which pods they may end: ``set_disruption_budgets`` decides that."""
+    """External drains ask the cluster which pods they may evict; ``set_disruption_budgets`` sets the answer."""
     keeps_volumes: bool = False
     """Hosts keep volumes for pods, and ``destroy_volume`` removes them."""
     restart_s: float = 0.0
-    """How long a host may be away for a restart of its own processes, and come back with all that it had."""
+    """Seconds for which a host may be unavailable during a restart of its own processes and keep its pods and
+    volumes."""
     settles_s: float = 0.0
-    """How long after the begin of a session hosts may take to come back that the cluster knew before."""
+    """Seconds after the start of a session within which hosts that the cluster knew before may register again."""
 
 
 # Events of a driver.
@@ -75,12 +76,12 @@ class RegisteredHost:
     labels: HostLabels
     revocable_held: Resources = NOTHING
     state: HostState = HostState.UP
-    withdrawn: str = ""  # why it takes no pods: an act of an operator of the cluster
-    held: Resources = NOTHING  # by pods of whoever uses the cluster
-    beside: Resources = NOTHING  # what it has beyond the capacity: others hold it
-    volumes: frozenset[str] | None = frozenset()  # ids of those that it keeps for us; None: it has not said yet
-    volumes_begun: frozenset[str] = frozenset()  # ids of those that are half made or half destroyed
-    volumes_mib: int = 0  # of its disk, which both have; part of what is held
+    withdrawn: str = ""  # why it is unschedulable by an act of a cluster operator; empty: it is schedulable
+    held: Resources = NOTHING  # by pods of all users of the cluster
+    beside: Resources = NOTHING  # resources of the machine above the capacity, held by others
+    volumes: frozenset[str] | None = frozenset()  # ids of the Peloton volumes on it; None: not listed by the host yet
+    volumes_begun: frozenset[str] = frozenset()  # ids of volumes that are partly created or partly destroyed
+    volumes_mib: int = 0  # disk of these volumes, counted in both capacity and held
 
     @property
     def free(self) -> Resources:
@@ -89,8 +90,8 @@ class RegisteredHost:
 
 @dataclass(slots=True)
 class Room:
-    """An amount of one host that we may use now. Rooms of one host add up. A launch uses a room as a whole, and the
-    cluster announces the rest anew."""
+    """An offer: resources of one host that Peloton may use now. Offers of one host add up. A launch consumes an offer
+    whole, and the cluster offers the rest again."""
 
     room_id: str
     hostname: Hostname
@@ -99,34 +100,34 @@ class Room:
     revocable: Resources
     ports: Ports
     labels: Labels
-    goes_ns: int = 0  # when the cluster takes the host away; 0 = it does not
-    pod_slots: int = POD_SLOTS_UNLIMITED  # pods that it takes, whatever they ask for
-    volumes: frozenset[str] = frozenset()  # ids of those that no pod has now
+    goes_ns: int = 0  # when the cluster takes the host down, 0 = never
+    pod_slots: int = POD_SLOTS_UNLIMITED  # pods that the host accepts, whatever their size
+    volumes: frozenset[str] = frozenset()  # ids of volumes that no pod uses
 
 
 @dataclass(slots=True)
 class PodReport:
     """The cluster's report of a pod."""
 
-    pod: str  # its id, as text: it need not be one of ours
-    state_text: str  # our state, or the cluster's word where we have none
-    read: Callable[[], PodStatus | None]  # only called to store it: nearly all answers repeat what is known
-    token: Token = ()  # it comes again until it is acknowledged; empty: it comes once
-    is_answer: bool = False  # to ``reconcile``
+    pod: str  # its id as text; the pod may be external
+    state_text: str  # the Peloton state, or the cluster's own word where Peloton has none
+    read: Callable[[], PodStatus | None]  # called only to store the status: nearly all answers repeat a known state
+    token: Token = ()  # the report is repeated until acknowledged; empty: it is sent once
+    is_answer: bool = False  # to a ``reconcile`` call
 
     @property
     def status(self) -> PodStatus | None:
-        """None: it has nothing to store."""
+        """Returns the status to store; None when there is none."""
         return self.read()
 
 
 class UseSample(NamedTuple):
     """Counters of one process group on a host."""
 
-    key: str  # the same in each sample
-    pod_id: PodId | None  # None: not a pod of ours
-    cpu_s: float  # used since it began
-    at_s: float  # when that was measured
+    key: str  # equal in each sample of the group
+    pod_id: PodId | None  # None: not a Peloton pod
+    cpu_s: float  # used since the group started
+    at_s: float  # time of the measurement
     memory_mib: int
 
 
@@ -142,12 +143,12 @@ class Sandbox:
 
 class FilePiece(NamedTuple):
     data: bytes
-    is_end: bool  # the file ends behind it
+    is_end: bool  # no data follows
 
 
 @dataclass(frozen=True, slots=True)
 class CommandStart:
-    """A command in a container of a pod."""
+    """A command to start in a container of a pod."""
 
     container: str  # empty: the pod's first one
     argv: tuple[str, ...]
@@ -157,52 +158,54 @@ class CommandStart:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a caller says to a command in a pod. Exchanges of a session are numbered from 0 on, and one that is repeated
-    has the same answer and does nothing more."""
+    """A message of a caller to a command in a pod. Exchanges of a session are numbered from 0; a repeated number has
+    the same answer and has no further effect."""
 
-    session: str  # the caller's own name of it
+    session: str  # chosen by the caller
     number: int
-    start: CommandStart | None = None  # of number 0
-    data: bytes = b""  # for its input
+    start: CommandStart | None = None  # set in exchange 0
+    data: bytes = b""  # for the command's stdin
     ends_input: bool = False
-    terminal: tuple[int, int] | None = None  # columns and rows, when they have changed
-    is_last: bool = False  # the caller goes away, whatever the number is
+    terminal: tuple[int, int] | None = None  # columns and rows, if changed
+    is_last: bool = False  # the caller closes the session, whatever the number
 
 
 class ExchangeAnswer(NamedTuple):
     stdout: bytes
     stderr: bytes
-    exit_code: int | None  # None: the command runs, and there may be more output
-    wants_input: bool  # false: it has not taken yet what it was given
+    exit_code: int | None  # None: the command is running, and more output may follow
+    wants_input: bool  # False: the command has not consumed its earlier input yet
 
 
 class DriverEvents(Protocol):
-    """What a driver reports, from any of its threads. Only ``hosts_registered`` may wait, for storage."""
+    """Events that a driver reports from any of its threads. Only ``hosts_registered`` may block, on storage."""
 
     def connected(self) -> None:
-        """A session begins. All room is announced in it, and pods may have changed unseen."""
+        """A session started. It offers all free resources again, and pods may have changed unobserved."""
 
     def disconnected(self) -> None:
-        """The session is over, and with it all room that was announced."""
+        """The session ended, and all its offers are void."""
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
-        """All; those that have not changed should be the same objects. Raises as storage does: then they come again."""
+        """Reports all hosts; unchanged hosts should be the same objects. Raises what storage raises; the driver then
+        repeats the report."""
 
     def room_announced(self, rooms: Sequence[Room]) -> None: ...
     def room_withdrawn(self, room_ids: Sequence[str]) -> None: ...
 
     def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
-        """Gives up unused, unleased rooms that came until then (monotonic), except ``kept`` of them; the driver returns
-        them to the cluster."""
+        """Removes unused, unleased offers received up to ``until_s`` (monotonic), except ``kept`` of them, and returns
+        their ids for the driver to return to the cluster."""
         ...
 
     def reported(self, report: PodReport) -> None: ...
 
     def host_returned(self) -> None:
-        """A host came back to a control plane that did not know its pods: kills are repeated there."""
+        """Reports that a host came back to a control plane without records of its pods; the kills of its pods are
+        repeated."""
 
     def refused(self, why: str) -> None:
-        """The cluster refuses us until a setting changes."""
+        """Reports that the cluster rejects Peloton until a setting changes."""
 
 
 # Calls to a driver.
@@ -210,22 +213,23 @@ class DriverEvents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoomWish:
-    """The result of a lease, from which the driver decides whether to request more room."""
+    """The result of a lease, from which the driver decides whether to request more offers."""
 
     holder: Holder
-    shapes: Sequence[PodShape]  # of the wanted pods
-    short: frozenset[PodShape]  # without enough room
-    is_poor: bool  # pods of the job failed on some of its hosts
-    may_fit: Callable[[Sequence[PodShape]], bool]  # whether a host has room for one, announced or not
+    shapes: Sequence[PodShape]  # of the requested pods
+    short: frozenset[PodShape]  # shapes with too few free resources
+    is_poor: bool  # pods of the job failed on some of the leased hosts
+    may_fit: Callable[[Sequence[PodShape]], bool]  # whether a host could take one, offered or not
 
 
 class PodTemplate:
-    """Pods of one configuration of a job. Compared by identity: a driver caches what it derives from one."""
+    """The template of pods with one configuration of a job, compared by identity: drivers cache what they derive from
+    it."""
 
     def __init__(
         self, job: JobRecord, pool_path: str, config: task_pb2.TaskConfig, secrets: Sequence[Secret] = ()
     ) -> None:
-        """``secrets``: with their data, files in all containers."""
+        """``secrets`` include their data; they are mounted as files in all containers."""
         self.job = job
         self.pool_path = pool_path
         self.config = config
@@ -238,20 +242,21 @@ class PodTemplate:
 
     @property
     def ordinary(self) -> Resources:
-        """What a pod asks for without revocable cpu."""
+        """Returns the requested resources without revocable cpu."""
         return ordinary(self.resources, self.revocable)
 
     def carried_labels(self, dealt: Iterable[int]) -> tuple[Label, ...]:
-        """By which a pod with these dynamic ports counts on its host."""
+        """Returns the labels of a pod with these dynamic ports that its host counts."""
         return (*carried_labels(self.config), *map(port_label, dealt))
 
     def ports(self, dealt: Sequence[int]) -> dict[str, int]:
-        """Dynamic port names with the numbers dealt to a pod, in the order of the config."""
+        """Returns port names with the dynamic ports assigned to a pod, in the order of the config."""
         return {name: number for (name, _), number in zip(self.dynamic_ports, dealt, strict=True)}
 
 
 class PodLaunch(NamedTuple):
-    """``factors``: of the room of its host. It takes that much less of the cluster than it asks for, and may use."""
+    """A pod to launch. ``factors`` of its host scale what the pod takes of the cluster below what it requests and may
+    use."""
 
     pod_id: PodId
     template: PodTemplate
@@ -261,7 +266,7 @@ class PodLaunch(NamedTuple):
 
     @property
     def taken(self) -> Resources:
-        """What it takes of the cluster. Slack is not announced with a factor."""
+        """Returns the resources that the pod takes of the cluster. Slack is offered without a factor."""
         asked = needed(self.template.resources)
         if self.factors == AT_PAR:
             return asked
@@ -270,12 +275,12 @@ class PodLaunch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """All announced room of a host, taken for one launch."""
+    """All offers of a host, claimed for one launch."""
 
     hostname: Hostname
     host_id: str
     room_ids: tuple[str, ...]
-    factors: Factors = AT_PAR  # with which its room was announced to pods
+    factors: Factors = AT_PAR  # overcommit factors applied to the offered resources
 
 
 class HostLaunch(NamedTuple):
@@ -284,7 +289,7 @@ class HostLaunch(NamedTuple):
 
 
 class PodOnHost(NamedTuple):
-    """Where storage believes a pod; without host when it is not known."""
+    """A pod and the host that storage records for it; the host is empty when unknown."""
 
     pod_id: PodId
     hostname: str = ""
@@ -297,8 +302,8 @@ class HostAddress(NamedTuple):
 
 
 class ClusterDriver(Protocol):
-    """One session with one cluster at a time. Any thread may call. After an OSError the call may or may not have
-    reached the cluster: the caller repeats it, or reconciles."""
+    """The client of one cluster, with one session at a time. Any thread may call. After an OSError the call may or may
+    not have reached the cluster: the caller repeats it, or reconciles."""
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -308,95 +313,100 @@ class ClusterDriver(Protocol):
 
     @property
     def unready(self) -> str:
-        """Why nothing may be launched now, but pods that others made; empty: everything may."""
+        """Returns why only external pods may be launched now; empty when all may."""
         ...
 
     def start(self, events: DriverEvents) -> None:
-        """Begin a session, under the identity of earlier ones: their pods are ours. Raises Unavailable."""
+        """Starts a session under the identity of earlier sessions, whose pods remain Peloton's. Raises Unavailable."""
 
     def stop(self) -> None:
-        """Pods run on. No events follow."""
+        """Ends the session. Pods keep running, and no events follow."""
 
-    # Room.
+    # Offers.
 
     def want_room(self, wish: RoomWish) -> bool:
-        """Called after each lease. Returns whether room has come meanwhile, so that another lease may find more."""
+        """Handles the result of a lease. Returns whether offers arrived meanwhile, so that another lease may find
+        more."""
         ...
 
     def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        """A lease found enough room for these shapes."""
+        """Reports that a lease found enough free resources for these shapes."""
 
     def return_room(self, room_ids: Sequence[str]) -> None:
-        """Gives claimed room back; what was not used of it is announced anew."""
+        """Returns claimed offers; the cluster offers the unused part again."""
 
     # Pods.
 
     def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
-        """Uses up the claims. A pod with a volume gets that; one that is INITIALIZED is made unless the host has it
-        already. Returns pods that the cluster certainly did not take, and why; it reports the others. A
-        claim without pods is given back. Raises OSError when it is unknown what arrived."""
+        """Consumes the claims. A pod with a volume is started with it; an INITIALIZED volume is created unless its host
+        already has it. Returns the pods that the cluster certainly rejected, with the reason; it reports the others. A
+        claim without pods is returned. Raises OSError when it is unknown which launches arrived."""
         ...
 
     def destroy_volume(self, volume: VolumeRecord) -> None:
-        """With all that is on it. Its host lists it no more once it is gone; may be repeated. Raises OSError."""
+        """Destroys the volume with its data. Its host stops listing it once it is destroyed. May be repeated. Raises
+        OSError."""
         ...
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
-        """Ends them within the grace of their templates. The end of each is reported, also of unknown ones. Raises
-        OSError."""
+        """Terminates the pods within the grace periods of their templates. The end of each pod is reported, also of
+        unknown pods. Raises OSError."""
 
     def acknowledge(self, tokens: Sequence[Token]) -> None:
-        """Raises OSError; then the reports come again."""
+        """Acknowledges reports. Raises OSError; the cluster then repeats them."""
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
-        """Has the cluster report these pods, or without any all of ours that it knows. For a pod whose host may still
-        come back the answer may be missing. Raises OSError."""
+        """Requests reports of these pods, or of all known Peloton pods when there are none. The answer may be missing
+        for a pod whose host may still return. Raises OSError."""
 
     # Hosts.
 
     def drain(self, hosts: Sequence[HostAddress]) -> None:
-        """Announces all hosts that go down, every few seconds; the cluster may tell its other users. Raises OSError."""
+        """Announces all hosts that are going down, every few seconds; the cluster may notify its other users. Raises
+        OSError."""
 
     def take_down(self, host: HostAddress) -> None:
-        """The host leaves the cluster, and pods still on it are lost. May be repeated. Raises OSError."""
+        """Removes the host from the cluster; pods still on it are lost. May be repeated. Raises OSError."""
 
     def bring_up(self, host: HostAddress) -> None:
         """Ends the drain of the host, whether it is down or not. May be repeated. Raises OSError."""
 
     def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
-        """How many pods of each of these jobs must stay available when others drain hosts; those of other jobs may all
-        go. A call makes a bounded number of changes, the next one the rest. Raises OSError."""
+        """Sets how many pods of each job must stay available during external drains; pods of other jobs may all be
+        evicted. A call makes a bounded number of changes, the next call the rest. Raises OSError."""
 
-    # Output and use of pods.
+    # Output and resource use of pods.
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
-        """Of all pods on the host. Raises OSError when it does not answer, ValueError when its answer is broken."""
+        """Returns samples of all pods on the host. Raises OSError when it does not answer, ValueError for a malformed
+        answer."""
         ...
 
     def output_tail(self, pod: PodOnHost, limit_bytes: int) -> bytes:
-        """The end of what the pod's command wrote to stderr. Raises OSError, ValueError."""
+        """Returns the end of the stderr of the pod's command. Raises OSError, ValueError."""
         ...
 
     def sandbox(self, pod: PodOnHost) -> Sandbox:
-        """Raises NotFound, OSError."""
+        """Returns the sandbox of the pod. Raises NotFound, OSError."""
         ...
 
     def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
-        """Of a sandbox without address, from this byte on. ``follow``: it is read on as it grows, and empty while there
-        is no more; otherwise the file ends where it ends now. Raises NotFound, OSError."""
+        """Reads a file of a sandbox without address, from ``offset`` on. With ``follow`` the file is read as it grows,
+        and the piece is empty while there is no new data; otherwise the file ends at its present end. Raises NotFound,
+        OSError."""
         ...
 
     def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
-        """With a command in a pod whose sandbox has no address. Raises PelotonError (NotFound: neither the pod nor the
-        session is here), OSError."""
+        """Exchanges data with a command in a pod whose sandbox has no address. Raises PelotonError (NotFound: neither
+        the pod nor the session is here), OSError."""
         ...
 
-    # Chores.
+    # Periodic tasks.
 
     def tend(self) -> None:
-        """The driver's periodic work, on the caller's thread. Raises OSError, and what storage does."""
+        """Runs the driver's periodic tasks on the caller's thread. Raises OSError, and what storage raises."""
 
     @property
     def tend_in_s(self) -> float:
-        """How soon it wants to be called."""
+        """Seconds until the next call is due."""
         ...

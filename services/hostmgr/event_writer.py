@@ -1,5 +1,5 @@
-"""Writes the events of hosts that a host manager decides in memory: in batches, on a thread of its own, so that nobody
-who decides waits for storage."""
+"""Writes events of hosts that a host manager decides in memory: in batches, on a thread of its own, so that decisions
+do not wait for storage."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from peloton.model.host_event import HostEvent
 log = logging.getLogger(__name__)
 
 BATCH_MAX = 500
-"""Events of one transaction."""
+"""Limit of events in one transaction."""
 GATHER_S = 0.5
-"""Events that come within so long are written together."""
+"""Seconds for which events are gathered into one batch."""
 PATIENCE_S = 5.0
-"""After storage has refused, until the next attempt."""
+"""Seconds after a failed write until the next attempt."""
 WAITING_MAX = 10_000
-"""Events that wait for storage. The oldest are dropped: hosts go on without their history."""
+"""Limit of events that wait for storage. The oldest are dropped: hosts work without their history."""
 
 
 class EventWriter:
@@ -37,13 +37,13 @@ class EventWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Writes what waits, unless storage is away."""
+        """Writes queued events, unless storage is unavailable, and stops."""
         self._stopping.set()
         self._due.set()
         self._thread.join()
 
     def add(self, event: HostEvent) -> None:
-        """Any thread."""
+        """Queues an event. Any thread may call."""
         with self._lock:
             self._waiting.append(event)
             self._keep_bound()
@@ -66,7 +66,7 @@ class EventWriter:
                 self._due.set()
 
     def _flush(self) -> bool:
-        """Whether all that waited is stored."""
+        """Writes queued events; returns whether all were stored."""
         while batch := self._take():
             try:
                 self._write(batch)

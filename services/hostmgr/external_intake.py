@@ -1,8 +1,8 @@
-"""The intake of external pods: pods that others made in the cluster get instances of their owners' jobs, and give them
-back.
+"""Adoption of external pods: pods that other users create in the cluster become instances of their owners' jobs, and
+release the instances when they end.
 
-It compares what the cluster has with what storage has, and nothing else: it may be killed at any moment, repeated, and
-begun anew. Admission, placement and launch are those of all jobs.
+Each round compares the cluster's pods with storage and keeps no other state: it may be killed at any moment, repeated
+and restarted. Admission, placement and launch are the same as for all jobs.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from services.storage.pools import Pools
 log = logging.getLogger(__name__)
 
 ROUND_S = 2.0
-"""Between rounds in which nothing is heard of."""
+"""Seconds between rounds without events."""
 GATHER_S = 0.1
-"""Pods that come together are taken in together."""
+"""Seconds for which pods that arrive together are gathered."""
 PAUSE_SHARE = 4.0
-"""Between rounds it pauses so many times as long as a round worked: it takes a fifth of a core at most."""
+"""Ratio of the pause between rounds to the cpu time of a round: adoption uses at most a fifth of a core."""
 IDLE_S = 10.0
-"""After so long without a pod an owner's job ends. The next pod brings it back."""
+"""Seconds without a pod after which an owner's job ends. The next pod starts it again."""
 EXPLAIN_S = 10.0
-"""Between answers at the pods to why they wait."""
+"""Seconds between updates of the reasons why pods wait."""
 MOMENT_S = 3.0
-"""A pod that waits for no longer needs no answer: it would cost more than its binding."""
+"""Seconds of waiting below which a pod needs no reason: it would cost more than the pod's binding."""
 EXPLAINED_MAX = 200
-"""Pods each time; the others have their turn the next times."""
+"""Limit of pods per update; the other pods follow in the next updates."""
 REFUSED, LEFT_OUT, QUEUED, NO_NODE = "PelotonRefused", "PelotonFull", "PelotonQueued", "Unschedulable"
-"""Reasons of the condition PodScheduled. ``Unschedulable`` has autoscalers of nodes add one, so only pods that are
-admitted have it."""
+"""Reasons of the condition PodScheduled. ``Unschedulable`` makes node autoscalers add a node, so only admitted pods
+have it."""
 GONE_MESSAGE = "Its pod does not wait any more"
 
 _Terms = tuple[job_pb2.JobConfig, RespoolId]
@@ -66,7 +66,7 @@ class ExternalIntake:
         why: Why,
         default_pool: str = "",
     ) -> None:
-        """``name``: of the cluster. ``why`` asks the resource manager; raises PelotonError."""
+        """``name`` is the cluster's. ``why`` asks the resource manager; raises PelotonError."""
         self._name, self._cluster, self._is_connected = name, cluster, is_connected
         self._pods, self._jobs, self._pools = pods, jobs, pools
         self._lifecycles, self._why = lifecycles, why
@@ -94,32 +94,32 @@ class ExternalIntake:
             try:
                 if self._is_connected():
                     self.round(time.monotonic())
-            except Exception as error:  # storage, the cluster or the resource manager is away: the next round repeats
+            except Exception as error:  # storage, cluster or resource manager unavailable: the next round repeats
                 log.warning("the intake of external pods is repeated soon: %s", error)
                 self._stopping.wait(ROUND_S)
             self._woken.wait(ROUND_S)
             self._stopping.wait(max(PAUSE_SHARE * (time.thread_time() - began_s), GATHER_S))
 
     def round(self, now_s: float) -> None:
-        """One comparison, and what follows from it."""
+        """Runs one comparison and applies the resulting plan."""
         found = self._cluster.found()
         if found is None:
             return
         slots = self._pods.slots(self._name)
         pools = _Pools(self._pools, self._default_pool)
-        terms, refused = _judged(found, pools)
+        terms, refused = _evaluate_pods(found, pools)
         plan = plan_intake([one.sighting for one in found if one.sighting.uid not in refused], slots)
         by_uid = {one.sighting.uid: one for one in found}
         self._give_back(plan)
         self._take_in(plan, by_uid, terms)
-        self._pods.note(self._name, _notes(self._cluster.hindrances(), slots))
+        self._pods.note(self._name, _changed_notes(self._cluster.hindrances(), slots))
         self._end_idle_jobs(now_s)
         remarks = [Remark(uid, REFUSED, why) for uid, why in refused.items()]
         remarks += [Remark(uid, LEFT_OUT, "too many pods wait in this cluster already") for uid in plan.left_out]
         if now_s - self._explained_at_s >= EXPLAIN_S:
             self._explained_at_s = now_s
             old = {uid for uid, one in by_uid.items() if now_s - one.since_s >= MOMENT_S}
-            remarks += self._explained([slot for slot in slots if slot.uid in old])
+            remarks += self._explain_waiting([slot for slot in slots if slot.uid in old])
         self._cluster.remark(remarks)
 
     def _give_back(self, plan: IntakePlan) -> None:
@@ -130,7 +130,7 @@ class ExternalIntake:
 
     def _take_in(self, plan: IntakePlan, found: Mapping[str, FoundPod], terms: Mapping[str, _Terms]) -> None:
         for job_id, uids in plan.take.items():
-            for config, alike in _alike(uids, {uid: _whole(*terms[uid]) for uid in uids}):
+            for config, alike in _group_by_config(uids, {uid: _complete_config(*terms[uid]) for uid in uids}):
                 for start in range(0, len(alike), TAKEN_MAX):
                     names = {uid: found[uid].name for uid in alike[start : start + TAKEN_MAX]}
                     self._pods.take_in(self._name, Arrival(job_id, config, names), time.time_ns())
@@ -144,8 +144,8 @@ class ExternalIntake:
                 self._jobs.set_goal(job_id, JobState.KILLED, time.time_ns())
                 self._lifecycles.jobs_changed([job_id], "the owner has no pods any more")
 
-    def _explained(self, slots: Sequence[Slot]) -> list[Remark]:
-        """What the resource manager says of pods that wait; a bounded number at a time, in turn."""
+    def _explain_waiting(self, slots: Sequence[Slot]) -> list[Remark]:
+        """Returns the resource manager's reasons for waiting pods; a bounded number at a time, in turn."""
         waiting = {slot.uid: slot for slot in slots if not slot.is_on_host and not slot.is_at_rest}
         later = [uid for uid in sorted(waiting) if uid > self._explained_last]
         chosen = [waiting[uid] for uid in (later or sorted(waiting))[:EXPLAINED_MAX]]
@@ -164,7 +164,7 @@ class ExternalIntake:
 
 
 class _Pools:
-    """As they are now."""
+    """A snapshot of the resource pools."""
 
     def __init__(self, pools: Pools, default: str) -> None:
         specs = pools.specs()
@@ -175,14 +175,14 @@ class _Pools:
         self._named: dict[str, tuple[RespoolId, str]] = {}
 
     def named(self, text: str) -> tuple[RespoolId, str]:
-        """The pool, or why there is none."""
+        """Returns the pool, or why there is none."""
         if text not in self._named:
             self._named[text] = pool_of(text or self._default, self._leaves)
         return self._named[text]
 
 
-def _judged(found: Iterable[FoundPod], pools: _Pools) -> tuple[dict[str, _Terms], dict[str, str]]:
-    """By uid configurations and pools of pods that wait, and why others cannot be placed."""
+def _evaluate_pods(found: Iterable[FoundPod], pools: _Pools) -> tuple[dict[str, _Terms], dict[str, str]]:
+    """Returns by uid the configurations and pools of waiting pods, and the reasons why others cannot be placed."""
     terms: dict[str, _Terms] = {}
     refused: dict[str, str] = {}
     for one in found:
@@ -198,17 +198,17 @@ def _judged(found: Iterable[FoundPod], pools: _Pools) -> tuple[dict[str, _Terms]
     return terms, refused
 
 
-def _whole(config: job_pb2.JobConfig, pool: RespoolId) -> job_pb2.JobConfig:
+def _complete_config(config: job_pb2.JobConfig, pool: RespoolId) -> job_pb2.JobConfig:
     whole = job_pb2.JobConfig()
     whole.CopyFrom(config)
     whole.respoolID.value = pool
     return whole
 
 
-def _alike(
+def _group_by_config(
     uids: Iterable[str], configs: Mapping[str, job_pb2.JobConfig]
 ) -> Iterator[tuple[job_pb2.JobConfig, list[str]]]:
-    """Pods with the same configuration, each group in the order of the pods."""
+    """Yields groups of pods with equal configurations, each in the order of the pods."""
     groups: dict[bytes, list[str]] = {}
     for uid in uids:
         groups.setdefault(configs[uid].SerializeToString(deterministic=True), []).append(uid)
@@ -216,13 +216,13 @@ def _alike(
         yield configs[alike[0]], alike
 
 
-def _notes(hindrances: Mapping[str, str], slots: Iterable[Slot]) -> dict[str, str]:
-    """Also of those that nothing hinders any more."""
+def _changed_notes(hindrances: Mapping[str, str], slots: Iterable[Slot]) -> dict[str, str]:
+    """Returns changed notes, including empty ones for pods whose eviction is no longer blocked."""
     return {slot.uid: hindrances.get(slot.uid, "") for slot in slots if slot.note != hindrances.get(slot.uid, "")}
 
 
 def said_of(slot: Slot, answer: explain_pb2.JobWhyResponse) -> tuple[str, str]:
-    """Reason and message at the pod that has this instance."""
+    """Returns the reason and message to show at the pod of this instance."""
     if slot.state is PodState.PENDING:
         for one in answer.waiting:
             if one.firstInstance <= slot.instance_id < one.firstInstance + one.gangCount * one.gangSize:

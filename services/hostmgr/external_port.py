@@ -1,4 +1,4 @@
-"""The port to external pods: what the intake needs of a cluster in which others make pods for us to place."""
+"""The port to external pods: the interface to a cluster in which other users create pods for Peloton to place."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from peloton.model.external import Sighting
 
 @dataclass(frozen=True, slots=True)
 class FoundPod:
-    """An external pod; ``config`` and ``pool`` are those of one that waits, unless it is refused."""
+    """An external pod. ``config`` and ``pool`` are set if it waits, unless it is refused."""
 
     sighting: Sighting
     name: str  # namespace and name
-    config: job_pb2.JobConfig | None = None  # of its owner's job, without the pool
-    pool: str = ""  # as it, or its namespace, names it
-    refusal: str = ""  # why we cannot place it
-    since_s: float = 0.0  # when we saw it first, by the monotonic clock
+    config: job_pb2.JobConfig | None = None  # the configuration of its owner's job, without the pool
+    pool: str = ""  # as named by the pod or its namespace
+    refusal: str = ""  # why Peloton cannot place it
+    since_s: float = 0.0  # when it was first observed, by the monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What the cluster is told of a pod that waits. ``reason``: one word, for programs."""
+    """The status that the cluster shows at a waiting pod. ``reason`` is one word, for programs."""
 
     uid: str
     reason: str
@@ -32,18 +32,19 @@ class Remark:
 
 
 class ExternalCluster(Protocol):
-    """Any thread may call."""
+    """A cluster with external pods. Any thread may call."""
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """``changed`` is called when pods have come, or wait no more. Of those that we have bound it is not."""
+        """Registers ``changed``, which is called when pods appear or stop waiting, except for pods that Peloton has
+        bound."""
 
     def found(self) -> Sequence[FoundPod] | None:
-        """All external pods, the oldest first; None while they are not known. Raises OSError."""
+        """Returns all external pods, the oldest first; None while they are not known. Raises OSError."""
         ...
 
     def remark(self, remarks: Sequence[Remark]) -> None:
-        """People see them at the pods. A repetition costs nothing. Raises OSError."""
+        """Sets statuses that users see at the pods. A repetition costs nothing. Raises OSError."""
 
     def hindrances(self) -> dict[str, str]:
-        """By uid, why pods that are to leave do not yet."""
+        """Returns by uid why evictions of pods are blocked."""
         ...

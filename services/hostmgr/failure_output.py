@@ -1,7 +1,7 @@
 """Adds the last lines of stderr to the message of a failed pod.
 
-Best effort, apart from the path of statuses: when a host does not answer, only these lines are missing. When thousands
-of pods fail in a minute the first few show why, so the number read per second is bounded.
+Best effort, separate from the path of statuses: when a host does not answer, only these lines are missing. When
+thousands of pods fail in a minute the first few show why, so the number read per second is bounded.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ log = logging.getLogger(__name__)
 LINES_MAX = 5
 CHARACTERS_MAX = 500
 TAIL_BYTES = 4 * 1024
-"""How much of the end of a file is read for its last lines."""
+"""Bytes at the end of a file that are read for its last lines."""
 QUEUE_MAX = 100
 BATCH_MAX = 10
 PERIOD_S = 0.5
-"""Between batches: at most 20 pods a second, whatever fails."""
+"""Seconds between batches: at most 20 pods are read per second."""
 
 
 class FailureOutput:
-    """One thread that reads the stderr of pods that failed."""
+    """Reads the stderr of failed pods on one thread."""
 
     def __init__(
         self, read: Callable[[PodOnHost, int], bytes], store: Callable[[Sequence[tuple[PodId, str]]], None]
     ) -> None:
-        """``read``: the end of what a pod wrote, so many bytes; raises OSError. ``store``: adds texts to messages."""
+        """``read`` returns at most so many bytes of the end of a pod's stderr; raises OSError. ``store`` adds texts to
+        messages."""
         self._read = read
         self._store = store
         self._failures: queue.Queue[PodOnHost] = queue.Queue(QUEUE_MAX)
@@ -48,7 +49,7 @@ class FailureOutput:
         self._thread.join()
 
     def take(self, statuses: Sequence[PodStatus]) -> None:
-        """Committed statuses; those that find the queue full are left out."""
+        """Queues failed pods of committed statuses; pods that find the queue full are omitted."""
         for status in statuses:
             if status.state is PodState.FAILED and status.agent_id:
                 try:
@@ -60,7 +61,7 @@ class FailureOutput:
         while not self._stopping.wait(PERIOD_S):
             try:
                 self.run_round()
-            except Exception as error:  # storage is away: these pods keep the message they have
+            except Exception as error:  # storage is unavailable: these pods keep their message
                 log.info("output of failed pods not stored: %s", error)
 
     def run_round(self) -> None:
@@ -81,7 +82,8 @@ class FailureOutput:
 
 
 def last_lines(tail: bytes) -> str:
-    """The last lines that the command wrote, at most LINES_MAX and CHARACTERS_MAX; what cannot be shown is ``?``."""
+    """Returns the last lines that the command wrote, at most LINES_MAX and CHARACTERS_MAX; unprintable characters
+    become ``?``."""
     lines = tail.decode("utf-8", "replace").splitlines()
     own = [line.rstrip() for line in lines if line.strip()][-LINES_MAX:]
     text = "\n".join("".join(c if c.isprintable() or c == "\t" else "?" for c in line) for line in own)

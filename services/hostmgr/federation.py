@@ -1,5 +1,5 @@
-"""The host managers of all clusters behind one interface. Each call goes to the clusters that it concerns; a silent
-cluster delays only calls that need it."""
+"""The host managers of all clusters behind one interface. Each call goes to the clusters that it concerns; a cluster
+that does not respond delays only calls that require it."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ T = TypeVar("T")
 _Counts = Mapping[PodShape, Sequence[DomainCount]]
 
 FREE_AGE_MAX_S = 5.0
-"""How old the known free amounts per cluster may be, when there are several clusters."""
+"""Maximum age of the cached free resources per cluster, when there are several clusters."""
 HELD_AGE_MAX_S = 60.0
 SHAPES_PER_CALL = 100
-"""That a host manager judges at a time."""
+"""Limit of shapes that a host manager evaluates in one call."""
 NO_LEADER = "no hostmgr leads at present"
 
 
@@ -68,14 +68,14 @@ class HostManagers:
         pods: HeldResources,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clusters``: all clusters -> address of the host manager, empty while none leads."""
+        """``clusters`` maps all clusters to the address of the host manager, empty while none leads."""
         self._clusters = clusters
         self._client = client
         self._hosts, self._pods = hosts, pods
         self._clock = clock
         self._lock = threading.Lock()
         self._free: dict[str, Resources] = {}
-        self._kinds: dict[str, str] = {}  # of clusters that have answered; it never changes
+        self._kinds: dict[str, str] = {}  # of clusters that have answered; the kind never changes
         self._free_asked_s = -FREE_AGE_MAX_S
         self._known: dict[str, Known] = {}
         self._held: dict[str, Known] = {}
@@ -83,8 +83,8 @@ class HostManagers:
     # Placement.
 
     def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]) -> ClusterChoice:
-        """Raises Unavailable while no host manager is there."""
-        clusters = self._led()
+        """Orders the clusters for a placement. Raises Unavailable while no host manager leads."""
+        clusters = self._clusters_with_leader()
         if len(clusters) == 1:
             return ClusterChoice(tuple(clusters))
         free, kinds = self._free_of(clusters), self._kinds
@@ -126,8 +126,8 @@ class HostManagers:
         desired: Sequence[Desired],
         for_gang: bool,
     ) -> _Counts:
-        """Where pods of the job are, and might be, in the other clusters. Raises Unavailable when one of them does not
-        answer and a bound on skew is hard."""
+        """Counts the job's pods and its open domains in the other clusters. Raises Unavailable when one of them does
+        not answer and a bound on skew is hard."""
         found: dict[PodShape, Sequence[DomainCount]] = {}
         for other in sorted(self._clusters().keys() - {cluster}):
             mine = [shape for shape in shapes if may_hold_in(shape.constraint, other, self._kinds.get(other, ""))]
@@ -150,8 +150,8 @@ class HostManagers:
             raise Unavailable(f"other pods of job {job_id} were placed meanwhile, which count for its spread")
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        """Refuses all pods when the cluster has no leader and another cluster has one: the lease is lost, and pods that
-        an earlier call launched are no longer READY."""
+        """Launches in the cluster of the lease. Refuses all pods when that cluster has no leader and another cluster
+        has one: the lease is lost, and pods that an earlier call launched are no longer READY."""
         cluster, own_id = self._of_lease(lease_id)
         clusters = self._clusters()
         if any(clusters.values()) and not clusters.get(cluster):
@@ -163,17 +163,17 @@ class HostManagers:
         self._client(cluster).release(own_id)
 
     def _of_lease(self, lease_id: str) -> tuple[str, str]:
-        """A lease without a cluster is of a time when there was only one."""
+        """Returns the cluster and the id of a lease. A lease without a cluster was made when there was only one."""
         cluster, is_ours, own_id = lease_id.partition("/")
-        return (cluster, own_id) if is_ours else (next(iter(self._led())), lease_id)
+        return (cluster, own_id) if is_ours else (next(iter(self._clusters_with_leader())), lease_id)
 
     def kill_running(self, job_id: JobId) -> int:
         """Kills in every cluster that answers; the job repeats the call for the others. Raises Unavailable when none
         answers."""
-        return sum(self._each(self._led(), lambda cluster: self._client(cluster).kill_running(job_id)))
+        return sum(self._each(self._clusters_with_leader(), lambda cluster: self._client(cluster).kill_running(job_id)))
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
-        clusters = self._led()
+        clusters = self._clusters_with_leader()
         if len(clusters) == 1:
             return self._client(next(iter(clusters))).prefetch(images)
         homes = self._hosts.clusters_of([host for hosts in images.values() for host in hosts])
@@ -186,8 +186,8 @@ class HostManagers:
         return Prefetched(sum(one.asked_count for one in answers), any(one.is_possible for one in answers))
 
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
-        """In every cluster that answers; raises Unavailable when none does."""
-        clusters = self._led()
+        """Runs the step in every cluster that answers. Raises Unavailable when none does."""
+        clusters = self._clusters_with_leader()
         is_one = len(clusters) == 1
 
         def ask(cluster: str) -> DaemonStep:
@@ -200,7 +200,8 @@ class HostManagers:
         return self._client(cluster)
 
     def _each(self, clusters: Collection[str], ask: Callable[[str], T]) -> list[T]:
-        """Answers of the clusters that give one; raises Unavailable when clusters were asked and none answered."""
+        """Returns the answers of the clusters that respond. Raises Unavailable when clusters were asked and none
+        answered."""
         answers: list[T] = []
         faults: list[Unavailable] = []
         for cluster in clusters:
@@ -212,20 +213,20 @@ class HostManagers:
             raise faults[0]
         return answers
 
-    def _led(self) -> Mapping[str, str]:
-        """All clusters, at least one of them with a host manager."""
+    def _clusters_with_leader(self) -> Mapping[str, str]:
+        """Returns all clusters, at least one of which has a leading host manager."""
         clusters = self._clusters()
         if not any(clusters.values()):
             raise Unavailable(NO_LEADER)
         return clusters
 
     def _free_of(self, clusters: Mapping[str, str]) -> Mapping[str, Resources]:
-        """Free amounts of a moment ago, less what was leased through us since."""
+        """Returns recently read free resources, less the amounts leased through this object since."""
         with self._lock:
             now_s = self._clock()
             if now_s - self._free_asked_s < FREE_AGE_MAX_S:
                 return dict(self._free)
-            self._free_asked_s = now_s  # before the calls: others use the old numbers meanwhile
+            self._free_asked_s = now_s  # before the calls: other threads use the old amounts meanwhile
         found: dict[str, Resources] = {}
         for cluster, address in clusters.items():
             if address:
@@ -245,9 +246,9 @@ class HostManagers:
                 self._free[cluster] = Resources(*(max(amount, 0) for amount in left))
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
-        """Pods that no host of any cluster could take even if it were empty, and why. Raises Unavailable when a cluster
-        does not answer: one of its hosts might take them."""
-        answers = {cluster: self._client(cluster).judge(shapes) for cluster in sorted(self._led())}
+        """Returns the pods that no host of any cluster could take even if it were empty, with the reason. Raises
+        Unavailable when a cluster does not answer: one of its hosts might take them."""
+        answers = {cluster: self._client(cluster).judge(shapes) for cluster in sorted(self._clusters_with_leader())}
         is_one = len(answers) == 1
         return {
             shape: tuple(found[shape].within("" if is_one else cluster) for cluster, found in answers.items())
@@ -256,28 +257,29 @@ class HostManagers:
         }
 
     def reach(self, shape: PodShape) -> list[DaemonReach]:
-        """On which hosts a daemon with such pods is to run, by cluster. Raises Unavailable when one does not answer."""
-        answers = {cluster: self._client(cluster).reach(shape) for cluster in sorted(self._led())}
+        """Returns on which hosts a daemon with such pods runs, by cluster. Raises Unavailable when a cluster does not
+        answer."""
+        answers = {cluster: self._client(cluster).reach(shape) for cluster in sorted(self._clusters_with_leader())}
         is_one = len(answers) == 1
         return [replace(one, cluster="" if is_one else cluster) for cluster, one in answers.items()]
 
     def plan_daemon(self, shape: PodShape) -> dict[str, DaemonRoom | PelotonError]:
-        """What a daemon with such pods would find on the hosts now, or why that is not known, by cluster, whose name is
-        empty where there is only one. Raises Unavailable while no host manager is there."""
+        """Returns by cluster the free resources that a daemon with such pods would find on the hosts now, or the error.
+        The cluster's name is empty where there is only one. Raises Unavailable while no host manager leads."""
         found: dict[str, DaemonRoom | PelotonError] = {}
-        clusters = sorted(self._led())
+        clusters = sorted(self._clusters_with_leader())
         for cluster in clusters:
             name = cluster if len(clusters) > 1 else ""
             try:
                 room = self._client(cluster).plan_daemon(shape)
                 found[name] = replace(room, reach=replace(room.reach, cluster=name))
-            except (Unavailable, Unimplemented) as error:  # one of the last release does not know the question
+            except (Unavailable, Unimplemented) as error:  # a host manager of the last release lacks the method
                 found[name] = error
         return found
 
     def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
-        """For how many of these pods, which are only planned, some cluster has room now: one cluster after the other is
-        asked about what is left. Raises Unavailable when none answers."""
+        """Returns for how many of these planned pods the clusters have free resources now. Each cluster is asked about
+        the pods that the previous ones could not take. Raises Unavailable when none answers."""
         choice = self.choose_clusters([(each.shape, each.count) for each in pods], {})
         why, counts, faults = list(choice.passed_over), [0] * len(pods), list[PelotonError]()
         for cluster in choice.order:
@@ -287,7 +289,7 @@ class HostManagers:
                 break
             try:
                 rooms = self._client(cluster).find_room(mine)
-            except (Unavailable, Unimplemented) as error:  # one of the last release does not know the question
+            except (Unavailable, Unimplemented) as error:  # a host manager of the last release lacks the method
                 faults.append(error)
                 why.append(ClusterReason(cluster, ClusterRule.FAILED, detail=error.message))
                 continue
@@ -301,19 +303,19 @@ class HostManagers:
         return RoomAnswer(tuple(counts), tuple(sorted(named, key=lambda reason: reason.cluster)))
 
     def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
-        """Of all clusters. Raises Unavailable when one does not answer: what it has of a host pool is not known; and
-        Unimplemented while host pools are not in use in one of them."""
+        """Sums up the free resources of host pools over all clusters. Raises Unavailable when a cluster does not
+        answer, as its part is unknown, and Unimplemented while host pools are disabled in one of them."""
         rooms: dict[str, PoolRoom] = {}
         hosts: list[Hostname] = []
-        for cluster in sorted(self._led()):
+        for cluster in sorted(self._clusters_with_leader()):
             mine, named = self._client(cluster).host_pool_rooms(hosts_of)
             hosts += named
             rooms |= {name: joined_rooms((rooms.get(name, PoolRoom()), room)) for name, room in mine.items()}
         return rooms, sorted(hosts)
 
     def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
-        """Hosts and services that are marked orange or red, of the clusters that answer."""
-        answers = self._each(self._led(), lambda cluster: self._client(cluster).advice())
+        """Returns hosts and services marked orange or red, in the clusters that answer."""
+        answers = self._each(self._clusters_with_leader(), lambda cluster: self._client(cluster).advice())
         hosts: dict[Hostname, Marked] = {}
         services: dict[JobId, Marked] = {}
         for of_hosts, of_services in answers:
@@ -324,7 +326,7 @@ class HostManagers:
         return hosts, services
 
     def sums(self) -> dict[str, ClusterSums]:
-        """By cluster, of those that answer: a host manager of the last release does not know the question."""
+        """Returns sums by cluster for the clusters that answer; a host manager of the last release lacks the method."""
         found: dict[str, ClusterSums] = {}
         for cluster, address in sorted(self._clusters().items()):
             if address:
@@ -333,8 +335,8 @@ class HostManagers:
         return found
 
     def target(self, cluster: str, shapes: Sequence[PodShape]) -> MigrationTarget:
-        """What a cluster has, and which of these pods none of its hosts could take. Raises InvalidArgument for a
-        cluster that is not known, Unavailable."""
+        """Returns the capacity of a cluster, and which of these pods none of its hosts could take. Raises
+        InvalidArgument for an unknown cluster, Unavailable."""
         clusters = self._clusters()
         if cluster not in clusters:
             raise InvalidArgument(
@@ -348,11 +350,11 @@ class HostManagers:
             infeasible |= client.judge(shapes[start : start + SHAPES_PER_CALL])
         return MigrationTarget(client.capacity().up, client.free()[0], infeasible)
 
-    # Capacity, for one thread.
+    # Capacity; called by one thread.
 
     def capacity(self) -> Capacity:
-        """Of all clusters. Raises Unavailable when none answers."""
-        now_s, clusters = self._clock(), self._led()
+        """Sums up the capacity of all clusters. Raises Unavailable when none answers."""
+        now_s, clusters = self._clock(), self._clusters_with_leader()
 
         def ask(cluster: str) -> None:
             self._known[cluster] = Known(self._client(cluster).capacity(), now_s)

@@ -1,4 +1,4 @@
-"""Tells the book how loaded hosts are, by what was measured there."""
+"""Reports measured loads of hosts to the load book."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from services.hostmgr.host_samples import HOSTS_PER_ROUND_MAX, Look
 from services.hostmgr.hosts.load_book import LoadBook
 
 ROUNDS_MIN = 12
-"""A host that was not measured in so many rounds, nor in ``TURNS_MAX`` turns of all hosts, counts as not measured."""
+"""Limits of rounds, and in ``TURNS_MAX`` of turns over all hosts, after which a host without a sample counts as not
+measured."""
 TURNS_MAX = 3
 
 
 class HostLoads:
-    """``SampleReader``, of all hosts: loads of some alone would mislead."""
+    """Implements ``SampleReader`` for all hosts: loads of some hosts alone would mislead."""
 
     def __init__(self, book: LoadBook) -> None:
         self._book = book
         self._round = 0
-        self._measured: dict[Hostname, int] = {}  # -> in which round
+        self._measured: dict[Hostname, int] = {}  # -> the round of the last sample
 
     def take_samples(self, looks: Sequence[Look], known: Collection[Hostname], now_s: float) -> None:
         self._round += 1
-        turn = math.ceil(len(known) / (HOSTS_PER_ROUND_MAX // 2))  # hosts of either sort have half of a round at least
+        turn = math.ceil(len(known) / (HOSTS_PER_ROUND_MAX // 2))  # either sort of hosts has half of a round or more
         oldest = self._round - max(ROUNDS_MIN, TURNS_MAX * turn)
         news = {each.host.hostname: each for each in looks if each.use.is_news or not each.use.counters}
         self._measured |= dict.fromkeys(news, self._round)

@@ -1,5 +1,5 @@
-"""Keeps what a host manager knows of host pools up to date: several host managers, and their predecessors, write to
-the same rows."""
+"""Keeps a host manager's copy of the host pools up to date: several host managers, and their predecessors, write to the
+same rows."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from services.storage.pods.host_pods import HostPods
 log = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
-"""Between looks at whether another host manager has changed something."""
+"""Seconds between reads of changes made by other host managers."""
 FOLLOW_PERIOD_S = 10.0
-"""Between looks at moves that nothing has changed: of hosts that come back, or whose maintenance is over."""
+"""Seconds between checks of moves without a change: of hosts that come back, or whose maintenance ends."""
 MINIMUM_MAX = 1_000_000
-"""Hosts that a host pool may be left."""
+"""Upper limit of the minimum number of hosts of a host pool."""
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
 class HostPoolKeeper:
-    """Each change is committed, and known to this host manager, before its call returns."""
+    """Controller of host pools. Each change is committed, and applied to this host manager, before its call returns."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class HostPoolKeeper:
         deadline_s: int,
         period_s: float = PERIOD_S,
     ) -> None:
-        """``deadline_s``: of drains of hosts that move."""
+        """``deadline_s`` applies to drains of moving hosts."""
         self._core, self._records, self._period_s = core, records, period_s
         self._pods, self._maintainer, self._deadline_s = pods, maintainer, deadline_s
-        self._followed = (-1, float("-inf"))  # version of host pools, and when
+        self._followed = (-1, float("-inf"))  # version of the host pools, and time
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="host pools", daemon=True)
 
@@ -75,7 +75,7 @@ class HostPoolKeeper:
                     log.warning("host pools not read, tried again soon: %s", error)
 
     def _follow(self) -> None:
-        """Begin moves of hosts that are to be elsewhere, and end those of hosts that are not any more."""
+        """Starts moves of hosts with another desired pool, and cancels moves of hosts that no longer have one."""
         version, now_s = self._core.book.host_pools.version, time.monotonic()
         if version != self._followed[0] or now_s - self._followed[1] >= FOLLOW_PERIOD_S:
             self._maintainer.follow_moves(self._deadline_s)
@@ -84,7 +84,8 @@ class HostPoolKeeper:
     # Calls.
 
     def all(self) -> list[tuple[HostPool, list[Hostname]]]:
-        """Host pools by name, with what each serves after all and its hosts of all clusters."""
+        """Returns the host pools by name, with the workloads that each effectively serves and its hosts in all
+        clusters."""
         now = self._records.all() or HostPools()
         serves = serving(now.pools.values())
         hosts: dict[str, list[Hostname]] = {name: [] for name in now.pools}
@@ -93,7 +94,7 @@ class HostPoolKeeper:
         return [(replace(pool, serves=serves[name]), hosts[name]) for name, pool in sorted(now.pools.items())]
 
     def create(self, name: str, serves: frozenset[Workload], factors: Mapping[str, int], minimum: int = 0) -> None:
-        """Raises InvalidArgument, AlreadyExists."""
+        """Creates a host pool. Raises InvalidArgument, AlreadyExists."""
         _check_name(name)
         _check_factors(name, factors)
         _check_minimum(name, minimum)
@@ -104,7 +105,7 @@ class HostPoolKeeper:
     def update(
         self, name: str, serves: frozenset[Workload] | None, factors: Mapping[str, int], minimum: int | None = None
     ) -> HostPool:
-        """Raises InvalidArgument, NotFound."""
+        """Changes the given fields of a host pool. Raises InvalidArgument, NotFound."""
         _check_factors(name, factors)
         _check_minimum(name, minimum or 0)
         changed = self._records.change(name, serves, factors, minimum)
@@ -112,19 +113,19 @@ class HostPoolKeeper:
         return changed
 
     def delete(self, name: str) -> None:
-        """Raises InvalidArgument, NotFound."""
+        """Deletes a host pool; its hosts go to the default pool. Raises InvalidArgument, NotFound."""
         self._records.delete(name)
         self._core.read_host_pools()
 
     def move(self, hostnames: Sequence[str], destination: str, at_most: int = 0) -> None:
-        """Hosts are to be there once they are drained; all of them or none. Raises NotFound, InvalidArgument."""
+        """Sets the desired pool of all hosts or none; they move once drained. Raises NotFound, InvalidArgument."""
         self._records.desire(hostnames, destination, time.time_ns(), at_most)
         self._core.read_host_pools()
         self._maintainer.follow_moves(self._deadline_s)
 
     def resize(self, source: tuple[str, int], destination: tuple[str, int]) -> None:
-        """Host pools by name, each with the number of hosts that it shall have: as many as it takes are to go from one
-        to the other, those on which the least is lost. Raises InvalidArgument, Aborted."""
+        """Moves as many hosts between two pools, each given by name and desired size, as their sizes require; chooses
+        the hosts where the least work is lost. Raises InvalidArgument, Aborted."""
         now = self._records.all() or HostPools()
         places = {hostname: now.of(hostname) for hostname in self._records.known_hosts()}
         counts = Counter(place.desired for place in places.values())
@@ -144,7 +145,7 @@ class HostPoolKeeper:
         self.move(order[:count], destination[0])
 
     def change(self, hostname: str, source: str, destination: str) -> None:
-        """Raises NotFound, InvalidArgument."""
+        """Relabels a host at once, without a drain. Raises NotFound, InvalidArgument."""
         self._records.relabel(hostname, source, destination, time.time_ns())
         self._core.read_host_pools()
 

@@ -1,4 +1,4 @@
-"""What hosts have in use: one thread measures them, a bounded number at a time, for all who decide by it."""
+"""Samples of the resource use of hosts: one thread measures a bounded number at a time, for all readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 MEASURED_AT_ONCE = 8
 HOSTS_PER_ROUND_MAX = 400
-"""The others follow in the next rounds."""
+"""Limit of hosts per round; the others follow in the next rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Look:
 
 
 def load_of(host: RegisteredHost, use: HostUse) -> HostLoad:
-    """Pods of others count on both sides: with what they use, and with what they hold."""
+    """Returns the load of a host. External pods count both in the machine's total and in its use."""
     machine = host.capacity + host.beside
     total, held = Use(machine.cpu_milli, machine.memory_mib), host.revocable_held.cpu_milli
     return HostLoad(host.hostname, total, use.total(), host.revocable.cpu_milli, held)
@@ -48,14 +48,14 @@ def load_of(host: RegisteredHost, use: HostUse) -> HostLoad:
 
 class SampleReader(Protocol):
     def take_samples(self, looks: Sequence[Look], known: Collection[Hostname], now_s: float) -> None:
-        """The hosts that were measured in this round, and all that have been measured and are still there. Raises
+        """Takes the hosts measured in this round, and the names of all measured hosts that still exist. Raises
         Unavailable, OSError, and what storage raises."""
         ...
 
 
 class HostSamples:
-    """One thread, beside a running host manager. Measures hosts on which revocable pods run, and with ``has_all``
-    all others as well."""
+    """Samples hosts on one thread alongside a running host manager: hosts with revocable pods, and with ``has_all`` all
+    others as well."""
 
     def __init__(
         self, core: HostManagerCore, readers: Sequence[SampleReader], period_s: float, has_all: bool = False
@@ -78,7 +78,7 @@ class HostSamples:
         self._threads.shutdown(cancel_futures=True)
 
     def uses(self) -> dict[Hostname, Use]:
-        """The use of the hosts that are measured at present."""
+        """Returns the use of the hosts that are measured at present."""
         return {hostname: use.total() for hostname, use in self._uses.items()}
 
     def _run(self) -> None:
@@ -97,7 +97,7 @@ class HostSamples:
                     log.exception("judging the hosts failed; it is repeated")
 
     def measure(self) -> list[Look]:
-        """The next hosts. Those that do not answer are left out."""
+        """Measures the next hosts. Hosts that do not answer are omitted."""
         if not self._is_possible:
             return []
 
@@ -110,11 +110,12 @@ class HostSamples:
                 return None
 
         looks = [found for found in self._threads.map(ask, self._next_hosts()) if found is not None]
-        self._uses = self._uses | {found.host.hostname: found.use for found in looks}  # others read it meanwhile
+        self._uses = self._uses | {found.host.hostname: found.use for found in looks}  # other threads read it meanwhile
         return looks
 
     def _next_hosts(self) -> list[RegisteredHost]:
-        """A bounded number, round robin. Of hosts with revocable pods and of others half each, if there are many."""
+        """Returns a bounded number of hosts, round robin; half of them with revocable pods and half without, if there
+        are many."""
         found = self._core.book.revocable_holders(with_others=self._has_all)
         names = {host.hostname for host in found}
         self._uses = {name: use for name, use in self._uses.items() if name in names}
@@ -132,6 +133,6 @@ class HostSamples:
 
 
 def in_turn(hosts: Sequence[RegisteredHost], last: Hostname, limit: int) -> list[RegisteredHost]:
-    """The next hosts by name after ``last``, round robin."""
+    """Returns the next hosts by name after ``last``, round robin."""
     begin = bisect_right(hosts, last, key=lambda host: host.hostname)
     return [*hosts[begin:], *hosts[:begin]][:limit]

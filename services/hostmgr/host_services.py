@@ -1,4 +1,4 @@
-"""The public services about hosts: HostService of v0 and v1alpha, and our MaintenanceService."""
+"""The public services about hosts: HostService of v0 and v1alpha, and Peloton's own MaintenanceService."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from services.hostmgr.rebalancer import Rebalancer
 
 Uses = Callable[[], Mapping[Hostname, Use]]
 JobNames = Callable[[Iterable[str]], Names]
-"""Measured use by host; hosts that are not measured are missing."""
+"""Measured use by host; hosts without measurements are missing."""
 
 NO_POOLS = "host pools not enabled"
 HOSTS_PER_CALL_MAX = 1_000
@@ -45,7 +45,7 @@ NUMBERS = {state: host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in H
 
 
 class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
-    """v0 HostService. Without a ``keeper`` host pools are not in use, and calls about them are UNIMPLEMENTED."""
+    """The v0 HostService. Without a ``keeper`` host pools are disabled, and calls about them are UNIMPLEMENTED."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         wanted = set(request.host_states)
         uses = self._uses()
         cluster = self._maintainer.cluster
-        names = _checked(request.hostnames) if request.hostnames else ()
+        names = _check_hostnames(request.hostnames) if request.hostnames else ()
         infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._book.hosts(names)]
         marked = {one.hostname: one for one in self._advisor.host_marks({Mark.ORANGE, Mark.RED})}
         for info in infos:
@@ -88,14 +88,14 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
             asked = MaintenanceRequest(Hostname(hostname), "", deadline_s=self._deadline_s)
             waits.extend(host.progress.waiting_for for host in self._maintainer.request([asked]) if host.waits_for_turn)
 
-        _each(request, start)
+        _apply_to_each(request, start)
         return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname, waiting_for="; ".join(waits))
 
     @abort_on_error
     def CompleteMaintenance(
         self, request: host_svc_pb2.CompleteMaintenanceRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.CompleteMaintenanceResponse:
-        _each(request, lambda hostname: self._maintainer.steer([hostname], MaintenanceAct.COMPLETE))
+        _apply_to_each(request, lambda hostname: self._maintainer.steer([hostname], MaintenanceAct.COMPLETE))
         return host_svc_pb2.CompleteMaintenanceResponse(hostname=request.hostname)
 
     @abort_on_error
@@ -168,19 +168,19 @@ def _workloads(texts: Sequence[str]) -> frozenset[Workload]:
 
 
 def _percents(factors: host_pb2.HostPoolFactors) -> dict[str, int]:
-    """Those that are set. A factor counts to the hundredth."""
+    """Returns the factors that are set, in percent: a factor has two decimal places."""
     given = {kind: getattr(factors, kind) for kind in ("cpu", "memory", "disk") if factors.HasField(kind)}
     if bad := [f"{kind}={factor}" for kind, factor in given.items() if not math.isfinite(factor)]:
         raise InvalidArgument(f"factor {bad[0]} is not a number")
     return {f"{kind}_percent": round(factor * 100) for kind, factor in given.items()}
 
 
-def _each(request: Any, act: Callable[[str], object]) -> None:
-    """Act on the host of the call, or on each of the deprecated list; one error names all that failed."""
+def _apply_to_each(request: Any, act: Callable[[str], object]) -> None:
+    """Applies ``act`` to the host of the call, or to each of the deprecated list; one error names all failures."""
     if request.hostname:
         act(request.hostname)
         return
-    hostnames = _checked(request.hostnames)
+    hostnames = _check_hostnames(request.hostnames)
     errors: list[tuple[str, PelotonError]] = []
     for hostname in hostnames:
         try:
@@ -188,7 +188,7 @@ def _each(request: Any, act: Callable[[str], object]) -> None:
         except PelotonError as error:
             errors.append((hostname, error))
     if errors:
-        first = type(errors[0][1])  # mostly that of all of them
+        first = type(errors[0][1])  # usually the type of all of them
         raise first("; ".join(e.message if name in e.message else f"{name}: {e.message}" for name, e in errors))
 
 
@@ -208,7 +208,7 @@ def _host_info(host: Host, use: Use | None, cluster: str) -> host_pb2.HostInfo:
         current_pool=host.pool.current if host.pool else "",
         desired_pool=host.pool.desired if host.pool else "",
     )
-    if any(host.capacity):  # the host is there
+    if any(host.capacity):  # the host is registered
         info.capacity.CopyFrom(host_amounts(host.capacity))
         info.free.CopyFrom(host_amounts(host.free))
     if use is not None:
@@ -217,7 +217,7 @@ def _host_info(host: Host, use: Use | None, cluster: str) -> host_pb2.HostInfo:
 
 
 class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
-    """Without a ``keeper`` host pools are not in use, and moves are UNIMPLEMENTED."""
+    """The MaintenanceService. Without a ``keeper`` host pools are disabled, and moves are UNIMPLEMENTED."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
 
     @abort_on_error
     def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
-        residents = self._maintainer.residents([Hostname(name) for name in _checked(request.hostnames)])
+        residents = self._maintainer.residents([Hostname(name) for name in _check_hostnames(request.hostnames)])
         found = departures(residents, *self._rebalancer.snapshot(residents.keys()))
         names = self._names(job.job_id for host in found for job in host.jobs)
         return pb.PlanResponse(hosts=[_departure(host, self._maintainer.cluster, names) for host in found])
@@ -247,7 +247,7 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         deadline_s = request.deadline_seconds if request.HasField("deadline_seconds") else self._deadline_s
         asked = [
             MaintenanceRequest(Hostname(name), "", request.at_most, deadline_s, request.reason)
-            for name in _checked(request.hostnames)
+            for name in _check_hostnames(request.hostnames)
         ]
         return pb.StartResponse(hosts=self._wire(self._maintainer.request(asked)))
 
@@ -255,25 +255,25 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveResponse:
         if self._keeper is None:
             raise Unimplemented(NO_POOLS)
-        hostnames = _checked(request.hostnames)
+        hostnames = _check_hostnames(request.hostnames)
         self._keeper.move(hostnames, request.host_pool, request.at_most)
         moving = [host for host in self._maintainer.hosts() if host.is_move and host.hostname in hostnames]
         return pb.MoveResponse(hosts=self._wire(moving))
 
     @abort_on_error
     def Complete(self, request: pb.CompleteRequest, context: grpc.ServicerContext) -> pb.CompleteResponse:
-        hosts = self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.COMPLETE)
+        hosts = self._maintainer.steer(_check_hostnames(request.hostnames), MaintenanceAct.COMPLETE)
         return pb.CompleteResponse(hosts=self._wire(hosts))
 
     @abort_on_error
     def Cancel(self, request: pb.CancelRequest, context: grpc.ServicerContext) -> pb.CancelResponse:
         return pb.CancelResponse(
-            hosts=self._wire(self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.CANCEL))
+            hosts=self._wire(self._maintainer.steer(_check_hostnames(request.hostnames), MaintenanceAct.CANCEL))
         )
 
     @abort_on_error
     def Force(self, request: pb.ForceRequest, context: grpc.ServicerContext) -> pb.ForceResponse:
-        hosts = self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.FORCE)
+        hosts = self._maintainer.steer(_check_hostnames(request.hostnames), MaintenanceAct.FORCE)
         return pb.ForceResponse(hosts=self._wire(hosts))
 
     @abort_on_error
@@ -287,8 +287,8 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         return _wire(hosts, self._names(one.job_id for host in hosts for one in host.progress.blockers))
 
 
-def _checked(hostnames: Sequence[str]) -> list[str]:
-    """Names without repetitions, in the order of the call. Raises InvalidArgument."""
+def _check_hostnames(hostnames: Sequence[str]) -> list[str]:
+    """Returns the names without repetitions, in the order of the call. Raises InvalidArgument."""
     if not hostnames or not all(hostnames):
         raise InvalidArgument("no host is named" if not hostnames else "a host without a name")
     if len(hostnames) > HOSTS_PER_CALL_MAX:

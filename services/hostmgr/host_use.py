@@ -1,4 +1,4 @@
-"""Measured use of hosts: two samples of a counter make a rate."""
+"""Measured use of hosts: two samples of a counter yield a rate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """One sample of one host. ``is_news``: some counter has advanced since the sample before."""
+    """One sample of one host. ``is_news`` is set when a counter has advanced since the previous sample."""
 
     counters: Mapping[str, Counter] = field(default_factory=dict)
     is_news: bool = False
@@ -34,7 +34,7 @@ class HostUse:
 
 
 def next_use(before: HostUse, samples: Sequence[UseSample]) -> HostUse:
-    """The next sample. A group that is new in it has no cpu rate yet, and counts as using none."""
+    """Returns the next sample. A process group that is new has no cpu rate yet, and counts as using none."""
     counters: dict[str, Counter] = {}
     is_news = False
     for key, pod_id, cpu_s, at_s, memory_mib in samples:

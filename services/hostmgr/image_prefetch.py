@@ -1,4 +1,4 @@
-"""Prefetching of images on hosts, through an HTTP endpoint if one is configured: drivers of clusters do not do it."""
+"""Prefetching of images on hosts through an HTTP endpoint, if one is configured; cluster drivers do not prefetch."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from peloton.ports import ImagePrefetcher
 
 TIMEOUT_S = 3.0
 CALLS_MAX = 4
-"""At a time, so that an endpoint that hangs does not take all threads of the host manager."""
+"""Limit of concurrent calls, so that an endpoint that hangs does not occupy all threads of the host manager."""
 _CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 
 
 class NoPrefetcher:
-    """Implements ``ports.ImagePrefetcher``: hosts fetch images when a pod needs them."""
+    """Implements ``ports.ImagePrefetcher`` without prefetching: hosts fetch images when a pod requires them."""
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
         return Prefetched(is_possible=False)
 
 
 class HttpPrefetcher:
-    """Implements ``ports.ImagePrefetcher`` on an endpoint that takes ``{"images": [{"image", "hosts"}]}`` and has hosts
-    fetch them, as minicluster's does. It answers at once; the result of the downloads is not reported."""
+    """Implements ``ports.ImagePrefetcher`` with an endpoint that accepts ``{"images": [{"image", "hosts"}]}`` and has
+    hosts fetch them, as minicluster's does. The endpoint answers at once, and does not report the result of the
+    downloads."""
 
     def __init__(self, url: str) -> None:
-        """Raises InvalidArgument."""
+        """Raises InvalidArgument for a URL without HTTP scheme or host."""
         parts = urlsplit(url)
         if parts.scheme not in _CONNECTIONS or not parts.hostname:
             raise InvalidArgument(f"image prefetch at {url!r}: want http://HOST[:PORT]/PATH or https://...")
@@ -67,5 +68,5 @@ class HttpPrefetcher:
 
 
 def prefetcher(url: str) -> ImagePrefetcher:
-    """``url`` of the endpoint; empty: there is none."""
+    """Returns the prefetcher for the ``url`` of the endpoint; without a URL none is used."""
     return HttpPrefetcher(url) if url else NoPrefetcher()

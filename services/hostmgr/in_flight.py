@@ -1,4 +1,4 @@
-"""What launches have in flight: pods that the cluster has not heard of yet, and hosts that may still get pods."""
+"""Launches in flight: pods that have not reached the cluster yet, and hosts that may still receive pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class InFlight(Generic[T]):
-    """Any thread. Something may be in flight several times at once, and is until the last of them has landed."""
+    """Things in flight, counted; a thing is in flight until its last launch ends. Any thread may call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

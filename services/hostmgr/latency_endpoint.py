@@ -1,7 +1,8 @@
-"""The HTTP endpoint at which pods report latencies: ``POST /v1/latencies``, one JSON object a line.
+"""The HTTP endpoint at which pods report latencies: ``POST /v1/latencies``, one JSON object per line.
 
-Anybody who reaches the port may report. So nothing that comes in is trusted: whole requests are taken or refused, with
-bounds on bytes, lines, numbers, connections at a time and the time of each."""
+Any client that reaches the port may report, so no input is trusted: requests are accepted or refused whole, with bounds
+on bytes, lines, numbers, concurrent connections and the duration of each.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +29,17 @@ PATH = "/v1/latencies"
 BODY_BYTES_MAX = 1 << 20
 LINES_MAX = 10_000
 REQUESTS_MAX = 10**12
-"""That a pod may have answered."""
+"""Limit of the requests that a pod may report."""
 REQUEST_S_MAX = 10.0
 CONNECTIONS_MAX = 32
 BUSY_S = 1
 STOP_PERIOD_S = 0.1
-"""Between looks at whether to stop."""
+"""Seconds between checks of whether to stop."""
 UNREAD_BYTES_MAX = 16 << 20
-"""Of a refused request, that are read and thrown away: whoever is cut off while sending does not see the answer."""
+"""Limit of the bytes of a refused request that are read and discarded: a client cut off while sending does not read the
+answer."""
 RUN_DASHES = 6
-"""In the id of a pod; one fewer in its name."""
+"""Number of dashes in the id of a pod; its name has one fewer."""
 _TIMES = ("p50_ms", "p95_ms", "p99_ms")
 _FIELDS = {"pod", *_TIMES, "requests"}
 
@@ -53,7 +55,7 @@ class TooLarge(Exception):
 
 
 def reports_in(body: bytes) -> dict[PodName, PodLatency]:
-    """Of the last line of each pod. Raises TooLarge, and InvalidArgument naming the line."""
+    """Returns the report of the last line of each pod. Raises TooLarge, and InvalidArgument naming the line."""
     lines = [line for line in body.split(b"\n") if line.strip()]
     if len(lines) > LINES_MAX:
         raise TooLarge(f"{len(lines)} lines, at most {LINES_MAX} are taken at once")
@@ -83,7 +85,7 @@ def _time(found: Any, where: str) -> float:
 
 
 def _pod(found: Any, where: str) -> PodName:
-    """Of which run the report is makes no difference."""
+    """Returns the name of the pod; the run in the report is ignored."""
     text = found if isinstance(found, str) else ""
     try:
         pod = PodId.parse(text) if text.count("-") == RUN_DASHES else PodName.parse(text)
@@ -95,7 +97,7 @@ def _pod(found: Any, where: str) -> PodName:
 
 
 class _Incoming(io.RawIOBase):
-    """What comes in on a connection, up to a point in time, however slowly."""
+    """The input of a connection, with a deadline for the whole however slowly it arrives."""
 
     def __init__(self, connection: socket.socket, patience_s: float) -> None:
         self._connection, self._patience_s = connection, patience_s
@@ -114,7 +116,7 @@ class _Incoming(io.RawIOBase):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    default_request_version = "HTTP/1.0"  # an answer to what is no request has a status, too
+    default_request_version = "HTTP/1.0"  # an answer to a malformed request has a status, too
 
     def setup(self) -> None:
         super().setup()
@@ -205,7 +207,8 @@ class _Server(ThreadingHTTPServer):
 
 
 class LatencyEndpoint:
-    """Serves from its making on. Port 0 picks one. Raises InvalidArgument when the port cannot be had."""
+    """The endpoint; serves from construction on. Port 0 picks one. Raises InvalidArgument when the port cannot be
+    bound."""
 
     def __init__(self, host: str, port: int, reports: LatencyReports, request_s_max: float = REQUEST_S_MAX) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Latencies that pods have reported lately."""
+"""Latencies that pods have reported recently."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from peloton.model.ids import JobId, PodName
 PODS_MAX = 100_000
 AGE_MAX_S = 60.0
 Report = tuple[float, PodLatency]
-"""When it came, and what it says."""
+"""Time of arrival, and the reported latency."""
 
 
 class LatencyReports:
-    """The last report of each instance. Any thread calls."""
+    """The last report of each instance. Any thread may call."""
 
     def __init__(self, clock: Callable[[], float], pods_max: int = PODS_MAX) -> None:
         self._clock, self._pods_max = clock, pods_max
@@ -26,7 +26,7 @@ class LatencyReports:
         self._news: set[JobId] = set()
 
     def take(self, reports: Mapping[PodName, PodLatency]) -> None:
-        """All of them or none. Raises ResourceExhausted."""
+        """Records all of the reports or none. Raises ResourceExhausted."""
         now_s = self._clock()
         with self._lock:
             fresh = sum(pod.instance_id not in self._reports.get(pod.job_id, {}) for pod in reports)
@@ -45,14 +45,14 @@ class LatencyReports:
                 self._news.add(pod.job_id)
 
     def pop_news(self) -> dict[JobId, dict[int, PodLatency]]:
-        """All that is known of the jobs whose pods have reported since the last call, by instance."""
+        """Returns all known latencies of the jobs whose pods have reported since the last call, by instance."""
         with self._lock:
             self._forget_old(self._clock())
             news, self._news = self._news, set()
             return {job_id: {at: one[1] for at, one in self._reports[job_id].items()} for job_id in news}
 
     def jobs(self) -> set[JobId]:
-        """Those whose pods report."""
+        """Returns the jobs whose pods report."""
         with self._lock:
             return set(self._reports)
 

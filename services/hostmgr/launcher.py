@@ -1,4 +1,4 @@
-"""Launches: committed first, then sent to the cluster, so that no pod starts twice and none gets lost."""
+"""Launches: committed first, then sent to the cluster, so that no pod starts twice and no pod is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from services.storage.volumes.volumes import Volumes
 
 
 class Launcher:
-    """Any thread launches."""
+    """Launches pods. Any thread may call."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Launcher:
         unsettled: Callable[[], None],
         chore: Callable[[], None],
     ) -> None:
-        """``release`` gives a lease back. ``unsettled`` is called when it is unknown whether pods arrived, ``chore``
-        when the driver has work."""
+        """``release`` releases a lease. ``unsettled`` is called when it is unknown whether pods arrived, ``chore`` when
+        the driver has periodic work due."""
         self._jobs, self._pods, self._volumes = jobs, pods, volumes
         self._cluster = cluster
         self._book = book
@@ -54,8 +54,8 @@ class Launcher:
         self._templates = templates
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        """Commit, then send to the cluster. Pods that an earlier call committed are refused, so none starts twice; pods
-        that the cluster does not take after the commit are stored as LOST and get a new run."""
+        """Commits, then sends to the cluster. Pods that an earlier call committed are refused, so none starts twice;
+        pods that the cluster rejects after the commit are stored as LOST and get a new run."""
         job = self._jobs.get(job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
@@ -74,7 +74,7 @@ class Launcher:
             with self._in_flight.launching(pods):
                 taken, failed = self._launch(job, usable, claims, templates)
         except Exception as error:
-            # It is unknown what was committed and what arrived.
+            # It is unknown which pods were committed and which arrived.
             self._driver.return_room([room_id for claim in claims.values() for room_id in claim.room_ids])
             self._book.host_pools.unknown(pods)
             self._unsettled()
@@ -91,13 +91,13 @@ class Launcher:
         claims: dict[Hostname, Claim],
         templates: dict[int, PodTemplate],
     ) -> tuple[set[int], list[PodId]]:
-        """Instances that were committed, and of them the pods that the cluster did not take."""
+        """Returns the instances that were committed, and the pods among them that the cluster rejected."""
         hosts = {hostname: claim.host_id for hostname, claim in claims.items()}
         rows = [
             (pod.instance_id, pod.run_id, p.hostname, hosts[p.hostname], templates[pod.instance_id].ports(pod.ports))
             for p in placements
             for pod in p.pods
-            if pod.instance_id in templates  # else it has been deleted
+            if pod.instance_id in templates  # else the instance has been deleted
         ]
         wanted = {instance: spec for instance, *_ in rows if (spec := templates[instance].volume)}
         taken = self._pods.mark_launched(job.job_id, rows, time.time_ns(), self._cluster, wanted) if rows else set()
@@ -119,7 +119,7 @@ class Launcher:
         taken: set[int],
         volumes: Mapping[int, VolumeRecord],
     ) -> list[PodId]:
-        """Returns the pods that the cluster did not take."""
+        """Sends the launches; returns the pods that the cluster rejected."""
         launches = []
         for placement in placements:
             claim, mine = claims[placement.hostname], [pod for pod in placement.pods if pod.instance_id in taken]
@@ -137,5 +137,5 @@ class Launcher:
 
 
 def launch_refused(pod_id: PodId, why: str, now_ns: int) -> PodStatus:
-    """Our own report of a pod that the cluster did not take, or was not sent."""
+    """Returns Peloton's own report of a pod that the cluster rejected, or to which it was not sent."""
     return PodStatus(pod_id, PodState.LOST, now_ns, message=why, reason=REASON_LAUNCH_REFUSED, cause=Cause.ROOM_GONE)

@@ -1,6 +1,6 @@
-"""Maintenance of hosts of one cluster, and their moves to other host pools. Rows hold the request and the progress,
-and a workflow calls the steps. The maintainer keeps leases and launches off the hosts, asks pods to leave, and has the
-driver tell the cluster."""
+"""Maintenance of the hosts of one cluster, and their moves to other host pools. Rows hold the request and the progress,
+and a workflow calls the steps. The maintainer excludes the hosts from leases and launches, asks pods to leave, and has
+the driver notify the cluster."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ log = logging.getLogger(__name__)
 
 CHORES_PERIOD_S = 10.0
 WAKE_PERIOD_S = 300.0
-"""Between wake-ups of all maintenances with a step to take: Temporal may have lost their workflows."""
+"""Seconds between wake-ups of all maintenances with a step to take: Temporal may have lost their workflows."""
 NOT_A_HOST = "host is not a Peloton agent"
-"""The original's text, which clients search for; the host name follows."""
+"""Text of the original, which clients search for; the host name follows."""
 
 
 class Disrupts(Protocol):
-    """The part of storage that asks the SLA of services."""
+    """The part of storage that evicts pods within the SLA of services."""
 
     def disrupt(
         self,
@@ -96,8 +96,8 @@ class HostMaintainer:
         self._refresh()  # before anything is leased
 
     def start(self) -> None:
-        """Call after the core has started. Wakes every maintenance with a step to take: wake-ups may have died with a
-        predecessor."""
+        """Starts the maintainer, after the core. Wakes every maintenance with a step to take: a predecessor may have
+        died before its wake-ups."""
         self._thread.start()
         self._wake_all()
 
@@ -109,7 +109,8 @@ class HostMaintainer:
     # Requests of operators.
 
     def request(self, requests: Sequence[MaintenanceRequest]) -> list[HostMaintenance]:
-        """All of the hosts, or none; fills in their ip. Raises Aborted, and Unavailable while no host is known."""
+        """Accepts all of the hosts or none; fills in their ip addresses. Raises Aborted, and Unavailable while no host
+        is known."""
         known = {host.hostname for host in self._maintenance.all(self.cluster)}
         placed: dict[Hostname, MaintenanceRequest] = {}
         for request in requests:
@@ -122,24 +123,24 @@ class HostMaintainer:
                 request = replace(request, ip=host.ip, capacity=host.capacity)
             placed[request.hostname] = request
         hosts = self._maintenance.request(self.cluster, list(placed.values()), self.away_max(), time.time_ns())
-        self._changed(hosts)
+        self._apply_changes(hosts)
         maintained = self._maintenance.all(self.cluster)
         return [self._with_turn(host, maintained) for host in hosts]
 
     def steer(self, hostnames: Sequence[str], act: MaintenanceAct) -> list[HostMaintenance]:
-        """All of the hosts, or none. Raises NotFound, Aborted."""
+        """Applies the act to all of the hosts or none. Raises NotFound, Aborted."""
         asked = list(dict.fromkeys(hostnames))
         changed = self._maintenance.steer(self.cluster, asked, act, self.away_max(), time.time_ns())
-        self._changed(changed)
+        self._apply_changes(changed)
         return [host for host in changed if host.hostname in asked]
 
     def hosts(self) -> list[HostMaintenance]:
-        """Those in maintenance, in the order of the requests."""
+        """Returns the hosts in maintenance, in the order of the requests."""
         hosts = self._maintenance.all(self.cluster)
         return [self._with_turn(host, hosts) for host in hosts]
 
     def follow_moves(self, deadline_s: int) -> None:
-        """Begins moves of hosts that are to be in another host pool, and ends those of hosts that are not any more."""
+        """Starts moves of hosts whose desired host pool differs, and cancels moves of hosts where it no longer does."""
         wanted = self._book.host_pools.moving()
         rows = {host.hostname: host for host in self._maintenance.all(self.cluster)}
         known = {name: host for name in wanted if (host := self._book.host(name)) is not None}
@@ -164,7 +165,7 @@ class HostMaintainer:
         if due.arrive:
             self._core.read_host_pools()
         if changed:
-            self._changed(changed)
+            self._apply_changes(changed)
 
     def away_max(self) -> int:
         return away_max(self.host_count(), self._share)
@@ -173,7 +174,8 @@ class HostMaintainer:
         return self._book.host_count()
 
     def residents(self, hostnames: Sequence[Hostname]) -> Mapping[Hostname, Sequence[Resident]]:
-        """The pods on hosts of the cluster. Raises Aborted for one that is none, Unavailable while no host is known."""
+        """Returns the pods on hosts of the cluster. Raises Aborted for an unknown host, Unavailable while no host is
+        known."""
         if not self.host_count():
             raise Unavailable(HOSTS_UNKNOWN)
         known = {host.hostname for host in self._maintenance.all(self.cluster)}
@@ -181,15 +183,15 @@ class HostMaintainer:
             raise Aborted(f"{NOT_A_HOST}: {shorten(unknown[0])}")
         return self._residents.now_of(hostnames)
 
-    # Steps of the workflow. Each does nothing unless the row says that it is the next one.
+    # Steps of the workflow. Each does nothing unless the row has it as the next step.
 
     def cordon(self, hostname: str) -> None:
-        """When it is the host's turn: from now on nothing is launched on it."""
+        """Closes the host to launches when its turn comes."""
         if self._next(hostname, Step.CORDON):
-            self._changed(self._maintenance.admit(self.cluster, self.away_max(), time.time_ns()))
+            self._apply_changes(self._maintenance.admit(self.cluster, self.away_max(), time.time_ns()))
 
     def drain(self, hostname: str) -> None:
-        """One round: ask pods to leave that have not been asked; the host is DRAINED once none is left."""
+        """Runs one round: asks pods to leave that have not been asked; the host is DRAINED once it is empty."""
         if not (host := self._next(hostname, Step.DRAIN)):
             return
         residents = who_leaves(host, self._residents.of(host.hostname))
@@ -206,7 +208,7 @@ class HostMaintainer:
 
     def take_down(self, hostname: str) -> None:
         if host := self._next(hostname, Step.TAKE_DOWN):
-            self._tell_cluster(lambda: self._core.driver.take_down(_address(host)))
+            self._notify_cluster(lambda: self._core.driver.take_down(_address(host)))
             self._maintenance.move(self.cluster, hostname, HostState.DRAINED, HostState.DOWN, time.time_ns())
             log.info("host %s is down for maintenance", hostname)
             self._refresh()
@@ -219,19 +221,19 @@ class HostMaintainer:
             self._refresh()
 
     def bring_up(self, hostname: str) -> None:
-        """The cluster does not hear of moves."""
+        """Ends the maintenance or move. The cluster is not notified of moves."""
         if host := self._next(hostname, Step.BRING_UP):
             if host.is_move:
                 self._core.read_host_pools()
             else:
-                self._tell_cluster(lambda: self._core.driver.bring_up(_address(host)))
+                self._notify_cluster(lambda: self._core.driver.bring_up(_address(host)))
             begun = self._maintenance.end(self.cluster, hostname, self.away_max(), time.time_ns())
             log.info("the %s of host %s is over", "move" if host.is_move else "maintenance", hostname)
             self._watch.watch(host.hostname)
-            self._changed(begun)
+            self._apply_changes(begun)
 
     def _next(self, hostname: str, step: Step) -> HostMaintenance | None:
-        """The host, when this is its next step."""
+        """Returns the host if this is its next step."""
         host = self._maintenance.get(self.cluster, hostname)
         return host if host is not None and next_step(host) is step else None
 
@@ -243,7 +245,7 @@ class HostMaintainer:
     # Draining.
 
     def _is_empty(self, host: HostMaintenance) -> bool:
-        """Asks storage after the launches that had claimed the host have ended."""
+        """Returns whether the host is empty; asks storage after the launches that had claimed the host have ended."""
         return self._book.is_closed(host.hostname) and not who_leaves(
             host, self._residents.now_of([host.hostname])[host.hostname]
         )
@@ -268,7 +270,7 @@ class HostMaintainer:
         return drain_progress(plan, blockers)
 
     def _ask_sla(self, host: HostMaintenance, job_id: JobId, instances: tuple[int, ...], now_ns: int) -> Grant:
-        """A refusal is remembered until the job changes."""
+        """Asks the SLA for evictions. A refusal is cached until the job changes."""
         if not host.is_forced and (refusal := self._watch.refusal(job_id)):
             return Grant((), instances, refusal)
         grant = self._disrupts.disrupt(
@@ -286,13 +288,13 @@ class HostMaintainer:
 
     # After a change of rows.
 
-    def _changed(self, hosts: Sequence[HostMaintenance]) -> None:
+    def _apply_changes(self, hosts: Sequence[HostMaintenance]) -> None:
         self._refresh()
         self._wanted.set()
         self._wake(hosts)
 
     def _refresh(self) -> None:
-        """Reads and takes over the rows under one lock, so that an older read never replaces a newer one."""
+        """Reads and applies the rows under one lock, so that an older read never replaces a newer one."""
         with self._refreshing:
             self._book.set_maintained(self._maintenance.all(self.cluster))
 
@@ -300,12 +302,13 @@ class HostMaintainer:
         self._hosts.hosts_changed([host.hostname for host in hosts])
 
     def _wake_all(self) -> None:
-        """Hosts that stay DOWN wait for an operator, whose call wakes them."""
+        """Wakes all maintenances with a step to take. Hosts that stay DOWN wait for an operator, whose call wakes
+        them."""
         self._wake(host for host in self._maintenance.all(self.cluster) if next_step(host) is not Step.STAY)
 
-    # The cluster follows the rows.
+    # Synchronisation of the cluster with the rows.
 
-    def _tell_cluster(self, call: Callable[[], None]) -> None:
+    def _notify_cluster(self, call: Callable[[], None]) -> None:
         try:
             call()
         except OSError as error:

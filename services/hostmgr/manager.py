@@ -1,5 +1,5 @@
 """The host manager of one cluster: leases hosts, launches and kills pods through the cluster's driver, and stores their
-states. Its memory holds hosts and their room only: a successor starts the driver again and reconciles."""
+states. Its memory holds only hosts and their free resources: a new leader starts the driver again and reconciles."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ log = logging.getLogger(__name__)
 
 KILL_BATCH = 1_000
 BUDGETS_PERIOD_S = 5.0
-"""Between looks at how many pods of each service must stay available."""
+"""Seconds between reads of how many pods of each service must stay available."""
 BEHIND_PERIOD_S = 1.0
-"""Between attempts at chores that have not worked."""
+"""Seconds between retries of failed periodic tasks."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class HostManagerSettings:
 
 
 class HostManagerCore:
-    """``ports.HostManager`` for one cluster, in process; the servicer puts it on the wire. Implements
+    """``ports.HostManager`` for one cluster, in process; the servicer serves it over gRPC. Implements
     ``DriverEvents``."""
 
     def __init__(
@@ -76,8 +76,9 @@ class HostManagerCore:
         evictor: Evictor | None = None,
         daemons: Lifecycles | None = None,
     ) -> None:
-        """``give_up`` is called when the cluster refuses us until a setting changes. ``evictor``: of pods that make
-        room for daemons; without one these wait. ``daemons`` wakes their workflows, by default those of their jobs."""
+        """``give_up`` is called when the cluster rejects Peloton until a setting changes. ``evictor`` evicts pods to
+        free resources for daemons; without one, daemons wait. ``daemons`` wakes the workflows of daemons, by default
+        ``lifecycles``."""
         self._settings = settings
         self._give_up = give_up
         self.driver = driver
@@ -102,7 +103,7 @@ class HostManagerCore:
         self._volumes = VolumeKeeper(storage.volumes, settings.cluster, self.book, driver, lifecycles)
         self._failure_output = FailureOutput(driver.output_tail, storage.host_pods.add_output)
         self._status_writer = StatusWriter(
-            storage.host_pods, settings.cluster, self.book, lifecycles, self._committed, lambda: time.monotonic()
+            storage.host_pods, settings.cluster, self.book, lifecycles, self._take_committed, lambda: time.monotonic()
         )
         self._launcher = Launcher(
             storage.jobs,
@@ -135,7 +136,7 @@ class HostManagerCore:
         self._chore_due = threading.Event()
         self._chores = threading.Thread(target=self._run_chores, name="host chores", daemon=True)
 
-    # Life.
+    # Start and stop.
 
     def start(self) -> None:
         for pods in self._pods.labelled(self._settings.cluster):
@@ -152,7 +153,7 @@ class HostManagerCore:
         self._chores.start()
 
     def stop(self) -> None:
-        """Statuses first, while they can still be acknowledged."""
+        """Stops the report queue first, while statuses can still be acknowledged."""
         self._stopping.set()
         self._chore_due.set()
         self._report_queue.stop()
@@ -161,7 +162,7 @@ class HostManagerCore:
         self._chores.join()
         self._events.stop()
 
-    # Events of the driver. Only ``hosts_registered`` waits for storage.
+    # Events of the driver. Only ``hosts_registered`` blocks on storage.
 
     def connected(self) -> None:
         self._want_look()
@@ -170,10 +171,10 @@ class HostManagerCore:
         self.book.forget_room()
 
     def read_host_pools(self) -> None:
-        """What has changed of them. Any thread calls."""
+        """Reads changed host pools. Any thread may call."""
         if found := self._host_pools.all(self.book.host_pools.version):
             self._lifecycles.jobs_changed(self.book.host_pools.set(found), "host pools changed")
-            self.daemons.hosts_changed()  # they may name the label
+            self.daemons.hosts_changed()  # daemons may be constrained by the label
 
     def _read_asked(self) -> None:
         self.book.host_pools.read_asked(partial(self._pods.asked, self._settings.cluster))
@@ -221,7 +222,7 @@ class HostManagerCore:
         elsewhere: Counts = NO_COUNTS,
         waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
-        """``elsewhere``: where pods of the job are in the other clusters, for shapes that spread."""
+        """``elsewhere`` counts the pods of the job in the other clusters, for shapes with spread constraints."""
 
         def lease() -> HostLease:
             shapes = [shape for shape, _ in gangs]
@@ -230,7 +231,7 @@ class HostManagerCore:
                 self.book, self.driver, job_id, gangs, time.monotonic, for_gang, desired, counts, waiting
             )
 
-        is_bound = _is_bound(shape for shape, _ in gangs)
+        is_bound = _has_hard_bound(shape for shape, _ in gangs)
         found = self._turns.lease((job_id, for_gang), lease) if is_bound else lease()
         return self._reserver.reserve(job_id, found, waiting, time.monotonic()) if waiting else found
 
@@ -242,18 +243,18 @@ class HostManagerCore:
         for_gang: bool = False,
         drained: Collection[Hostname] = (),
     ) -> Counts:
-        """For a placement in another cluster. Raises Unavailable before hosts are known, and while pods of the job that
-        count for a hard bound are placed here. With ``drained`` for a plan: as it would be were these hosts drained,
-        whatever is placed meanwhile."""
-        if _is_bound(shapes) and not drained:
+        """Counts domains for a placement in another cluster. Raises Unavailable before hosts are known, and while pods
+        of the job that count for a hard spread constraint are being placed here. With ``drained`` the counts are for a
+        plan in which these hosts are drained, and ongoing placements are ignored."""
+        if _has_hard_bound(shapes) and not drained:
             self._turns.check((job_id, for_gang))
         return self._count_domains(job_id, shapes, without, drained)
 
     def _count_domains(
         self, job_id: JobId, shapes: Sequence[PodShape], without: Collection[int], drained: Collection[Hostname] = ()
     ) -> Counts:
-        """Where the pods of the job are in this cluster, but for instances ``without``, and where pods of these shapes
-        might be."""
+        """Counts the pods of the job by domain in this cluster, except the instances ``without``, and the open domains
+        for pods of these shapes."""
         spread = [shape for shape in shapes if shape.layout and shape.layout.spread]
         if not spread:
             return NO_COUNTS
@@ -273,8 +274,9 @@ class HostManagerCore:
     # Kills.
 
     def kill_running(self, job_id: JobId) -> int:
-        """Raises Unavailable while the cluster is away, with the pods marked: the next call or session kills them.
-        Raises it too while an administrator has locked kills."""
+        """Marks and kills pods of the job that must end; returns their number. Raises Unavailable while the cluster
+        does not respond, with the pods marked: the next call or session kills them. Raises it too while an
+        administrator has locked kills."""
         self._check_unlocked("Kill", "kill")
         try:
             kills = self._pods.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
@@ -305,9 +307,9 @@ class HostManagerCore:
         except Unavailable as error:
             log.info("%s; reconciliation finds them again", error)
 
-    # On the thread of the report queue.
+    # Callbacks on the thread of the report queue.
 
-    def _committed(self, statuses: Sequence[PodStatus]) -> None:
+    def _take_committed(self, statuses: Sequence[PodStatus]) -> None:
         if self.driver.capabilities.serves_files:
             self._failure_output.take(statuses)
 
@@ -317,7 +319,7 @@ class HostManagerCore:
         except OSError as error:
             log.info("%d acknowledgements not sent: %s; the reports come again", len(tokens), error)
 
-    # Chores: the driver's, room holds, reconciliation.
+    # Periodic tasks: of the driver, resource holds, reconciliation.
 
     def _run_chores(self) -> None:
         while not self._stopping.is_set():
@@ -336,7 +338,7 @@ class HostManagerCore:
                     self._reconciling.want(look)
             tend_in_s = max(min(self.driver.tend_in_s, self.daemons.tell_in_s), 0.0)
             self._chore_due.wait(min(tend_in_s, BEHIND_PERIOD_S) if self._reconciling.is_wanted else tend_in_s)
-            self._stopping.wait(0.2)  # events that come together are handled together
+            self._stopping.wait(0.2)  # events that arrive together are handled together
 
     def _attempt(self, what: str, chore: Callable[[], None]) -> bool:
         try:
@@ -354,15 +356,15 @@ class HostManagerCore:
         self._lifecycles.jobs_changed(self._reserver.review(time.monotonic()), "reserved hosts were given back")
 
     def _set_disruption_budgets(self) -> None:
-        """So that others who drain hosts keep to the SLAs of services."""
+        """Updates the cluster's disruption budgets, so that external drains respect the SLAs of services."""
         now_s = time.monotonic()
         if self.driver.capabilities.has_disruption_budgets and now_s - self._budgets_at_s >= BUDGETS_PERIOD_S:
             self._budgets_at_s = now_s
             self.driver.set_disruption_budgets(self._disruptions.budgets(self._settings.cluster))
 
     def _reconcile(self, look: Look) -> None:
-        """Ask the cluster about pods that are on hosts by storage, and repeat the kills. The answers wake the jobs that
-        they change; what a predecessor committed without a wake-up is found by a sweep."""
+        """Requests reports of the pods that storage records on hosts, and repeats kills. Answers wake the jobs that
+        they change; a periodic sweep finds changes that a predecessor committed without waking the job."""
         ending = self._reconciler.ask(look, self.driver.reconcile)
         self._kill([PodOnHost(*row[:3]) for row in ending])
 
@@ -378,16 +380,16 @@ def lease_hosts(
     counts: Counts = NO_COUNTS,
     waiting: Sequence[WaitingPod] = (),
 ) -> HostLease:
-    """Leases announced room, and once more when the driver brings more on request."""
+    """Leases offered resources, and once more when the driver obtains further offers on request."""
     holder, shapes = (job_id, for_gang), [shape for shape, _ in wanted]
     lease = book.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)
     is_poor = any(host.is_shunned for host in lease.hosts)
     if driver.want_room(RoomWish(holder, shapes, lease.short, is_poor, book.may_fit)):
-        lease = book.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)  # the first one ends
+        lease = book.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)  # the first lease ends
     driver.room_sufficed(holder, [shape for shape in shapes if shape not in lease.short])
     return lease
 
 
-def _is_bound(shapes: Iterable[PodShape]) -> bool:
-    """By a hard bound on skew."""
+def _has_hard_bound(shapes: Iterable[PodShape]) -> bool:
+    """Returns whether a shape has a hard bound on skew."""
     return any(shape.layout and shape.layout.is_hard for shape in shapes)

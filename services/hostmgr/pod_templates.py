@@ -1,4 +1,4 @@
-"""Cached templates of pods per job and configuration: building one costs more than filling it in."""
+"""Cached templates of pods per job and configuration: building a template costs more than filling it in."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from services.storage.pools import Pools
 
 TEMPLATES_MAX = 10_000
 TEMPLATES_BYTES_MAX = 8 * 2**20
-"""Of the configurations as messages, with their secrets; templates take several times as much."""
+"""Limit of the serialised configurations with their secrets; templates take several times as much memory."""
 
 
 _Key = tuple[JobId, int, int, bytes, tuple[int, ...]]
-"""Job, when it was created (a job may be deleted, and another one get its id), version, digest of the configuration,
-revisions of its secrets."""
+"""Job, its creation time (a job may be deleted and its id used again), version, digest of the configuration, revisions
+of its secrets."""
 
 
 class TemplateCache:
-    """Configs are immutable per version, so an entry never goes stale."""
+    """Cache of templates. Configs are immutable per version, so an entry never becomes stale."""
 
     def __init__(self, pods: HostPods, configs: Configs, pools: Pools, secrets: Secrets) -> None:
         self._pods, self._configs, self._pools, self._secrets = pods, configs, pools, secrets
@@ -41,30 +41,32 @@ class TemplateCache:
         self._size_bytes = 0
 
     def of_job(self, job: JobRecord, instance_ids: Sequence[int]) -> dict[int, PodTemplate]:
-        """Templates by instance, each of the configuration that its pod runs next: during a rollout a failed pod keeps
-        its old one. Instances with equal configurations share a template."""
+        """Returns templates by instance, each of the configuration that its pod runs next: during a rollout a failed
+        pod keeps its old configuration. Instances with equal configurations share a template."""
         by_version = self._pods.instances_by_version(job.job_id, instance_ids)
         templates: dict[int, PodTemplate] = {}
         for version, mine in by_version.items():
-            templates |= self._of_version(job, version, mine)
+            templates |= self._templates_of_version(job, version, mine)
         return templates
 
-    def _of_version(self, job: JobRecord, version: int, instance_ids: Sequence[int]) -> dict[int, PodTemplate]:
+    def _templates_of_version(
+        self, job: JobRecord, version: int, instance_ids: Sequence[int]
+    ) -> dict[int, PodTemplate]:
         configs = self._configs.task_configs(job.job_id, version, instance_ids)
-        # Those of the job: an override has none of its own.
+        # Secrets are the job's: an override has none of its own.
         wanted = secrets_of(next(iter(configs.values()))) if configs else []
         secrets = self._secrets.with_data(job.job_id, wanted)
         seen: dict[int, PodTemplate] = {}
         templates: dict[int, PodTemplate] = {}
         for instance_id, config in configs.items():
-            # Instances without an override share one message object: look once.
+            # Instances without an override share one message object, which is processed once.
             template = seen.get(id(config))
             if template is None:
-                template = seen[id(config)] = self._of_config(job, version, config, secrets)
+                template = seen[id(config)] = self._template_of_config(job, version, config, secrets)
             templates[instance_id] = template
         return templates
 
-    def _of_config(
+    def _template_of_config(
         self, job: JobRecord, version: int, config: task_pb2.TaskConfig, secrets: Sequence[Secret]
     ) -> PodTemplate:
         text = config.SerializeToString(deterministic=True)
@@ -75,7 +77,7 @@ class TemplateCache:
             known = self._templates.get(key)
             if known is not None:
                 return known[0]
-            as_of, pool_path = self._as_of(job, version), self._pool_path(job.respool_id)
+            as_of, pool_path = self._at_version(job, version), self._pool_path(job.respool_id)
             template = PodTemplate(as_of, pool_path, config, secrets)
             self._templates[key] = (template, size_bytes)
             self._size_bytes += size_bytes
@@ -84,9 +86,9 @@ class TemplateCache:
                 self._size_bytes -= freed_bytes
             return template
 
-    def _as_of(self, job: JobRecord, version: int) -> JobRecord:
-        """The job with its SLA of that version: a job may become revocable as it grows, and its earlier pods are
-        not."""
+    def _at_version(self, job: JobRecord, version: int) -> JobRecord:
+        """Returns the job with its SLA of that version: a job may become revocable as it grows, while its earlier pods
+        are not."""
         stored = None if version == job.config_version else self._configs.job_config(job.job_id, version)
         return job if stored is None else replace(job, sla=sla_spec(stored))
 

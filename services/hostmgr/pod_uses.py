@@ -1,4 +1,4 @@
-"""What single pods use, measured when somebody looks at them. Nothing is decided by it."""
+"""Resource use of single pods, measured on demand for display. No decision depends on it."""
 
 from __future__ import annotations
 
@@ -21,37 +21,38 @@ log = logging.getLogger(__name__)
 HOSTS_PER_CALL_MAX = 100
 MEASURED_AT_ONCE = 8
 PATIENCE_S = 2.0
-"""With the hosts of one call; the next one has what those say that were late."""
+"""Seconds to wait for the hosts of one call; the next call has the answers that were late."""
 SAMPLE_AGE_S = 3.0
-"""How long a sample is used at least: cpu rates of shorter times mean little."""
+"""Seconds for which a sample is reused: cpu rates over shorter times are meaningless."""
 KEPT_S, HOSTS_KEPT = 120.0, 500
-"""How long a sample is the begin of a rate, and of how many hosts one is kept."""
+"""Seconds for which a sample can start a rate, and the number of hosts whose samples are kept."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A host that somebody looks at."""
+    """A host whose pods are displayed."""
 
     use: HostUse = field(default_factory=HostUse)
     at_s: float = float("-inf")
-    pods: dict[PodId, Use] = field(default_factory=dict)  # of which two samples are known
+    pods: dict[PodId, Use] = field(default_factory=dict)  # pods with at least two samples
     asked: Future[None] | None = None
 
 
 class PodUses:
-    """Any thread asks."""
+    """Reads and caches the use of pods. Any thread may call."""
 
     def __init__(
         self, samples_of: Callable[[Hostname], list[UseSample]], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``samples_of``: of a driver."""
+        """``samples_of`` is a driver's."""
         self._samples_of, self._clock = samples_of, clock
         self._watched: OrderedDict[Hostname, _Watched] = OrderedDict()
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(MEASURED_AT_ONCE, thread_name_prefix="use of pods")
 
     def on(self, hostnames: Collection[Hostname]) -> dict[PodId, Use]:
-        """Of our pods on these hosts, as measured within the last seconds. Raises InvalidArgument."""
+        """Returns the use of Peloton's pods on these hosts, as measured within the last seconds. Raises
+        InvalidArgument."""
         if len(hostnames) > HOSTS_PER_CALL_MAX:
             raise InvalidArgument(f"{len(hostnames)} hosts are asked for, at most {HOSTS_PER_CALL_MAX} are allowed")
         names = list(dict.fromkeys(hostnames))
@@ -61,7 +62,7 @@ class PodUses:
         return {pod: use for one in watched if one is not None and one.at_s > oldest_s for pod, use in one.pods.items()}
 
     def _ask(self, hostname: Hostname) -> Future[None] | None:
-        """None: the last sample is good enough."""
+        """Starts a measurement; None while the last sample is recent enough."""
         with self._lock:
             watched = self._watched.setdefault(hostname, _Watched())
             self._watched.move_to_end(hostname)
@@ -83,11 +84,11 @@ class PodUses:
         now_s = self._clock()
         before = watched.use if now_s - watched.at_s < KEPT_S else HostUse()
         watched.use = next_use(before, samples)
-        known = watched.pods.keys() | {counter.pod_id for counter in _moved(before, watched.use)}
+        known = watched.pods.keys() | {counter.pod_id for counter in _advanced_counters(before, watched.use)}
         watched.pods = {pod: use for pod, use in watched.use.pods().items() if pod in known}
         watched.at_s = now_s
 
 
-def _moved(before: HostUse, after: HostUse) -> list[Counter]:
-    """The counters that have advanced: they make a rate."""
+def _advanced_counters(before: HostUse, after: HostUse) -> list[Counter]:
+    """Returns the counters that have advanced and thus yield a rate."""
     return [one for key, one in after.counters.items() if before.counters.get(key, one) is not one]

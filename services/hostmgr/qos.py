@@ -1,5 +1,5 @@
-"""The QoS controller: judges hosts on which revocable pods run, and evicts those that make a host hot, or hold more
-than its slack. ``peloton.scheduling.qos`` decides, and the resource manager evicts."""
+"""The QoS controller: monitors hosts with revocable pods, and evicts pods that overload a host or exceed its slack.
+``peloton.scheduling.qos`` decides, and the resource manager evicts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from services.storage.pods.host_pods import HostPods
 log = logging.getLogger(__name__)
 
 EVICTED_PODS_MAX = 200
-"""In one round."""
+"""Limit per round."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class QosSettings:
 
 
 class QosController:
-    """``HostSamples`` measures for it."""
+    """The controller; ``HostSamples`` measures hosts for it."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class QosController:
         self._lifecycles = lifecycles
         self._uses: dict[Hostname, HostUse] = {}
         self._watches: dict[Hostname, HostWatch] = {}
-        self._stays: dict[Hostname, int] = {}  # corrected host -> cpu_milli of the pods that stay
+        self._stays: dict[Hostname, int] = {}  # corrected host -> cpu_milli of the remaining pods
         self._meter = QosMeter(self._book)
 
     def take_samples(self, looks: Sequence[Look], known: Collection[Hostname], now_s: float) -> None:
@@ -85,8 +85,8 @@ class QosController:
             self.run_round(looks, now_s)
 
     def run_round(self, measured: Sequence[Look], now_s: float) -> list[Correction]:
-        """Judge hosts that have been measured anew, and evict where it is due. Raises Unavailable, OSError, and what
-        storage raises."""
+        """Evaluates newly measured hosts, and evicts where due. Raises Unavailable, OSError, and what storage
+        raises."""
         policy = self._settings.policy
         looks = [each for each in measured if each.has_revocable]
         holders = {host.hostname for host in self._book.revocable_holders()}
@@ -127,7 +127,7 @@ class QosController:
         leaving = {each.pod_id for each in made} | {pod.pod_id for pod in pods if pod.is_leaving}
         self._watches[hostname] = after(watch, made, now_s, policy)
         self._stays[hostname] = sum(pod.held for pod in pods if pod.pod_id not in leaving)
-        self._close_hosts(now_s)  # before evicting, or the resource manager would admit the pods there again
+        self._close_hosts(now_s)  # before the eviction, or the resource manager would admit the pods there again
         try:
             evicted = self._evictor.evict([(each.pod_id, each.why) for each in made])
         except BaseException:
@@ -135,16 +135,16 @@ class QosController:
             raise
         self._meter.evicted(made)
         log.info("%d of %d pods evicted: %s", evicted, len(made), eviction_text(made[0].why))
-        with suppress(Unavailable):  # else the job's workflow does it a little later
+        with suppress(Unavailable):  # else the job's workflow kills them a little later
             for job_id in dict.fromkeys(each.pod_id.job_id for each in made):
                 self._core.kill_running(job_id)
         return made
 
 
 class QosMeter:
-    """``peloton.hosts.used`` by kind over hosts on which revocable pods run, ``peloton.hosts.slack`` and
-    ``peloton.hosts.slack_held`` over all hosts, in cores and MiB; ``peloton.qos.hot_hosts``; ``peloton.qos.evicted``
-    in pods by cause."""
+    """Metrics: ``peloton.hosts.used`` by kind over hosts with revocable pods, ``peloton.hosts.slack`` and
+    ``peloton.hosts.slack_held`` over all hosts, in cores and MiB; ``peloton.qos.hot_hosts``; ``peloton.qos.evicted`` in
+    pods by cause."""
 
     def __init__(self, book: HostBook, meter: Meter | None = None) -> None:
         self._book = book

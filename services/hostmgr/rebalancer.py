@@ -44,8 +44,8 @@ MOVES_DEFAULT = 100
 
 class CountDomains(Protocol):
     def __call__(self, job_id: JobId, shapes: Sequence[PodShape], *, drained: Collection[Hostname] = ()) -> Counts:
-        """Where the pods of a job are in this cluster, and where others of these shapes might be: not on hosts that are
-        ``drained``."""
+        """Counts the pods of a job in this cluster by domain, and the open domains of these shapes, without the hosts
+        that are ``drained``."""
 
 
 class Records(Protocol):
@@ -78,12 +78,12 @@ class Rebalancer:
         self.cluster = cluster
 
     def plan(self, goals: Collection[Goal], moves_max: int) -> RebalancePlan:
-        """What would be moved now. Raises Unavailable."""
+        """Returns the moves that rebalancing would make now. Raises Unavailable."""
         return plan(*self.snapshot(), goals, moves_max)
 
     def snapshot(self, drained: Collection[Hostname] = ()) -> tuple[list[HostNow], PodCensus]:
-        """The hosts and pods of the cluster, as plans see them. With ``drained`` the spread of jobs with pods on these
-        hosts, as it would be without them. Raises Unavailable."""
+        """Returns the hosts and pods of the cluster for a plan. With ``drained`` the spread covers only jobs with pods
+        on these hosts, as it would be without the hosts. Raises Unavailable."""
         if not self._book.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
         pods = self._records.census(self.cluster)
@@ -91,7 +91,7 @@ class Rebalancer:
         return self._book.census({name: _in_the_way(kept) for name, kept in pods.others.items()}), pods
 
     def _spread(self, pods: PodCensus, drained: Collection[Hostname]) -> dict[JobId, JobSpread]:
-        """Of jobs with a shape that spreads."""
+        """Returns the spread of jobs with a shape that has spread constraints."""
         if drained:
             there = {pod.pod_id.job_id for pod in pods.pods if pod.hostname in drained}
             pods = PodCensus([pod for pod in pods.pods if pod.pod_id.job_id in there])
@@ -110,14 +110,15 @@ class Rebalancer:
     def _domains(
         self, job_id: JobId, shapes: Sequence[PodShape], drained: Collection[Hostname]
     ) -> Mapping[PodShape, Sequence[Domains]]:
-        """No domain is open to a job under a hard bound whose pods are being placed: they stay until the next plan."""
+        """Counts domains. A job under a hard bound whose pods are being placed has no open domain: its pods stay until
+        the next plan."""
         try:
             return everywhere(self._count_domains(job_id, shapes, drained=drained))
         except Unavailable:
             return dict.fromkeys(shapes, ())
 
     def advance(self) -> None:
-        """One step: see what has become of the moves under way, and begin others when it is time. It may be cut
+        """Runs one step: settles the moves under way, and starts further moves when due. A step may be interrupted
         anywhere and repeated. Raises Unavailable."""
         rebalance = self._records.get(self.cluster)
         if rebalance is None or not rebalance.is_active:
@@ -127,11 +128,11 @@ class Rebalancer:
         if moves_max:
             found = self.plan(rebalance.spec.goals, moves_max)
             self._begin(found.moves)
-        self._wake(move.pod_id.job_id for move in under_way)  # whoever asked them to move may have died before it could
+        self._wake(move.pod_id.job_id for move in under_way)  # a predecessor may not have woken them
         self._records.note(self.cluster, found)
 
     def _begin(self, moves: Sequence[Move]) -> None:
-        """Job by job. The room on their new hosts is held before anybody can ask the pods to end."""
+        """Starts the moves job by job. Resources on the new hosts are held before the pods are asked to end."""
         for job_id, own in groupby(sorted(moves, key=_job_of), key=_job_of):
             begun = self._records.begin(self.cluster, job_id, list(own))
             if begun:
@@ -145,7 +146,8 @@ class Rebalancer:
 
 
 def _in_the_way(kept: Mapping[Stays, int]) -> int:
-    """Pods that keep a host from being empty. A daemon is on each host as long as it is there."""
+    """Returns the number of pods that keep a host from being empty. Daemons do not count: a daemon runs on each
+    host."""
     return sum(count for why, count in kept.items() if why is not Stays.DAEMON)
 
 
@@ -154,7 +156,7 @@ def _job_of(move: Move) -> JobId:
 
 
 class RebalanceServicer:
-    """Of RebalanceService what a host manager knows; the api serves it whole."""
+    """The part of RebalanceService that a host manager answers; the api serves the whole service."""
 
     def __init__(self, rebalancer: Rebalancer) -> None:
         self._rebalancer = rebalancer

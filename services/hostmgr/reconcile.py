@@ -1,4 +1,4 @@
-"""Reconciliation: when to compare the pods on hosts in storage with those of the cluster, and which of them."""
+"""Reconciliation: when to compare the pods on hosts in storage with the cluster's, and which of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 1_800.0
 FOLLOW_UPS_S = (20.0, 60.0, 180.0, 600.0)
-"""After a look at everything. A cluster that still waits for hosts does not answer for their pods."""
+"""Delays after a full reconciliation. A cluster that still waits for hosts does not answer for their pods."""
 
 ASKED_MAX = 20_000
-"""Open questions at a time: the queue of reports has room for all answers."""
+"""Limit of open questions: the queue of reports has space for all answers."""
 PATIENCE_S = 2.0
-"""After so long without an answer the next question does not wait for the open ones."""
+"""Seconds without an answer after which the next question does not wait for the open ones."""
 HOST_BACK_REST_S = 5.0
-"""After a host came back to a control plane that did not know its pods, kills are repeated."""
+"""Seconds after the return of a host to a control plane without records of its pods, until kills are repeated."""
 
 Row = tuple[PodId, str, str, PodState]
 """Pod, host, the cluster's id of the host, stored state."""
@@ -32,7 +32,7 @@ Row = tuple[PodId, str, str, PodState]
 
 class Look(IntEnum):
     NONE = 0
-    UNSETTLED = 1  # pods that should have moved on: launched and not seen since, or killed and not ended
+    UNSETTLED = 1  # pods that should have progressed: launched and not reported since, or killed and not ended
     ALL = 2
 
     def covers(self, state: PodState) -> bool:
@@ -40,14 +40,14 @@ class Look(IntEnum):
 
 
 class ReconcileSchedule:
-    """One thread takes due looks; any thread may request one."""
+    """Schedule of reconciliations. One thread takes due ones; any thread may request one."""
 
     def __init__(self, settled_s: float = FOLLOW_UPS_S[-1]) -> None:
-        """``settled_s``: how long after a look at everything hosts may still come back."""
+        """``settled_s`` is the time after a full reconciliation within which hosts may still come back."""
         self._follow_ups_s = sorted({delay_s for delay_s in (*FOLLOW_UPS_S, settled_s) if 0 < delay_s < PERIOD_S})
         self._lock = threading.Lock()
         self._wanted = Look.ALL
-        self._due_s: list[float] = []  # the last one is a look at everything
+        self._due_s: list[float] = []  # the last entry is a full reconciliation
 
     @property
     def is_wanted(self) -> bool:
@@ -58,13 +58,13 @@ class ReconcileSchedule:
             self._wanted = max(self._wanted, look)
 
     def want_by(self, due_s: float) -> None:
-        """A look at unsettled pods, unless one is due before: many requests make one look."""
+        """Requests a reconciliation of unsettled pods, unless one is due earlier: many requests result in one."""
         with self._lock:
             if self._due_s and due_s < self._due_s[0]:
                 self._due_s.insert(0, due_s)
 
     def take(self, now_s: float) -> Look:
-        """The look that is due now; a caller that fails at it requests it again."""
+        """Returns the reconciliation that is due now; a caller that fails requests it again."""
         with self._lock:
             look, self._wanted = self._wanted, Look.NONE
             while self._due_s and self._due_s[0] <= now_s:
@@ -76,21 +76,22 @@ class ReconcileSchedule:
 
 
 class Answers:
-    """The cluster's answers about the pods that it was asked about. One thread fills it, others read it."""
+    """The cluster's answers about the pods that it was asked about. One thread asks, others report."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._changed = threading.Condition()
         self._awaited: set[str] = set()
-        self._late_count = 0  # of the awaited ones: those that ``wait`` ignores
-        # Pod -> stored state, until the cluster has reported it once more, or another state, or a look at all begins.
+        self._late_count = 0  # of the awaited pods, the ones that ``wait`` ignores
+        # Pod -> stored state, until the cluster reports it once more, reports another state, or a full reconciliation
+        # starts.
         self._said: dict[str, str] = {}
         self._asked_count = 0
         self._began_s = 0.0
 
     def begin(self, look: Look = Look.ALL) -> frozenset[str]:
-        """Start a look; returns the questions that are still open, and closes them. For seconds after a look at
-        everything the cluster repeats all that it knows, so a smaller look keeps the stored states."""
+        """Starts a reconciliation; returns the open questions and closes them. For seconds after a full reconciliation
+        the cluster repeats all known states, so a smaller one keeps the stored states."""
         with self._changed:
             before = frozenset(self._awaited)
             self._awaited.clear()
@@ -100,7 +101,7 @@ class Answers:
             return before
 
     def ask(self, pods: Collection[str], running: Iterable[str] = (), is_late: bool = False) -> None:
-        """``running``: pods that are RUNNING in storage."""
+        """Records questions. ``running`` are the pods that are RUNNING in storage."""
         with self._changed:
             before = len(self._awaited)
             self._awaited.update(pods)
@@ -109,7 +110,8 @@ class Answers:
             self._late_count += is_late * (len(self._awaited) - before)
 
     def is_news(self, report: PodReport) -> bool:
-        """False for an answer that repeats the stored state. Nearly all do: they need no access to storage."""
+        """Returns False for an answer that repeats the stored state. Nearly all answers do, and need no access to
+        storage."""
         pod = report.pod
         with self._changed:
             if not report.is_answer or self._said.get(pod) != report.state_text:
@@ -117,12 +119,12 @@ class Answers:
                 return True
             if pod in self._awaited:
                 self._close([pod])
-            else:  # repeated with all the others, and not a third time
+            else:  # repeated with all other pods, and not a third time
                 del self._said[pod]
             return False
 
     def take(self, reports: Iterable[PodReport]) -> None:
-        """Take in reports that are stored, or have nothing to store."""
+        """Records reports that are stored, or have nothing to store."""
         with self._changed:
             said = {report.pod: report.state_text for report in reports}
             for pod in said.keys() & self._awaited:
@@ -140,7 +142,7 @@ class Answers:
             log.info("the cluster has answered for all pods: the last %d within %.1f s", self._asked_count, seconds)
 
     def wait(self, most: int) -> None:
-        """Wait until at most so many answers are open, or none comes any more."""
+        """Waits until at most ``most`` answers are open, or no further answer arrives."""
         with self._changed:
             while len(self._awaited) - self._late_count > most:
                 if not self._changed.wait(PATIENCE_S):
@@ -151,7 +153,7 @@ Ask = Callable[[Sequence[PodOnHost]], None]
 
 
 class Reconciler:
-    """Asks the cluster about the pods that are on hosts by storage, in bounded batches, and then about all."""
+    """Asks the cluster about the pods that storage records on hosts, in bounded batches, and then about all pods."""
 
     def __init__(self, pages: Callable[[], Iterator[Sequence[Row]]], in_flight: InFlight[PodId]) -> None:
         self._pages = pages
@@ -159,8 +161,8 @@ class Reconciler:
         self.answers = Answers()
 
     def ask(self, look: Look, ask: Ask) -> list[Row]:
-        """Returns the pods that must end and have not. Pods without an answer, as their host has not come back yet, are
-        part of every look. Raises what ``ask`` does."""
+        """Returns the pods that must end and have not. Pods without an answer, because their host has not come back
+        yet, are part of every reconciliation. Raises what ``ask`` raises."""
         open_ids = self.answers.begin(look)
         try:
             ending = self._ask_pages(look, open_ids, ask)
@@ -175,7 +177,7 @@ class Reconciler:
     def _ask_pages(self, look: Look, open_ids: Collection[str], ask: Ask) -> list[Row]:
         ending = []
         for page in self._pages():
-            # Those in flight are left out: the cluster has not heard of them, and would call them lost.
+            # Pods in flight are left out: they have not reached the cluster, which would report them as lost.
             concerned = (row for row in page if look.covers(row[3]) or str(row[0]) in open_ids)
             asked = [row for row in concerned if row[0] not in self._in_flight]
             if asked:

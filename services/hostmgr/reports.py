@@ -1,6 +1,6 @@
 """Reports of pods, from the cluster to storage: committed in batches, and acknowledged after the commit.
 
-A report that cannot be committed stays unacknowledged, so the cluster sends it again: that is the back-pressure.
+A report that cannot be committed stays unacknowledged, so the cluster sends it again: this provides back-pressure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 BATCH_MAX = 1_000
 QUEUE_MAX = 100_000
-"""Reports beyond this are dropped, and come again."""
+"""Limit of queued reports; further reports are dropped, and the cluster repeats them."""
 GATHER_S, GATHER_MAX_S = 0.02, 0.1
-"""A batch gathers reports until none has come for so long, and how long at most: a commit costs milliseconds whatever
-its size."""
+"""Seconds without a report after which a batch is complete, and the maximum for a batch: a commit costs milliseconds
+whatever its size."""
 
 
 class ReportQueue:
-    """One thread takes reports from the queue to storage."""
+    """Queue of reports; one thread commits them to storage."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class ReportQueue:
         done: Callable[[Sequence[PodReport]], None] = lambda reports: None,
         patience_s: float = 1.0,
     ) -> None:
-        """``missed`` is called when a report is lost that comes only once, ``done`` with committed reports. After a
-        batch that failed the thread pauses for ``patience_s``."""
+        """``missed`` is called when a report is lost that is not repeated, ``done`` with committed reports. After a
+        failed batch the thread pauses for ``patience_s``."""
         self._commit = commit
         self._acknowledge = acknowledge
         self._kill_orphans = kill_orphans
@@ -59,7 +59,7 @@ class ReportQueue:
         self._thread.start()
 
     def stop(self) -> None:
-        """Commit the queue, unless storage is away: then the cluster sends the reports to the next leader."""
+        """Commits the queue, unless storage is unavailable: then the cluster sends the reports to the next leader."""
         self._stopping.set()
         self._reports.put(None)
         self._thread.join()
@@ -85,7 +85,7 @@ class ReportQueue:
                 log.exception("%d reports of pods not committed: they come again", len(batch))
                 if not all(report.token for report in batch):
                     self._missed()
-                is_last |= self._stopping.wait(self._patience_s)  # storage is away; the queue is bounded
+                is_last |= self._stopping.wait(self._patience_s)  # storage is unavailable; the queue is bounded
             if is_last:
                 return
 
@@ -120,7 +120,7 @@ class ReportQueue:
 
 
 class StatusWriter:
-    """Applies reports: to storage first, then to the host manager's memory, and then wakes workflows."""
+    """Applies reports: to storage first, then to the host manager's memory; then wakes workflows."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class StatusWriter:
         committed: Callable[[Sequence[PodStatus]], None],
         clock: Callable[[], float],
     ) -> None:
-        """``clock``: the monotonic one."""
+        """``clock`` is the monotonic one."""
         self._pods = pods
         self._cluster = cluster
         self._book = book
@@ -140,7 +140,7 @@ class StatusWriter:
         self._clock = clock
 
     def commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
-        """Returns runs that are not wanted, to be killed on their hosts."""
+        """Commits statuses. Returns runs that are not wanted, to be killed on their hosts."""
         now_ns = time.time_ns()
         timed = [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses]
         outcome = self._pods.apply_status(timed, self._cluster, self._bound_to_host(timed))
@@ -152,7 +152,7 @@ class StatusWriter:
         return list(outcome.orphans)
 
     def _bound_to_host(self, statuses: Sequence[PodStatus]) -> set[PodId]:
-        """Return the failing runs of batch pods that would return to the host on which they fail."""
+        """Returns the failing runs of batch pods that would return to the host on which they fail."""
         if not self._pods.batch_backoff.waits:
             return set()
         return self._book.bound_to_host(self._pods.retries([s for s in statuses if s.state is PodState.FAILED]))

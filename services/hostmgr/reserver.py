@@ -1,4 +1,4 @@
-"""Reserves a host for a pod that has waited for long and fits on none now."""
+"""Reservation of a host for a pod that has waited for long and fits on no host now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peloton.model.resources import needed
 from services.hostmgr.hosts.host_book import HostBook
 
 LOOK_PERIOD_S = 1.0
-"""Between looks at what pods on hosts hold: each reads the pods of many hosts."""
+"""Seconds between reads of the resources held by pods on hosts: each read covers the pods of many hosts."""
 
 
 class PodsOnHosts(Protocol):
@@ -23,16 +23,17 @@ class PodsOnHosts(Protocol):
 
 
 class Reserver:
-    """Of one cluster. Any thread calls; times are those of the monotonic clock."""
+    """Reservations in one cluster. Any thread may call; times are of the monotonic clock."""
 
     def __init__(self, cluster: str, pods: PodsOnHosts, book: HostBook, after_s: float, keep_s: float) -> None:
-        """A host is reserved for a pod that has waited ``after_s``, for ``keep_s`` at most; 0: never."""
+        """A host is reserved for a pod that has waited for ``after_s``, for at most ``keep_s``; 0 disables
+        reservations."""
         self._cluster, self._pods, self._book = cluster, pods, book
         self._after_s, self._keep_s = after_s, keep_s
         self._looked_s = float("-inf")
 
     def reserve(self, job_id: JobId, lease: HostLease, waiting: Sequence[WaitingPod], now_s: float) -> HostLease:
-        """The lease, with the host that is reserved for the first of these pods which could get one."""
+        """Returns the lease, with a host reserved for the first of these pods that is due, if one can be reserved."""
         pod = self._first_due(lease, waiting)
         if (
             pod is None
@@ -58,5 +59,5 @@ class Reserver:
         return next((pod for pod in waiting if pod.shape in homeless and is_due(pod, self._after_s)), None)
 
     def review(self, now_s: float) -> set[JobId]:
-        """Give back what is over; returns the jobs that may find hosts."""
+        """Releases reservations that have ended; returns the jobs that may find hosts."""
         return self._book.reservations.review(self._keep_s, now_s)

@@ -1,4 +1,4 @@
-"""The pods on draining hosts: one query of storage serves all drains for a moment."""
+"""The pods on draining hosts: one query of storage serves all drains for a fraction of a second."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from peloton.model.maintenance import Resident
 
 AGE_MAX_S = 0.25
 ASKED_WITHIN_S = 60.0
-"""A host that was not asked about for so long is left out of the query."""
+"""Seconds after the last request for a host until the query omits it."""
 REST_PER_QUERY = 10
-"""A query's result is used for at least so many times as long as the query took."""
+"""Ratio of the time for which a query's result is used to the duration of the query."""
 
 Find = Callable[[Collection[str]], Mapping[Hostname, Sequence[Resident]]]
 
@@ -29,7 +29,7 @@ class Residents:
         self._good_until_s = 0.0
 
     def of(self, hostname: Hostname) -> Sequence[Resident]:
-        """As of a moment ago."""
+        """Returns the pods on a host from the cached query."""
         with self._lock:
             now_s = self._clock()
             self._asked_s[hostname] = now_s
@@ -38,7 +38,7 @@ class Residents:
             return self._found[hostname]
 
     def note_leaving(self, hostname: Hostname, job_id: JobId, instance_ids: Collection[int]) -> None:
-        """These pods were asked to leave after the last query: they are not asked again."""
+        """Records that these pods were asked to leave after the last query, so that they are not asked again."""
         with self._lock:
             if hostname in self._found:
                 self._found[hostname] = [
@@ -47,7 +47,7 @@ class Residents:
                 ]
 
     def now_of(self, hostnames: Collection[Hostname]) -> Mapping[Hostname, Sequence[Resident]]:
-        """As of now."""
+        """Queries storage for the pods on these hosts, without the cache."""
         return self._find(hostnames)
 
     def _query(self, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Conversion of questions about room for planned pods, to and from the host manager's private messages."""
+"""Conversion of requests about free resources for planned pods, to and from the host manager's private messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host manager on gRPC: private calls of workers and the api, beside the public services about hosts."""
+"""The host manager over gRPC: private calls of workers and the api, alongside the public services about hosts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from services.hostmgr.views import ClusterViews, ViewsServicer
 
 THREADS_MAX = 16
 JUDGED_MAX = 1_000
-"""Sorts of pods in one call."""
+"""Limit of pod shapes in one call."""
 Step = pb.MaintenanceStepRequest
 
 
@@ -263,8 +263,8 @@ def serve(
     views: ClusterViews,
     host_pools: HostPoolKeeper | None = None,
 ) -> tuple[grpc.Server, int]:
-    """Start serving at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s``: of drains
-    that are asked for without one. ``host_pools``: None while they are not in use."""
+    """Starts to serve at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s`` is the
+    default deadline of drains. ``host_pools`` is None while host pools are disabled."""
     threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")
     server = grpc.server(threads, interceptors=[RequestsOfThreads()], options=SERVER_OPTIONS)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images, rebalancer, uses), server)

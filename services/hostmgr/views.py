@@ -1,4 +1,4 @@
-"""What a host manager shows of its cluster as a whole: sums and problems, and a map of its hosts."""
+"""Views of a host manager's whole cluster: sums and problems, and a map of its hosts."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ Uses = Callable[[], Mapping[Hostname, Use]]
 
 MAP_AGE_S = 1.0
 PODS_AGE_S = 5.0
-"""How long maps and counts of pods are used at least."""
+"""Seconds for which maps and counts of pods are cached."""
 MAINTAINED, AVOIDED = 1, 2
-"""Flags of a host."""
+"""Flags of a host on the map."""
 _SCALES = {"cpu": 1_000, "memory": 1, "disk": 1, "gpu": 1_000}
 _STATE_NUMBERS = {state: host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in HostState}
 _MARK_NUMBERS = {mark: number for number, mark in enumerate(Mark, 1)}
-"""As in ``advice.Mark``."""
+"""Numbers as in ``advice.Mark``."""
 
 
 class ClusterViews:
-    """Any thread asks."""
+    """Cached views of the cluster. Any thread may call."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class ClusterViews:
         self._overview = Rested(self._describe, MAP_AGE_S)
 
     def overview(self) -> private.DescribeClusterResponse:
-        """No older than MAP_AGE_S."""
+        """Returns the overview, cached for MAP_AGE_S."""
         return self._overview.get()
 
     def map(self) -> pb.HostMap:
-        """The same. Raises what storage raises."""
+        """Returns the map of hosts, cached for MAP_AGE_S. Raises what storage raises."""
         return self._map.get()
 
     def _describe(self) -> private.DescribeClusterResponse:
@@ -120,7 +120,7 @@ class ClusterViews:
         ]
 
     def job_names(self, job_ids: Iterable[str]) -> Names:
-        """Return id -> name; none while storage does not answer."""
+        """Returns the names of jobs by id; none while storage does not answer."""
         wanted = set(job_ids)
         try:
             return self._records.job_names(wanted) if wanted else NO_NAMES
@@ -128,7 +128,8 @@ class ClusterViews:
             return NO_NAMES
 
     def _drains(self, maintained: Mapping[Hostname, HostMaintenance]) -> Sequence[HostMaintenance]:
-        """With their progress, which is in storage alone; while that does not answer, without it."""
+        """Returns draining hosts with their progress, which only storage has; without it while storage does not
+        answer."""
         known = [host for host in maintained.values() if host.state is HostState.DRAINING]
         try:
             return self._records.drains(self._cluster) if known else ()
@@ -182,7 +183,7 @@ def _amounts(columns: HostColumns, kind: str, measured: Measured) -> pb.KindAmou
 
 
 def _sparse(names: Sequence[Hostname], values: Mapping[Hostname, int]) -> bytes:
-    """One byte for each host, 0 for those without a value."""
+    """Returns one byte for each host, 0 for hosts without a value."""
     return bytes(map(values.get, names, repeat(0))) if values else bytes(len(names))
 
 

@@ -1,7 +1,9 @@
-"""The volumes of one cluster: which are there, which are lost, and which its hosts have yet to destroy.
+"""Reconciliation of the volumes of one cluster: which exist, which are lost, and which their hosts have yet to destroy.
 
-Rows say what is wanted, hosts list what there is; a look compares the two. Nothing is remembered that the next leader
-would miss, but since when nothing is seen of a volume that was to be made, or of a host: it waits as long again."""
+Rows hold the desired volumes, hosts list the existing ones, and a pass compares both. The only state that a new leader
+does not have is the time since which a volume in creation, or a host, has been missing: the new leader waits for the
+full timeout again.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,12 @@ class VolumeKeeper:
         self._cluster = cluster
         self._book, self._driver, self._lifecycles = book, driver, lifecycles
         self._looked_s = float("-inf")
-        self._unmade: dict[str, tuple[int, float]] = {}  # volume -> the pod's last run, and since when it is seen
+        self._unmade: dict[str, tuple[int, float]] = {}  # volume -> the pod's last run, first seen at
         self._away_since_s: dict[str, float] = {}  # hosts of volumes that the cluster does not list
-        self._leaving: set[str] = set()  # volumes to be deleted that their hosts had at the last look
+        self._leaving: set[str] = set()  # volumes to be deleted that their hosts listed in the last pass
 
     def tend(self) -> None:
-        """Compares rows with hosts, every few seconds. Raises what storage does."""
+        """Compares rows with hosts, every few seconds. Raises what storage raises."""
         if not self._driver.capabilities.keeps_volumes or not self._book.are_hosts_known:
             return
         if time.monotonic() - self._looked_s < LOOK_PERIOD_S:
@@ -70,7 +72,7 @@ class VolumeKeeper:
             )
 
     def _look(self, volumes: Sequence[VolumeRecord], now_ns: int) -> None:
-        sights = self._sights({volume.host for volume in volumes})
+        sights = self._read_sights({volume.host for volume in volumes})
         states: dict[str, tuple[VolumeState, str]] = {}
         gone: list[str] = []
         changed: set[JobId] = set()
@@ -81,7 +83,7 @@ class VolumeKeeper:
                 if self._is_gone(volume, host, now_ns):
                     gone.append(volume.volume_id)
                     continue
-                note = self._undestroyed(volume, host) or note
+                note = self._destroy_listed(volume, host) or note
             if (state, note) == (volume.state, volume.note):
                 continue
             states[volume.volume_id] = state, note
@@ -93,23 +95,26 @@ class VolumeKeeper:
                 changed.add(volume.job_id)
         self._volumes.note(states, now_ns)
         self._volumes.destroyed(gone)
-        changed |= self._let_go(volumes, sights, now_ns)
+        changed |= self._release_unmade(volumes, sights, now_ns)
         self._lifecycles.jobs_changed(sorted(changed), "volumes were found or lost")
 
-    def _sights(self, hostnames: Collection[str]) -> dict[str, HostSight]:
-        """Return what the hosts list, where one that just restarts has not said yet."""
+    def _read_sights(self, hostnames: Collection[str]) -> dict[str, HostSight]:
+        """Returns the listings of the hosts; a host that is restarting counts as not having listed yet."""
         found = self._book.sights(hostnames)
         now_s, restart_s = time.monotonic(), self._driver.capabilities.restart_s
         for hostname, sight in found.items():
-            if sight.is_registered or sight.is_in_maintenance:  # after a maintenance it starts, too
+            if sight.is_registered or sight.is_in_maintenance:  # a host also restarts after a maintenance
                 self._away_since_s.pop(hostname, None)
             else:
                 away_s = now_s - self._away_since_s.setdefault(hostname, now_s)
                 found[hostname] = while_it_restarts(sight, away_s, restart_s)
         return found
 
-    def _let_go(self, volumes: Sequence[VolumeRecord], sights: Mapping[str, HostSight], now_ns: int) -> set[JobId]:
-        """Instances whose volume was never made may go to any host. Returns their jobs."""
+    def _release_unmade(
+        self, volumes: Sequence[VolumeRecord], sights: Mapping[str, HostSight], now_ns: int
+    ) -> set[JobId]:
+        """Releases instances whose volume was never created from its host, so that any host may take them. Returns
+        their jobs."""
         claimed = [volume for volume in volumes if is_unmade(volume, sights[volume.host], None)]
         pods = self._volumes.pods_of(claimed)
         changed: set[JobId] = set()
@@ -133,14 +138,14 @@ class VolumeKeeper:
         return changed
 
     def _is_gone(self, volume: VolumeRecord, host: HostSight, now_ns: int) -> bool:
-        """Whether the host has destroyed it."""
+        """Returns whether the host has destroyed the volume."""
         if _is_listed(volume, host):
             self._leaving.add(volume.volume_id)
             return False
         return is_destroyed(volume, host, now_ns, volume.volume_id in self._leaving)
 
-    def _undestroyed(self, volume: VolumeRecord, host: HostSight) -> str:
-        """Has the host destroy it while it lists it. Returns why it does not."""
+    def _destroy_listed(self, volume: VolumeRecord, host: HostSight) -> str:
+        """Has the host destroy the volume while it lists it. Returns the error, or empty."""
         if not _is_listed(volume, host):
             return ""
         try:
@@ -152,5 +157,5 @@ class VolumeKeeper:
 
 
 def _is_listed(volume: VolumeRecord, host: HostSight) -> bool:
-    """Whole, or a part of it."""
+    """Returns whether the host lists the volume, complete or in part."""
     return volume.volume_id in (host.volumes or ()) or volume.volume_id in host.begun
