@@ -1,4 +1,4 @@
-"""What the pods on each host have asked for, whatever they take of their cluster."""
+"""Resources requested by the pods on each host, whatever they take of their cluster."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING
 
 PodAmounts = tuple[PodId, str, Resources]
-"""A pod, its host, and what it has asked for without revocable cpu."""
+"""A pod, its host, and the resources that it requests without revocable cpu."""
 _Key = tuple[JobId, int]
 
 
 class AskedAmounts:
-    """Of pods between launch and end; read from storage before the first lease. Not safe for threads."""
+    """Requests of pods between launch and end; read from storage before the first lease. Not thread-safe."""
 
     def __init__(self) -> None:
         self._pods: dict[_Key, tuple[int, Hostname, Resources]] = {}  # -> run, host, amounts
         self._on_host: dict[Hostname, Resources] = {}
-        self._claimed: dict[_Key, PodAmounts] = {}  # of them those that storage may not know yet
-        self._missed: list[tuple[bool, list[PodAmounts]]] | None = None  # while storage is read anew
+        self._claimed: dict[_Key, PodAmounts] = {}  # the pods among them that storage may not have yet
+        self._missed: list[tuple[bool, list[PodAmounts]]] | None = None  # changes while storage is read
 
     def on_host(self, hostname: str) -> Resources:
         return self._on_host.get(Hostname(hostname), NOTHING)
 
     def add(self, pods: Iterable[PodAmounts]) -> set[Hostname]:
-        """An instance has one run at a time. Returns the hosts concerned."""
+        """Adds pods; an instance has one run at a time. Returns the hosts concerned."""
         added = list(pods)
         if self._missed is not None:
             self._missed.append((True, added))
@@ -40,7 +40,7 @@ class AskedAmounts:
         return touched
 
     def claim(self, pods: Iterable[PodAmounts]) -> None:
-        """They are about to be launched: ``confirm`` or ``remove`` follows."""
+        """Adds pods that are about to be launched; ``confirm`` or ``remove`` follows."""
         claimed = list(pods)
         self._claimed |= {(one[0].job_id, one[0].instance_id): one for one in claimed}
         self.add(claimed)
@@ -50,7 +50,7 @@ class AskedAmounts:
             self._claimed.pop(key, None)
 
     def remove(self, pod_ids: Iterable[PodId]) -> set[Hostname]:
-        """Runs that have ended, or were not launched. Returns the hosts concerned."""
+        """Removes runs that have ended or were not launched. Returns the hosts concerned."""
         gone = list(pod_ids)
         if self._missed is not None:
             self._missed.append((False, [(pod_id, "", NOTHING) for pod_id in gone]))
@@ -70,13 +70,13 @@ class AskedAmounts:
         self._on_host[hostname] -= amounts
         return {hostname}
 
-    # Storage is read anew while pods come and go.
+    # Storage is read while pods launch and end.
 
     def begin_reading(self) -> None:
         self._missed = []
 
     def end_reading(self, pods: Iterable[PodAmounts]) -> set[Hostname]:
-        """Exactly these pods, those that are claimed, and what has changed since the reading began. Returns the hosts
+        """Replaces all pods with these, the claimed ones, and the changes since the read began. Returns the hosts
         concerned."""
         missed, self._missed = self._missed or [], None
         touched = {*self._on_host}

@@ -1,6 +1,6 @@
-"""Which hosts are avoided, by all jobs or by one: the memory of runs that failed there, and of hosts that came back.
+"""Avoidance of hosts by all jobs or by one: records of runs that failed there, and of hosts that came back.
 
-It is lost with the leader, bounded, and old entries are dropped.
+The records are bounded, with old entries dropped, and lost with the leader.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 
 HOSTS_MAX = 50_000
 JOBS_MAX = 10_000
-"""Remembered hosts and jobs with failures; those that failed longest ago are forgotten."""
+"""Limits of recorded hosts and jobs with failures; the ones with the oldest failures are dropped."""
 NUMBERED_MAX = 3
-"""Up to so many avoided hosts a reason gives numbers for each; more are counted under one rule."""
+"""Limit of avoided hosts for which a reason lists each; more are counted under one rule."""
 Noted = Callable[[Hostname, Misfit, float], None]
 """A host, why it is avoided, and for how many seconds."""
 NEW = Record()
@@ -48,21 +48,21 @@ NEVER = Returns()
 
 
 class Aversions:
-    """Any thread. Times are those of the monotonic clock."""
+    """Records of failures and returns of hosts. Any thread may call; times are of the monotonic clock."""
 
     def __init__(
         self, host_count: Callable[[], int], meter: Meter | None = None, noted: Noted = lambda *_: None
     ) -> None:
-        """``noted`` hears of each host that is avoided from now on."""
+        """``noted`` is called for each host when its avoidance starts."""
         self._host_count, self._noted = host_count, noted
         self._lock = threading.Lock()
         self._hosts: OrderedDict[Hostname, Record] = OrderedDict()
         self._jobs: OrderedDict[JobId, dict[Hostname, Record]] = OrderedDict()
         self._avoided: dict[Hostname, Record | Returns] = {}  # by all jobs: at most a share of the hosts
         self._there: frozenset[Hostname] = frozenset()  # hosts of the cluster
-        self._gone: OrderedDict[Hostname, float] = OrderedDict()  # that have been there -> when they went
-        self._maintained: frozenset[Hostname] = frozenset()  # when hosts were seen last
-        self._excused: set[Hostname] = set()  # of those that are gone: maintained when they went, or since
+        self._gone: OrderedDict[Hostname, float] = OrderedDict()  # hosts that left -> time of departure
+        self._maintained: frozenset[Hostname] = frozenset()  # as of the last report of hosts
+        self._excused: set[Hostname] = set()  # hosts that left and were maintained then or since
         self._returns: OrderedDict[Hostname, Returns] = OrderedDict()
         meter = meter or metrics.get_meter("peloton.hostmgr")
         meter.create_observable_gauge("peloton.hosts.avoided", [self._read_avoided])
@@ -105,9 +105,9 @@ class Aversions:
             self._avoid(host, record, now_s)
 
     def saw(self, hosts: Collection[Hostname], maintained: Collection[Hostname], now_s: float) -> None:
-        """Take in all hosts of the cluster. A return from a maintenance is no flapping, and is mostly seen when the
-        maintenance has ended, so it is remembered at the departure. More returns at once than hosts may be avoided are
-        the cluster's doing."""
+        """Records the hosts of the cluster. A return from a maintenance is no flapping; the maintenance has mostly
+        ended when the host is seen again, so it is recorded at the departure. More returns at once than hosts may be
+        avoided are attributed to the cluster."""
         with self._lock:
             there, before = frozenset(hosts), self._there
             in_maintenance, maintained_before = frozenset(maintained), self._maintained
@@ -147,7 +147,7 @@ class Aversions:
         self._noted(host, record.why, record.until_s - now_s)
 
     def _exonerate(self, job_id: JobId) -> None:
-        """The job itself is broken: its failures do not count against hosts."""
+        """Removes the failures of the job from hosts, because the job itself is broken."""
         for host in self._jobs[job_id]:
             if record := self._hosts.get(host):
                 self._hosts[host] = replace(record, failures=tuple(f for f in record.failures if f.job_id != job_id))
@@ -160,7 +160,7 @@ class Aversions:
             del own[end.host]
 
     def _forget_old(self, now_s: float) -> None:
-        """From the oldest failure on."""
+        """Drops expired records, the oldest failures first."""
         while self._hosts and next(iter(self._hosts.values())).is_over(FOR_ALL, now_s):
             self._avoided.pop(self._hosts.popitem(last=False)[0], None)
         while self._jobs and not _remembered(next(iter(self._jobs.values())), now_s):
@@ -184,13 +184,14 @@ class Aversions:
             return Aversion(avoided, shunned) if avoided or shunned else NO_AVERSION
 
     def avoided_by_all(self, now_s: float) -> dict[Hostname, tuple[Misfit, float]]:
-        """Hosts, why, and for how many seconds more."""
+        """Returns the avoided hosts, with the reason and the remaining seconds."""
         with self._lock:
             self._drop_expired(now_s)
             return {host: (record.why, record.until_s - now_s) for host, record in self._avoided.items()}
 
     def gone_lately(self, within_s: float, now_s: float) -> dict[Hostname, float]:
-        """Hosts that have left the cluster since this process leads and are not back, and how many seconds ago."""
+        """Returns the hosts that left the cluster since this process leads and are not back, and how many seconds
+        ago."""
         with self._lock:
             return {host: now_s - at_s for host, at_s in self._gone.items() if now_s - at_s <= within_s}
 

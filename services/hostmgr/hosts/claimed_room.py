@@ -1,4 +1,4 @@
-"""Room that launches have claimed and that the cluster's word about its hosts may not count yet."""
+"""Resources that launches have claimed, and that the cluster's report of its hosts may not include yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from peloton.model.resources import Resources
 from services.hostmgr.in_flight import InFlight
 
 WORDS_UNTIL_COUNTED = 2
-"""Words about all hosts after the end of a launch. The first may have been written before it, the second not."""
+"""Number of reports of all hosts after the end of a launch: the first may predate it, the second does not."""
 
 
 @dataclass(slots=True)
@@ -19,25 +19,25 @@ class _Claimed:
 
 
 class ClaimedRoom:
-    """Has an entry for each host with a launch within the last words. The book of hosts holds its lock."""
+    """Claimed resources of each host with a launch since the last reports. Protected by the lock of ``HostBook``."""
 
     def __init__(self) -> None:
         self._hosts: dict[Hostname, _Claimed] = {}
 
     def add(self, hostname: Hostname, room: Resources) -> None:
-        """A launch takes this room, of which it may leave a part."""
+        """Adds the resources claimed by a launch, which may not use all of them."""
         earlier = self._hosts.get(hostname)
         self._hosts[hostname] = _Claimed(room + earlier.amounts if earlier else room)
 
     def heard(self, launching: InFlight[str]) -> None:
-        """The cluster has said what pods hold on all hosts. ``launching``: hosts with launches under way."""
+        """Handles a report of the resources held on all hosts. ``launching`` are the hosts with launches under way."""
         for hostname, claimed in list(self._hosts.items()):
             claimed.words = 0 if hostname in launching else claimed.words + 1
             if claimed.words >= WORDS_UNTIL_COUNTED:
                 del self._hosts[hostname]
 
     def less(self, hostname: Hostname, free: Resources) -> Resources:
-        """Return what is free of a host, by the cluster's word, without the claimed room."""
+        """Returns the free resources of a host, as reported by the cluster, less the claimed ones."""
         if hostname not in self._hosts:
             return free
         claimed = self._hosts[hostname].amounts

@@ -1,8 +1,8 @@
-"""Daemons on hosts: which are to run where, which do, and the room that is kept for the others.
+"""Daemons on hosts: where each is required, where it runs, and the resources reserved for missing pods.
 
-Room that is kept is announced to no other pod, from the moment in which a host is known or a daemon is wanted. All of
-it counts as overhead: what the others have in all is the capacity less what daemons ask for, whether they run yet or
-not, so that a daemon that ends and comes back changes nothing for them.
+Reserved resources are offered to no other pod from the time at which the host is known or the daemon is wanted. All
+requests of daemons count as overhead, whether their pods run yet or not: other pods have the capacity less this
+overhead, so a daemon that ends and returns changes nothing for them.
 """
 
 from __future__ import annotations
@@ -33,35 +33,36 @@ _Traits = tuple[Resources, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True, slots=True)
 class DaemonRooms:
-    """Where pods of a daemon may be launched now, and why not elsewhere."""
+    """Hosts on which pods of a daemon may be launched now, and why not on the others."""
 
     fit: Mapping[Hostname, HostRoom]
     refused: Mapping[Hostname, Misfit]
 
 
 class DaemonHosts:
-    """Any thread calls. ``lock`` is that of the host book, around ``table``."""
+    """State of daemons on hosts. Any thread may call. ``lock`` is the lock of the host book, which protects
+    ``table``."""
 
     def __init__(self, table: HostTable, lock: threading.RLock) -> None:
         self._table, self._lock = table, lock
         self._wanted: dict[JobId, Daemon] = {}
-        self._shapes: dict[JobId, PodShape] = {}  # of those that are wanted
-        self._ended: dict[JobId, Resources] = {}  # daemons that are wanted no more, with pods left -> what each holds
+        self._shapes: dict[JobId, PodShape] = {}  # of the wanted daemons
+        self._ended: dict[JobId, Resources] = {}  # daemons no longer wanted, with remaining pods -> request of each pod
         self._pods: dict[tuple[JobId, int], tuple[int, Hostname]] = {}  # -> run, host; from launch to end
         self._pod_counts = Counter[JobId]()
-        self._on_host: dict[Hostname, dict[JobId, int]] = {}  # -> pods of each daemon there
-        self._matching: dict[_Traits, tuple[JobId, ...]] = {}  # without those that name hosts
+        self._on_host: dict[Hostname, dict[JobId, int]] = {}  # -> pods of each daemon on it
+        self._matching: dict[_Traits, tuple[JobId, ...]] = {}  # daemons that do not name hosts
         self._naming: tuple[JobId, ...] = ()  # daemons whose constraint names hosts
-        self._hosts_of: dict[JobId, frozenset[Hostname]] = {}  # on which each is to run, once asked for
+        self._hosts_of: dict[JobId, frozenset[Hostname]] = {}  # hosts that require each daemon, once computed
         self._waits = DaemonWaits(table.rooms)
-        self._news: set[JobId] = set()  # daemons that changed, or whose hosts did
-        self._kinds_version = 0  # of the hosts, as seen here
-        self.version = 0  # changes with what is wanted
+        self._news: set[JobId] = set()  # daemons that changed, or whose hosts changed
+        self._kinds_version = 0  # of the hosts, at the last update
+        self.version = 0  # changes with the wanted daemons
 
-    # -- news
+    # -- changes
 
     def want(self, daemons: Iterable[Daemon]) -> None:
-        """Exactly these are to run."""
+        """Sets the wanted daemons."""
         wanted = {daemon.job_id: daemon for daemon in daemons}
         with self._lock:
             if wanted == self._wanted:
@@ -79,7 +80,7 @@ class DaemonHosts:
             self.keep_room(self._table.rooms.hosts)
 
     def hosts_changed(self) -> None:
-        """Hosts were registered, or went."""
+        """Handles hosts that were registered or removed."""
         with self._lock:
             registered = self._table.registered
             news, self._kinds_version = registered.take_news(), registered.kinds_version
@@ -96,8 +97,8 @@ class DaemonHosts:
                     self._hosts_of[job_id] = before.difference(news) | among
 
     def take_news(self) -> set[JobId]:
-        """Daemons that have begun, changed or ended since the last such question, whose hosts have joined or left, or
-        match now or no more, or of which a pod that found no room would fit now."""
+        """Returns daemons that started, changed or ended since the last call, whose matching hosts have changed, or
+        that have a pod which found too few free resources and would fit now."""
         with self._lock:
             found, self._news = self._news, set()
             return found | self._waits.take_fitting(self._fits, self._table.is_away)
@@ -106,7 +107,7 @@ class DaemonHosts:
         return isinstance(self._as_seen(job_id, pod), HostRoom)
 
     def launched(self, pods: Iterable[tuple[PodId, Hostname]]) -> None:
-        """Pods of any jobs."""
+        """Records launched pods of any jobs."""
         with self._lock:
             hosts = {host: None for pod_id, host in pods if self._add(pod_id, host)}
             self.keep_room(hosts)
@@ -128,7 +129,7 @@ class DaemonHosts:
         return True
 
     def _drop(self, pod_id: PodId) -> Hostname | None:
-        """The host of the run, if it was there."""
+        """Removes a run; returns its host if it was recorded."""
         run_id, host = self._pods.get((pod_id.job_id, pod_id.instance_id), (0, None))
         if host is None or run_id != pod_id.run_id:
             return None
@@ -145,39 +146,42 @@ class DaemonHosts:
             del self._on_host[host]
         return host
 
-    # -- room
+    # -- free resources
 
     def keep_room(self, hostnames: Iterable[Hostname]) -> None:
-        """Keep on these hosts what the daemons want that do not run there yet."""
+        """Reserves resources on these hosts for wanted daemons that do not run there yet."""
         with self._lock:
             for hostname in hostnames:
                 host = self._table.rooms.hosts.get(hostname)
                 if host is not None:
-                    self._table.rooms.keep_room(host, *self._missing(host))
+                    self._table.rooms.keep_room(host, *self._missing_requests(host))
 
     def missing_on(self, name: Hostname) -> Resources:
-        """What daemons want on a registered host that do not run there yet."""
+        """Returns the requests of wanted daemons that do not run on a registered host yet."""
         if not self._shapes:
             return NOTHING
         host = self._table.registered.by_name[name]
-        return self._missing(HostRoom(name, host.host_id, host.labels))[0]
+        return self._missing_requests(HostRoom(name, host.host_id, host.labels))[0]
 
-    def _missing(self, host: HostRoom, before: JobId | None = None) -> tuple[Resources, int]:
-        """``before``: of those alone that come before this daemon, lest two of them wait for each other."""
+    def _missing_requests(self, host: HostRoom, before: JobId | None = None) -> tuple[Resources, int]:
+        """Returns the requests and number of missing daemon pods. With ``before`` only daemons ordered before that one
+        count, so that two daemons do not wait for each other."""
         if not self._shapes:
             return NOTHING, 0
         there = self._on_host.get(host.hostname, {})
-        missing = [job for job in self._matching_on(host) if job not in there and (before is None or job < before)]
+        missing = [job for job in self._daemons_on(host) if job not in there and (before is None or job < before)]
         return sum((needed(self._shapes[job].resources) for job in missing), NOTHING), len(missing)
 
-    def _matching_on(self, host: HostRoom) -> tuple[JobId, ...]:
+    def _daemons_on(self, host: HostRoom) -> tuple[JobId, ...]:
         registered = self._table.registered.by_name.get(host.hostname)
         if registered is not None:
-            return self._matching_kind(HostKind(registered.capacity, registered.labels))
-        return self._matching_kind(HostKind(host.announced, host.labels))  # its room has come first
+            return self._daemons_matching(HostKind(registered.capacity, registered.labels))
+        return self._daemons_matching(
+            HostKind(host.announced, host.labels)
+        )  # its offer arrived before its registration
 
-    def _matching_kind(self, kind: HostKind) -> tuple[JobId, ...]:
-        """Daemons that are to run on such a host: those that it could take if it were empty."""
+    def _daemons_matching(self, kind: HostKind) -> tuple[JobId, ...]:
+        """Returns the daemons required on a host of this kind: the ones that fit an empty host."""
         labels = tuple(sorted((key, str(value)) for key, value in kind.labels.items() if key != HOSTNAME_LABEL))
         traits = (kind.capacity, labels)
         found = self._matching.get(traits)
@@ -187,7 +191,8 @@ class DaemonHosts:
         return found + tuple(job for job in self._naming if _suits(self._shapes[job], kind))
 
     def hosts_of(self, job_id: JobId) -> frozenset[Hostname]:
-        """Registered hosts on which a daemon is to run; none when it is not wanted. Who asks needs no news of them."""
+        """Returns the registered hosts that require a daemon; none when it is not wanted. The caller needs no wake-up
+        for them."""
         with self._lock:
             if job_id not in self._shapes:
                 return frozenset()
@@ -199,14 +204,14 @@ class DaemonHosts:
             return found
 
     def _among(self, job_id: JobId, names: Iterable[Hostname]) -> frozenset[Hostname]:
-        """Those of these hosts that are registered and match."""
+        """Returns the hosts among these that are registered and match."""
         registered = self._table.registered.by_name
         hosts = [host for name in names if (host := registered.get(name)) is not None]
         kinds = ((host.hostname, HostKind(host.capacity, host.labels)) for host in hosts)
-        return frozenset(name for name, kind in kinds if job_id in self._matching_kind(kind))
+        return frozenset(name for name, kind in kinds if job_id in self._daemons_matching(kind))
 
     def reach(self, shape: PodShape) -> DaemonReach:
-        """On which registered hosts such a daemon is to run. Judges without the lock."""
+        """Returns on which registered hosts such a daemon would run. Evaluates without the lock."""
         with self._lock:
             registered = self._table.registered
             kinds = registered.kinds(registered.by_name if _names_hosts(shape) else ())
@@ -217,18 +222,19 @@ class DaemonHosts:
             return list(self._shapes)
 
     def seen(self) -> tuple[int, int]:
-        """Changes with the hosts, and with the daemons that are wanted."""
+        """Returns versions that change with the hosts and with the wanted daemons."""
         with self._lock:
             return self._kinds_version, self.version
 
     # -- overhead
 
     def overhead(self, away: Collection[Hostname]) -> Resources:
-        """What daemons ask for on all registered hosts but these, and what those that have ended still hold there."""
+        """Returns the requests of daemons on all registered hosts but these, and the resources that ended daemons still
+        hold there."""
         return sum(self.overheads(away).values(), NOTHING)
 
     def overheads(self, away: Collection[Hostname]) -> dict[str, Resources]:
-        """The same by host pool, with an empty name while host pools are not in use."""
+        """Returns the overhead by host pool, with an empty name while host pools are disabled."""
         found: dict[str, Resources] = {}
         with self._lock:
             if not self._shapes and not self._ended:
@@ -251,19 +257,19 @@ class DaemonHosts:
                 yield host, self._ended[job]
 
     def less_overhead(self, kinds: Sequence[HostKind]) -> list[HostKind]:
-        """Such hosts as they are for other pods."""
+        """Returns these kinds of hosts with the capacity available to other pods."""
         with self._lock:
             return [replace(kind, capacity=kind.capacity - self._of_kind(kind)) for kind in kinds]
 
     def _of_kind(self, kind: HostKind) -> Resources:
-        """At most what the host has."""
-        wanted = sum((needed(self._shapes[job].resources) for job in self._matching_kind(kind)), NOTHING)
+        """Returns the overhead on a host of this kind, at most its capacity."""
+        wanted = sum((needed(self._shapes[job].resources) for job in self._daemons_matching(kind)), NOTHING)
         return Resources(*map(min, wanted, kind.capacity))
 
     # -- launches
 
     def rooms_for(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonRooms:
-        """Which of these pods fit on their hosts, in the room that is free there and in what is kept for them."""
+        """Returns which of these pods fit on their hosts, in the free resources and the ones reserved for them."""
         fit: dict[Hostname, HostRoom] = {}
         refused: dict[Hostname, Misfit] = {}
         with self._lock:
@@ -284,7 +290,7 @@ class DaemonHosts:
             return LEASED
         if host is None or not host.rooms:
             return room_misfit(pod.shape, NO_ROOM) or Misfit(HostRule.ROOM)
-        seen = self._table.rooms.keeping(host, *self._missing(host, before=job_id))
+        seen = self._table.rooms.keeping(host, *self._missing_requests(host, before=job_id))
         return misfit(pod.shape, seen.view, None) or seen
 
 

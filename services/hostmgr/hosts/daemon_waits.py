@@ -1,4 +1,4 @@
-"""Pods of daemons that found no room on their hosts, until there may be some."""
+"""Pods of daemons that found too few free resources on their hosts, until more may be free."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from services.hostmgr.hosts.host_rooms import HostRooms
 
 
 class DaemonWaits:
-    """Under the lock of the host book. At most one pod for each daemon and host."""
+    """Waiting pods, at most one for each daemon and host. Protected by the lock of the host book."""
 
     def __init__(self, rooms: HostRooms) -> None:
         self._rooms = rooms
         self._pods: dict[Hostname, dict[JobId, WaitingDaemonPod]] = {}
-        self._closed: set[Hostname] = set()  # of these, hosts that were in maintenance
+        self._closed: set[Hostname] = set()  # hosts among them that were in maintenance
 
     def note(self, job_id: JobId, pod: WaitingDaemonPod, misfit: Misfit | None) -> None:
-        """The pod was looked at; None: it fits, and is launched now."""
+        """Records the result for a pod; None: it fits, and is launched now."""
         if misfit is None:
             self._drop(pod.hostname, [job_id])
             return
@@ -31,8 +31,8 @@ class DaemonWaits:
     def take_fitting(
         self, fits: Callable[[JobId, WaitingDaemonPod], bool], is_away: Callable[[Hostname], bool]
     ) -> set[JobId]:
-        """Daemons of which a pod fits now, on hosts whose room, lease or maintenance has changed since the last such
-        question. Each pod is told of once, until it is looked at again."""
+        """Returns daemons with a pod that fits now, on hosts whose free resources, lease or maintenance have changed
+        since the last call. Each pod is reported once, until it is evaluated again."""
         opened = {hostname for hostname in self._closed if not is_away(hostname)}
         self._closed -= opened
         found: set[JobId] = set()
@@ -43,12 +43,12 @@ class DaemonWaits:
         return found
 
     def keep(self, wanted: Collection[JobId]) -> None:
-        """Forget the pods of other daemons."""
+        """Removes the pods of all other daemons."""
         for hostname, pods in list(self._pods.items()):
             self._drop(hostname, [job_id for job_id in pods if job_id not in wanted])
 
     def forget(self, hostnames: Iterable[Hostname]) -> None:
-        """These hosts are gone."""
+        """Removes the pods of hosts that are gone."""
         for hostname in hostnames:
             self._drop(hostname, list(self._pods.get(hostname, ())))
 

@@ -1,4 +1,4 @@
-"""Where the pods of a job are by labels of hosts, for the rules by which they spread."""
+"""Counts of a job's pods by host labels, for its spread constraints."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from peloton.scheduling.fit import PORTS_MAX, HostView, misfit
 from services.hostmgr.hosts.host_table import HostTable
 
 OPEN_KEPT_MAX = 1_000
-"""Pairs of a shape and a label whose open domains are remembered."""
+"""Limit of cached pairs of a shape and a label with their open domains."""
 Counts = Mapping[PodShape, Sequence[DomainCount]]
-"""Of shapes that spread, in the order of their rules."""
+"""Counts by shape with spread constraints, in the order of the constraints."""
 NO_COUNTS: Counts = {}
 
 
 class DomainCounts:
-    """Under the lock of ``HostBook``."""
+    """Counts pods by domain. Protected by the lock of ``HostBook``."""
 
     def __init__(self, table: HostTable, lock: threading.RLock) -> None:
         self._table = table
@@ -32,8 +32,8 @@ class DomainCounts:
     def count(
         self, shapes: Iterable[PodShape], homes: Mapping[Hostname, int], drained: Collection[Hostname] = ()
     ) -> Counts:
-        """``homes``: hosts of the job's pods -> how many are there. Pods count wherever they are; hosts in maintenance
-        open no domain, nor do those that are to be ``drained``."""
+        """Counts pods and open domains. ``homes`` maps the hosts of the job's pods to their number. Pods count on any
+        host; hosts in maintenance and ``drained`` ones open no domain."""
         with self._lock:
             return {
                 shape: tuple(
@@ -53,7 +53,7 @@ class DomainCounts:
         return pods
 
     def _open_for(self, shape: PodShape, label: str, drained: Collection[Hostname]) -> frozenset[str]:
-        """Values on hosts that would take the pod if they were empty."""
+        """Returns the label values of hosts that would take the pod if they were empty."""
         if drained:
             return self._open_without(self._table.away().union(drained), shape, label)
         version = self._table.registered.kinds_version, frozenset(self._table.away())
@@ -77,7 +77,7 @@ class DomainCounts:
 
 
 def near(counts: Counts, hosts: Iterable[LeasedHost]) -> dict[PodShape, tuple[Domains, ...]]:
-    """What placement on these hosts has to know."""
+    """Returns the domains for a placement on these hosts."""
     labels = [host_labels(host.hostname, host.labels) for host in hosts] if counts else []
     found = {}
     for shape, by_rule in counts.items():
@@ -95,7 +95,7 @@ def everywhere(counts: Counts) -> dict[PodShape, tuple[Domains, ...]]:
 
 
 def joined(counts: Counts, others: Counts) -> Counts:
-    """Of one cluster and of the others."""
+    """Adds the counts of one cluster and of the others."""
     return {
         shape: tuple(a.plus(b) for a, b in zip(own, others[shape], strict=True)) if shape in others else own
         for shape, own in counts.items()

@@ -1,4 +1,4 @@
-"""Cached verdicts on whether any host could take a pod if it were empty: a verdict costs a look at each kind of
+"""Cached results of whether any host could take a pod if it were empty: a result costs an evaluation of each kind of
 host."""
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
 
 SHAPES_MAX = 10_000
-"""Shapes that are remembered."""
+"""Limit of cached shapes."""
 JUDGED_MAX = 100
-"""Shapes that one call judges; the others have no verdict yet."""
+"""Limit of shapes that one call evaluates; the others have no result yet."""
 
 
 class FeasibilityCache:
@@ -20,7 +20,7 @@ class FeasibilityCache:
         self._version = -1
 
     def unknown(self, shapes: Iterable[PodShape], version: int) -> list[PodShape]:
-        """Shapes without a verdict on the hosts of this version, at most JUDGED_MAX."""
+        """Returns shapes without a result for the hosts of this version, at most JUDGED_MAX."""
         if version != self._version or len(self._known) > SHAPES_MAX:
             self._known.clear()
             self._version = version
@@ -29,7 +29,7 @@ class FeasibilityCache:
     def learn(
         self, shapes: Sequence[PodShape], found: Mapping[PodShape, Infeasible | None], version: int
     ) -> dict[PodShape, Infeasible]:
-        """Take in verdicts; returns the shapes that no host could take."""
+        """Adds results; returns the shapes that no host could take."""
         if version == self._version:
             self._known.update(found)
         known = self._known if version == self._version else found

@@ -1,13 +1,13 @@
-"""Who waits for hosts with gpus: other pods keep off them meanwhile."""
+"""Placements that wait for hosts with gpus: other pods avoid these hosts meanwhile."""
 
 from __future__ import annotations
 
 from services.hostmgr.driver import Holder
 
 GPU_WAIT_S = 60.0
-"""A placement that found too few hosts with gpus counts for so long: longer than it takes until it looks again."""
+"""Seconds for which a placement that found too few hosts with gpus counts: longer than until its next attempt."""
 GPU_WAITS_MAX = 10_000
-"""Further ones do not count."""
+"""Limit of waiting placements; further ones do not count."""
 
 
 class GpuWaits:
@@ -20,7 +20,7 @@ class GpuWaits:
             self._until_s[holder] = now_s + GPU_WAIT_S
 
     def keep_from(self, holder: Holder, now_s: float) -> bool:
-        """Whether anybody else waits."""
+        """Returns whether another placement waits."""
         for late in [each for each, until_s in self._until_s.items() if until_s <= now_s]:
             del self._until_s[late]
         return bool(self._until_s.keys() - {holder})

@@ -1,6 +1,7 @@
-"""Hosts and their room: the only owner of what is free where, and of the lock around it.
+"""Hosts and their free resources: the only owner of this state, and of the lock around it.
 
-A host is READY (may be leased), or LEASED to one placement until that launches, gives it back, or is too late.
+A host is READY (may be leased), or LEASED to one placement until that launches, releases the lease, or exceeds its
+deadline.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ HOSTS_UNKNOWN = "the hosts of the cluster are not known yet"
 
 
 class HostBook:
-    """Any thread calls; times are those of the monotonic clock."""
+    """State of the hosts. Any thread may call; times are of the monotonic clock."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class HostBook:
         cluster_labels: Mapping[str, str] | None = None,
         notes: HostNotes = NO_NOTES,
     ) -> None:
-        """``cluster_labels``: name and kind of the cluster, which every host has as labels."""
+        """``cluster_labels`` are the cluster's name and kind, which every host has as labels."""
         self._clock, self._lease_s, self._wall_ns = clock, lease_s, wall_ns
         self._lock = threading.RLock()
         self._cluster_labels = cluster_labels or {}
@@ -82,30 +83,29 @@ class HostBook:
         self.host_pools = HostPoolBook(self._lock, self._table, self._waiting, self.daemons)
         self.sums = HostSums(self._lock, self._table)
         self.pod_labels = self._table.pod_labels
-        self.launches = InFlight[str]()  # by host, from a launch's claim to its commit
+        self.launches = InFlight[str]()  # by host, from the claim of a launch to its commit
         self.aversions = Aversions(lambda: len(self._table.registered.by_name), None, notes.avoided)
         self.room = RoomFinder(self._lock, self._table, self._chooser, self.daemons, self.aversions, clock)
 
     # Maintenance.
 
     def set_maintained(self, hosts: Iterable[HostMaintenance]) -> None:
-        """From now on hosts that are away get no leases and no launches; those that wait for their turn are leased
-        last."""
+        """Excludes hosts in maintenance from leases and launches; hosts that wait for their turn are leased last."""
         with self._lock:
             self._table.maintained = {host.hostname: host for host in hosts}
 
     def is_closed(self, hostname: str) -> bool:
-        """No launch is under way on the host, and none will begin."""
+        """Returns whether no launch is under way on the host and none will start."""
         with self._lock:
             return self._table.is_away(Hostname(hostname)) and hostname not in self.launches
 
     # Events of the cluster.
 
     def set_hosts(self, hosts: Iterable[RegisteredHost], name_taken: Mapping[str, str] | None = None) -> set[JobId]:
-        """All registered hosts. ``name_taken``: hosts whose name another cluster has -> that cluster. Returns the jobs
-        that may find hosts now."""
+        """Sets all registered hosts. ``name_taken`` maps names that belong to another cluster to that cluster. Returns
+        the jobs that may find hosts now."""
         taken = {Hostname(name): cluster for name, cluster in (name_taken or {}).items()}
-        ours = [host for host in hosts if host.hostname not in taken]  # outside the lock: it takes a while
+        ours = [host for host in hosts if host.hostname not in taken]  # outside the lock: it is slow
         for host in ours:
             host.labels.update(self._cluster_labels)
         with self._lock:
@@ -119,19 +119,19 @@ class HostBook:
             return self._waiting.pop_all() if self._table.rooms.recount(changed) else set()
 
     def sights(self, hostnames: Collection[str]) -> dict[str, HostSight]:
-        """What the cluster lists of these hosts, for the volumes on them."""
+        """Returns the cluster's listings of these hosts, for the volumes on them."""
         with self._lock:
             return {hostname: self._table.sight(Hostname(hostname)) for hostname in hostnames}
 
     def add_room(self, rooms: Sequence[Room]) -> set[JobId]:
-        """Take new room in; returns the jobs that waited for hosts."""
+        """Adds offers; returns the jobs that waited for hosts."""
         with self._lock:
             self._table.rooms.add(rooms, self._clock())
             self.daemons.keep_room(room.hostname for room in rooms)
             return self._waiting.pop_all()
 
     def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
-        """``(instance, run, host, labels)`` that a launch committed; their room holds end."""
+        """Records pods ``(instance, run, host, labels)`` that a launch committed, and ends their resource holds."""
         self.pod_labels.add((PodId(job_id, instance, run), host, labels) for instance, run, host, labels in pods)
         self.daemons.launched((PodId(job_id, instance, run), Hostname(host)) for instance, run, host, _ in pods)
         with self._lock:
@@ -140,7 +140,7 @@ class HostBook:
             self.reservations.launched(job_id, {instance: host for instance, _, host, _ in pods})
 
     def pods_ended(self, pod_ids: Sequence[PodId]) -> set[JobId]:
-        """Returns the jobs that may find hosts now that labelled pods are gone."""
+        """Records ended pods. Returns the jobs that may find hosts now that pods with labels have ended."""
         self.daemons.ended(pod_ids)
         has_labelled = self.pod_labels.remove(pod_ids)
         if not has_labelled and not self._table.pooled.are_used:
@@ -150,12 +150,12 @@ class HostBook:
             return self._waiting.pop_all() if has_labelled or has_room else set()
 
     def hold(self, pods: Sequence[ComingBack], now_s: float) -> None:
-        """Hold room for pods that will come back, before they are asked to leave their hosts."""
+        """Holds resources for pods that will return to their hosts, before they are asked to leave."""
         with self._lock:
             self._table.holds.add(pods, now_s)
 
     def review_holds(self, coming_back: ComingBackOf, now_s: float) -> set[JobId]:
-        """End holds that are too old, or whose pods no longer come back; returns the jobs that may find hosts."""
+        """Ends holds that have expired, or whose pods no longer return; returns the jobs that may find hosts."""
         with self._lock:
             held = self._table.holds.by_job()
         gone = []
@@ -172,23 +172,23 @@ class HostBook:
                 self._table.rooms.remove(room_id)
 
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int) -> list[str]:
-        """Take idle rooms that came until then, except ``kept`` of them, to give them back to the cluster."""
+        """Removes idle offers received up to ``until_s``, except ``kept`` of them; they are returned to the cluster."""
         with self._lock:
             return self._table.rooms.take_idle(until_s, now_s, kept, limit, self._table.kept_on())
 
     def may_fit(self, shapes: Iterable[PodShape]) -> bool:
-        """Whether a host has room for one of these, by the last news of the cluster, announced or not."""
+        """Returns whether a host has free resources for one of these, by the cluster's last report, offered or not."""
         with self._lock:
             return any(self._table.registered.has_room(shape) for shape in shapes)
 
     def forget_room(self) -> None:
-        """The session is over, and with it all room and every lease; waiting jobs are woken by the next room."""
+        """Removes all offers and leases when the session ends; the next offer wakes waiting jobs."""
         with self._lock:
             self._table.rooms.clear()
             self._leases.clear()
             self._lease_of_job.clear()
 
-    # Questions about hosts.
+    # Queries of hosts.
 
     def host(self, hostname: str) -> RegisteredHost | None:
         name = Hostname(hostname)
@@ -196,14 +196,15 @@ class HostBook:
             return self._table.registered.by_name.get(name) or self._table.withdrawn.get(name)
 
     def host_count(self) -> int:
-        """Hosts of the cluster, also those that are down for maintenance."""
+        """Returns the number of hosts of the cluster, including hosts that are down for maintenance."""
         with self._lock:
             registered = self._table.registered.by_name
             return len(registered) + sum(name not in registered for name in self._table.maintained)
 
     def capacity(self) -> tuple[Resources, Resources, int]:
-        """Capacity, without what daemons ask for, and revocable capacity of the registered hosts that take pods, and
-        their number. Raises Unavailable before hosts are known: 0 would look like a cluster that is gone."""
+        """Returns the capacity, without the requests of daemons, and the revocable capacity of the registered hosts
+        that take pods, and their number. Raises Unavailable before hosts are known: 0 would look like an empty
+        cluster."""
         with self._lock:
             if not self.are_hosts_known:
                 raise Unavailable(HOSTS_UNKNOWN)
@@ -212,21 +213,22 @@ class HostBook:
             return total - self.daemons.overhead(away), revocable, count
 
     def registered_capacity(self) -> Resources:
-        """Capacity of all hosts, also of those that are draining, or down and gone from the cluster."""
+        """Returns the capacity of all hosts, including hosts that are draining, or down and unregistered."""
         with self._lock:
             registered = self._table.registered.by_name
             down = (host.capacity for name, host in self._table.maintained.items() if name not in registered)
             return sum(down, self._table.registered.total)
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
-        """Pods that no registered host could take even if it were empty, and why. Raises Unavailable."""
+        """Returns the pods that no registered host could take even if it were empty, with the reason. Raises
+        Unavailable."""
         with self._lock:
             if not self.are_hosts_known:
                 raise Unavailable(HOSTS_UNKNOWN)
-        return self._infeasible_of(shapes)
+        return self._find_infeasible(shapes)
 
-    def _infeasible_of(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
-        """Judges without the lock, so that leases go on meanwhile."""
+    def _find_infeasible(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
+        """Evaluates without the lock, so that leases continue meanwhile."""
         with self._lock:
             version = self._table.registered.kinds_version + self.daemons.version
             unknown, kinds_of = self._feasibility.unknown(shapes, version), self._table.registered.kinds
@@ -237,7 +239,7 @@ class HostBook:
             return self._feasibility.learn(shapes, found, version)
 
     def bound_to_host(self, pods: Iterable[tuple[PodId, PodShape, Hostname]]) -> set[PodId]:
-        """Return the pods that no host of the cluster could take, if it were empty, but the one on which they are."""
+        """Returns the pods that no host of the cluster except their own could take, even if it were empty."""
         counts: dict[PodShape, int] = {}
         found: set[PodId] = set()
         for pod_id, shape, hostname in pods if self.are_hosts_known else ():
@@ -248,14 +250,14 @@ class HostBook:
         return found
 
     def _count_takers(self, shape: PodShape, without: Hostname | None = None) -> int:
-        """Count the hosts in service that could take the pod if they were empty. Judges without the lock."""
+        """Counts the hosts in service that could take the pod if they were empty. Evaluates without the lock."""
         with self._lock:
             left_out = self._table.away() | ({without} if without else set())
             kinds = self._table.registered.kinds(hosts_named(shape.constraint), left_out)
         return reach(shape, self.daemons.less_overhead(kinds))[0]
 
     def free(self) -> Resources:
-        """Return the free resources of hosts that take pods and are not leased, announced or not."""
+        """Returns the free resources of hosts that take pods and are not leased, offered or not."""
         with self._lock:
             away = self._table.away() | self._table.name_taken.keys()
             unannounced = (free for name, free in self._table.unannounced().items() if name not in away)
@@ -266,13 +268,13 @@ class HostBook:
         return self._table.rooms.room_count
 
     def revocable_holders(self, with_others: bool = False) -> list[RegisteredHost]:
-        """Hosts on which revocable pods run, or all, by name."""
+        """Returns the hosts with revocable pods, or all hosts, by name."""
         with self._lock:
             found = dict(self._table.registered.by_name if with_others else self._table.registered.holders)
         return [found[name] for name in sorted(found)]
 
     def close_to_revocable(self, hosts: Mapping[Hostname, int]) -> set[JobId]:
-        """Exactly these hosts take no more revocable pods; the value is the cpu of those that stay there. Returns the
+        """Sets the hosts that take no more revocable pods, with the cpu of the revocable pods that stay. Returns the
         jobs that may find hosts now."""
         with self._lock:
             has_opened = bool(self._table.closed.keys() - hosts.keys())
@@ -280,9 +282,9 @@ class HostBook:
             return self._waiting.pop_all() if has_opened else set()
 
     def hosts(self, names: Collection[str] = ()) -> list[Host]:
-        """All known hosts, by host name; or those of these names."""
+        """Returns all known hosts, or the ones with these names, by host name."""
         avoided = self.aversions.avoided_by_all(time.monotonic())
-        with self._lock:  # not for the sorting
+        with self._lock:  # the sorting needs no lock
             table = self._table
             known = table.registered.by_name, table.withdrawn, table.maintained
             free = {name: host.free for name, host in table.rooms.hosts.items()} | table.unannounced()
@@ -293,7 +295,8 @@ class HostBook:
         return [replace(host, pool=self.host_pools.place_of(host.hostname)) for host in found]
 
     def census(self, others: Mapping[Hostname, int]) -> list[HostNow]:
-        """The hosts that pods may leave or go to. ``others``: pods on them that stay."""
+        """Returns hosts as sources and targets of moves. ``others`` maps hosts to the number of pods that stay on
+        them."""
         with self._lock:
             return hosts_now(self._table, self._wall_ns(), self.aversions.avoided_by_all(self._clock()), others)
 
@@ -309,12 +312,12 @@ class HostBook:
         counts: Counts = NO_COUNTS,
         waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
-        """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, first those to which pods come
-        back, or that are reserved for one of them. When they are too few, the job is woken once more room comes, and
-        the lease says which shapes fit no host even if it were empty."""
+        """Leases enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, preferring hosts to which pods
+        return or that are reserved for one of them. When they are too few, the job is woken by further offers, and the
+        lease names the shapes that fit no host even if it were empty."""
         lease = self._acquire(job_id, wanted, now_s, for_gang, desired, counts, waiting)
         if lease.refused:
-            lease = replace(lease, infeasible=self._infeasible_of([*lease.refused]))
+            lease = replace(lease, infeasible=self._find_infeasible([*lease.refused]))
         hopeful = lease.refused.keys() - lease.infeasible.keys()
         with self._lock:
             waits = any(shape.resources.gpu_milli for shape in hopeful)
@@ -333,8 +336,8 @@ class HostBook:
     ) -> HostLease:
         with self._lock:
             self._expire(now_s)
-            # A job, and its gang, has one placement at a time: the answer of an older lease got lost.
-            self._free(self._lease_of_job.pop((job_id, for_gang), ""))
+            # A job, and its gang, has one placement at a time: the answer of an older lease was lost.
+            self._end_lease(self._lease_of_job.pop((job_id, for_gang), ""))
             self._table.holds.expire(now_s)
             aversion = self.aversions.of_job(job_id, now_s)
             are_gpus_kept = self._table.gpu_waits.keep_from((job_id, for_gang), now_s)
@@ -348,10 +351,10 @@ class HostBook:
             return self._lease(lease, (job_id, for_gang), now_s)
 
     def lease_for_daemon(self, job_id: JobId, rooms: Mapping[Hostname, HostRoom], now_s: float) -> HostLease:
-        """Lease these hosts, seen as ``rooms``, as far as they are READY."""
+        """Leases the READY ones of these hosts, with the resources in ``rooms``."""
         with self._lock:
             self._expire(now_s)
-            self._free(self._lease_of_job.pop((job_id, False), ""))
+            self._end_lease(self._lease_of_job.pop((job_id, False), ""))
             hosts = self._table.rooms.hosts
             ready = {name: room for name, room in rooms.items() if name in hosts and not hosts[name].lease_id}
             capacity_of, closed, ports_on = self._table.capacity_of, self._table.closed, self.pod_labels.ports_on
@@ -373,9 +376,9 @@ class HostBook:
     def claim(
         self, lease_id: str, hostnames: Iterable[Hostname], pods: Sequence[PodAmounts] = ()
     ) -> dict[Hostname, Claim]:
-        """Take the room of these hosts as far as they are still under the lease, and not in maintenance. The caller
-        releases the lease, which keeps its other hosts until then. ``pods``: for which the room is, so that they count
-        before the cluster knows them; ``host_pools`` has to hear of those that are not launched."""
+        """Claims all offers of the hosts that are still under the lease and not in maintenance. The caller releases the
+        lease, which keeps its other hosts until then. ``pods`` are the pods to launch, which count before the cluster
+        reports them; ``host_pools`` must be notified of pods that are not launched."""
         with self._lock:
             deadline_s, leased = self._leases.pop(lease_id, (0.0, []))
             wanted = set(hostnames)
@@ -396,16 +399,16 @@ class HostBook:
             return claims
 
     def release(self, lease_id: str) -> set[JobId]:
-        """Give a lease back; returns the jobs that may find hosts now, without the holder: its hosts were too few for
+        """Releases a lease; returns the jobs that may find hosts now, without its holder: these hosts were too few for
         it."""
         with self._lock:
             holders = {holder for holder, lease in self._lease_of_job.items() if lease == lease_id}
-            if not self._free(lease_id):
+            if not self._end_lease(lease_id):
                 return set()
             return self._waiting.pop_for_leases(holders)
 
-    def _free(self, lease_id: str) -> bool:
-        """End a lease; returns whether that made hosts READY."""
+    def _end_lease(self, lease_id: str) -> bool:
+        """Ends a lease; returns whether that made hosts READY."""
         _, leased = self._leases.pop(lease_id, (0.0, []))
         for hostname in leased:
             if (host := self._table.rooms.hosts.get(hostname)) and host.lease_id == lease_id:
@@ -413,7 +416,7 @@ class HostBook:
         return bool(leased)
 
     def _expire(self, now_s: float) -> None:
-        """End late leases. No job is woken: those that wait for these hosts try again by themselves."""
+        """Ends expired leases. No job is woken: jobs that wait for these hosts retry on their own."""
         for lease_id in [k for k, (deadline_s, _) in self._leases.items() if deadline_s <= now_s]:
-            self._free(lease_id)
+            self._end_lease(lease_id)
         self._lease_of_job = {job: lease for job, lease in self._lease_of_job.items() if lease in self._leases}

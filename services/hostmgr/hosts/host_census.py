@@ -1,4 +1,4 @@
-"""Hosts as rebalancing sees them."""
+"""Hosts in the form that rebalancing uses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NO_LABELS: Mapping[Label, int] = {}
 def hosts_now(
     table: HostTable, wall_ns: int, avoided: Collection[Hostname], others: Mapping[Hostname, int]
 ) -> list[HostNow]:
-    """Registered hosts. Pods go to none that is in maintenance or will be, that pods avoid, where room is held or
-    reserved for pods, or whose name another cluster has. What is leased counts as free: a lease is over in a moment.
-    Room of a reserved host that is not held for others is for the pod that waits for it."""
+    """Returns the registered hosts. Pods move to no host that is in maintenance or will be, is avoided, has resources
+    held or reserved for pods, or has a name that another cluster has. Leased resources count as free, because leases
+    are short. Resources of a reserved host that are not held are available to the pod for which it is reserved."""
     soon = {name for name, goes_ns in table.rooms.going.items() if goes_ns - GOES_NOTICE_NS <= wall_ns}
     held = {*table.holds.hostnames()}
     closed = {*table.maintained, *table.name_taken, *avoided, *soon}
@@ -31,7 +31,7 @@ def hosts_now(
         HostNow(
             name,
             host.capacity,
-            _view(table, name),
+            _view_of(table, name),
             pods.get(name, NO_LABELS),
             others.get(name, 0),
             takes_pods=name not in apart,
@@ -42,8 +42,8 @@ def hosts_now(
     ]
 
 
-def _view(table: HostTable, name: Hostname) -> HostView:
-    """Of what was announced; where nothing is, of what the cluster says is free."""
+def _view_of(table: HostTable, name: Hostname) -> HostView:
+    """Returns the offered resources; without an offer, the free resources that the cluster reports."""
     room = table.rooms.hosts.get(name)
     if room is not None and room.rooms:
         labels = {**room.labels, HOSTNAME_LABEL: name}

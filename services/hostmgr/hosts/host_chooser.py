@@ -1,4 +1,4 @@
-"""Which READY hosts a lease takes for which pods, and which rule keeps the others from it."""
+"""Choice of READY hosts for a lease, and the rules that exclude the others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOSTS_PER_LEASE_MAX = 1_000
 LEASED = Misfit(HostRule.LEASED)
 GPU_KEPT = Misfit(HostRule.GPU_KEPT)
 GOES_NOTICE_NS = 3 * 3_600 * 10**9
-"""A host that the cluster will take away within this time gets no new pods."""
+"""Notice in nanoseconds: a host that the cluster takes down within it receives no new pods."""
 
 
 @dataclass(slots=True)
@@ -41,12 +41,12 @@ class Choice:
     """Hosts for a lease, and why they are not enough for some shapes."""
 
     mine: frozenset[PodKey]  # pods whose holds do not count
-    picked: dict[Hostname, HostRoom] = field(default_factory=dict)  # as the pods may use them
+    picked: dict[Hostname, HostRoom] = field(default_factory=dict)  # as available to the pods
     refused: dict[PodShape, tuple[RefusingHosts, ...]] = field(default_factory=dict)
-    awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their host, which is held
-    is_leased: bool = False  # the host of one that comes back
+    awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for resources held on their host
+    is_leased: bool = False  # the host of a returning pod is leased
     own: HostReservation | None = None
-    homeless: set[PodShape] = field(default_factory=set)  # no host was found for any such pod
+    homeless: set[PodShape] = field(default_factory=set)  # shapes for which no host was found
 
     def lease(
         self, hosts: tuple[LeasedHost, ...], domains: dict[PodShape, tuple[Domains, ...]], desired: Sequence[Desired]
@@ -80,9 +80,9 @@ class HostChooser:
         counts: Counts = NO_COUNTS,
         own: HostReservation | None = None,
     ) -> Choice:
-        """First the hosts to which pods come back, then those that the recipes take for the others. With
-        ``are_gpus_kept`` pods without gpus keep off hosts with gpus, should there be others. ``counts``: where pods of
-        the job are, for shapes that spread. ``own``: the reservation of one of the pods."""
+        """Chooses hosts to which pods return, then hosts by the placement strategies. With ``are_gpus_kept`` pods
+        without gpus avoid hosts with gpus if there are others. ``counts`` has the job's pods by domain, for shapes with
+        spread constraints. ``own`` is the reservation of one of the pods."""
         choice = Choice(frozenset((job_id, pod.instance_id) for pod in desired), own=own)
         if own is not None and self._has_room_for(own, choice.mine):
             desired = [*desired, Desired(own.instance_id, own.hostname, own.shape)]
@@ -99,7 +99,7 @@ class HostChooser:
             ]
             room: dict[PodShape, int] = {}
             for want, rows in zip(wants, put_all(fleet, wants, barred, spreading), strict=True):
-                if (picked := self._pick(fleet, rows, choice)) < want.count:
+                if (picked := self._add_to_lease(fleet, rows, choice)) < want.count:
                     choice.refused[want.shape] = ()
                     room[want.shape] = picked
                     if not picked and not settled[want.shape]:
@@ -114,7 +114,7 @@ class HostChooser:
         return choice
 
     def leased(self, choice: Choice, shapes: Sequence[PodShape], aversion: Aversion) -> tuple[LeasedHost, ...]:
-        """The hosts with what placement needs to know of them."""
+        """Returns the chosen hosts in the form that placement requires."""
         table, pods, fleet = self.table, self.table.pod_labels, self.table.rooms.fleet
         named = frozenset().union(*(pod_labels_named(shape.constraint) for shape in shapes))
         return tuple(
@@ -131,8 +131,8 @@ class HostChooser:
         )
 
     def prepare(self, fleet: Fleet, shapes: Sequence[PodShape], mine: frozenset[PodKey], aversion: Aversion) -> None:
-        """Last come hosts on which pods of the job failed, then those that are avoided, and then those that wait for
-        their maintenance."""
+        """Ranks last, in this order, hosts on which pods of the job failed, avoided hosts, and hosts that wait for
+        their maintenance; sets held resources aside and counts labelled pods."""
         for rank, names in enumerate((aversion.shunned, aversion.avoided, self.table.maintained), start=1):
             if names:
                 fleet.set_rank(fleet.rows(Hostname(name) for name in names), rank)
@@ -151,7 +151,7 @@ class HostChooser:
         choice: Choice,
         spreading: Spreading | None,
     ) -> Counter[PodShape]:
-        """Pick the hosts to which pods come back. Returns, by shape, pods that need no other host."""
+        """Picks the hosts to which pods return. Returns, by shape, the number of pods that require no other host."""
         settled: Counter[PodShape] = Counter()
         for pod in desired[:HOSTS_PER_LEASE_MAX]:
             host = self.table.rooms.hosts.get(pod.hostname)
@@ -167,14 +167,14 @@ class HostChooser:
                 fleet.take(pod.shape, sorted(pod_labels_named(pod.shape.constraint)), rows)
                 if spreading is not None:
                     spreading.add(rows)
-                self._pick(fleet, rows, choice)
+                self._add_to_lease(fleet, rows, choice)
                 settled[pod.shape] += 1
                 continue
             settled[pod.shape] += is_held
         return settled
 
-    def _pick(self, fleet: Fleet, rows: Ints, choice: Choice) -> int:
-        """Take hosts into the lease; returns for how many of the pods."""
+    def _add_to_lease(self, fleet: Fleet, rows: Ints, choice: Choice) -> int:
+        """Adds hosts to the lease; returns for how many of the pods."""
         for count, row in enumerate(rows.tolist()):
             hostname = fleet.names[row]
             if hostname not in choice.picked:
@@ -184,7 +184,7 @@ class HostChooser:
         return len(rows)
 
     def barred(self, fleet: Fleet, shape: PodShape, aversion: Aversion, are_gpus_kept: bool) -> dict[int, Misfit]:
-        """Hosts that take no such pods, whatever room they have."""
+        """Returns hosts that take no such pods, whatever their free resources."""
         names = {*self.table.away(), *self.table.name_taken, *self.table.rooms.going}
         names |= self.table.closed.keys() if shape.revocable else set()
         barred = {
@@ -205,8 +205,8 @@ class HostChooser:
     def _refusing(
         self, fleet: Fleet, shape: PodShape, barred: Mapping[int, Misfit], choice: Choice
     ) -> Iterator[tuple[Misfit, int]]:
-        """Hosts that are not in the lease by the rule that they fail. Of hosts with room that is kept for pods it is
-        said whether that is why."""
+        """Yields the hosts outside the lease by the rule that excludes them. For hosts with held or reserved resources
+        the rule says whether that is the reason."""
         picked = {fleet.row_of[name] for name in choice.picked}
         kept = {fleet.row_of[name] for name in self.table.kept_on() if name in fleet.row_of} - picked
         for row in sorted(kept):
@@ -219,27 +219,28 @@ class HostChooser:
         yield from fleet.refusing(shape, barred, kept | picked)
 
     def _fits_elsewhere(self, shape: PodShape, avoided: Collection[Hostname]) -> bool:
-        """Whether a host that is not avoided could take the pod if it had room: then the pod waits for it, else it
-        would wait for ever. Pods that its constraint counts are assumed to stay, as those of a service do."""
+        """Returns whether a host that is not avoided could take the pod when enough resources are free: the pod then
+        waits for it; otherwise it would wait for ever. Pods counted by its constraint are assumed to stay, as pods of a
+        service do."""
         named = pod_labels_named(shape.constraint)
         return any(
             name not in avoided
-            and misfit(shape, _whole(host), by_key(self.table.pod_labels.on_host(name, named))) is None
+            and misfit(shape, _when_empty(host), by_key(self.table.pod_labels.on_host(name, named))) is None
             and self.closed_for(name, shape) is None
             for name, host in self.table.registered.by_name.items()
         )
 
     def _as_seen(self, host: HostRoom, mine: frozenset[PodKey]) -> HostRoom:
-        """The host without the room that is kept for other pods."""
+        """Returns the host without the resources held or reserved for other pods."""
         return host.without(*self.table.kept_from(host, mine))
 
     def _has_room_for(self, own: HostReservation, mine: frozenset[PodKey]) -> bool:
-        """By now, on the host that is reserved for it."""
+        """Returns whether the pod fits now on the host that is reserved for it."""
         host = self.table.rooms.hosts.get(own.hostname)
         return host is not None and self.misfit_on(host, own.shape, mine | {own.key}) is None
 
     def misfit_on(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
-        """Why the host does not take the pod; leases do not matter."""
+        """Returns why the host does not take the pod; leases are ignored."""
         if reason := self.closed_for(host.hostname, shape):
             return reason
         pods = by_key(self.table.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint)))
@@ -254,7 +255,7 @@ class HostChooser:
         return Misfit(HostRule.RESERVED, name=f"{reserved.job_id}-{reserved.instance_id}")
 
     def closed_for(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
-        """Why the host takes no such pods, whatever room it has."""
+        """Returns why the host takes no such pods, whatever its free resources."""
         if shape.revocable and hostname in self.table.closed:
             return Misfit(HostRule.CLOSED)
         if self.table.is_away(hostname):
@@ -271,7 +272,7 @@ class HostChooser:
 
 
 def own_reservation(own: HostReservation, free: Resources) -> Misfit:
-    """With the kind of which the largest part is not free yet, and how much."""
+    """Returns the misfit with the resource kind of which the largest share is missing, and the missing amount."""
     since_s, until_s = own.since_ns // NS_PER_S, own.until_ns // NS_PER_S
     amounts = zip(needed(own.shape.resources), free, RESOURCE_KINDS, strict=True)
     short = [(Fraction(need - have, need), need - have, kind) for need, have, kind in amounts if need > have]
@@ -279,5 +280,5 @@ def own_reservation(own: HostReservation, free: Resources) -> Misfit:
     return Misfit(HostRule.OWN_RESERVATION, kind, since_s, until_s, lacking, own.hostname)
 
 
-def _whole(host: RegisteredHost) -> HostView:
+def _when_empty(host: RegisteredHost) -> HostView:
     return HostView(host.labels, host.capacity, host.revocable.cpu_milli, PORTS_MAX)

@@ -1,4 +1,4 @@
-"""Hosts as people see them."""
+"""Hosts in the form shown to users."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def list_hosts(
     wall_ns: int,
     names: Collection[str] = (),
 ) -> list[Host]:
-    """Registered hosts, those that operators of the cluster have withdrawn, and those in maintenance that are neither;
-    by host name. ``avoided``: the reason, and the seconds that it still holds. ``cluster_labels``: what every host
-    has, also one that is away. ``names``: only these; none: all."""
+    """Returns registered hosts, hosts that cluster operators have made unschedulable, and hosts in maintenance that are
+    neither, by host name. ``avoided`` has the reason and the remaining seconds. ``cluster_labels`` apply to every host,
+    including hosts that are down. ``names`` selects hosts; empty selects all."""
     if names:
-        hosts, withdrawn, maintained = _only(hosts, names), _only(withdrawn, names), _only(maintained, names)
+        hosts, withdrawn, maintained = _select(hosts, names), _select(withdrawn, names), _select(maintained, names)
     found = [_registered(a, maintained.get(name), free.get(name, NOTHING)) for name, a in hosts.items()]
     found += [_withdrawn(host) for name, host in withdrawn.items() if name not in maintained]
     found += [_unregistered(host, cluster_labels) for name, host in maintained.items() if name not in hosts]
@@ -45,7 +45,7 @@ def list_hosts(
     return sorted(found, key=lambda host: host.hostname)
 
 
-def _only(hosts: Mapping[Hostname, T], names: Collection[str]) -> dict[Hostname, T]:
+def _select(hosts: Mapping[Hostname, T], names: Collection[str]) -> dict[Hostname, T]:
     return {name: hosts[name] for name in map(Hostname, names) if name in hosts}
 
 

@@ -1,4 +1,5 @@
-"""What a host manager decides about hosts in memory, as their events: whoever decides says so here."""
+"""Recorder of host events: components of the host manager that decide about hosts in memory report their decisions
+here."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from services.hostmgr.driver import RegisteredHost
 
 Kind = HostEventKind
 ENDS = {Kind.CORDONED: Kind.UNCORDONED, Kind.RESERVED: Kind.GIVEN_BACK}
-"""What begins and ends, of which a host manager knows only what it has decided itself."""
+"""Kinds of events with a start and an end, of which a host manager holds only its own."""
 
 
 class HostNotes:
-    """Any thread calls, and none waits: ``add`` only keeps the event."""
+    """Recorder of events. Any thread may call and none blocks: ``add`` only queues the event."""
 
     def __init__(
         self, cluster: str, add: Callable[[HostEvent], None], wall_ns: Callable[[], int] = time.time_ns
@@ -31,8 +32,8 @@ class HostNotes:
         """As the last event of each says."""
 
     def succeed(self, begun: Iterable[HostEvent]) -> None:
-        """Before anything else: what the host managers that led before have told, of the kinds of ``ENDS``, and did not
-        end. Reservations have ended with their memory; cordons are looked for in what is registered."""
+        """Takes over from previous leaders before any other call: ``begun`` are their events of the kinds in ``ENDS``
+        without an end. Reservations ended with the leader's memory; cordons are compared with the registered hosts."""
         for event in begun:
             if event.kind is Kind.CORDONED:
                 self._cordoned.add(event.hostname)
@@ -40,8 +41,8 @@ class HostNotes:
                 self._add(host_events.reservation_lost(event, self._wall_ns()))
 
     def registered(self, hosts: Sequence[RegisteredHost], but: Collection[str] = ()) -> None:
-        """All hosts of the cluster; ``but``: those that are not used. For one thread. A host that is the same object as
-        before costs next to nothing."""
+        """Records changes of the cluster's hosts; ``but`` are unused hosts. Called by one thread. A host that is the
+        same object as before costs next to nothing."""
         before, self._seen = self._seen, {host.hostname: host for host in hosts if host.hostname not in but}
         for hostname, host in self._seen.items():
             old = before.get(hostname)
@@ -84,4 +85,4 @@ def _facts(host: RegisteredHost) -> HostFacts:
 
 
 NO_NOTES = HostNotes("", lambda _: None)
-"""Of who keeps no events."""
+"""A recorder that discards events."""

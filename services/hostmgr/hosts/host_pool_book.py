@@ -1,4 +1,5 @@
-"""The part of the ``HostBook`` that is about host pools: which there are, and what pods have asked for of each host."""
+"""The part of the ``HostBook`` about host pools: their definitions, and the resources requested by the pods on each
+host."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 
 
 class HostPoolBook:
-    """Any thread calls. It shares table and lock with the ``HostBook``."""
+    """State of host pools. Any thread may call; table and lock are the ``HostBook``'s."""
 
     def __init__(self, lock: threading.RLock, table: HostTable, waiting: WaitingJobs, daemons: DaemonHosts) -> None:
         self._lock, self._table, self._waiting, self._daemons = lock, table, waiting, daemons
         self._pooled = table.pooled
-        self.is_stale = False  # what pods have asked for is to be read from storage
+        self.is_stale = False  # requests of pods must be read from storage
 
     @property
     def are_used(self) -> bool:
@@ -30,12 +31,12 @@ class HostPoolBook:
 
     @property
     def version(self) -> int:
-        """Of what is known; -1 until host pools are in use."""
+        """Returns the version of the host pools; -1 while they are disabled."""
         return self._pooled.version
 
     def set(self, pools: HostPools) -> set[JobId]:
-        """From now on host pools are in use, and these are they; an older version is ignored. Leases of hosts whose
-        host pool is another one, or has changed, are over. Returns the jobs that may find hosts now."""
+        """Enables host pools with these definitions; an older version is ignored. Ends leases of hosts whose host pool
+        is another one or has changed. Returns the jobs that may find hosts now."""
         with self._lock:
             if pools.version <= self._pooled.version:
                 return set()
@@ -48,7 +49,8 @@ class HostPoolBook:
             return self._waiting.pop_all()
 
     def capacities(self) -> list[HostPoolCapacity]:
-        """Of the hosts that take pods, without what daemons ask for; none until host pools are in use."""
+        """Returns the capacity of hosts that take pods, by host pool, less the requests of daemons; empty while host
+        pools are disabled."""
         with self._lock:
             serves = self._pooled.serves()
             if not serves:
@@ -63,22 +65,23 @@ class HostPoolBook:
             ]
 
     def place_of(self, hostname: str) -> HostInPool | None:
-        """The host pool of a host, and the one in which it is to be. None until host pools are in use."""
+        """Returns the current and the desired host pool of a host; None while host pools are disabled."""
         with self._lock:
             return self._pooled.place_of(hostname)
 
     def moving(self) -> dict[Hostname, str]:
-        """Hosts of all clusters that are to be in another host pool than they are -> that one."""
+        """Returns the desired host pool of each host, in all clusters, that is in another pool."""
         with self._lock:
             return self._pooled.moving()
 
     def move_bounds(self) -> dict[Hostname, int]:
-        """Hosts that may be away for a host to begin to move, where not the installation's bound holds."""
+        """Returns the number of hosts that may be unavailable when a host starts to move, where it differs from the
+        installation's."""
         with self._lock:
             return self._pooled.move_bounds()
 
     def rooms(self) -> dict[str, PoolRoom]:
-        """By host pool, of its hosts that take pods."""
+        """Returns the resources of hosts that take pods, by host pool."""
         found: dict[str, PoolRoom] = {}
         with self._lock:
             for name, host in self._up():
@@ -88,7 +91,7 @@ class HostPoolBook:
         return found
 
     def hosts_of(self, pool: str) -> list[Hostname]:
-        """Those that take pods."""
+        """Returns the hosts of a host pool that take pods."""
         with self._lock:
             return [name for name, _ in self._up() if self._pooled.pool_of(name) == pool] if pool else []
 
@@ -97,7 +100,7 @@ class HostPoolBook:
         return ((name, host) for name, host in self._table.registered.by_name.items() if name not in away)
 
     def read_asked(self, read: Callable[[], Iterable[Sequence[PodAmounts]]]) -> None:
-        """Read from storage what the pods on each host have asked for; pods may come and go meanwhile."""
+        """Reads from storage the requests of the pods on each host; pods may launch and end meanwhile."""
         with self._lock:
             self.is_stale = False
             self._pooled.asked.begin_reading()
@@ -110,12 +113,12 @@ class HostPoolBook:
             self._table.rooms.recount(self._pooled.asked.end_reading(pods))
 
     def refused(self, pod_ids: Sequence[PodId]) -> None:
-        """Pods of a claim that storage did not let launch."""
+        """Removes pods of a claim that storage did not allow to launch."""
         with self._lock:
             self._table.rooms.recount(self._pooled.asked.remove(pod_ids))
 
     def unknown(self, pod_ids: Sequence[PodId]) -> None:
-        """Pods of a claim of which it is unknown whether storage let them launch: it is to be read again."""
+        """Marks requests as stale: it is unknown whether storage allowed these pods of a claim to launch."""
         with self._lock:
             self._pooled.asked.confirm((pod.job_id, pod.instance_id) for pod in pod_ids)
             self.is_stale = self._pooled.are_used

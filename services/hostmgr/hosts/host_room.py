@@ -1,4 +1,4 @@
-"""One host: the room that the cluster lets us use there."""
+"""One host with the resources that the cluster offers on it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class HostRoom:
     hostname: Hostname
     host_id: str
     fixed_labels: Labels
-    order: int = 0  # in which hosts came: earlier ones are filled first
+    order: int = 0  # order of arrival: earlier hosts are filled first
     rooms: dict[str, Room] = field(default_factory=dict)
     lease_id: str = ""
     free: Resources = NOTHING
     revocable: Resources = NOTHING
     ports: Ports = ()
     pod_slots: int = 0
-    kept: Resources = NOTHING  # for daemons: neither it nor their slots are free
+    kept: Resources = NOTHING  # reserved for daemons; neither these resources nor their slots are free
     kept_pods: int = 0
-    goes_ns: int = 0  # when the cluster takes the host away for maintenance; 0 = not
+    goes_ns: int = 0  # when the cluster takes the host down for maintenance, 0 = never
     volumes: frozenset[str] = frozenset()
     labels: Labels = field(init=False)
     label_pairs: tuple[Label, ...] = field(init=False)
@@ -71,18 +71,18 @@ class HostRoom:
         return sum(end - begin + 1 for begin, end in self.ports)
 
     def without(self, held: Resources, pod_count: int) -> HostRoom:
-        """The host with this much less free room, for so many pods."""
+        """Returns the host with its free resources and pod slots reduced by these amounts."""
         if not pod_count:
             return self
         return replace(self, free=_less(self.free, held), pod_slots=max(self.pod_slots - pod_count, 0))
 
     @property
     def announced(self) -> Resources:
-        """All room there, also what is kept."""
+        """Returns all offered resources, including the reserved ones."""
         return sum((room.free for room in self.rooms.values()), NOTHING)
 
     def keep(self) -> None:
-        """Take what is kept off what is free."""
+        """Subtracts reserved resources from the free ones."""
         if self.kept_pods:
             self.free = _less(self.free, self.kept)
             self.pod_slots = max(self.pod_slots - self.kept_pods, 0)
@@ -93,7 +93,7 @@ def _less(free: Resources, held: Resources) -> Resources:
 
 
 PodCounts = tuple[tuple[Label, int], ...]
-"""Labels of pods on a host -> how many pods carry them."""
+"""Labels of pods on a host -> number of pods with the label."""
 
 
 def leased_host(
@@ -105,7 +105,7 @@ def leased_host(
     ports_in_use: Collection[int] = (),
     load_beyond: tuple[int, int] = (0, 0),
 ) -> LeasedHost:
-    """``ports_in_use``: which of its ports nobody may be dealt, whatever the cluster says."""
+    """Returns the leased host. ``ports_in_use`` are ports that may not be assigned, even if the cluster offers them."""
     revocable = Resources() if is_closed else host.revocable
     amounts, labels = (host.free, revocable, ranges_without(host.ports, ports_in_use)), host.label_pairs
     return LeasedHost(host.hostname, *amounts, labels, pods, capacity, is_shunned, host.pod_slots, load_beyond)

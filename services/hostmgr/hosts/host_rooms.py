@@ -1,4 +1,4 @@
-"""Hosts with their announced room and its age, which of them are READY, and which had their room given back."""
+"""Hosts with their offers, the age of the offers, and the leases: a host with offers and without a lease is READY."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class HostRooms:
         pooled: PooledHosts | None = None,
         capacity_of: Callable[[Hostname], Resources] = _unknown,
     ) -> None:
-        """``cluster_labels``: of every host, whatever its room says. ``pooled``: what host pools make of it.
-        ``capacity_of``: what a registered host has."""
+        """``cluster_labels`` apply to every host, whatever its offers have. ``pooled`` applies host pools.
+        ``capacity_of`` returns the capacity of a registered host."""
         self._cluster_labels = cluster_labels or {}
         self._pooled = pooled or PooledHosts()
         self._came_count = 0
-        self._rooms: dict[str, tuple[Hostname, float]] = {}  # room -> host, since when; the oldest first
+        self._rooms: dict[str, tuple[Hostname, float]] = {}  # offer -> host, arrival; the oldest first
         self.hosts: dict[Hostname, HostRoom] = {}
         self._capacity_of = capacity_of
         self.fleet = Fleet()
-        self.going: dict[Hostname, int] = {}  # hosts that the cluster takes away -> when
+        self.going: dict[Hostname, int] = {}  # hosts that the cluster takes down -> when
         self.claimed = ClaimedRoom()
-        self.awaited: set[Hostname] = set()  # hosts on which pods of daemons wait for room
-        self._changed: set[Hostname] = set()  # of these, those whose room or lease has changed
+        self.awaited: set[Hostname] = set()  # hosts on which pods of daemons wait for free resources
+        self._changed: set[Hostname] = set()  # hosts among them whose offers or lease have changed
 
     @property
     def room_count(self) -> int:
@@ -60,11 +60,11 @@ class HostRooms:
                 self.hosts[hostname] = host
             host.rooms[room.room_id] = room
             self._recount(host)
-            self._hold(room.room_id, hostname, now_s)
+            self._record_arrival(room.room_id, hostname, now_s)
             self.put(host)
 
     def put(self, host: HostRoom) -> None:
-        """Call after each change of a host, of its lease or of its capacity."""
+        """Updates the fleet after a change of a host, its lease or its capacity."""
         state = LEASED if host.lease_id else READY if host.rooms else IDLE
         amounts = host.free, self._capacity_of(host.hostname), host.revocable.cpu_milli, host.port_count, host.pod_slots
         self.fleet.put_host(HostRow(host.hostname, *amounts, host.kind_labels, host.order, state))
@@ -76,7 +76,7 @@ class HostRooms:
             self._changed.add(host.hostname)
 
     def take_changed(self) -> set[Hostname]:
-        """Awaited hosts whose room or lease has changed since the last such question."""
+        """Returns awaited hosts whose offers or lease have changed since the last call."""
         changed, self._changed = self._changed & self.awaited, set()
         return changed
 
@@ -90,7 +90,8 @@ class HostRooms:
         host.keep()
 
     def recount(self, hostnames: Iterable[Hostname]) -> bool:
-        """What host pools, or pods, make of these hosts has changed. Returns whether there is more room."""
+        """Recomputes the free resources of hosts after a change of host pools or pods. Returns whether there are
+        more."""
         has_more = False
         for hostname in hostnames:
             if host := self.hosts.get(hostname):
@@ -101,7 +102,8 @@ class HostRooms:
         return has_more
 
     def change_pool(self, hostname: Hostname) -> None:
-        """The host is in another host pool, or its host pool has changed: who leased it chose another host."""
+        """Updates a host whose host pool is another one or has changed, and ends its lease, as the lease assumed the
+        old pool."""
         if host := self.hosts.get(hostname):
             labels = {**without_host_pool(host.fixed_labels), **self._pooled.labels_of(hostname)}
             fresh = replace(host, fixed_labels=labels, lease_id="")
@@ -109,20 +111,20 @@ class HostRooms:
             self.hosts[hostname] = fresh
             self.put(fresh)
 
-    def _hold(self, room_id: str, hostname: Hostname, now_s: float) -> None:
-        """The room came, or counts as if it had come, now."""
+    def _record_arrival(self, room_id: str, hostname: Hostname, now_s: float) -> None:
+        """Records the offer as received now."""
         self._rooms.pop(room_id, None)
         self._rooms[room_id] = (hostname, now_s)
 
     def keep_room(self, host: HostRoom, amounts: Resources, pod_count: int) -> None:
-        """Keep this much of the host for daemons, instead of what was."""
+        """Reserves resources of the host for daemons, replacing the previous reservation."""
         if (host.kept, host.kept_pods) != (amounts, pod_count):
             host.kept, host.kept_pods = amounts, pod_count
             self._recount(host)
             self.put(host)
 
     def keeping(self, host: HostRoom, amounts: Resources, pod_count: int) -> HostRoom:
-        """The host if this were kept there."""
+        """Returns a copy of the host with this reservation."""
         other = replace(host, kept=amounts, kept_pods=pod_count)
         self._recount(other)
         return other
@@ -135,27 +137,27 @@ class HostRooms:
             self.put(host)
 
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int, apart: Collection[Hostname]) -> list[str]:
-        """Rooms that came until then, the oldest first, except ``kept`` of them, and those of hosts that are leased or
-        ``apart``."""
+        """Removes offers received up to ``until_s``, the oldest first, except ``kept`` of them and offers of hosts that
+        are leased or in ``apart``."""
         taken: list[str] = []
         for room_id, (hostname, _) in list(takewhile(lambda item: item[1][1] <= until_s, self._rooms.items())):
             if len(taken) >= limit or len(self._rooms) <= kept:
                 break
             host = self.hosts[hostname]
             if host.lease_id or host.kept_pods or hostname in apart:
-                self._hold(room_id, hostname, now_s)
+                self._record_arrival(room_id, hostname, now_s)
                 continue
             taken.append(room_id)
             self.remove(room_id)
         return taken
 
     def lease(self, host: HostRoom, lease_id: str) -> None:
-        """With an empty id the host is READY again."""
+        """Sets the lease of the host; an empty id makes it READY."""
         host.lease_id = lease_id
         self.put(host)
 
     def claim(self, host: HostRoom) -> Claim:
-        """Take all of the host's room, and end its lease."""
+        """Claims all offers of the host, and ends its lease."""
         claim = Claim(host.hostname, host.host_id, tuple(host.rooms), self._pooled.factors_of(host.hostname))
         self.claimed.add(host.hostname, host.free + host.kept)
         for room_id in host.rooms:
@@ -166,7 +168,7 @@ class HostRooms:
         return claim
 
     def keep(self, registered: Collection[Hostname]) -> None:
-        """Forget hosts that are not registered, have no room and are not leased."""
+        """Removes hosts that are not registered, have no offers and are not leased."""
         gone = [n for n, h in self.hosts.items() if not h.rooms and not h.lease_id and n not in registered]
         for hostname in gone:
             self.fleet.drop_host(hostname)

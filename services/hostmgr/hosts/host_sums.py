@@ -1,4 +1,4 @@
-"""Sums over all hosts of the cluster, as its time series have them."""
+"""Sums over all hosts of the cluster, for its time series."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from services.hostmgr.hosts.host_table import HostTable
 
 
 class HostSums:
-    """Any thread calls. It shares table and lock with the ``HostBook``."""
+    """Sums of hosts. Any thread may call; table and lock are the ``HostBook``'s."""
 
     def __init__(self, lock: threading.RLock, table: HostTable) -> None:
         self._lock, self._table = lock, table
 
     def slack(self) -> tuple[int, int]:
-        """Revocable cpu of all registered hosts, and the part that pods hold, in thousandths."""
+        """Returns the revocable cpu of all registered hosts, and the part that pods hold, in thousandths of a core."""
         with self._lock:
             held = sum(host.revocable_held.cpu_milli for host in self._table.registered.holders.values())
             return self._table.registered.revocable_cpu_milli, held
 
     def now(self, capacity: Resources, revocable: Resources, uses: Mapping[Hostname, Use]) -> ClusterSums:
-        """``capacity`` and ``revocable``: of the hosts that take pods."""
+        """Returns the sums at present. ``capacity`` and ``revocable`` cover the hosts that take pods."""
         with self._lock:
             table = self._table
             registered, states = table.registered, self._states()
@@ -38,7 +38,8 @@ class HostSums:
         return ClusterSums(capacity, total, allocation, slack_held, revocable.cpu_milli, use, len(uses), states)
 
     def _states(self) -> dict[HostState, int]:
-        """How many hosts are in each state; what an operator of Peloton has asked for comes before the cluster's."""
+        """Returns the number of hosts in each state; maintenance by Peloton takes precedence over the cluster's
+        state."""
         table = self._table
         states = Counter(host.state for host in table.maintained.values())
         states.update(host.state for name, host in table.withdrawn.items() if name not in table.maintained)

@@ -1,4 +1,4 @@
-"""What is known of hosts, in one place for those that decide by it."""
+"""The state of hosts, in one place for all components that decide by it."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from services.hostmgr.hosts.room_holds import PodKey, RoomHolds
 
 @dataclass(slots=True, eq=False)
 class HostTable:
-    """``HostBook`` owns it and its lock: all of it, but for ``pod_labels``, is read and changed under that lock."""
+    """State owned by ``HostBook`` and protected by its lock, except ``pod_labels``."""
 
     rooms: HostRooms
     pooled: PooledHosts
     registered: RegisteredHosts
-    withdrawn: dict[Hostname, RegisteredHost] = field(default_factory=dict)  # by operators of the cluster
+    withdrawn: dict[Hostname, RegisteredHost] = field(default_factory=dict)  # made unschedulable by cluster operators
     maintained: dict[Hostname, HostMaintenance] = field(default_factory=dict)
-    name_taken: dict[Hostname, str] = field(default_factory=dict)  # -> the other cluster that has the name
-    closed: dict[Hostname, int] = field(default_factory=dict)  # to revocable pods -> cpu_milli of those that stay
+    name_taken: dict[Hostname, str] = field(default_factory=dict)  # -> the other cluster with that name
+    closed: dict[Hostname, int] = field(default_factory=dict)  # to revocable pods -> cpu_milli of the remaining ones
     holds: RoomHolds = field(default_factory=RoomHolds)
     reservations: HostReservations = field(default_factory=HostReservations)
     pod_labels: PodLabelIndex = field(default_factory=PodLabelIndex)
     gpu_waits: GpuWaits = field(default_factory=GpuWaits)
 
     def set_hosts(self, hosts: Collection[RegisteredHost]) -> None:
-        """All hosts, registered or withdrawn."""
+        """Sets all hosts, registered or unschedulable."""
         self.withdrawn = {host.hostname: host for host in hosts if host.withdrawn}
         for hostname in self.registered.replace(host for host in hosts if not host.withdrawn):
             if host := self.rooms.hosts.get(hostname):
                 self.rooms.put(host)
 
     def is_away(self, hostname: Hostname) -> bool:
-        """The host is in maintenance, and takes no pods."""
+        """Returns whether the host is in maintenance and takes no pods."""
         return hostname in self.maintained and self.maintained[hostname].is_away
 
     def away(self) -> set[Hostname]:
         return {hostname for hostname in self.maintained if self.is_away(hostname)}
 
     def sight(self, name: Hostname) -> HostSight:
-        """What the cluster lists of the host, for the volumes on it."""
+        """Returns the cluster's listing of the host, for the volumes on it."""
         host = self.registered.by_name.get(name) or self.withdrawn.get(name)
         volumes, begun = (host.volumes, host.volumes_begun) if host else (None, frozenset[str]())
         return HostSight(volumes, begun, host is not None, name in self.maintained)
@@ -61,12 +61,13 @@ class HostTable:
         return self.registered.capacity_of(hostname)
 
     def kept_on(self) -> set[Hostname]:
-        """Hosts with room that is held, or reserved, for pods."""
+        """Returns hosts with resources held or reserved for pods."""
         return {*self.holds.hostnames(), *self.reservations.hostnames()}
 
     def kept_from(self, host: HostRoom, mine: frozenset[PodKey]) -> tuple[Resources, int]:
-        """What is kept of the host from a placement of ``mine``, and for how many pods: the room that is held, and of
-        what that leaves all that is reserved, so that a reservation never takes the room of a pod that comes back."""
+        """Returns the resources of the host that are withheld from a placement of ``mine``, and for how many pods: the
+        held ones, and the reserved ones among the rest, so that a reservation never takes resources held for a
+        returning pod."""
         held, count = self.holds.held(host.hostname, mine)
         reserved = self.reservations.on(host.hostname)
         if reserved is None or reserved.key in mine:
@@ -76,8 +77,8 @@ class HostTable:
         return held + kept, count + min(left.pod_slots, 1)
 
     def unannounced(self) -> dict[Hostname, Resources]:
-        """Return the free resources of registered hosts of which the cluster announces no room: their capacity less
-        what pods hold by its last word, and less what launches have claimed since."""
+        """Returns the free resources of registered hosts without offers: their capacity, less the resources that pods
+        hold by the cluster's last report and that launches have claimed since."""
         rooms, claimed = self.rooms.hosts, self.rooms.claimed
         return {
             name: claimed.less(name, host.free)

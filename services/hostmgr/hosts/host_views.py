@@ -15,16 +15,16 @@ from services.hostmgr.hosts.host_table import HostTable
 
 
 class HostView(NamedTuple):
-    """Hosts that are withdrawn, or down and gone from the cluster, have no amounts."""
+    """All hosts. Hosts that are unschedulable, or down and unregistered, have no amounts."""
 
     columns: HostColumns
     maintained: Mapping[Hostname, HostMaintenance]
-    host_pools: HostPools | None  # None: they are not in use
+    host_pools: HostPools | None  # None: host pools are disabled
     are_hosts_known: bool  # False: the cluster has not listed its hosts yet
 
 
 class HostViews:
-    """Any thread calls. It shares table and lock with the ``HostBook``."""
+    """Views of hosts. Any thread may call; table and lock are the ``HostBook``'s."""
 
     def __init__(self, lock: threading.RLock, table: HostTable, are_known: Callable[[], bool]) -> None:
         self._lock, self._table, self._are_known = lock, table, are_known
@@ -32,7 +32,7 @@ class HostViews:
         self._reader = ColumnReader(RegisteredHost("", Hostname(""), "", NOTHING, NOTHING, {}))
 
     def view(self) -> HostView:
-        with self._lock:  # these are replaced, never changed
+        with self._lock:  # these objects are replaced, never changed
             registered, withdrawn = self._table.registered.by_name, self._table.withdrawn
             maintained, pools = self._table.maintained, self._table.pooled.pools
             are_known = self._are_known()

@@ -1,4 +1,5 @@
-"""Host names are unique over all clusters: the first cluster that registers a name has it until it is unregistered."""
+"""Claims of host names, which are unique over all clusters: the first cluster that registers a name owns it until the
+host is unregistered."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ log = logging.getLogger(__name__)
 
 
 class HostnameClaims:
-    """For one thread. Asks storage at the first call, and about hosts that came, went or were refused. Hosts that come
-    while the cluster has none are those with which it begins: nobody wants to know of each."""
+    """Claims of one cluster, for one thread. Storage is asked at the first call, and about hosts that joined, left or
+    were refused. The first hosts of a cluster are claimed without an event for each."""
 
     def __init__(self, records: HostClaims, cluster: str) -> None:
         self._records = records
@@ -21,7 +22,7 @@ class HostnameClaims:
         self._refused: dict[str, str] = {}
 
     def refused(self, registered: Collection[str]) -> Mapping[str, str]:
-        """Registered hosts whose name another cluster has -> that cluster."""
+        """Returns registered hosts whose name another cluster has, with that cluster."""
         if self._mine is None:
             self._mine = self._records.claimed(self._cluster)
         is_first = not self._mine

@@ -1,4 +1,4 @@
-"""The part of the ``HostBook`` that is about how loaded hosts are, for the recipe that goes by it."""
+"""The part of the ``HostBook`` about the load of hosts, for the strategy that places by load."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from services.hostmgr.hosts.host_table import HostTable
 
 
 class LoadBook:
-    """Any thread calls. It shares table and lock with the ``HostBook``."""
+    """Loads of hosts. Any thread may call; table and lock are the ``HostBook``'s."""
 
     def __init__(self, lock: threading.RLock, table: HostTable) -> None:
         self._lock, self._table = lock, table
 
     def measured(self, beyond: dict[Hostname, tuple[int, int]], late: Iterable[Hostname] = ()) -> None:
-        """Cpu and memory of hosts that are in use beyond what pods hold, in thousandths; measurements of ``late`` ones
-        are too old. Hosts of which no room was announced are passed over."""
+        """Sets the cpu and memory in use beyond the resources that pods hold, in thousandths of the capacity;
+        measurements of ``late`` hosts have expired. Hosts without an offer are skipped."""
         with self._lock:
             fleet = self._table.rooms.fleet
             for hostname, found in (beyond | dict.fromkeys(late, (0, 0))).items():

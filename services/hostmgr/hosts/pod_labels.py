@@ -1,4 +1,4 @@
-"""How many pods with each label are on each host: constraints on other pods ask for it."""
+"""Counts of pods by label on each host, for constraints on other pods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peloton.model.pod import PORT_LABEL, Label
 
 
 class PodLabelIndex:
-    """Labelled pods between launch and end, read from storage before the first lease. It has a lock of its own."""
+    """Index of labelled pods between launch and end, read from storage before the first lease. It has its own lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -20,7 +20,7 @@ class PodLabelIndex:
         self._ports: defaultdict[str, Counter[int]] = defaultdict(Counter)  # host -> port in use -> pods
 
     def add(self, pods: Iterable[tuple[PodId, str, tuple[Label, ...]]]) -> None:
-        """``(pod, host, labels)`` of pods that were launched; an instance has one run at a time."""
+        """Adds launched pods ``(pod, host, labels)``; an instance has one run at a time."""
         with self._lock:
             for pod_id, host, labels in pods:
                 self._drop((pod_id.job_id, pod_id.instance_id))
@@ -32,7 +32,7 @@ class PodLabelIndex:
                         self._ports[host][port] += 1
 
     def remove(self, pod_ids: Iterable[PodId]) -> bool:
-        """Runs that have ended; returns whether any had labels."""
+        """Removes runs that have ended; returns whether any had labels."""
         found = False
         with self._lock:
             for pod_id in pod_ids:
@@ -59,17 +59,17 @@ class PodLabelIndex:
                 del self._ports[host]
 
     def ports_on(self, hostname: str) -> frozenset[int]:
-        """Ports that pods on the host use, dynamic ones and static ones."""
+        """Returns the dynamic and static ports that pods on the host use."""
         with self._lock:
             return frozenset(self._ports.get(hostname, ()))
 
     def hosts_with(self, label: Label) -> dict[Hostname, int]:
-        """Where pods with the label are, and how many."""
+        """Returns the hosts of pods with the label, and the number of pods."""
         with self._lock:
             return {Hostname(host): count for host, count in self._counts.get(label, {}).items()}
 
     def on_host(self, hostname: str, labels: Collection[Label]) -> tuple[tuple[Label, int], ...]:
-        """Those of the labels that pods on the host carry, with the number of pods."""
+        """Returns which of the labels pods on the host carry, with the number of pods."""
         if not labels:
             return ()
         with self._lock:
@@ -77,7 +77,7 @@ class PodLabelIndex:
         return tuple((label, count) for label, count in known if count)
 
     def by_host(self) -> dict[Hostname, dict[Label, int]]:
-        """All of them: how many pods on each host carry which label."""
+        """Returns the number of pods by host and label."""
         found: dict[Hostname, dict[Label, int]] = {}
         with self._lock:
             for label, counts in self._counts.items():

@@ -1,5 +1,5 @@
-"""The hosts of this cluster as their host pools announce them: with the label of the pool, and more room by its
-factors. Until host pools are in use hosts stay as the cluster announces them."""
+"""The hosts of this cluster with their host pools applied: with the label of the pool, and more resources by its
+overcommit factors. While host pools are disabled hosts stay as the cluster reports them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from services.hostmgr.hosts.asked_amounts import AskedAmounts
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """What a host has of its host pool; equal ones are the same object."""
+    """Properties that a host inherits from its host pool; equal ones are the same object."""
 
     labels: Mapping[str, str]
     factors: Factors
 
 
 class PooledHosts:
-    """``HostBook`` owns it, and its lock."""
+    """Hosts with their host pools, owned by ``HostBook`` and protected by its lock."""
 
     def __init__(self) -> None:
         self.asked = AskedAmounts()
         self._pools: HostPools | None = None
         self._by_name: dict[str, _Pool] = {}
-        # -> as the cluster announces it, its host pool then, as the host pool announces it
+        # -> host as reported by the cluster, its host pool at that time, host with the pool applied
         self._hosts: dict[Hostname, tuple[RegisteredHost, _Pool, RegisteredHost]] = {}
 
     @property
@@ -38,12 +38,12 @@ class PooledHosts:
 
     @property
     def pools(self) -> HostPools | None:
-        """As they are now; None while host pools are not in use."""
+        """Returns the host pools; None while they are disabled."""
         return self._pools
 
     @property
     def version(self) -> int:
-        """Of what is known; rises with each change."""
+        """Returns the version of the host pools, which rises with each change."""
         return self._pools.version if self._pools is not None else -1
 
     def set_pools(self, pools: HostPools) -> None:
@@ -57,41 +57,41 @@ class PooledHosts:
         self._pools = pools
 
     def take_in(self, hosts: Sequence[RegisteredHost]) -> tuple[Sequence[RegisteredHost], list[Hostname]]:
-        """All hosts as their host pools announce them, and which have changed or are gone; the others are the same
-        objects as before."""
+        """Applies host pools to all hosts. Returns the hosts, and which of them have changed or are gone; the others
+        are the same objects as before."""
         if self._pools is None:
             return hosts, []
         changed: list[Hostname] = []
         found: dict[Hostname, tuple[RegisteredHost, _Pool, RegisteredHost]] = {}
         for host in hosts:
-            pool, known = self._of(host.hostname), self._hosts.get(host.hostname)
+            pool, known = self._pool_for(host.hostname), self._hosts.get(host.hostname)
             if known is not None and known[0] is host and known[1] is pool:
                 found[host.hostname] = known
             else:
-                found[host.hostname] = (host, pool, _announced(host, pool))
+                found[host.hostname] = (host, pool, _apply_pool(host, pool))
                 changed.append(host.hostname)
         changed += self._hosts.keys() - found.keys()
         self._hosts = found
         return [seen for _, _, seen in found.values()], changed
 
     def again(self) -> tuple[Sequence[RegisteredHost], list[Hostname]]:
-        """The hosts that were taken in last, after host pools have changed."""
+        """Applies changed host pools to the hosts of the last call of ``take_in``."""
         return self.take_in([host for host, *_ in self._hosts.values()])
 
-    def _of(self, hostname: str) -> _Pool:
+    def _pool_for(self, hostname: str) -> _Pool:
         assert self._pools is not None
         return self._by_name[self._pools.of(hostname).current]
 
     def serves(self) -> dict[str, frozenset[Workload]]:
-        """What each host pool serves; none while host pools are not in use."""
+        """Returns the workloads that each host pool serves; empty while host pools are disabled."""
         return serving(self._pools.pools.values()) if self._pools is not None else {}
 
     def place_of(self, hostname: str) -> HostInPool | None:
-        """None while host pools are not in use."""
+        """Returns the current and desired host pool; None while host pools are disabled."""
         return self._pools.of(hostname) if self._pools is not None else None
 
     def pool_of(self, hostname: str) -> str:
-        """The name of its host pool, once host pools are in use."""
+        """Returns the name of the host pool, once host pools are enabled."""
         assert self._pools is not None
         return self._pools.of(hostname).current
 
@@ -103,24 +103,24 @@ class PooledHosts:
         return dict(self._pools.at_most) if self._pools is not None else {}
 
     def labels_of(self, hostname: str) -> Mapping[str, str]:
-        return self._of(hostname).labels if self._pools is not None else {}
+        return self._pool_for(hostname).labels if self._pools is not None else {}
 
     def factors_of(self, hostname: str) -> Factors:
-        return self._of(hostname).factors if self._pools is not None else AT_PAR
+        return self._pool_for(hostname).factors if self._pools is not None else AT_PAR
 
     def room_of(self, hostname: Hostname, free: Resources) -> Resources:
-        """What may be given to pods there of so much free room of the cluster: none of what volumes have. Nothing
-        before the host is registered: until then it is not known how much it has."""
+        """Returns the resources available to pods out of these free resources of the cluster, without the disk of
+        volumes. Nothing is available before the host is registered, as its capacity is unknown until then."""
         if self._pools is None:
             return free
         known = self._hosts.get(hostname)
         capacity = known[2].capacity - Resources(disk_mib=known[0].volumes_mib) if known is not None else NOTHING
-        return announced_room(free, capacity, self.asked.on_host(hostname), self._of(hostname).factors)
+        return announced_room(free, capacity, self.asked.on_host(hostname), self._pool_for(hostname).factors)
 
 
-def _announced(host: RegisteredHost, pool: _Pool) -> RegisteredHost:
-    """Of what a host has, ``beside`` says how much of it is not in its capacity: it is negative where the capacity is
-    announced with a factor."""
+def _apply_pool(host: RegisteredHost, pool: _Pool) -> RegisteredHost:
+    """Applies a host pool to a host. ``beside`` is the part of the machine outside its capacity: it is negative where
+    factors raise the capacity."""
     labels = {**host.labels, **pool.labels}
     if pool.factors == AT_PAR:
         return replace(host, labels=labels)

@@ -1,4 +1,5 @@
-"""The registered hosts of the cluster, with sums over them that are kept up to date: adding up takes too long."""
+"""The registered hosts of the cluster, with sums over them that are updated incrementally, as computing them is
+slow."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class RegisteredHosts:
         self.holders: dict[Hostname, RegisteredHost] = {}  # of revocable cpu
         self.revocable_cpu_milli = 0
         self.kinds_version = 0  # changes with the kinds of hosts
-        self._news: set[Hostname] = set()  # that came, went, or are of another kind now; not taken yet
+        self._news: set[Hostname] = set()  # hosts that joined, left or changed their kind since ``take_news``
         self._capacity = [0, 0, 0, 0]  # [R]
         self._by_host_pool: dict[str, tuple[Resources, int]] = {}  # capacity and revocable cpu_milli
         self._kinds: Counter[_Kind] = Counter()
@@ -34,8 +35,8 @@ class RegisteredHosts:
         return Resources(*self._capacity)
 
     def replace(self, hosts: Iterable[RegisteredHost]) -> list[Hostname]:
-        """Exactly these are registered now. Returns those of another capacity than before. Hosts that are the same
-        objects as before cost next to nothing."""
+        """Sets the registered hosts. Returns the hosts whose capacity has changed. Hosts that are the same objects as
+        before cost next to nothing."""
         resized: list[Hostname] = []
         before, now = self.by_name, {host.hostname: host for host in hosts}
         for name in before.keys() - now.keys():
@@ -80,7 +81,7 @@ class RegisteredHosts:
         self._news.add(host.hostname)
 
     def take_news(self) -> list[Hostname]:
-        """Hosts that came, went or changed their kind since the last such question."""
+        """Returns hosts that joined, left or changed their kind since the last call."""
         news, self._news = sorted(self._news), set()
         return news
 
@@ -89,7 +90,7 @@ class RegisteredHosts:
         return host.capacity if host else NOTHING
 
     def kinds(self, named: Iterable[Hostname], without: Collection[Hostname] = ()) -> list[HostKind]:
-        """All hosts by kind, ``without`` some; each named host is a kind of its own."""
+        """Returns all hosts by kind, ``without`` some; each named host is a kind of its own."""
         left_out = [self.by_name[name] for name in {*without} if name in self.by_name]
         apart = [self.by_name[name] for name in sorted({*named}.difference(without)) if name in self.by_name]
         counts = self._kinds - Counter(_kind(host) for host in (*apart, *left_out))
@@ -97,17 +98,17 @@ class RegisteredHosts:
         return found + [HostKind(host.capacity, host.labels) for host in apart]
 
     def free_total(self) -> Resources:
-        """What the cluster says is free, whether we may use it now or not."""
+        """Returns the free resources that the cluster reports, offered or not."""
         return sum((free * count for (free, _), count in self._free.items()), NOTHING)
 
     def has_room(self, shape: PodShape) -> bool:
-        """Whether a host has room, by the amounts alone."""
+        """Returns whether a host has enough free resources, by the amounts alone."""
         views = (HostView({}, free, slack, PORTS_MAX) for free, slack in self._free)
         return any(room_misfit(shape, view) is None for view in views)
 
     def capacity(self, away: Collection[Hostname], closed: Mapping[Hostname, int]) -> tuple[Resources, Resources, int]:
-        """Sums without hosts that are away, and the number of the others. Closed hosts count with the revocable cpu
-        that their pods hold, as no more pods may come."""
+        """Returns sums without the hosts in ``away``, and the number of the others. Closed hosts count with the
+        revocable cpu that their pods hold, as they take no more."""
         gone = {name: self.by_name[name] for name in away if name in self.by_name}
         total = self.total - sum((host.capacity for host in gone.values()), NOTHING)
         slack = self.revocable_cpu_milli - sum(host.revocable.cpu_milli for host in gone.values())
@@ -119,7 +120,7 @@ class RegisteredHosts:
     def by_host_pool(
         self, away: Collection[Hostname], closed: Mapping[Hostname, int]
     ) -> dict[str, tuple[Resources, int]]:
-        """The same sums of each host pool: capacity and revocable cpu_milli. Empty: host pools are not in use."""
+        """Returns capacity and revocable cpu_milli of each host pool; empty while host pools are disabled."""
         found = dict(self._by_host_pool)
         if not found:
             return found

@@ -1,4 +1,4 @@
-"""The part of the ``HostBook`` that is about hosts reserved for pods."""
+"""The part of the ``HostBook`` about hosts reserved for pods."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 log = logging.getLogger(__name__)
 
 COMPARED_MAX = 200
-"""Hosts that are compared: of those that could take the pod if they were empty, the ones that lack least."""
+"""Limit of compared hosts: the hosts with the least missing resources, of the ones that could take the pod when
+empty."""
 VAIN_REST_S = 30.0
-"""After a look that found no host to reserve, until the next for the same job."""
+"""Seconds after a failed search for a host to reserve, until the next search for the same job."""
 
 
 class ReservationBook:
-    """Any thread calls. It shares table and lock with the ``HostBook``; times are those of the monotonic clock."""
+    """Reservations of hosts. Any thread may call; table and lock are the ``HostBook``'s; times are of the monotonic
+    clock."""
 
     def __init__(
         self,
@@ -58,7 +60,8 @@ class ReservationBook:
             return len(kept) < reserved_max(len(self._table.registered.by_name)) and kept.may_add(job_id, now_s)
 
     def candidates(self, shape: PodShape, aversion: Aversion) -> list[Candidate]:
-        """Hosts that would take the pod if enough were given back, without their pods; those that lack least."""
+        """Returns hosts that would take the pod if enough resources were released, without their pods; the ones that
+        lack least."""
         with self._lock:
             return list(self._candidates(shape, aversion))
 
@@ -82,7 +85,7 @@ class ReservationBook:
     def reserve(
         self, job_id: JobId, pod: WaitingPod, host: SoonestHost, keep_s: float, now_s: float
     ) -> HostReservation | None:
-        """None when others were faster."""
+        """Reserves the host; returns None when another thread was faster."""
         with self._lock:
             if host.hostname in self._table.kept_on() or not self.may_reserve(job_id, now_s):
                 return None
@@ -95,7 +98,7 @@ class ReservationBook:
         return made
 
     def asked(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
-        """The job looks for hosts for these pods. Its reservation ends when the pod is not among them."""
+        """Records that the job requests hosts for these pods. Its reservation ends when its pod is not among them."""
         with self._lock:
             before = self._table.reservations.of_job(job_id)
             kept = self._table.reservations.asked(job_id, waiting, now_s)
@@ -104,7 +107,7 @@ class ReservationBook:
         return kept
 
     def launched(self, job_id: JobId, hosts: Mapping[int, str]) -> None:
-        """By instance; its reservation ends, wherever the pod is."""
+        """Ends the job's reservation if its pod was launched, on any host. ``hosts`` are by instance."""
         with self._lock:
             kept = self._table.reservations.of_job(job_id)
             if kept is None or kept.instance_id not in hosts:
@@ -113,8 +116,8 @@ class ReservationBook:
         self._notes.given_back(kept, launched_on=hosts[kept.instance_id])
 
     def review(self, rest_s: float, now_s: float) -> set[JobId]:
-        """End what is over, or for pods that wait no more, or on hosts that take them no more; returns the jobs that
-        may find hosts. A job whose pod found no room in time gets no other reservation for ``rest_s``."""
+        """Ends reservations that have expired, whose pods no longer wait, or whose hosts no longer take them; returns
+        the jobs that may find hosts. A job whose pod did not fit in time gets no other reservation for ``rest_s``."""
         with self._lock:
             kept = self._table.reservations
             late, ended = kept.late(now_s), [*kept.forgotten(now_s), *filter(self._is_lost, kept.all())]
@@ -133,7 +136,7 @@ class ReservationBook:
         return jobs
 
     def _is_lost(self, kept: HostReservation) -> bool:
-        """The host is gone or takes no such pods."""
+        """Returns whether the host is gone or takes no such pods."""
         host, shape = self._table.registered.by_name.get(kept.hostname), kept.shape
         if host is None or self._chooser.closed_for(kept.hostname, shape):
             return True
@@ -142,7 +145,7 @@ class ReservationBook:
         return label_misfit(shape.constraint, labels, shape.workload) is not None
 
     def shown(self, hosts: list[Host]) -> list[Host]:
-        """With what people are told of reservations."""
+        """Returns the hosts with the text of their reservations."""
         with self._lock:
             kept = {one.hostname: one for one in self._table.reservations.all()}
         texts = {hostname: reservation_text(one) for hostname, one in kept.items()}

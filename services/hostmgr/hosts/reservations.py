@@ -1,5 +1,5 @@
-"""Hosts that are reserved for pods: what frees there is kept for them. One host for a pod, one pod for a host, and one
-pod of a job at a time."""
+"""Hosts reserved for pods: resources that become free there are withheld from other pods. A pod reserves one host, a
+host has one reservation, and a job one at a time."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.reservation import HostReservation, WaitingPod
 
 ASKED_AGAIN_S = 120.0
-"""A job whose pods wait looks for hosts again within less. One that does not has no pod any more that waits."""
+"""Seconds within which a job with waiting pods requests hosts again; a job that does not has no waiting pod left."""
 RESTS_MAX = 10_000
-"""Jobs whose pods get no host reserved for a while; more of them do not rest."""
+"""Limit of jobs whose pods get no reservation for a while; further jobs are not delayed."""
 
 
 class HostReservations:
-    """In memory only: under a successor of the host manager a host is chosen again. Times are those of the monotonic
-    clock, but for those that people read. Not safe for threads."""
+    """Reservations in memory only: under the next leader of the host manager a host is chosen again. Times are of the
+    monotonic clock, except the displayed ones. Not thread-safe."""
 
     def __init__(self) -> None:
         self._by_job: dict[JobId, HostReservation] = {}
         self._by_host: dict[Hostname, HostReservation] = {}
         self._until_s: dict[JobId, float] = {}
         self._asked_s: dict[JobId, float] = {}
-        self._rests: dict[JobId, float] = {}  # job -> until when it gets none
+        self._rests: dict[JobId, float] = {}  # job -> end of its pause
 
     def __len__(self) -> int:
         return len(self._by_job)
@@ -56,7 +56,7 @@ class HostReservations:
         self._until_s[made.job_id], self._asked_s[made.job_id] = until_s, now_s
 
     def asked(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
-        """The job looks for hosts for these pods. Its reservation ends when the pod is not among them."""
+        """Records that the job requests hosts for these pods. Its reservation ends when its pod is not among them."""
         kept = self._by_job.get(job_id)
         if kept is not None and all(pod.instance_id != kept.instance_id for pod in waiting):
             self.drop([job_id])
@@ -71,9 +71,9 @@ class HostReservations:
                 del self._by_host[kept.hostname], self._until_s[job_id], self._asked_s[job_id]
 
     def late(self, now_s: float) -> list[HostReservation]:
-        """Those whose time is over."""
+        """Returns expired reservations."""
         return [kept for job, kept in self._by_job.items() if self._until_s[job] <= now_s]
 
     def forgotten(self, now_s: float) -> list[HostReservation]:
-        """Those of jobs that have not looked for hosts for long."""
+        """Returns reservations of jobs that have not requested hosts for ASKED_AGAIN_S."""
         return [kept for job, kept in self._by_job.items() if self._asked_s[job] + ASKED_AGAIN_S <= now_s]

@@ -1,4 +1,4 @@
-"""The part of the ``HostBook`` that tries pods which are only planned on the hosts as they are now."""
+"""The part of the ``HostBook`` that tries planned pods on the current hosts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from services.hostmgr.hosts.host_room import HostRoom
 from services.hostmgr.hosts.host_table import HostTable
 
 NOBODY = JobId("")
-"""The id of a job that is only planned: nothing is known of it."""
+"""The id of a planned job, which has no records."""
 
 
 class RoomFinder:
-    """Any thread calls. It shares table and lock with the ``HostBook``."""
+    """Finds free resources for planned pods. Any thread may call; table and lock are the ``HostBook``'s."""
 
     def __init__(
         self,
@@ -47,17 +47,18 @@ class RoomFinder:
         self._daemons, self._aversions, self._clock = daemons, aversions, clock
 
     def find(self, pods: Sequence[PlannedPods], counts: Counts) -> list[FoundRoom]:
-        """What is leased counts as free. ``counts``: for pods that spread. Nearly all of it is done without the lock,
-        so that leases go on meanwhile."""
+        """Returns for how many planned pods there are free resources. Leased resources count as free. ``counts`` are
+        for pods with spread constraints. Nearly all work is done without the lock, so that leases continue
+        meanwhile."""
         shapes = list(dict.fromkeys(each.shape for each in pods))
         fleet = self._fleet()
         with self._lock:
-            barred = self._prepared(fleet, shapes)
+            barred = self._prepare(fleet, shapes)
         return find_room(fleet, pods, barred, Spreading(fleet, everywhere(counts)) if counts else None)
 
     def for_daemon(self, shape: PodShape) -> list[DaemonHost]:
-        """Registered hosts on which a daemon with such pods is to run, by name, and which of them have room for it
-        beside what is kept for other daemons."""
+        """Returns the registered hosts on which a daemon with such pods would run, by name, and which of them have
+        enough free resources besides the ones reserved for other daemons."""
         fleet = self._fleet()
         flags = zip(fleet.names, fleet.large_enough(shape).tolist(), fleet.fitting(shape, {}).tolist(), strict=True)
         with self._lock:
@@ -71,7 +72,7 @@ class RoomFinder:
         ]
 
     def _fleet(self) -> TrialFleet:
-        """Copy the fleet with the hosts of which nothing is announced now, and what the books say is free there."""
+        """Copies the fleet, and adds the hosts without offers with their free resources by the host book."""
         with self._lock:
             fleet, table = TrialFleet(self._table.rooms.fleet), self._table
             unannounced = [
@@ -81,19 +82,19 @@ class RoomFinder:
         fleet.put_hosts([_row(*one, len(fleet)) for one in unannounced])
         return fleet
 
-    def _prepared(self, fleet: Fleet, shapes: Sequence[PodShape]) -> dict[PodShape, dict[int, Misfit]]:
-        """As for a lease; returns hosts that take none of the pods."""
+    def _prepare(self, fleet: Fleet, shapes: Sequence[PodShape]) -> dict[PodShape, dict[int, Misfit]]:
+        """Prepares the fleet as for a lease; returns hosts that take none of the pods."""
         now_s = self._clock()
         aversion = self._aversions.of_job(NOBODY, now_s)
         are_gpus_kept = self._table.gpu_waits.keep_from((NOBODY, False), now_s)
         self._chooser.prepare(fleet, shapes, frozenset(), aversion)
         return {
-            shape: {**self._kept(fleet, shape), **self._chooser.barred(fleet, shape, aversion, are_gpus_kept)}
+            shape: {**self._find_kept(fleet, shape), **self._chooser.barred(fleet, shape, aversion, are_gpus_kept)}
             for shape in shapes
         }
 
-    def _kept(self, fleet: Fleet, shape: PodShape) -> dict[int, Misfit]:
-        """Hosts that would take the pod but for what is held or reserved there."""
+    def _find_kept(self, fleet: Fleet, shape: PodShape) -> dict[int, Misfit]:
+        """Returns the hosts that do not take the pod because of resources held or reserved there."""
         found = {}
         for name in self._table.kept_on() & fleet.row_of.keys():
             host = self._table.rooms.hosts.get(name)
@@ -105,7 +106,7 @@ class RoomFinder:
 
 
 def _row(host: RegisteredHost, free: Resources, room: HostRoom | None, missing: Resources, order: int) -> HostRow:
-    """``missing``: what is kept there for daemons."""
+    """Returns the row of a host without an offer. ``missing`` is reserved for daemons."""
     kind = room.kind_labels if room else tuple(one for one in label_pairs(host.labels) if one[0] != HOSTNAME_LABEL)
     left = Resources(*(max(have - kept, 0) for have, kept in zip(free, missing, strict=True)))
     slack = max(host.revocable.cpu_milli - host.revocable_held.cpu_milli, 0)

@@ -1,4 +1,4 @@
-"""Room on hosts that is held for pods that come back."""
+"""Resources on hosts that are held for returning pods."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.resources import Resources
 
 HOLD_S = 180.0
-"""How long room is held, from the latest time at which its pod is gone."""
+"""Seconds for which resources are held after the latest time at which the pod has left."""
 HOLDS_MAX = 10_000
-"""Beyond it no room is held."""
+"""Limit of holds; further pods get none."""
 PodKey = tuple[JobId, int]
 ComingBackOf = Callable[[JobId, Sequence[int]], Sequence[ComingBack]]
-"""Those of a job's instances that still come back."""
+"""Returns which of a job's instances still return to their hosts."""
 
 
 class RoomHolds:
-    """In memory only: under a successor of the host manager, pods go back to their host if it happens to have room."""
+    """Holds in memory only: under the next leader of the host manager, pods return to their host only if it has enough
+    free resources."""
 
     def __init__(self) -> None:
         self._holds: dict[PodKey, tuple[float, ComingBack]] = {}  # -> until when
@@ -33,7 +34,7 @@ class RoomHolds:
                 self._on_host.setdefault(pod.hostname, {})[key] = pod.resources
 
     def drop(self, keys: Iterable[PodKey]) -> bool:
-        """Returns whether there was any."""
+        """Drops holds; returns whether there were any."""
         found = False
         for key in keys:
             if key in self._holds:
@@ -55,7 +56,8 @@ class RoomHolds:
         return key in self._on_host.get(hostname, {})
 
     def held(self, hostname: Hostname, apart_from: frozenset[PodKey]) -> tuple[Resources, int]:
-        """What the holds of the host keep from a placement of ``apart_from``, and for how many pods."""
+        """Returns the held resources of the host that are withheld from a placement of ``apart_from``, and for how many
+        pods."""
         on_host: Mapping[PodKey, Resources] = self._on_host.get(hostname, {})
         held = [amounts for key, amounts in on_host.items() if key not in apart_from]
         return sum(held, Resources()), len(held)

@@ -1,8 +1,8 @@
-"""Placements of a job under a hard bound on skew take turns: each counts what the one before has launched.
+"""Turns of placements of a job under a hard bound on skew: each counts the pods that the previous one launched.
 
-A host manager knows the turns in its own cluster. While one is under way it counts no pods of the job for placements in
-other clusters, and ``federation`` counts before it leases and again once it has the lease: of two placements that begin
-at once in two clusters, at least one sees the other.
+A host manager has the turns of its own cluster. While one is under way it does not count pods of the job for placements
+in other clusters, and ``federation`` counts before the lease and again after it: of two placements that start at once
+in two clusters, at least one sees the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peloton.model.host import HostLease
 from peloton.model.ids import JobId
 
 Holder = tuple[JobId, bool]
-"""A job's pods that stand alone, or its gang."""
+"""A job's pods outside a gang, or its gang."""
 
 
 @dataclass(slots=True)
@@ -35,8 +35,8 @@ class SpreadTurns:
         self._turns: dict[Holder, _Turn] = {}
 
     def lease(self, holder: Holder, lease: Callable[[], HostLease]) -> HostLease:
-        """Count pods and lease hosts. Raises Unavailable while the job's gang, or its other pods, have hosts in a lease
-        of theirs, and while pods of the job are launched."""
+        """Counts pods and leases hosts. Raises Unavailable while the job's gang, or its other pods, have a lease with
+        hosts, and while pods of the job are being launched."""
         with self._leasing:
             self.check(holder)
             began_s = self._clock()
@@ -48,7 +48,7 @@ class SpreadTurns:
             return found
 
     def check(self, holder: Holder) -> None:
-        """Raises Unavailable while it is not the holder's turn."""
+        """Raises Unavailable while another turn of the job is under way."""
         with self._lock:
             now_s = self._clock()
             kept = {one: turn for one, turn in self._turns.items() if turn.is_launching or turn.until_s > now_s}
@@ -60,7 +60,7 @@ class SpreadTurns:
 
     @contextmanager
     def launching(self, lease_id: str) -> Iterator[None]:
-        """The turn of the lease ends when its pods are committed."""
+        """Keeps the turn of the lease until its pods are committed."""
         with self._lock:
             own = [turn for turn in self._turns.values() if turn.lease_id == lease_id]
             for turn in own:
@@ -73,7 +73,7 @@ class SpreadTurns:
             self.end(lease_id)
 
     def end(self, lease_id: str) -> None:
-        """The lease was given back, unless it is being launched."""
+        """Ends the turn of a released lease, unless its pods are being launched."""
         with self._lock:
             self._turns = {
                 one: turn for one, turn in self._turns.items() if turn.lease_id != lease_id or turn.is_launching

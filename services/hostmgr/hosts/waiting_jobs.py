@@ -1,4 +1,4 @@
-"""Jobs that found too few hosts, and are woken once there are more."""
+"""Jobs that found too few hosts, and are woken when there are more."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from peloton.model.ids import JobId
 from services.hostmgr.driver import Holder
 
 WAITING_JOBS_MAX = 10_000
-"""Further ones try again by themselves."""
+"""Limit of waiting jobs; further jobs retry on their own."""
 
 
 class WaitingJobs:
     def __init__(self) -> None:
         self._all: set[Holder] = set()
-        self._for_leases: set[Holder] = set()  # those that found hosts leased
+        self._for_leases: set[Holder] = set()  # holders that found hosts leased
 
     def add(self, holder: Holder, for_leases: bool) -> None:
         if len(self._all) < WAITING_JOBS_MAX:
