@@ -1,7 +1,8 @@
-"""A cluster in memory: hosts and pods are values, and nothing happens by itself.
+"""A cluster in memory: hosts and pods are values, and nothing changes without a call.
 
-It is the smallest cluster behind the driver's port, for tests and simulations of the host manager. A pod whose command
-is ``true``, ``false`` or ``exit N`` ends at once, any other one runs until it is killed or its host is lost."""
+The smallest cluster behind the driver's port, for tests and simulations of the host manager. A pod whose command is
+``true``, ``false`` or ``exit N`` ends at once; any other pod runs until it is killed or its host is lost.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ PORTS: Ports = ((31_000, 31_999),)
 @dataclass(slots=True)
 class MemoryVolume:
     size_mib: int
-    runs: list[PodId] = field(default_factory=list)  # that have had it, in their order: what it holds
+    runs: list[PodId] = field(default_factory=list)  # its users in order, which stand for its data
 
 
 @dataclass(slots=True)
@@ -45,12 +46,12 @@ class MemoryHost:
     capacity: Resources
     revocable: Resources = NOTHING  # cpu only
     labels: Labels = field(default_factory=dict)
-    number: int = 0  # of times it has registered
+    number: int = 0  # of registrations
     is_up: bool = True
     goes_ns: int = 0
-    room_id: str = ""  # announced, and not used
+    room_id: str = ""  # its open offer
     pods: dict[PodId, PodLaunch] = field(default_factory=dict)
-    volumes: dict[str, MemoryVolume] = field(default_factory=dict)  # by id; they stay when the host is lost
+    volumes: dict[str, MemoryVolume] = field(default_factory=dict)  # by id; they survive the loss of the host
 
     @property
     def host_id(self) -> str:
@@ -122,8 +123,8 @@ class MemoryHost:
 
 
 class MemoryCluster:
-    """Outlives its drivers, which have one session at a time with it. It delivers events as things happen, or with
-    ``delivers=False`` only when the caller says so."""
+    """A cluster that outlives its drivers, which have one session with it at a time. It delivers events as they happen,
+    or with ``delivers=False`` only on request."""
 
     def __init__(
         self, hosts: Iterable[MemoryHost], clock_ns: Callable[[], int] = time.time_ns, delivers: bool = True
@@ -135,14 +136,14 @@ class MemoryCluster:
         self._clock_ns = clock_ns
         self._delivers = delivers
         self._events: DriverEvents | None = None
-        self._stale = set(self.hosts)  # their room is to be announced anew
-        self._gone: list[str] = []  # room that is no more
-        self._count = 0  # of rooms and reports
+        self._stale = set(self.hosts)  # hosts whose resources must be offered again
+        self._gone: list[str] = []  # withdrawn offers
+        self._count = 0  # of offers and reports
 
     # Sessions.
 
     def connect(self, events: DriverEvents) -> None:
-        """Another session ends."""
+        """Starts a session; the previous one ends."""
         with self.lock:
             self.disconnect()
             self._events = events
@@ -163,7 +164,7 @@ class MemoryCluster:
         return events is not None and self._events is events
 
     def fail_over(self) -> None:
-        """Another control plane leads: pods run on, sessions begin anew."""
+        """Starts another control plane: pods keep running, and the session starts again."""
         with self.lock:
             if self._events is not None:
                 self.connect(self._events)
@@ -173,7 +174,7 @@ class MemoryCluster:
     def deliver_again(self) -> None:
         with self.lock:
             for queue in list(self.reports.values()) if self._delivers else ():
-                self._tell(queue[0])
+                self._deliver(queue[0])
 
     def _changed(self) -> None:
         if self._delivers:
@@ -201,17 +202,17 @@ class MemoryCluster:
                 self._events.room_announced(rooms)
 
     def take_report(self, pod_id: PodId) -> PodReport:
-        """Acknowledge the first report of the pod, and return it."""
+        """Acknowledges the first report of the pod, and returns it."""
         with self.lock:
             queue = self.reports[pod_id]
             report = queue.popleft()
             if not queue:
                 del self.reports[pod_id]
             elif self._delivers:
-                self._tell(queue[0])
+                self._deliver(queue[0])
             return report
 
-    def _tell(self, report: PodReport) -> None:
+    def _deliver(self, report: PodReport) -> None:
         if self._events is not None:
             self._events.reported(report)
 
@@ -220,12 +221,12 @@ class MemoryCluster:
         return f"{prefix}{self._count}"
 
     def _note(self, pod_id: PodId, state: PodState, host: MemoryHost | None, cause: Cause = Cause.PROGRAM) -> None:
-        """Report it until it is acknowledged."""
+        """Reports the state until the report is acknowledged."""
         report = self._report(pod_id, state, host, cause, (str(pod_id), self._next("U")))
         queue = self.reports.setdefault(pod_id, deque())
         queue.append(report)
         if self._delivers and len(queue) == 1:
-            self._tell(report)
+            self._deliver(report)
 
     def _report(
         self, pod_id: PodId, state: PodState, host: MemoryHost | None, cause: Cause, token: Token = ()
@@ -248,7 +249,7 @@ class MemoryCluster:
             self._changed()
 
     def lose(self, hostname: str) -> list[PodId]:
-        """Returns the pods that are lost with it."""
+        """Loses the host; returns the pods that are lost with it."""
         with self.lock:
             host = self.hosts[Hostname(hostname)]
             lost, host.pods, host.is_up = sorted(host.pods), {}, False
@@ -297,7 +298,7 @@ class MemoryCluster:
             self._changed()
 
     def destroy_volume(self, hostname: str, volume_id: str) -> None:
-        """Raises OSError while a pod has it, or its host is lost."""
+        """Destroys the volume. Raises OSError while a pod uses it, or its host is lost."""
         with self.lock:
             host = self.hosts[Hostname(hostname)]
             if not host.is_up or volume_id in host.volumes_in_use:
@@ -319,7 +320,7 @@ class MemoryCluster:
                 self.answer([pod_id])
 
     def answer(self, pod_ids: Sequence[PodId]) -> None:
-        """Report the states of these, without pods that have reports under way."""
+        """Reports the states of these pods, except pods with unacknowledged reports."""
         with self.lock:
             running = self.running()
             for pod_id in pod_ids:
@@ -329,13 +330,13 @@ class MemoryCluster:
                 state = PodState.RUNNING if host is not None else PodState.LOST
                 report = self._report(pod_id, state, host, Cause.NO_ENDING)
                 if self._delivers:
-                    self._tell(report)
+                    self._deliver(report)
                 else:
                     self.reports.setdefault(pod_id, deque()).append(report)
 
 
 def _ordinary(pod: PodLaunch) -> Resources:
-    """The ordinary resources that a pod takes."""
+    """Returns the ordinary resources that a pod takes."""
     return ordinary(pod.taken, pod.template.revocable)
 
 

@@ -28,7 +28,7 @@ NO_FILES = "a cluster in memory has no files, and measures nothing"
 
 
 class MemoryDriver:
-    """Implements ``ClusterDriver``: one session with a ``MemoryCluster``."""
+    """Implements ``ClusterDriver`` with one session with a ``MemoryCluster``."""
 
     capabilities = Capabilities(kind="memory", has_revocable_room=True, keeps_volumes=True)
     unready = ""
@@ -55,10 +55,10 @@ class MemoryDriver:
             raise ConnectionError("the session with the cluster is over")
 
     def want_room(self, wish: RoomWish) -> bool:
-        return False  # all room is announced already
+        return False  # all free resources are offered already
 
     def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        """Leases that found too little are not remembered."""
+        """Ignores the call: unsatisfied leases are not recorded."""
 
     def return_room(self, room_ids: Sequence[str]) -> None:
         self.cluster.returned(room_ids)
@@ -105,7 +105,7 @@ class MemoryDriver:
         self.cluster.bring_back(host.hostname)
 
     def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
-        """Nobody else ends pods in memory."""
+        """Ignores the call: a cluster in memory has no external evictions."""
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
         raise OSError(NO_FILES)
