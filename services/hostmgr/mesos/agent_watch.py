@@ -1,4 +1,4 @@
-"""Keeps the list of agents up to date, on a thread of its own: a master that hangs in the middle of its long answer
+"""Reads the list of agents periodically on a thread of its own: a master that hangs in the middle of its long answer
 delays neither reconciliation nor launches."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from services.hostmgr.mesos.operator import Denied
 log = logging.getLogger(__name__)
 
 REST_S = 0.2
-"""So that offers of many new agents cause one look."""
+"""Seconds between reads, so that offers of many new agents cause only one."""
 
 
 class AgentWatch:
@@ -29,9 +29,9 @@ class AgentWatch:
         term: MasterTerm,
         label: Callable[[list[Agent]], list[Agent]] = list,
     ) -> None:
-        """``tell`` is called with all agents; if it raises, they are read again. ``find_master``: the leading one, None
-        without a subscription. ``denied`` is called when it denies us. ``term``: of the leading master. ``label`` adds
-        what is known of agents beyond the master's list."""
+        """``tell`` is called with all agents; if it raises, they are read again. ``find_master`` returns the leading
+        master, None without a subscription. ``denied`` is called when the master rejects the credentials. ``term`` is
+        the leading master's. ``label`` adds labels that the master's list lacks."""
         self._label = label
         self._term = term
         self._awaiting = threading.Lock()
@@ -46,7 +46,7 @@ class AgentWatch:
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
 
     def take(self, agents: Sequence[Agent]) -> None:
-        """Exactly these are registered. Raises what storage does."""
+        """Sets the registered agents. Raises what storage raises."""
         self._by_host = {agent.host.hostname: agent for agent in agents}
         self._tell([agent.host for agent in agents])
 
@@ -63,18 +63,19 @@ class AgentWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Does not wait for a look that is under way: the master may hang, and storage may be closed under it."""
+        """Stops without waiting for a read that is under way: the master may hang, and storage may be closed
+        meanwhile."""
         self._stopping.set()
         self._now.set()
 
     def want(self) -> None:
-        """Request a look, as soon as there is a subscription."""
+        """Requests a read, as soon as there is a subscription."""
         self._looks.want()
         self._now.set()
 
     def connection_lost(self) -> None:
-        """The next leader may learn of these agents only when they register again: they count as hosts until then, or
-        until it has led for so long that they would have come."""
+        """Keeps the known agents after the loss of the connection: the next leader may list them only when they
+        register again, so they count as hosts until then, or until the registration timeout of its term has passed."""
         with self._awaiting:
             self._awaited = {name: agent for name, agent in self._by_host.items() if not agent.host.withdrawn}
         self.want()
@@ -111,5 +112,5 @@ class AgentWatch:
         try:
             self.take(agents)
         except Exception:
-            self._looks.want()  # the host manager did not take the agents in
+            self._looks.want()  # the host manager did not record the agents
             raise

@@ -1,4 +1,5 @@
-"""All agents of a master, read without holding the answer: 50,000 of them are 70 MB of JSON, most of it as before."""
+"""Reader of all agents of a master that does not hold the whole answer: 50,000 agents are 70 MB of JSON, most of it
+unchanged."""
 
 from __future__ import annotations
 
@@ -21,26 +22,26 @@ from services.hostmgr.mesos.volumes import volumes_in, whole
 
 Ask = Callable[[str, Json], Iterable[bytes]]
 REST_PER_LOOK = 20
-"""A periodic look begins after a pause of so many times as long as the last one took, and one that was requested, as an
-agent has come or gone, after a pause as long as the last one."""
+"""Ratio of the pause before a periodic read to the duration of the last read. A read requested by an agent's arrival or
+departure follows after a pause as long as the last read."""
 BEGIN = b'{"agent_info":'
-"""How Mesos begins an agent. No string holds this: its quotes would be escaped."""
+"""The start of an agent in Mesos's JSON. No string contains it: its quotes would be escaped."""
 
 
 @dataclass(slots=True)
 class Agent:
-    """A registered agent: the host that it is, and where it listens."""
+    """A registered agent: its host, and its HTTP address."""
 
     host: RegisteredHost
     address: str  # ip:port of its HTTP endpoints
-    process: str  # its name at the address
-    volumes: dict[str, Json]  # of ours, and what is half made of them, by id
-    registered_ns: int = 0  # when it came to the master the last time
+    process: str  # name of its process at the address
+    volumes: dict[str, Json]  # Peloton's volumes and their incomplete parts, by id
+    registered_ns: int = 0  # time of its last registration with the master
 
 
 def labels_of(hostname: str, attributes: Iterable[Json]) -> HostLabels:
-    """Host labels: ``hostname``, and every attribute as text, of a set each item. Attributes may share a name, but none
-    renames the host."""
+    """Returns the host labels: ``hostname``, and every attribute as text; a set yields a label for each item.
+    Attributes may share a name, but none replaces the host's name."""
     pairs = [(HOSTNAME_LABEL, hostname)]
     for attribute in attributes:
         name, kind = attribute["name"], attribute["type"]
@@ -56,8 +57,8 @@ def labels_of(hostname: str, attributes: Iterable[Json]) -> HostLabels:
 
 
 def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
-    """An agent of a GET_AGENTS answer, with what frameworks of these roles may use; None if it is away and not
-    withdrawn."""
+    """Returns an agent of a GET_AGENTS answer, with the resources available to frameworks of these roles; None if it is
+    inactive and not deactivated by an operator."""
     state, withdrawn = _withdrawn(entry)
     if not entry.get("active", True) and not withdrawn:
         return None
@@ -82,7 +83,7 @@ def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
         state,
         withdrawn,
         allocated.total(revocable=False) + kept,
-        volumes=whole(volumes) if total else None,  # the agent has not come to this master yet
+        volumes=whole(volumes) if total else None,  # the agent has not registered with this master yet
         volumes_begun=frozenset(volumes) - whole(volumes),
         volumes_mib=kept.disk_mib,
     )
@@ -91,7 +92,8 @@ def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
 
 
 def _withdrawn(entry: Json) -> tuple[HostState, str]:
-    """Drained or deactivated agents offer nothing until an operator reactivates them."""
+    """Returns the state of an agent that an operator has drained or deactivated, and the reason why it offers
+    nothing."""
     if not entry.get("deactivated"):
         return HostState.UP, ""
     match entry.get("drain_info", {}).get("state"):
@@ -104,10 +106,10 @@ def _withdrawn(entry: Json) -> tuple[HostState, str]:
 
 
 def entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The agents of a GET_AGENTS answer that arrives in pieces, as one JSON text each. Raises ValueError.
+    """Yields the agents of a GET_AGENTS answer that arrives in pieces, as one JSON text each. Raises ValueError.
 
-    Those that a new master knows of and that have not come back to it are among them: a cluster does not shrink while
-    its master is replaced.
+    Agents that a new master recovered from its registry, and that have not registered again, are included: a cluster
+    does not shrink while its master is replaced.
     """
     head, pending = b"", bytearray()
     is_first = True
@@ -122,7 +124,7 @@ def entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
                 yield bytes(pending[begin:end]).rstrip(b",")
             begin = end
         del pending[:begin]
-    # After the last agent comes the end of the answer; an answer in another format than Mesos's is read whole here.
+    # The end of the answer follows the last agent; an answer in a format other than Mesos's is read whole here.
     answer = orjson.loads(head + pending).get("get_agents", {})
     for entry in answer.get("agents", ()):
         yield orjson.dumps(entry)
@@ -131,14 +133,14 @@ def entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class AgentReader:
-    """Agents whose entry has not changed since the last look are the same objects."""
+    """Reader of agents. Agents whose entry has not changed since the last read are the same objects."""
 
     def __init__(self, role: str = ANY_ROLE) -> None:
         self._roles = roles_above(role)
         self._known: dict[bytes, Agent | None] = {}
 
     def read(self, pieces: Iterable[bytes]) -> list[Agent]:
-        """Active agents, one for each host: registered ones come before those that the master waits for."""
+        """Returns active agents, one per host: registered ones take precedence over recovered ones."""
         known: dict[bytes, Agent | None] = {}
         for entry in entries(pieces):
             key = hashlib.blake2b(entry, digest_size=16).digest()
@@ -153,8 +155,7 @@ class AgentReader:
 
 
 class AgentLooks:
-    """Reads all agents, at intervals that bound the share of time that it takes. One thread looks; any may request
-    it."""
+    """Reads all agents at intervals that bound the share of time spent. One thread reads; any may request a read."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class AgentLooks:
         return max((self._wanted_from_s if self._is_wanted else self._due_s) - self._clock(), 0.0)
 
     def look(self, master: str) -> list[Agent]:
-        """Active agents. Raises OSError, ValueError; then the look is due again."""
+        """Returns active agents. Raises OSError, ValueError; the read is then due again."""
         self._is_wanted, began_s = False, self._clock()
         is_done = False
         try:

@@ -1,4 +1,4 @@
-"""Mesos's JSON to and from our model. "task" and "agent" are Mesos's names for a pod and its host."""
+"""Mesos's JSON to and from the model. "task" and "agent" are Mesos's names for a pod and its host."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STATES = {
     "TASK_ERROR": PodState.FAILED,
     "TASK_KILLED": PodState.KILLED,
     "TASK_LOST": PodState.LOST,
-    # Mesos should send these to partition-aware frameworks only. Each is an end all the same.
+    # Mesos should send these only to partition-aware frameworks. Each is a terminal state all the same.
     "TASK_DROPPED": PodState.LOST,
     "TASK_GONE": PodState.LOST,
     "TASK_GONE_BY_OPERATOR": PodState.LOST,
@@ -62,7 +62,8 @@ def report_of(status: Json) -> PodReport:
 
 
 def _pod_status(task_id: str, agent_id: str, status: Json) -> PodStatus | None:
-    """None for a task that is not ours, and for a state that says nothing about the pod (TASK_UNREACHABLE and such)."""
+    """Returns None for a task that is not Peloton's, and for a state that does not determine the pod's
+    (TASK_UNREACHABLE and TASK_UNKNOWN)."""
     state, pod_id = _STATES.get(status["state"]), _pod_id(task_id)
     if state is None or pod_id is None:
         if status["state"] not in _SAY_NOTHING:
@@ -81,14 +82,14 @@ def _pod_status(task_id: str, agent_id: str, status: Json) -> PodStatus | None:
 
 
 class TaskTemplate:
-    """The TaskInfo of one config of a job, made once; each pod adds its ids, ports and resources."""
+    """The TaskInfo of one config of a job, built once; each pod adds its ids, ports and resources."""
 
     def __init__(self, template: PodTemplate, cluster: str, user: str = "") -> None:
-        """``user``: runs the task unless the configuration names one. (A framework's user can never be changed.)"""
+        """``user`` runs the task unless the configuration names a user. (A framework's user can never be changed.)"""
         job, config = template.job, template.config
         self.refusal = ""
-        """Why Mesos cannot run it, or "". Placement avoids its hosts; a configuration that a process of 0.1 has stored
-        does not say so."""
+        """Why Mesos cannot run the pod, or "". Placement avoids Mesos hosts for such pods, except for configurations
+        that release 0.1 has stored."""
         if asked := kubernetes_only(config):
             self.refusal = f"the pod asks for what Mesos does not have: {', '.join(asked)}"
         self._job_id = job.job_id
@@ -129,7 +130,7 @@ class TaskTemplate:
             self._rest["health_check"] = _health_check(config.healthCheck, {})
 
     def refusal_of(self, isolators: Isolators, hostname: str) -> str:
-        """Say why Mesos, or this agent of it, cannot run the task, or ""."""
+        """Returns why Mesos, or this agent, cannot run the task; else ""."""
         return self.refusal or (isolators.secrets_refusal(hostname) if self._has_secrets else "")
 
     def task_info(self, pod: PodLaunch, agent_id: str, resources: list[Json], isolators: Isolators = ALL) -> Json:
@@ -166,7 +167,7 @@ class TaskTemplate:
             is_docker = info.get("container", {}).get("type") == "DOCKER"
             if limits := _limits(pod.template.resources, ALL if is_docker else isolators):
                 info["limits"] = limits
-        # Mesos takes a task with a command or with an executor, which has one of its own, and refuses both.
+        # Mesos accepts a task with a command or with an executor, which has its own command, and rejects both.
         command = {**self._command, "environment": {"variables": environment}}
         if "executor" in info:
             info["executor"] = {**info["executor"], "command": command}
@@ -186,9 +187,9 @@ def _dict(message: Any) -> Json:
 
 
 def _limits(asked: Resources, isolators: Isolators) -> Json:
-    """Return what the task may use where it takes less of its agent, as far as the agent limits it at all: it refuses
-    limits of which it lacks the isolator. Mesos before 1.10 does not know them, and limits it to what it takes; disk is
-    limited so by every version that has quotas."""
+    """Returns limits for a task that takes less of its agent than it may use, as far as the agent enforces limits: an
+    agent rejects limits without the matching isolator. Mesos before 1.10 ignores limits, and restricts the task to the
+    resources that it takes; every version with quotas restricts disk in this way."""
     amounts = {
         "cpus": asked.cpu_milli / 1000 if isolators.limits_cpu else 0.0,
         "mem": float(asked.memory_mib) if isolators.limits_memory else 0.0,
@@ -211,7 +212,7 @@ def _health_check(config: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) 
     }
     if config.type == task_pb2.HealthCheckConfig.HTTP:
         http = config.httpCheck
-        scheme = http.scheme or "http"  # Mesos refuses an empty one
+        scheme = http.scheme or "http"  # Mesos rejects an empty one
         check |= {"type": "HTTP", "http": {"scheme": scheme, "port": http_port(config, ports), "path": http.path}}
     else:
         check |= {"type": "COMMAND", "command": {"shell": True, "value": config.commandCheck.command}}
@@ -219,27 +220,28 @@ def _health_check(config: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) 
 
 
 def acknowledge_call(token: Token) -> Json:
-    """The acknowledgement of a report, by its token."""
+    """Returns the acknowledgement of a report, by its token."""
     agent_id, task_id, uuid = token
     known = {"agent_id": {"value": agent_id}, "task_id": {"value": task_id}, "uuid": uuid}
     return {"type": "ACKNOWLEDGE", "acknowledge": known}
 
 
 def reconcile_call(pods: Sequence[PodOnHost]) -> Json:
-    """Asks about these pods, or without any about all of ours that Mesos knows."""
+    """Returns a request for the states of these pods, or without pods of all tasks of the framework that Mesos
+    knows."""
     tasks = [{"task_id": {"value": str(pod.pod_id)}, "agent_id": {"value": pod.host_id}} for pod in pods]
     return {"type": "RECONCILE", "reconcile": {"tasks": tasks}}
 
 
 def kill_call(pod_id: PodId, agent_id: str) -> Json:
-    """Mesos finds the agent itself when none is named."""
+    """Returns a KILL; Mesos finds the agent when none is named."""
     agent: Json = {"agent_id": {"value": agent_id}} if agent_id else {}
     return {"type": "KILL", "kill": {"task_id": {"value": str(pod_id)}, **agent}}
 
 
 def accept_call(offer_ids: Sequence[str], tasks: list[Json], before: Sequence[Json] = ()) -> Json:
-    """What the launch leaves of the offers comes back with the next allocation (refuse_seconds 0). Without tasks
-    the offers are given back the same way. ``before``: operations that come before the launch."""
+    """Returns an ACCEPT whose unused resources are offered again in the next allocation (refuse_seconds 0). Without
+    tasks the offers are returned in the same way. ``before`` are operations that precede the launch."""
     offers = [{"value": offer_id} for offer_id in offer_ids]
     filters = {"refuse_seconds": 0}
     if not tasks:
@@ -249,13 +251,13 @@ def accept_call(offer_ids: Sequence[str], tasks: list[Json], before: Sequence[Js
 
 
 def decline_call(offer_ids: Sequence[str], refuse_s: float) -> Json:
-    """Mesos hides the declined resources for so long, unless more become free."""
+    """Returns a DECLINE: Mesos hides the declined resources for so long, unless more become free."""
     offers = [{"value": offer_id} for offer_id in offer_ids]
     return {"type": "DECLINE", "decline": {"offer_ids": offers, "filters": {"refuse_seconds": refuse_s}}}
 
 
 def samples_of(rows: Sequence[Json], framework_id: str) -> list[UseSample]:
-    """Executors of all frameworks; those that the agent could not measure are left out."""
+    """Returns samples of the executors of all frameworks, except executors that the agent could not measure."""
     return [
         UseSample(
             f"{row['framework_id']}/{row['executor_id']}",
@@ -270,7 +272,7 @@ def samples_of(rows: Sequence[Json], framework_id: str) -> list[UseSample]:
 
 
 def _pod_id(text: str) -> PodId | None:
-    """None of a task or executor that is not ours."""
+    """Returns None for a task or executor that is not Peloton's."""
     try:
         pod_id = PodId.parse(text)
         parse_job_id(pod_id.job_id)

@@ -1,4 +1,4 @@
-"""Mesos as a ``ClusterDriver``: one framework per cluster, whose offers are room and whose tasks are pods."""
+"""Mesos as a ``ClusterDriver``: one framework per cluster, whose offers are free resources and whose tasks are pods."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ from services.hostmgr.mesos.wire import MesosRefusal
 log = logging.getLogger(__name__)
 
 BEHIND_PERIOD_S = 1.0
-"""Between attempts at chores that failed."""
+"""Seconds between retries of failed periodic tasks."""
 AGENT_RESTART_S = 30.0
-"""An agent that its supervisor starts again is back within so long: a few seconds until it is started, 2 s in which it
-waits for its executors, and up to ten until the next look at the agents."""
+"""Seconds within which an agent that its supervisor restarts is back: a few until the restart, 2 in which it waits for
+its executors, and up to ten until the next read of the agents."""
 
 
 class MesosDriver(Callbacks):
@@ -100,7 +100,7 @@ class MesosDriver(Callbacks):
             settles_s=settings.agent_reregister_timeout_s,
         )
 
-    # Life.
+    # Start and stop.
 
     def start(self, events: DriverEvents) -> None:
         settings = self._settings
@@ -173,7 +173,7 @@ class MesosDriver(Callbacks):
 
     def statusUpdate(self, driver: Subscription, status: Json) -> None:
         if self._term.is_premature(status):
-            return  # not an answer: reconciliation asks again
+            return  # not an answer: reconciliation repeats the request
         if status.get("reason") == AGENT_BACK:
             self._events.host_returned()
         if is_limit_refusal(status) and (agent := self.agents.of_id(status["agent_id"]["value"])):
@@ -192,7 +192,7 @@ class MesosDriver(Callbacks):
     def error(self, driver: Subscription, message: str) -> None:
         log.error("Mesos refuses the framework: %s", message)
         if message == REMOVED:
-            # Its pods are gone with it: a new framework, and reconciliation finds out what is lost.
+            # Its pods ended with it: a new framework follows, and reconciliation finds the lost pods.
             driver.forget_framework()
         elif message != SUPERSEDED:
             self._events.refused(framework_refusal(self._settings, driver.master, message))
@@ -203,7 +203,7 @@ class MesosDriver(Callbacks):
     def _denied(self, why: str) -> None:
         self._events.refused(self._settings.access.denial(self.subscription.master, why))
 
-    # Room.
+    # Offers.
 
     def want_room(self, wish: RoomWish) -> bool:
         return self._keeper.want(wish)
@@ -212,7 +212,7 @@ class MesosDriver(Callbacks):
         self._keeper.sufficed(holder, shapes)
 
     def return_room(self, room_ids: Sequence[str]) -> None:
-        """Mesos ignores a DECLINE of offers that were used."""
+        """Returns offers. Mesos ignores a DECLINE of offers that were used."""
         self._offers.forget(room_ids)
         self._keeper.returns.add(room_ids)
 
@@ -224,7 +224,7 @@ class MesosDriver(Callbacks):
     # Pods.
 
     def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
-        """One ACCEPT per host."""
+        """Sends one ACCEPT per host."""
         self._keeper.note_used(len(launches))
         isolators = self._isolators_for(launches)
         calls: list[Json] = []
@@ -263,7 +263,7 @@ class MesosDriver(Callbacks):
         return failed
 
     def _isolators_for(self, launches: Sequence[HostLaunch]) -> dict[str, Isolators]:
-        """The isolators of the agents of which a launch depends on them, by id."""
+        """Returns by id the isolators of the agents on which a launch depends."""
         asking = [
             agent
             for claim, pods in launches
@@ -272,20 +272,21 @@ class MesosDriver(Callbacks):
         ]
         found = self._isolators.of(asking)
         if any(not isolators.mounts_secrets for isolators in found.values()):
-            self.agents.want()  # its host gets the label that keeps pods with secrets away
+            self.agents.want()  # its host gets the label that excludes pods with secrets
         return found
 
     def _volume(self, volume: VolumeRecord, pot: OfferedResources) -> tuple[list[Json], Json] | None:
-        """Its entry, and the operations that make it if it is not made yet; None: the offers do not hold it."""
+        """Returns the volume's resource entry, and the operations that create the volume if necessary; None when the
+        offers lack it."""
         if (entry := pot.volumes.pop(volume.volume_id, None)) is not None:
             return ([], entry) if volume_id_of(entry) else None
         if volume.state is not VolumeState.INITIALIZED or (disk := pot.take_disk(volume.size_mib)) is None:
             return None
-        self.agents.want()  # it is on the list of the next look
+        self.agents.want()  # the next read lists the volume
         return operations_to_make(volume, disk, self._settings.role, self._settings.access.principal)
 
     def destroy_volume(self, volume: VolumeRecord) -> None:
-        """Through the operator's API, which takes back offers that hold it."""
+        """Destroys the volume through the operator API, which rescinds offers that contain it."""
         agent, master = self.agents.of_host(Hostname(volume.host)), self._master()
         if agent is None or master is None:
             raise OSError(f"host {volume.host} is not registered")
@@ -305,8 +306,8 @@ class MesosDriver(Callbacks):
             return self.send_all(calls)
         except Disconnected as error:
             return [MesosRefusal(0, str(error))] * len(calls)
-        # An OSError goes on to our caller: it is unknown what arrived, so reconciliation decides. If the pods became
-        # LOST here, one that runs, and was reported already, would run on beside its next run.
+        # An OSError is raised to the caller: it is unknown which tasks arrived, so reconciliation decides. If the pods
+        # became LOST here, a pod that was already reported as running would run alongside its next run.
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
         self._send([kill_call(pod.pod_id, pod.host_id) for pod in pods])
@@ -318,7 +319,7 @@ class MesosDriver(Callbacks):
         self._send([reconcile_call(pods)])
 
     def _send(self, calls: Sequence[Json]) -> None:
-        """Raises OSError, also for a refusal."""
+        """Sends calls. Raises OSError, also for a rejection."""
         if refusals := [refusal for refusal in self.send_all(calls) if refusal]:
             raise OSError(str(refusals[0]))
 
@@ -337,9 +338,9 @@ class MesosDriver(Callbacks):
         self._schedule.bring_up(_machine(host))
 
     def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
-        """Mesos has none."""
+        """Ignores the call: Mesos has no disruption budgets."""
 
-    # Output and use of pods.
+    # Output and resource use of pods.
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
         agent = self.agents.of_host(hostname)
@@ -363,7 +364,7 @@ class MesosDriver(Callbacks):
     def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
         raise NotFound(f"no session with pod {pod.pod_id} here: agents of Mesos serve sessions themselves")
 
-    # Chores.
+    # Periodic tasks.
 
     def tend(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The framework of a host manager in Mesos, one per cluster, and which settings a refusal is about."""
+"""The framework of a host manager in Mesos, one per cluster, and the settings that a rejection by Mesos concerns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MesosSettings:
 
 
 def framework_info(settings: MesosSettings, known_id: str | None) -> Json:
-    """``known_id``: of an earlier registration with the cluster."""
+    """Returns the FrameworkInfo. ``known_id`` is the id of an earlier registration with the cluster."""
     info: Json = {
         "user": settings.user,
         "name": "Peloton",
@@ -50,7 +50,7 @@ def framework_info(settings: MesosSettings, known_id: str | None) -> Json:
 
 
 def framework_refusal(settings: MesosSettings, master: str | None, message: str) -> str:
-    """Text for a master that accepts our credentials, but not this framework."""
+    """Returns the message for a master that accepts the credentials, but not this framework."""
     return (
         f"Mesos master {master} refuses the framework of principal {settings.access.principal!r} "
         f"(PELOTON_MESOS_PRINCIPAL) in role {settings.role!r} (PELOTON_MESOS_ROLE): {message}"

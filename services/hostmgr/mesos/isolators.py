@@ -1,7 +1,7 @@
-"""Isolators of agents, by which they limit what a task uses and mount secrets, read from their flags.
+"""Isolators of agents, with which they limit the resources of a task and mount secrets, read from their flags.
 
-A flag is read before the first launch that depends on it and kept until the agent registers again. An agent that does
-not answer counts as one that has all isolators: what it then refuses, it names.
+Flags are read before the first launch that depends on them, and cached until the agent registers again. An agent that
+does not answer is assumed to have all isolators: its rejections name the missing ones.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from services.hostmgr.mesos.resources import Json
 log = logging.getLogger(__name__)
 
 READERS_MAX = 16
-"""Agents that are asked at a time."""
+"""Limit of agents that are asked at the same time."""
 WAIT_S = 3.0
-"""How long a launch waits for the flags of all its agents."""
+"""Seconds for which a launch waits for the flags of all its agents."""
 ASK_AGAIN_S = 60.0
-"""An agent that did not answer is asked again by launches after so long."""
+"""Seconds after which launches ask again an agent that did not answer."""
 KNOWN_MAX = 100_000
-"""Agents that are remembered; those that were used longest ago are forgotten."""
+"""Limit of cached agents; the least recently used are dropped."""
 TOLD_MAX = 10
-"""Values of the flag that the log has; one that many agents share stands there once."""
+"""Limit of distinct values of the flag in the log; a value that many agents share is logged once."""
 CPU_ISOLATORS = frozenset({"cgroups/cpu", "cgroups/all"})
 MEMORY_ISOLATORS = frozenset({"cgroups/mem", "cgroups/all"})
 SECRET_ISOLATOR = "volume/secret"  # noqa: S105 - the name of an isolator
 Key = tuple[str, str, int]
-"""Id and address of an agent, and when it registered: its flags do not change before it registers again."""
+"""Id and address of an agent, and its time of registration: flags change only with a new registration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Isolators:
 
     @property
     def lacks(self) -> list[str]:
-        """List what is not sent to the agent."""
+        """Returns what is not sent to the agent."""
         can = {"limits for cpu": self.limits_cpu, "limits for memory": self.limits_memory}
         can["pods with secrets"] = self.mounts_secrets
         return [what for what, is_possible in can.items() if not is_possible]
@@ -63,7 +63,7 @@ class Isolators:
         return f"--isolation={self.flag}" if self.flag else "it refuses them"
 
     def secrets_refusal(self, hostname: str) -> str:
-        """Say why an agent cannot run a pod with secrets, or ""."""
+        """Returns why an agent cannot run a pod with secrets; else ""."""
         if self.mounts_secrets:
             return ""
         return (
@@ -77,20 +77,20 @@ Value = TypeVar("Value")
 
 
 class AgentIsolators:
-    """Any thread may call."""
+    """Cache of agents' isolators. Any thread may call."""
 
     def __init__(self, read_flags: Callable[[str, str], Json], clock: Callable[[], float] = time.monotonic) -> None:
         """``read_flags`` takes the address and the process of an agent, and raises OSError."""
         self._read_flags = read_flags
         self._clock = clock
         self._readers = ThreadPoolExecutor(READERS_MAX, thread_name_prefix="flags of agents")
-        self._lock = threading.Lock()  # of what follows
+        self._lock = threading.Lock()  # protects the following attributes
         self._known: OrderedDict[Key, Isolators] = OrderedDict()
         self._silent_until_s: OrderedDict[Key, float] = OrderedDict()
         self._asked: dict[Key, Future[None]] = {}
         self._is_closed = False
         self._told: deque[Isolators] = deque(maxlen=TOLD_MAX)
-        self._labelled: dict[str, tuple[Agent, Agent]] = {}  # by id: as Mesos lists it, and with the label
+        self._labelled: dict[str, tuple[Agent, Agent]] = {}  # by id: as listed by Mesos, and with the label
 
     def close(self) -> None:
         with self._lock:
@@ -98,7 +98,7 @@ class AgentIsolators:
         self._readers.shutdown(wait=False, cancel_futures=True)
 
     def of(self, agents: Iterable[Agent]) -> dict[str, Isolators]:
-        """Return the isolators by the ids of the agents, asking those that are not known yet."""
+        """Returns the isolators by the ids of the agents, asking agents that are not cached."""
         keys = [_key(agent) for agent in agents]
         asked = [found for agent, key in zip(agents, keys, strict=True) if (found := self._ask(agent, key))]
         wait(asked, WAIT_S)
@@ -138,7 +138,7 @@ class AgentIsolators:
             log.warning("agent %s, and others like it, get no %s: %s", hostname, " and no ".join(lacks), found.said)
 
     def refused(self, agent: Agent, message: str) -> None:
-        """Learn from an agent that has refused a limit: its flags could not be read."""
+        """Records an agent's rejection of a limit: its flags could not be read."""
         key = _key(agent)
         with self._lock:
             before = self._known.get(key, ALL)
@@ -147,8 +147,8 @@ class AgentIsolators:
         self._note(agent.host.hostname, key, found)
 
     def label(self, agents: Iterable[Agent]) -> list[Agent]:
-        """Label the hosts of agents that are known to mount no secrets. An agent that is the same object as before has
-        the same object for its host, too."""
+        """Labels the hosts of agents that are known not to mount secrets. An agent that is the same object as before
+        keeps the same object for its host."""
         found: list[Agent] = []
         labelled: dict[str, tuple[Agent, Agent]] = {}
         with self._lock:

@@ -1,4 +1,4 @@
-"""Maintenance in Mesos: its schedule of machines that go down or are down, and its questions whether we leave them."""
+"""Maintenance in Mesos: its schedule of machines that go down or are down, and its inverse offers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from services.hostmgr.mesos.resources import Json
 log = logging.getLogger(__name__)
 
 REFUSE_S = 60
-"""Mesos asks again after this."""
+"""Seconds after which Mesos repeats an inverse offer."""
 KEPT_MAX = 1_000
-"""Unanswered ones; Mesos repeats those that get lost."""
+"""Limit of unanswered inverse offers; Mesos repeats lost ones."""
 
 
 class MaintenanceSchedule:
-    """Mesos's maintenance schedule, in which we keep the entries of others. All methods raise OSError. They read what
-    Mesos has before they change it, and so may be repeated.
+    """Mesos's maintenance schedule. Entries of other users are kept. All methods raise OSError; they read Mesos's state
+    before they change it, and so may be repeated.
 
     An update replaces the whole schedule and rescinds every offer of the cluster, so many machines are announced at
-    once, and no update is sent that changes nothing."""
+    once, and no update without a change is sent.
+    """
 
     def __init__(self, master: Callable[[], str | None], operator: Operator) -> None:
         self._find_master = master
@@ -38,14 +39,14 @@ class MaintenanceSchedule:
             self._announce(machines)
 
     def take_down(self, machine: Json) -> None:
-        """Removes the agent, which ends; what still runs there is lost."""
+        """Removes the agent, which ends; tasks still running there are lost."""
         with self._lock:
             if _key(machine) not in self._down():
                 self._announce([machine])
                 self._call({"type": "START_MAINTENANCE", "start_maintenance": {"machines": [machine]}})
 
     def bring_up(self, machine: Json) -> None:
-        """The machine leaves the schedule, whether it was down already or not."""
+        """Removes the machine from the schedule, whether it was down already or not."""
         with self._lock:
             if _key(machine) in self._down():
                 self._call({"type": "STOP_MAINTENANCE", "stop_maintenance": {"machines": [machine]}})
@@ -84,7 +85,8 @@ class MaintenanceSchedule:
 
 
 class InverseOffers:
-    """Mesos asks whether we leave a host. The thread of events takes these offers in, another thread answers."""
+    """Inverse offers, with which Mesos asks to vacate a host. The thread of events records them, another thread
+    answers."""
 
     def __init__(self, agents: AgentWatch, send_all: Callable[[Sequence[Json]], object]) -> None:
         self._agents = agents
@@ -95,7 +97,7 @@ class InverseOffers:
         self._asked.extend(offers)
 
     def answer(self, going: Collection[Hostname]) -> None:
-        """Accept for hosts that are in maintenance here; operators decide about others that Mesos announces."""
+        """Accepts for hosts that are in maintenance in Peloton; declines for others, about which operators decide."""
         asked = [self._asked.popleft() for _ in range(len(self._asked))]
         if not asked:
             return
@@ -113,7 +115,7 @@ class InverseOffers:
 
 
 def _key(machine: Json) -> tuple[str, str]:
-    """Mesos compares names of hosts without case."""
+    """Returns the identity of a machine; Mesos compares host names without case."""
     return machine.get("hostname", "").lower(), machine.get("ip", "")
 
 

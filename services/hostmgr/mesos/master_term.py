@@ -1,7 +1,8 @@
-"""How long the leading Mesos master has led, and what it may not know yet.
+"""The term of the leading Mesos master, and the answers that it cannot give yet.
 
-A master answers from its registry. One that came up with an empty registry knows no agents and no pods until agents
-register again, each when it notices: until then it calls the pods on all other agents unknown, though they run.
+A master answers from its registry. A master that started with an empty registry knows no agents and no pods until
+agents register again, each when it notices the change: until then it reports the pods on all other agents as unknown,
+though they run.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from services.hostmgr.mesos.resources import Json
 log = logging.getLogger(__name__)
 
 UNKNOWN = "Reconciliation: Task is unknown"
-"""A master's answer about a pod whose agent it does not know; with a known agent the answer says more."""
+"""A master's answer about a pod whose agent is not registered; with a registered agent the answer is longer."""
 _STATES = ("TASK_LOST", "TASK_UNKNOWN")
 
 
 class MasterTerm:
-    """One thread sets the master, any may ask. A new host manager does not know how long the master has led: it takes
-    the term to begin with its first subscription."""
+    """The term of a master. One thread sets the master, any may read. A new host manager does not know how long the
+    master has led: it assumes that the term starts with its first subscription."""
 
     def __init__(self, reregister_timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """``reregister_timeout_s``: how long agents may take (Mesos: ``--agent_reregister_timeout``)."""
+        """``reregister_timeout_s`` is the time that agents have to register again (Mesos:
+        ``--agent_reregister_timeout``)."""
         self._timeout_s = reregister_timeout_s
         self._clock = clock
         self._master_id = ""
@@ -33,7 +35,7 @@ class MasterTerm:
         self._is_subscribed = False
 
     def lost(self) -> None:
-        """The subscription is over: another master may lead next."""
+        """Ends the subscription: another master may lead next."""
         self._is_subscribed = False
 
     def begin(self, master_id: str) -> None:
@@ -46,10 +48,11 @@ class MasterTerm:
 
     @property
     def is_settling(self) -> bool:
-        """Agents of an earlier master may still be about to register with this one."""
+        """Returns whether agents of an earlier master may still register with this one."""
         return not self._is_subscribed or self._clock() < self._settled_s
 
     def is_premature(self, status: Json) -> bool:
-        """The status only says that the master does not know the pod's agent, which may still register."""
+        """Returns whether the status means only that the pod's agent is not registered, though it may still
+        register."""
         is_unknown = status.get("reason") == RECONCILED and status.get("message") == UNKNOWN
         return is_unknown and status["state"] in _STATES and self.is_settling

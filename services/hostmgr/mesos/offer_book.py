@@ -1,4 +1,4 @@
-"""The offers that we hold: the resources of each as Mesos has them, and as our room."""
+"""The open offers: the resources of each in Mesos's form and in Peloton's."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from services.hostmgr.mesos.resources import ANY_ROLE, Json, Offered, OfferedRea
 from services.hostmgr.mesos.volumes import volumes_in, whole
 
 LABELLED_MAX = 100_000
-"""Agents whose labels are cached: each offer repeats the attributes of its agent."""
+"""Limit of agents whose labels are cached: each offer repeats the attributes of its agent."""
 
 
 class OfferBook:
-    """The thread of events takes offers in, any thread uses them up."""
+    """Open offers. The thread of events adds them, any thread uses them."""
 
     def __init__(self, role: str = ANY_ROLE) -> None:
         self._reader = OfferedReader(role)
         self._offers: dict[str, Offered] = {}
-        self._volumes: dict[str, dict[str, Json]] = {}  # by offer, of those that have some
+        self._volumes: dict[str, dict[str, Json]] = {}  # by offer, if it has volumes
         self._labels: dict[str, Labels] = {}  # by agent id
 
     def take_in(self, offers: Iterable[Json]) -> list[Room]:
@@ -48,7 +48,7 @@ class OfferBook:
             self._volumes.pop(offer_id, None)
 
     def use(self, offer_ids: Iterable[str]) -> tuple[list[str], OfferedResources]:
-        """The offers that are still valid, with all their resources; they are removed from the book."""
+        """Removes the offers that are still valid, and returns them with all their resources."""
         standing, pot = [], OfferedResources()
         for offer_id in offer_ids:
             if (offered := self._offers.pop(offer_id, None)) is not None:
@@ -59,7 +59,7 @@ class OfferBook:
         return standing, pot
 
     def clear(self) -> None:
-        """All offers end with the subscription."""
+        """Removes all offers, which end with the subscription."""
         self._offers.clear()
         self._volumes.clear()
         self._labels.clear()

@@ -1,11 +1,11 @@
-"""How long offers are kept: unused ones go back to Mesos, for other frameworks, and are requested when pods wait.
+"""How long offers are kept: unused offers return to Mesos for other frameworks, and are requested when pods wait.
 
-    offers come -> used by launches, or idle for the hold time -> declined; Mesos hides them until they grow
-    no lease is requested -> SUPPRESS: no offers come
-    a lease finds too little of what there is -> REVIVE: all free resources are offered within milliseconds
+    offers arrive -> used by launches, or idle for the hold time -> declined; Mesos hides them until they grow
+    no lease is requested -> SUPPRESS: no offers arrive
+    a lease finds too few free resources -> REVIVE: all free resources are offered within milliseconds
 
-Some idle offers are kept, in proportion to those that launches have used of late, so that a large job does not request
-the whole cluster again and again.
+Some idle offers are kept, in proportion to the offers that launches have used recently, so that a large job does not
+repeatedly request the whole cluster.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from services.hostmgr.mesos.resources import Json
 log = logging.getLogger(__name__)
 
 REFUSED_S = 3_600.0
-"""How long Mesos hides declined resources, unless more become free there, or we REVIVE."""
+"""Seconds for which Mesos hides declined resources, unless more become free there, or the framework sends REVIVE."""
 WAITING_AGE_S = 60.0
-"""A lease that found too little counts as waiting for so long: its placement is tried again within half of it."""
+"""Seconds for which an unsatisfied lease counts as waiting: its placement is retried within half of this time."""
 ASK_AGAIN_S, ASK_AGAIN_MAX_S = 60.0, 600.0
-"""When all offers of Mesos were not enough for some pods, these pods cause the next REVIVE after so long, and twice as
-long each time: other frameworks get no offers of what we hold meanwhile."""
+"""Backoff of pods for which all offers of Mesos were not enough: they cause the next REVIVE after this time, which
+doubles up to the maximum: meanwhile other frameworks get no offers of the resources held here."""
 IN_VAIN_MAX = 10_000
-"""Remembered pairs of holder and shape; those that asked longest ago are forgotten."""
+"""Limit of recorded pairs of holder and shape; the ones with the oldest requests are dropped."""
 OFFERS_WAIT_S = 0.5
-"""How long a lease waits for the offers that it requested; later ones wake its job."""
+"""Seconds for which a lease waits for the offers that it requested; later offers wake its job."""
 KEPT_PER_USED = 10
 """Idle offers kept for each offer that launches have used within two hold times."""
 PERIOD_MAX_S = 10.0
 DECLINE_BATCH = 1_000
 DECLINED_MAX = 20_000
-"""In one round."""
+"""Limit per round."""
 
 SendAll = Callable[[Sequence[Json]], Sequence[object]]
 TakeIdle = Callable[[float, int, int], list[str]]
-"""``(until_s, kept, limit)`` -> idle offers that came until then, which leases get no more."""
+"""``(until_s, kept, limit)`` -> ids of idle offers received up to ``until_s``, which leases no longer get."""
 
 
 class OfferReturns:
-    """Offers that Mesos is to have back. Any thread adds, one sends."""
+    """Offers to return to Mesos. Any thread adds, one sends."""
 
     def __init__(self) -> None:
-        self._offer_ids: deque[str] = deque()  # claimed, and not known to have come back
+        self._offer_ids: deque[str] = deque()  # claimed, and possibly not returned yet
 
     @property
     def are_due(self) -> bool:
@@ -61,11 +61,11 @@ class OfferReturns:
         self._offer_ids.extend(offer_ids)
 
     def clear(self) -> None:
-        """All offers end with the subscription."""
+        """Removes all offers, which end with the subscription."""
         self._offer_ids.clear()
 
     def send(self, send_all: Callable[[Sequence[Json]], object]) -> None:
-        """Raises what ``send_all`` does; then they are sent the next time."""
+        """Sends the returns. Raises what ``send_all`` raises; the offers are then sent the next time."""
         offer_ids: list[str] = []
         with suppress(IndexError):
             while True:
@@ -79,13 +79,13 @@ class OfferReturns:
 
 
 class OfferKeeper:
-    """``_telling`` is held during calls to Mesos, so that they arrive in the order of the decisions. It is held as long
-    as a call hangs, so the driver's thread never takes it."""
+    """Controller of offers. ``_sending`` is held during calls to Mesos, so that they arrive in the order of the
+    decisions. It is held as long as a call hangs, so the driver's thread never acquires it."""
 
     def __init__(
         self, take_idle: TakeIdle, send_all: SendAll, hold_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.returns = OfferReturns()  # go back to Mesos without being hidden
+        self.returns = OfferReturns()  # return to Mesos without being hidden
         self._take_idle = take_idle
         self._send_all = send_all
         self._hold_s = hold_s
@@ -93,23 +93,23 @@ class OfferKeeper:
         self._came = threading.Event()
         self._came.set()
         self._used_count = 0  # hosts whose offers launches have used
-        self._used: deque[tuple[float, int]] = deque()  # when, used until then
-        self._telling = threading.Lock()
-        self._lock = threading.Lock()  # of what follows; taken last, and for moments
-        # What may be true in Mesos: set before a call that makes it true, unset after one that makes it false.
+        self._used: deque[tuple[float, int]] = deque()  # time, count of used hosts until then
+        self._sending = threading.Lock()
+        self._lock = threading.Lock()  # protects the following attributes; acquired last, for short times
+        # Possible states of Mesos: set before a call that makes it true, cleared after a call that makes it false.
         self._is_suppressed = False
         self._are_some_declined = False
         self._asked_s = self._short_s = self._revived_s = clock()
-        # -> when to ask again, and the wait after that
+        # -> time of the next request, wait after that
         self._in_vain: OrderedDict[tuple[Holder, PodShape], tuple[float, float]] = OrderedDict()
 
     @property
     def period_s(self) -> float:
-        """How often to look."""
+        """Returns the seconds between rounds."""
         return min(self._hold_s / 4, PERIOD_MAX_S)
 
     def subscribed(self) -> None:
-        """A new subscription is neither suppressed nor has it refused anything."""
+        """Resets the state: a new subscription is not suppressed, and has not declined offers."""
         with self._lock:
             self._is_suppressed = self._are_some_declined = False
             self._asked_s = self._revived_s = self._clock()
@@ -122,14 +122,14 @@ class OfferKeeper:
             self._used_count += host_count
 
     def sufficed(self, holder: Holder, shapes: Iterable[PodShape]) -> None:
-        """A lease found enough for pods of these shapes."""
+        """Records that a lease found enough resources for pods of these shapes."""
         with self._lock:
             for shape in shapes:
                 self._in_vain.pop((holder, shape), None)
 
     def want(self, wish: RoomWish) -> bool:
-        """Requests offers of Mesos if that may help; returns whether some have come meanwhile. Pods that are spread,
-        and pods that would go where pods of their job failed, should see all hosts."""
+        """Requests offers of Mesos if that may help; returns whether offers have arrived meanwhile. Pods that are
+        spread, and pods that would run where pods of their job failed, require offers of all hosts."""
         holder, short = wish.holder, wish.short
         now_s = self._clock()
         with self._lock:
@@ -142,13 +142,13 @@ class OfferKeeper:
         if not (short or wants_all):
             return False
         may_fit = wants_all or wish.may_fit(asking)
-        with self._telling:  # another lease may have asked meanwhile
+        with self._sending:  # another lease may have requested offers meanwhile
             now_s = self._clock()
             has_asked = self._may_help(may_fit, not not_yet.issuperset(short), now_s) and self._revive(now_s)
             if has_asked:
                 self._wait_longer(holder, short - not_yet, now_s)
             left_s = self._revived_s + OFFERS_WAIT_S - now_s
-        is_open = has_asked or not self._came.is_set()  # by another lease, a moment ago
+        is_open = has_asked or not self._came.is_set()  # by another lease, very recently
         return is_open and left_s > 0 and self._came.wait(left_s)
 
     def _may_help(self, may_fit: bool, is_short: bool, now_s: float) -> bool:
@@ -158,7 +158,7 @@ class OfferKeeper:
             return self._is_suppressed or (in_doubt and may_fit)
 
     def _wait_longer(self, holder: Holder, shapes: Iterable[PodShape], now_s: float) -> None:
-        """These shapes wait longer for their next request, until a lease finds enough for them."""
+        """Doubles the backoff of these shapes, until a lease finds enough resources for them."""
         with self._lock:
             for shape in shapes:
                 _, wait_s = self._in_vain.pop((holder, shape), (0.0, ASK_AGAIN_S))
@@ -184,17 +184,17 @@ class OfferKeeper:
         return True
 
     def tend(self) -> None:
-        """Give back offers that launches did not use, and idle ones. Raises what sending does: then it is unknown what
-        Mesos has taken in, and ``want`` asks when in doubt."""
+        """Returns offers that launches did not use, and idle ones. Raises what sending raises: it is then unknown what
+        Mesos has processed, and ``want`` requests offers when in doubt."""
         self.returns.send(self._send_all)
-        with self._telling:
+        with self._sending:
             now_s = self._clock()
             suppresses = self._suppresses(now_s)
             calls: list[Json] = [{"type": "SUPPRESS"}] if suppresses else []
             idle = self._take_idle(now_s - self._hold_s, self._kept(now_s), DECLINED_MAX)
             batches = (idle[start : start + DECLINE_BATCH] for start in range(0, len(idle), DECLINE_BATCH))
             calls += [decline_call(batch, REFUSED_S) for batch in batches]
-            self._believe(suppresses, bool(idle))
+            self._set_mesos_state(suppresses, bool(idle))
             try:
                 if refused := [refusal for refusal in (self._send_all(calls) if calls else ()) if refusal]:
                     raise OSError(f"Mesos refuses to take offers back: {refused[0]}")
@@ -202,7 +202,7 @@ class OfferKeeper:
                 self.returns.add(idle)
                 raise
             finally:
-                self._believe(suppresses, bool(idle))  # again: a new subscription may have begun meanwhile
+                self._set_mesos_state(suppresses, bool(idle))  # again: a new subscription may have started meanwhile
 
     def _suppresses(self, now_s: float) -> bool:
         with self._lock:
@@ -212,7 +212,7 @@ class OfferKeeper:
         log.info("no pod waits for hosts: Mesos makes no offers until one does")
         return True
 
-    def _believe(self, is_suppressed: bool, are_some_declined: bool) -> None:
+    def _set_mesos_state(self, is_suppressed: bool, are_some_declined: bool) -> None:
         with self._lock:
             self._is_suppressed |= is_suppressed
             self._are_some_declined |= are_some_declined

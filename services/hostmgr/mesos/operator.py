@@ -19,59 +19,60 @@ STATISTICS_TIMEOUT_S = 3.0
 FILE_TIMEOUT_S = 2.0
 FLAGS_TIMEOUT_S = 2.0
 LONG_TIMEOUT_S = 30.0
-"""For the first byte of a long answer: a master that has just offered all its agents takes a while."""
+"""Timeout of the first byte of a long answer: a master that has just offered all its agents is slow."""
 PIECE_BYTES = 1 << 20
 _DONE = (200, 202)
 Json = dict[str, Any]
 
 
 class Denied(OSError):
-    """Our credentials are refused."""
+    """The credentials were rejected."""
 
 
 class Operator:
-    """All methods raise OSError, also for an error status; Denied when that is 401 or 403. Thread-safe."""
+    """HTTP client of masters and agents. All methods raise OSError, also for an error status; Denied when that is 401
+    or 403. Thread-safe."""
 
     def __init__(self, access: MesosAccess = OPEN) -> None:
         self._access = access
 
     def call(self, master: str, body: Json) -> Json:
-        """POST to the operator API of ``host:port``."""
+        """Posts to the operator API of ``host:port``."""
         answer: Json = self._exchange(master, "POST", "/api/v1", orjson.dumps(body))
         return answer
 
     def answer_of(self, master: str, body: Json) -> Iterator[bytes]:
-        """The answer to a call in pieces, for those that are long."""
+        """Yields the answer to a call in pieces, for long answers."""
         with self._open(master, "POST", "/api/v1", orjson.dumps(body), LONG_TIMEOUT_S) as response:
             while piece := response.read(PIECE_BYTES):
                 yield piece
 
     def agent_state(self, address: str) -> Json:
-        """Flags, frameworks and executors of an agent."""
+        """Returns the flags, frameworks and executors of an agent."""
         state: Json = self._exchange(address, "GET", "/state")
         return state
 
     def flags(self, address: str, process: str) -> Json:
-        """The flags of an agent, by their names."""
+        """Returns the flags of an agent, by their names."""
         flags: Json = self._exchange(address, "GET", f"/{process}/flags", timeout_s=FLAGS_TIMEOUT_S)["flags"]
         return flags
 
     def browse(self, address: str, path: str) -> list[str]:
-        """Paths of the files of a directory on an agent."""
+        """Returns the paths of the files of a directory on an agent."""
         return [entry["path"] for entry in self._exchange(address, "GET", f"/files/browse?path={quote(path)}")]
 
     def end_of_file(self, address: str, path: str, limit_bytes: int) -> bytes:
-        """The last bytes of a file on an agent."""
+        """Returns the last bytes of a file on an agent."""
         url = f"/files/read?path={quote(path)}"
         size = int(self._exchange(address, "GET", f"{url}&offset=-1", timeout_s=FILE_TIMEOUT_S)["offset"])
         url = f"{url}&offset={max(0, size - limit_bytes)}"
         with self._open(address, "GET", url, None, FILE_TIMEOUT_S) as response:
-            # A file need not be text, and agents pass its bytes on as they are.
+            # A file need not be text, and agents pass its bytes on unchanged.
             text = response.read().decode("utf-8", "replace")
         return str(json.loads(text, strict=False)["data"]).encode()
 
     def statistics(self, address: str, process: str) -> list[Json]:
-        """The use of each executor of an agent."""
+        """Returns the resource use of each executor of an agent."""
         path = f"/{process}/monitor/statistics"
         rows: list[Json] = self._exchange(address, "GET", path, timeout_s=STATISTICS_TIMEOUT_S)
         return rows
@@ -111,12 +112,12 @@ class Operator:
 
 
 def container_of(state: Json, framework_id: str, executor_id: str) -> str:
-    """In an agent's state, the id of the container in which an executor runs; empty when it does not run."""
+    """Returns from an agent's state the id of the container in which an executor runs; empty when it does not run."""
     executors = (row["executors"] for row in state.get("frameworks", ()) if row["id"] == framework_id)
     found = (row["container"] for rows in executors for row in rows if row["id"] == executor_id)
     return str(next(found, ""))
 
 
 def stderr_path(framework_id: str, executor_id: str) -> str:
-    """The virtual path under which agents serve it."""
+    """Returns the virtual path under which agents serve an executor's stderr."""
     return f"/frameworks/{framework_id}/executors/{executor_id}/runs/latest/stderr"

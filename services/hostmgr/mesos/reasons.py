@@ -1,4 +1,4 @@
-"""The reasons that Mesos 1.11 gives for the end of a task, as our causes."""
+"""The reasons that Mesos 1.11 gives for the end of a task, mapped to causes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ COMMAND_EXECUTOR_FAILED = "REASON_COMMAND_EXECUTOR_FAILED"
 BROKEN_PIPE_MESSAGE = "Container terminated with signal Broken pipe"
 CPU_LIMIT_REFUSED = "CPU limits can only be set on tasks"
 MEMORY_LIMIT_REFUSED = "Memory limits can only be set on tasks"
-"""Beginnings of the messages with REASON_GC_ERROR of an agent without the isolator, which the rest names."""
+"""Prefixes of the messages with REASON_GC_ERROR of an agent that lacks the isolator; the rest names it."""
 GONE_MESSAGES = ("Operator initiated 'Machine DOWN'", "the agent unregistered")
-"""Messages of the master about an agent that was taken away, and did not just fall silent."""
+"""Messages of the master about an agent that was removed, as opposed to one that stopped responding."""
 
 CAUSES: dict[str, Cause] = {
     # The pod's program, and limits of its resources.
@@ -22,7 +22,7 @@ CAUSES: dict[str, Cause] = {
     "REASON_CONTAINER_LIMITATION_DISK": Cause.DISK,
     "REASON_CONTAINER_LIMITATION_MEMORY": Cause.MEMORY,
     "REASON_MAX_COMPLETION_TIME_REACHED": Cause.TIME,
-    # The executor: killed by a person, or with its program for want of memory.
+    # The executor: killed by a person, or together with its program for lack of memory.
     "REASON_EXECUTOR_TERMINATED": Cause.EXECUTOR,
     "REASON_EXECUTOR_UNREGISTERED": Cause.EXECUTOR,
     "REASON_IO_SWITCHBOARD_EXITED": Cause.EXECUTOR,
@@ -52,7 +52,7 @@ CAUSES: dict[str, Cause] = {
     "REASON_TASK_GROUP_UNAUTHORIZED": Cause.INVALID,
     "REASON_TASK_INVALID": Cause.INVALID,
     "REASON_TASK_UNAUTHORIZED": Cause.INVALID,
-    # Not an end: news and answers.
+    # Not an end: notifications and answers.
     "REASON_AGENT_REREGISTERED": Cause.NO_ENDING,
     "REASON_RECONCILIATION": Cause.NO_ENDING,
     "REASON_TASK_CHECK_STATUS_UPDATED": Cause.NO_ENDING,
@@ -62,14 +62,14 @@ CAUSES: dict[str, Cause] = {
 
 
 def is_limit_refusal(status: Json) -> bool:
-    """Tell whether an agent refused the limits of a task, and did not start it."""
+    """Returns whether an agent rejected the limits of a task, and did not start it."""
     message = status.get("message", "")
     is_named = CPU_LIMIT_REFUSED in message or MEMORY_LIMIT_REFUSED in message
     return status.get("reason") == "REASON_GC_ERROR" and is_named
 
 
 def cause_of(status: Json) -> Cause:
-    """The cause in a TaskStatus. Reasons of a later Mesos count as none."""
+    """Returns the cause in a TaskStatus. An unknown reason, as of a later Mesos, counts as no reason."""
     reason, message = status.get("reason", ""), status.get("message", "")
     if reason == AGENT_REMOVED and any(text in message for text in GONE_MESSAGES):
         return Cause.HOST_GONE

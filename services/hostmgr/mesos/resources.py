@@ -1,4 +1,4 @@
-"""Mesos resources: those of an offer, and those that a task takes. Scalars are in thousandths, as Mesos rounds."""
+"""Mesos resources of offers and tasks. Scalars are in thousandths, as Mesos rounds."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Scalar = tuple[str, bool, int, Json]
 """Kind, whether it is revocable, thousandths, entry."""
 _KINDS = ("cpus", "mem", "disk", "gpus")
 OFFERED_KEPT_MAX = 10_000
-"""Cached contents of offers: equal hosts with equal free resources share one."""
+"""Limit of cached contents of offers: equal hosts with equal free resources share one."""
 SHAPES_MAX = 10_000
-"""Different totals that are remembered."""
+"""Limit of cached totals."""
 ANY_ROLE = "*"
 
 
 def roles_above(role: str) -> frozenset[str]:
-    """The role and its ancestors: Mesos offers a role what agents reserve for any of them."""
+    """Returns the role and its ancestors: Mesos offers a role the resources that agents reserve for any of them."""
     parts = role.split("/")
     return frozenset("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def is_for_pods(entry: Json, roles: Collection[str]) -> bool:
-    """Whether pods of a framework with these roles may use the entry: it is unreserved, or reserved for one of the
-    roles by the agent's flags. Dynamic reservations are kept for their volumes, and so are whole disks with a
-    ``source`` (MOUNT, BLOCK, RAW, PATH): sandboxes of pods lie on the agent's own disk, which has none.
+    """Returns whether pods of a framework with these roles may use the entry: it is unreserved, or reserved for one of
+    the roles by the agent's flags. Dynamic reservations are kept for their volumes, and so are whole disks with a
+    ``source`` (MOUNT, BLOCK, RAW, PATH): sandboxes of pods are on the agent's own disk, which has none.
 
     Mesos writes reservations in two forms. The refined one is a stack, ``reservations``. In the older one, which offers
     use, a static reservation is a ``role`` alone, and a dynamic one has ``reservation`` too, which may be empty.
@@ -47,21 +47,21 @@ def is_for_pods(entry: Json, roles: Collection[str]) -> bool:
 
 @lru_cache(maxsize=SHAPES_MAX)
 def _resources(cpu_milli: int, memory_mib: int, disk_mib: int, gpu_milli: int) -> Resources:
-    """Hosts of one shape share one value: at 50,000 hosts that is 30 MiB less."""
+    """Returns one shared value for hosts of one shape: at 50,000 hosts this saves 30 MiB."""
     return Resources(cpu_milli, memory_mib, disk_mib, gpu_milli)
 
 
 @dataclass(slots=True)
 class OfferedResources:
-    """A mutable pot of resources of one host that pods may use, from any number of offers.
+    """The mutable resources of one host that are available to pods, from any number of offers.
 
-    ``roles``: the framework's role and its ancestors.
+    ``roles`` are the framework's role and its ancestors.
     """
 
     roles: Collection[str] = ()
     scalars: list[Scalar] = field(default_factory=list)
     port_entries: list[Json] = field(default_factory=list)
-    volumes: dict[str, Json] = field(default_factory=dict)  # of ours, by id
+    volumes: dict[str, Json] = field(default_factory=dict)  # Peloton's volumes, by id
 
     def add(self, entries: Iterable[Json]) -> None:
         for entry in entries:
@@ -86,8 +86,8 @@ class OfferedResources:
         return tuple(sorted((int(r["begin"]), int(r["end"])) for r in ranges))
 
     def take(self, wanted: Resources, revocable: bool, ports: Iterable[int]) -> list[Json] | None:
-        """Entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when the pot lacks
-        some."""
+        """Returns entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when some are
+        lacking."""
         wanted = needed(wanted)
         needs = {
             "cpus": wanted.cpu_milli,
@@ -113,7 +113,7 @@ class OfferedResources:
         return taken + port_parts
 
     def take_disk(self, size_mib: int) -> Json | None:
-        """An entry of this size, of one that is at least as large."""
+        """Returns an entry of this size, cut from one that is at least as large."""
         for position, (name, is_revocable, amount, entry) in enumerate(self.scalars):
             if name == "disk" and amount >= size_mib * 1000:
                 self.scalars[position] = (name, is_revocable, amount - size_mib * 1000, entry)
@@ -121,7 +121,8 @@ class OfferedResources:
         return None
 
     def _take_ports(self, ports: list[int]) -> list[Json] | None:
-        """Ports are checked, not removed: the placement has dealt each to one pod."""
+        """Returns the entries of the ports, which are checked but not removed: the placement has assigned each to one
+        pod."""
         parts: list[Json] = []
         for entry in self.port_entries:
             mine = [p for p in ports if any(r["begin"] <= p <= r["end"] for r in entry["ranges"]["range"])]
@@ -143,7 +144,7 @@ class Offered:
 
 
 class OfferedReader:
-    """Reads and keeps equal entries once: most of 50,000 hosts offer the same."""
+    """Reads offers, and keeps equal contents once: most of 50,000 hosts offer the same."""
 
     def __init__(self, role: str = ANY_ROLE) -> None:
         self._roles = roles_above(role)

@@ -1,8 +1,8 @@
 """pymesos's scheduler driver with its I/O replaced.
 
-pymesos keeps subscription, master detection and calls. We replace what does not scale: events are read in large pieces,
-an exception in a callback never ends the stream (and never tears the framework down), any number of descriptors may be
-open, and calls go pipelined over one connection instead of one at a time under a lock.
+pymesos keeps subscription, master detection and calls. This module replaces the parts that do not scale: events are
+read in large pieces, an exception in a callback never ends the stream (and never tears the framework down), any number
+of descriptors may be open, and calls are pipelined over one connection instead of one at a time under a lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from peloton.api.mesos_access import DENIED, OPEN, MesosAccess
 from peloton.errors import Unavailable
 from services.hostmgr.mesos.wire import EventStream, MesosRefusal, Pipe, connect
 
-# pymesos takes SIGINT for itself and adds a log handler when it is imported: both are put back.
+# pymesos replaces the SIGINT handler and adds a log handler when it is imported: both are undone.
 _sigint = signal.getsignal(signal.SIGINT)
 import pymesos  # noqa: E402
 
@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS_MAX = 5
 LOOK_EVERY_S = 0.5
-"""How often to check for a stop, and for missing heartbeats."""
+"""Seconds between checks for a stop, and for missing heartbeats."""
 BACKOFF_MAX_S = 5.0
 SUPERSEDED_WAIT_S = 15.0
-"""How long to stay away after another process has subscribed as our framework: by then it leads, and our lease is
-lost, or it is gone. Coming back at once would throw it out in turn."""
+"""Seconds to wait after another process has subscribed as this framework: by then it leads and the lease here is lost,
+or it is gone. Subscribing again at once would supersede it in turn."""
 SUPERSEDED = "Framework failed over"
 REMOVED = "Framework has been removed"
 Json = dict[str, Any]
@@ -57,23 +57,23 @@ class Callbacks:
     """Events that the host manager does not use."""
 
     def processHeartBeat(self, driver: Subscription) -> None:
-        """The driver watches the stream itself."""
+        """Ignores the heartbeat: the driver watches the stream itself."""
 
     def executorLost(self, driver: Subscription, executor_id: Json, agent_id: Json, status: int) -> None:
-        """The statuses of its pods are reported apart."""
+        """Logs the end of an executor, whose pods have status updates of their own."""
         log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
 
     def inverseOfferRescinded(self, driver: Subscription, offer_id: Json) -> None:
-        """Mesos expects no answer any more."""
+        """Ignores the event: Mesos expects no answer any more."""
 
     def frameworkMessage(self, driver: Subscription, executor_id: Json, agent_id: Json, message: str) -> None:
-        """Our executors send none."""
+        """Ignores the message: Peloton's executors send none."""
 
 
 class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
     """One subscription to a Mesos master. Callbacks run on the driver's own thread."""
 
-    # Kept by the base class, which has no annotations.
+    # Attributes of the base class, which has no annotations.
     stream_id: str | None
     _master: str | None
     _new_master: str | None
@@ -82,13 +82,13 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
     _basic_credential: str | None
 
     def __init__(self, scheduler: Any, framework: Json, master: str, access: MesosAccess = OPEN) -> None:
-        # failover=True: a crash or a stop of ours never tears the framework down.
+        # failover=True: a crash or a stop of this process never tears the framework down.
         super().__init__(scheduler, framework, master, failover=True, implicit_acknowledgements=False)
         self._access = access
         self._basic_credential = access.authorization or None
-        self.leader_id = ""  # of the master that is, or was last, subscribed to
+        self.leader_id = ""  # of the master of the current or last subscription
         self._heartbeat_s = 15.0
-        self._failures = 0  # in a row, until a subscription succeeds
+        self._failures = 0  # consecutive, until a subscription succeeds
         self._not_before_s = 0.0
         self._pipe: Pipe | None = None
         self._pipe_stream_id = ""
@@ -133,7 +133,7 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
                 self._started = False
 
     def _pause_s(self, stream: EventStream | None) -> float:
-        """Until the next look, or until a master may be tried again."""
+        """Returns the seconds until the next check, or until a master may be tried again."""
         if stream is not None or not self._master:
             return LOOK_EVERY_S
         return min(LOOK_EVERY_S, max(0.0, self._not_before_s - time.monotonic()))
@@ -153,15 +153,15 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         return stream
 
     def _step_back(self) -> None:
-        """Wait a little longer each time. Without a detector, start again at the configured master, wherever it
-        redirected us before."""
+        """Increases the backoff. Without a detector the next attempt goes to the configured master, whatever redirect
+        it sent before."""
         self._failures += 1
         self._not_before_s = max(self._not_before_s, time.monotonic() + _backoff_s(self._failures))
         if self.detector is None and "://" not in self.master_uri and self._new_master == self._master:
             self._new_master = self.master_uri if ":" in self.master_uri else f"{self.master_uri}:5050"
 
     def _read(self, stream: EventStream) -> str:
-        """Handle what has arrived; returns why the stream is over, or nothing."""
+        """Handles received data; returns why the stream is over, or ""."""
         try:
             records, is_open = stream.read()
             events = [orjson.loads(record) for record in records]
@@ -208,14 +208,14 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         super().on_error(event)
 
     def forget_framework(self) -> None:
-        """Subscribe as a new framework the next time: the master has removed this one."""
+        """Makes the next subscription register a new framework: the master has removed this one."""
         self._framework.pop("id", None)
 
     def start(self) -> None:
-        """Raises Unavailable when there is no ZooKeeper to ask for the leading master."""
+        """Starts the driver. Raises Unavailable when ZooKeeper cannot be asked for the leading master."""
         try:
             super().start()
-        except Exception as error:  # kazoo's, some of which have no class in common
+        except Exception as error:  # kazoo's errors, some of which have no common class
             self.stop()
             raise Unavailable(f"ZooKeeper of {self.master_uri} not reached: {error}") from error
 
@@ -223,13 +223,14 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         super().stop(failover=True)
 
     def _get_version(self, master: str | None) -> str | None:
-        """The stock parser fails on versions like 1.11.0-rc1, and then drops GPU_RESOURCES without a word."""
+        """Returns a fixed version: the stock parser fails on versions like 1.11.0-rc1, and then silently drops
+        GPU_RESOURCES."""
         return "1.11.0" if master else None
 
     # Calls.
 
     def send_all(self, calls: Sequence[Json]) -> list[MesosRefusal | None]:
-        """Send calls in order over one pipelined connection; an entry per call: None, or how it was refused.
+        """Sends calls in order over one pipelined connection; returns an entry per call: None, or the rejection.
 
         Raises Disconnected when nothing was sent, OSError when it is not known what arrived.
         """
@@ -239,7 +240,7 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         framework_id = {"value": self.framework_id}
         bodies = [orjson.dumps({"framework_id": framework_id, **call}) for call in calls]
         with self._pipe_lock:
-            # Threads that waited behind a master that hangs do not each wait for it again.
+            # Threads that waited for a hanging master do not each wait for it again.
             if losses != self._pipe_losses or stream_id != self.stream_id:
                 raise Disconnected(f"the connection to Mesos at {master} was lost meanwhile")
             pipe = self._pipe_to(master, stream_id)
@@ -250,7 +251,7 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
                 raise
 
     def _pipe_to(self, master: str, stream_id: str) -> Pipe:
-        """The connection of this subscription: an older one may lead to a master that is gone."""
+        """Returns the connection of this subscription: an older one may lead to a master that is gone."""
         if self._pipe is None or self._pipe_stream_id != stream_id:
             self._lose_pipe(count=False)
             try:
@@ -272,7 +273,7 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
             self._lose_pipe()
 
     def _send(self, body: Json, path: str = "", method: str = "POST", headers: Json | None = None) -> Json:
-        """All of pymesos's own calls pass here."""
+        """Sends one call; all of pymesos's own calls use this method."""
         refusal = self.send_all([{k: v for k, v in body.items() if k != "framework_id"}])[0]
         if refusal:
             raise refusal
@@ -284,7 +285,8 @@ def _backoff_s(failures: int) -> float:
 
 
 def local_address(master: str) -> str:
-    """The address of this machine on the way to the master; behind ZooKeeper it is not known yet: the host name."""
+    """Returns the address of this machine on the route to the master; with ZooKeeper, where the master is not known
+    yet, the host name."""
     if "://" not in master:
         with suppress(OSError, ValueError), connect(master) as sock:
             return str(sock.getsockname()[0])

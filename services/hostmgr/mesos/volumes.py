@@ -1,7 +1,8 @@
-"""Our volumes in Mesos: a dynamic reservation of disk with a persistent volume on it.
+"""Peloton's volumes in Mesos: a dynamic reservation of disk with a persistent volume on it.
 
 The volume's id is in the persistence id, and in a label of the reservation, so that a reservation without its volume
-(which a DESTROY leaves behind) is known for ours. Disk that an agent's flags reserve for us needs no reservation.
+(which a DESTROY leaves behind) is recognised. Disk that an agent's flags reserve for Peloton's role requires no
+reservation.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ RESERVED_FOR = "peloton.volume"
 
 
 def volume_id_of(entry: Json) -> str:
-    """Of a persistent volume of ours; empty for other resources."""
+    """Returns the id of a persistent volume of Peloton; empty for other resources."""
     name: str = entry.get("disk", {}).get("persistence", {}).get("id", "")
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""
 
 
 def reserved_for(entry: Json) -> str:
-    """The volume for which disk is reserved on which no volume is; empty for other resources."""
+    """Returns the id of the volume for which disk without a volume is reserved; empty for other resources."""
     if "disk" in entry:
         return ""
     stack = entry.get("reservations")
@@ -33,7 +34,7 @@ def reserved_for(entry: Json) -> str:
 
 
 def volumes_in(entries: Iterable[Json]) -> dict[str, Json]:
-    """By id, ours and what is half made of them."""
+    """Returns by id Peloton's volumes and their incomplete parts."""
     found: dict[str, Json] = {}
     for entry in entries:
         if volume_id := volume_id_of(entry) or reserved_for(entry):
@@ -42,12 +43,13 @@ def volumes_in(entries: Iterable[Json]) -> dict[str, Json]:
 
 
 def whole(entries: Mapping[str, Json]) -> frozenset[str]:
-    """Those of ``volumes_in`` that a pod can have."""
+    """Returns the ids in ``volumes_in`` that a pod can use."""
     return frozenset(volume_id for volume_id, entry in entries.items() if volume_id_of(entry))
 
 
 def operations_to_make(volume: VolumeRecord, disk: Json, role: str, principal: str) -> tuple[list[Json], Json]:
-    """Of an ACCEPT, and the volume's entry. ``disk``: an entry of an offer, of the volume's size."""
+    """Returns the operations of an ACCEPT that create the volume, and the volume's entry. ``disk`` is an entry of an
+    offer, of the volume's size."""
     owner: Json = {"principal": principal} if principal else {}
     operations: list[Json] = []
     if disk.get("role", ANY_ROLE) == ANY_ROLE and not disk.get("reservations"):
@@ -64,10 +66,10 @@ def operations_to_make(volume: VolumeRecord, disk: Json, role: str, principal: s
 
 
 def calls_to_destroy(agent_id: str, entry: Json) -> list[Json]:
-    """Of the operator's API, for an entry of ``volumes_in`` as an agent lists it."""
+    """Returns the calls of the operator API that destroy an entry of ``volumes_in`` as an agent lists it."""
     agent = {"value": agent_id}
     stack = entry.get("reservations") or []
-    # Agents list both forms of a reservation, and a call takes one.
+    # Agents list both forms of a reservation, and a call accepts one.
     refined = {key: value for key, value in entry.items() if key not in ("role", "reservation")} if stack else entry
     calls: list[Json] = []
     if "disk" in refined:

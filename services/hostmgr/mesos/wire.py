@@ -17,7 +17,7 @@ CALL_TIMEOUT_S = 15.0
 PIPELINE_BYTES_MAX = 1 << 20
 RECORD_HEAD_BYTES_MAX = 24
 PIPELINE_CALLS_MAX = 128
-"""Requests in flight on the connection: more would fill both socket buffers and stop both sides."""
+"""Limit of requests in flight on the connection: more would fill both socket buffers and block both sides."""
 
 
 class MesosRefusal(Exception):
@@ -29,7 +29,7 @@ class MesosRefusal(Exception):
 
 
 def connect(address: str, access: MesosAccess = OPEN) -> socket.socket:
-    """Raises OSError."""
+    """Opens a connection. Raises OSError."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     sock = socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S)
@@ -71,7 +71,7 @@ class EventStream:
         return time.monotonic() - self._heard
 
     def read(self) -> tuple[list[bytes], bool]:
-        """All records that have arrived, and whether more may come."""
+        """Returns all records that have arrived, and whether more may follow."""
         is_open = True
         while is_open and not self._records:
             try:
@@ -104,7 +104,7 @@ class EventStream:
         self._is_ended = True
 
     def _cut(self) -> None:
-        """A record is its length in decimal, a newline, and so many bytes. Raises ValueError for anything else."""
+        """Cuts records: a length in decimal, a newline, and so many bytes. Raises ValueError for any other format."""
         position = 0
         while True:
             newline = self._pending.find(b"\n", position, position + RECORD_HEAD_BYTES_MAX)
@@ -138,7 +138,7 @@ class Pipe:
         self._sock.close()
 
     def post(self, bodies: Sequence[bytes], stream_id: str) -> list[MesosRefusal | None]:
-        """Answers in the order of the calls."""
+        """Posts calls; returns answers in their order."""
         head = (
             f"POST /api/v1/scheduler HTTP/1.1\r\nHost: {self.address}\r\nContent-Type: application/json\r\n"
             f"{self._header}Mesos-Stream-Id: {stream_id}\r\nContent-Length: "
