@@ -1,6 +1,6 @@
-"""The state of a Kubernetes cluster as the watches last showed it: its nodes, the pods on them, and ours among these.
+"""The state of a Kubernetes cluster by its watches: its nodes, the pods on them, and Peloton's pods among these.
 
-The two watches fill it, each on its thread; the driver reads and changes it. One lock guards all of it.
+The two watches fill it, each on its thread; the driver reads and changes it. One lock protects all of it.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 log = logging.getLogger(__name__)
 
 JOB_ID_LENGTH = 36
-"""With which the name of a pod begins."""
+"""Length of the job id with which the name of a pod starts."""
 
 
 class SecretUse(NamedTuple):
-    live: set[str]  # Secrets that pods of ours have which have not ended
-    seen: set[str]  # and those of all that there was news of since the last look
-    jobs: set[str]  # whose pods are being created
+    live: set[str]  # Secrets of Peloton's live pods
+    seen: set[str]  # Secrets of all pods with events since the last call
+    jobs: set[str]  # jobs whose pods are being created
 
 
 class ClusterView:
     def __init__(
         self, settings: KubernetesSettings, tell: Callable[[Sequence[PodReport]], None], wake: Callable[[], None]
     ) -> None:
-        """``tell`` takes reports of our pods, ``wake`` is called when room may have changed."""
+        """``tell`` takes reports of Peloton's pods, ``wake`` is called when free resources may have changed."""
         self._settings = settings
         self._tell, self._wake = tell, wake
         self.lock = threading.RLock()
         self.ledger = Ledger()
         self.book = PodBook()
         self._is_new_term = False
-        self.unconfirmed: set[str] = set()  # of ours: launched, and nobody knows whether they are there
-        self.posting: set[str] = set()  # of ours: their creation is under way
-        self._node_names: set[str] = set()  # of all, selected or not
+        self.unconfirmed: set[str] = set()  # Peloton's pods that were launched, and whose existence is unknown
+        self.posting: set[str] = set()  # Peloton's pods that are being created
+        self._node_names: set[str] = set()  # of all nodes, selected or not
         self._unready_since: dict[str, float] = {}
         self._are_nodes_known = False
         self._secrets_seen: set[str] = set()
-        self.volumes_begun: dict[str, str] = {}  # id -> node, of those with which a pod has started
+        self.volumes_begun: dict[str, str] = {}  # id -> node, for volumes with which a pod has started
 
     def take_new_term(self) -> bool:
-        """Whether pods were listed anew since the last call: anything may have happened meanwhile."""
+        """Returns whether pods were listed again since the last call: any change may have been missed before."""
         with self.lock:
             is_new, self._is_new_term = self._is_new_term, False
             return is_new
 
     def key(self, name: str) -> str:
-        """Of a pod of ours in the ledger."""
+        """Returns the key of a Peloton pod in the ledger."""
         return f"{self._settings.namespace}/{name}"
 
     def is_ours(self, pod: Json) -> bool:
@@ -86,7 +86,7 @@ class ClusterView:
             self.ledger.void_rooms()
             absent = self.ledger.keep_pods({key_of(pod) for pod in pods})
             names = (key.removeprefix(self.key("")) for key in absent)
-            self.unconfirmed |= {name for name in names if pod_id_of(name) is not None}  # others belong to others
+            self.unconfirmed |= {name for name in names if pod_id_of(name) is not None}  # others are external
             told = self.book.keep({pod["metadata"]["name"] for pod in pods if self.is_ours(pod)})
             for pod in pods:
                 told += self._take(pod, is_deleted=False, is_listed=True)
@@ -104,7 +104,7 @@ class ClusterView:
             self._wake()
 
     def pod_found(self, pod: Json) -> None:
-        """As it was looked up. What a watch has shown meanwhile is newer."""
+        """Records a pod that was read directly. Events of the watch since then take precedence."""
         with self.lock:
             told = self._take(pod, is_deleted=False) if self.ledger.is_expected(key_of(pod)) else []
         self._tell(told)
@@ -170,8 +170,8 @@ class ClusterView:
             self._unready_since.setdefault(name, time.monotonic())
 
     def judge(self, now_s: float, wall_s: float) -> list[PodReport]:
-        """Reports the ends that no event of a watch shows: of pods on lost nodes, and of those whose containers cannot
-        be started. The lock is held."""
+        """Reports ends that no event of a watch shows: of pods on lost nodes, and of pods whose containers cannot
+        start. The caller holds the lock."""
         told = self.book.stuck(wall_s, self._settings.image_timeout_s)
         if not self._are_nodes_known:
             return told
@@ -189,7 +189,7 @@ class ClusterView:
         return told
 
     def _loss(self, name: str) -> tuple[Cause, str, str] | None:
-        """Why the pods of the node are lost."""
+        """Returns why the pods of the node are lost; None if they are not."""
         if name not in self._node_names:
             return Cause.HOST_GONE, "NodeGone", f"node {name} was taken out of the cluster"
         node = self.ledger.node(name)
@@ -201,7 +201,7 @@ class ClusterView:
         return None
 
     def pods_on(self, node: str) -> list[tuple[str, str]]:
-        """Namespaces and names of all live pods there."""
+        """Returns namespaces and names of all live pods on the node."""
         with self.lock:
             keys = self.ledger.pods_on(node)
         return [(namespace, name) for namespace, _, name in (key.partition("/") for key in keys)]
@@ -210,7 +210,8 @@ class ClusterView:
         return name in self._node_names
 
     def external_pod_gone(self, pod: Json) -> None:
-        """One that we bound, or were about to: the watch of pods on nodes may never have shown it."""
+        """Removes an external pod that was bound, or about to be: the watch of pods on nodes may never have shown
+        it."""
         with self.lock:
             self.ledger.drop_pod(key_of(pod))
         self._wake()
@@ -220,7 +221,7 @@ class ClusterView:
 
 
 def key_of(pod: Json) -> str:
-    """Of any pod in the ledger."""
+    """Returns the key of any pod in the ledger."""
     meta = pod["metadata"]
     return f"{meta.get('namespace', '')}/{meta['name']}"
 

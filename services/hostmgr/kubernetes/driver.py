@@ -1,4 +1,5 @@
-"""Kubernetes as a ``ClusterDriver``: room is a ledger of its nodes, and a pod is created on the node it is for."""
+"""Kubernetes as a ``ClusterDriver``: a ledger of nodes provides the free resources, and pods are created on their
+nodes."""
 
 from __future__ import annotations
 
@@ -52,16 +53,16 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 log = logging.getLogger(__name__)
 
 PODS = "/api/v1/pods?fieldSelector=spec.nodeName!%3D"
-"""All pods that are bound to a node, ours and those of others."""
+"""All pods that are bound to a node, external ones included."""
 NODES = "/api/v1/nodes"
 GATHER_S = 0.02
-"""Changes within this time are announced together."""
+"""Seconds for which changes are gathered into one announcement."""
 JUDGE_PERIOD_S = 0.25
-"""Between checks for nodes that are not ready and pods that cannot start for too long."""
+"""Seconds between checks for nodes that have been unready, and pods that have not started, for too long."""
 HOSTS_PERIOD_S = 1.0
-"""Between lists of all hosts."""
+"""Seconds between lists of all hosts."""
 REPEAT_S = 3.0
-"""After which unacknowledged reports come again."""
+"""Seconds after which unacknowledged reports are repeated."""
 BEGIN_RETRY_S = 1.0
 TEND_S = 0.2
 OVER = "the session with the cluster is over"
@@ -89,7 +90,7 @@ class KubernetesDriver:
         self._nodes = Reflector(self.api, NODES, _News(self.view.nodes_replaced, self.view.node_changed, self._wake))
         self._events: DriverEvents | None = None
         self._is_serving = False
-        self._nodes_version = -1  # of the hosts that were listed last
+        self._nodes_version = -1  # of the hosts listed last
         self._hosts_at_s = self._judged_at_s = self._repeated_at_s = self._prepared_at_s = float("-inf")
         self._woken = threading.Event()
         self._stopping = threading.Event()
@@ -109,7 +110,7 @@ class KubernetesDriver:
             keeps_volumes=bool(settings.volumes),
         )
 
-    # Life.
+    # Start and stop.
 
     def start(self, events: DriverEvents) -> None:
         self._events = events
@@ -123,7 +124,7 @@ class KubernetesDriver:
         self._stop_watching()
         self._log_readers.close()
         self._commands.close()
-        self.api.close()  # ends what waits for an answer
+        self.api.close()  # ends waits for answers
         self.slack.stop()
         self._thread.join()
 
@@ -149,7 +150,7 @@ class KubernetesDriver:
 
     def _tell(self, reports: Sequence[PodReport]) -> None:
         if self._events is None or not self._is_serving:
-            return  # the reports come again in the session
+            return  # the reports are repeated in the session
         for report in reports:
             self._events.reported(report)
 
@@ -164,7 +165,7 @@ class KubernetesDriver:
         while not self._stopping.is_set():
             try:
                 self._tick()
-            except Exception as error:  # storage is away, or the host manager did not take the hosts in
+            except Exception as error:  # storage is unavailable, or the host manager did not record the hosts
                 log.warning("hosts and room are announced again soon: %s", error)
                 self._stopping.wait(BEGIN_RETRY_S)
             self._woken.wait(JUDGE_PERIOD_S)
@@ -179,20 +180,20 @@ class KubernetesDriver:
             return True
         except InvalidArgument as error:
             log.error("%s", error)
-            self._told().refused(str(error))
+            self._sink().refused(str(error))
         except OSError as error:
             log.info("no session with Kubernetes yet: %s", error)
-        except Exception:  # of an answer that is not as an apiserver's
+        except Exception:  # for an answer that no apiserver sends
             log.exception("no session with Kubernetes yet")
         return False
 
-    def _told(self) -> DriverEvents:
+    def _sink(self) -> DriverEvents:
         assert self._events is not None, "the driver has not been started"
         return self._events
 
     def _tick(self) -> None:
         now_s = time.monotonic()
-        self._look_at_session()
+        self._update_session()
         if not self._is_serving:
             return
         if self.unready and now_s - self._prepared_at_s >= BEGIN_RETRY_S:
@@ -210,8 +211,9 @@ class KubernetesDriver:
                 told = self.view.book.unacknowledged()
             self._tell(told)
 
-    def _look_at_session(self) -> None:
-        """A watch that was interrupted may have missed changes, so a new session begins when it is current again."""
+    def _update_session(self) -> None:
+        """Ends or starts the session. An interrupted watch may have missed changes, so a new session starts when it is
+        current again."""
         is_current = self._session.is_ours and self._pods.is_current and self._nodes.is_current
         is_new = self.view.take_new_term() if is_current else False
         if self._is_serving and (is_new or not is_current):
@@ -219,36 +221,36 @@ class KubernetesDriver:
         if is_current and not self._is_serving:
             self._is_serving = True
             self._hosts_at_s = self._repeated_at_s = float("-inf")
-            self._told().connected()
+            self._sink().connected()
 
     def _end_session(self) -> None:
         self._is_serving = False
         with self.view.lock:
             self.view.ledger.void_rooms()
-        self._told().disconnected()
+        self._sink().disconnected()
 
     def _announce(self, now_s: float) -> None:
-        """Hosts before their room."""
+        """Announces hosts before their free resources."""
         version = self.view.ledger.nodes_version
         if version != self._nodes_version or now_s - self._hosts_at_s >= HOSTS_PERIOD_S:
             with self.view.lock:
                 hosts = self.view.ledger.hosts()
-            self._told().hosts_registered(hosts)
+            self._sink().hosts_registered(hosts)
             self._nodes_version, self._hosts_at_s = version, now_s
         with self.view.lock:
             withdrawn, announced = self.view.ledger.changes()
         if withdrawn:
-            self._told().room_withdrawn(withdrawn)
+            self._sink().room_withdrawn(withdrawn)
         if announced:
-            self._told().room_announced(announced)
+            self._sink().room_announced(announced)
 
-    # Room: all of it is announced.
+    # Free resources, all of which are offered.
 
     def want_room(self, wish: RoomWish) -> bool:
         return False
 
     def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        """Leases that found too little are not remembered."""
+        """Ignores the call: unsatisfied leases are not recorded."""
 
     def return_room(self, room_ids: Sequence[str]) -> None:
         with self.view.lock:
@@ -264,7 +266,7 @@ class KubernetesDriver:
             launches, failed = self._secrets.make(launches)
             return failed + self._creation.launch(launches)
         finally:
-            self._wake()  # what is left of the room is announced anew
+            self._wake()  # the remaining free resources are offered again
 
     def destroy_volume(self, volume: VolumeRecord) -> None:
         self._check()
@@ -309,7 +311,7 @@ class KubernetesDriver:
         self._check()
         self._budgets.set(minimums)
 
-    # Output and use of pods.
+    # Output and resource use of pods.
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
         if not self.view.is_node_there(hostname):
@@ -317,7 +319,7 @@ class KubernetesDriver:
         return self._use.samples_of(hostname)
 
     def output_tail(self, pod: PodOnHost, limit_bytes: int) -> bytes:
-        """A log has stdout and stderr in one."""
+        """Returns the end of the pod's log, which has stdout and stderr in one."""
         try:
             return self._logs.tail(str(pod.pod_id), limit_bytes)
         except NotFound as error:
@@ -332,7 +334,7 @@ class KubernetesDriver:
     def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
         return self._commands.exchange(str(pod.pod_id), exchange)
 
-    # Chores.
+    # Periodic tasks.
 
     def tend(self) -> None:
         self._commands.close_idle()
@@ -349,7 +351,7 @@ class KubernetesDriver:
 
 
 class _News:
-    """Implements ``Watched``: passes the events of a watch on."""
+    """Implements ``Watched``: forwards the events of a watch."""
 
     def __init__(
         self,

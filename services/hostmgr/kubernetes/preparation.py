@@ -1,4 +1,4 @@
-"""What our pods need of a cluster, made if we may: their namespace and their priority class."""
+"""Objects that Peloton's pods require in a cluster, created if permitted: their namespace and their priority class."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 log = logging.getLogger(__name__)
 PRIORITY = 1_000_000
-"""Above that of pods that name no class, so that kube-scheduler evicts none of ours for them."""
+"""Higher than the priority of pods without a class, so that kube-scheduler evicts none of Peloton's pods for them."""
 _NAMESPACES = "/api/v1/namespaces"
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _OF_ALL_PODS = (
     *("because it is being terminated", "no PriorityClass", "error looking up service account"),
     'cannot create resource "pods"',
 )
-"""In messages of refusals that are not about the one pod: it is as it should be."""
+"""Texts in rejections that do not concern the single pod, which is valid."""
 
 
 class Preparation:
-    """It is repeated when an apiserver takes no pod for want of it. Any thread calls."""
+    """The preparation, repeated when an apiserver accepts no pod because of a missing object. Any thread may call."""
 
     def __init__(self, api: ApiServer, settings: KubernetesSettings) -> None:
         self._api, self._settings = api, settings
         self._lock = threading.Lock()
-        self.lacking = ""  # what no pod can do without; empty: nothing that we know of
+        self.lacking = ""  # why no pod can be created; empty: no reason is known
 
     def make(self) -> None:
-        """Raises OSError, and InvalidArgument with what an administrator has to do."""
+        """Creates missing objects. Raises OSError, and InvalidArgument with the required act of an administrator."""
         with self._lock:
             try:
                 prepare(self._api, self._settings)
@@ -44,8 +44,8 @@ class Preparation:
             self.lacking = ""
 
     def create_all(self, requests: Sequence[Request]) -> list[Answer | OSError]:
-        """The answers to pods, and to what they have; those that fail for want of it are repeated when it has been
-        made."""
+        """Returns the answers to creations of pods and their objects; creations that failed for a missing object are
+        repeated after it was created."""
         answers = self._api.ask_all(requests)
         refused = [at for at, answer in enumerate(answers) if isinstance(answer, Answer) and is_unprepared(answer)]
         if not refused or not self.make_again():
@@ -65,7 +65,7 @@ class Preparation:
         return True
 
     def _miss_more(self, why: str) -> None:
-        """Pods lack something although all is there that we make: the account of a service, our rights."""
+        """Records that pods lack something although all objects exist: a service account, or permissions."""
         with self._lock:
             self._miss(why)
 
@@ -76,14 +76,14 @@ class Preparation:
 
 
 def is_unprepared(answer: Answer) -> bool:
-    """Whether any other pod would be refused, too."""
+    """Returns whether any other pod would be rejected as well."""
     if answer.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
         return False
     return answer.status == HTTPStatus.NOT_FOUND or any(text in answer.message for text in _OF_ALL_PODS)
 
 
 def prepare(api: ApiServer, settings: KubernetesSettings) -> None:
-    """Raises OSError, and InvalidArgument with what an administrator has to do."""
+    """Creates missing objects. Raises OSError, and InvalidArgument with the required act of an administrator."""
     namespace, name = settings.namespace, settings.priority_class
     body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     _ensure(api, _NAMESPACES, namespace, body, f"kubectl create namespace {namespace}")
@@ -101,7 +101,7 @@ def prepare(api: ApiServer, settings: KubernetesSettings) -> None:
 
 
 def _ensure(api: ApiServer, path: str, name: str, body: Json, command: str) -> None:
-    """A user that may not even look is believed to have been given what it needs."""
+    """Creates an object if it is missing. A user without permission to read it is assumed to have it."""
     found = api.ask(Request("GET", f"{path}/{name}"))
     if found.is_ok and found.json()["metadata"].get("deletionTimestamp"):
         raise OSError(f"{path}/{name} is being deleted")

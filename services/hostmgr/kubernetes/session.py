@@ -1,7 +1,7 @@
-"""Which process drives a cluster: the holder of a Lease in the namespace of our pods.
+"""The process that drives a cluster: the holder of a Lease in the namespace of Peloton's pods.
 
-A new process takes the lease over at once, since Peloton has chosen it as leader by other means. The lease does what
-Mesos does by itself: it tells the process before it, wherever that hangs, that it is not the one any more.
+A new process takes the lease over at once, since Peloton has chosen it as leader by other means. The lease notifies the
+previous process, even one that hangs, that it was replaced, as Mesos does by itself.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from services.hostmgr.kubernetes.settings import own_name
 log = logging.getLogger(__name__)
 
 TRIES_MAX = 10
-"""To take the lease, while others write to it."""
+"""Limit of attempts to take the lease, while others write to it."""
 
 
 class Session:
-    """Its lease is not renewed: it has no end but the next holder."""
+    """Holder of a lease that is not renewed: it ends only with the next holder."""
 
     def __init__(self, api: ApiServer, namespace: str, cluster: str, replaced: Callable[[str], None]) -> None:
-        """``replaced``: called once with the new holder, on a thread of the session."""
+        """``replaced`` is called once with the new holder, on a thread of the session."""
         self._api = api
         self._name = own_name(cluster)
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -57,18 +57,18 @@ class Session:
         self._reflector.start()
 
     def end(self) -> None:
-        """The lease stays as it is."""
+        """Stops watching; the lease remains unchanged."""
         if self._reflector is not None:
             self._reflector.stop()
 
     @property
     def is_ours(self) -> bool:
-        """By the last state of the lease that we have seen."""
+        """Returns whether this process holds the lease by its last observed state."""
         with self._lock:
             return self._is_ours
 
     def _write(self, found: Answer) -> bool:
-        """Whether the lease is ours; else somebody else wrote first. Raises OSError."""
+        """Returns whether the lease was written; else another process wrote first. Raises OSError."""
         now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         spec: Json = {"holderIdentity": self.holder, "acquireTime": now, "renewTime": now, "leaseTransitions": 0}
         body: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
@@ -99,7 +99,7 @@ class Session:
 
 
 class _Holders:
-    """Of the lease, as a watch shows them."""
+    """Watches the holders of the lease."""
 
     def __init__(self, seen: Callable[[Json], None]) -> None:
         self._seen = seen
@@ -113,4 +113,5 @@ class _Holders:
             self._seen(object)
 
     def lost(self, why: str) -> None:
-        """The lease is as it was until we see another holder; without an apiserver nobody can launch."""
+        """Ignores the loss: the lease is unchanged until another holder is seen; without an apiserver no process can
+        launch."""

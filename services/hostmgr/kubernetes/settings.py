@@ -10,7 +10,7 @@ from peloton.errors import InvalidArgument
 from services.hostmgr.driver import Ports
 
 IN_CLUSTER = "in-cluster"
-"""Value of ``access`` for a host manager that is a pod of the cluster: its service account is used."""
+"""Value of ``access`` for a host manager that is a pod of the cluster and uses its service account."""
 _OWN_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _FOLDER = re.compile(r"(/[\w.-]+)+", re.ASCII)
@@ -26,17 +26,17 @@ class KubernetesSettings:
     access: str  # path of a kubeconfig, or IN_CLUSTER
     context: str = ""  # of the kubeconfig; empty: its current one
     cluster: str = "local"
-    namespace: str = "peloton"  # of our pods
-    node_selector: tuple[tuple[str, str], ...] = ()  # labels of the nodes that we use; empty: all nodes
-    taint: str = "peloton.io/dedicated"  # key of a taint that our pods tolerate
+    namespace: str = "peloton"  # of Peloton's pods
+    node_selector: tuple[tuple[str, str], ...] = ()  # labels of the nodes to use; empty: all nodes
+    taint: str = "peloton.io/dedicated"  # key of a taint that Peloton's pods tolerate
     priority_class: str = "peloton"
-    log_retention_s: float = 600.0  # for which an ended pod is kept after its end is stored: its log can be read
-    image_timeout_s: float = 900.0  # in which the images of a pod must have come
-    lost_node_s: float = 60.0  # after which pods of a node that is unreachable are lost
-    slack_period_s: float = 15.0  # between measurements of what pods leave to revocable ones; 0: none
-    default_image: str = "busybox:stable"  # of pods that name none
+    log_retention_s: float = 600.0  # seconds for which an ended pod, with its log, is kept after its end is stored
+    image_timeout_s: float = 900.0  # timeout of the pulls of a pod's images
+    lost_node_s: float = 60.0  # seconds after which pods of an unreachable node are lost
+    slack_period_s: float = 15.0  # between measurements of cpu for revocable pods; 0: none
+    default_image: str = "busybox:stable"  # of pods without an image
     ports: Ports = ((25_000, 29_999),)  # of hosts, for dynamic ports of pods
-    volumes: str = ""  # folder of each node in which it keeps volumes; empty: nodes keep none
+    volumes: str = ""  # folder of each node for its volumes; empty: nodes keep none
 
     def __post_init__(self) -> None:
         if not LABEL_VALUE.fullmatch(self.cluster) or not self.cluster:
@@ -62,8 +62,8 @@ class KubernetesSettings:
 
 
 def own_name(cluster: str) -> str:
-    """``peloton-CLUSTER``, with which the names of our objects begin: several clusters may share a namespace. What
-    Kubernetes allows in no name is replaced, and a digest keeps such clusters apart."""
+    """Returns ``peloton-CLUSTER``, the prefix of the names of Peloton's objects: several clusters may share a
+    namespace. Characters that Kubernetes does not allow are replaced, and a digest keeps such clusters distinct."""
     if _OWN_NAME.fullmatch(cluster):
         return f"peloton-{cluster}"
     digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
@@ -71,7 +71,7 @@ def own_name(cluster: str) -> str:
 
 
 def read_node_selector(text: str) -> tuple[tuple[str, str], ...]:
-    """From ``key=value,key=value``. Raises InvalidArgument."""
+    """Parses ``key=value,key=value``. Raises InvalidArgument."""
     pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, separator, value = part.partition("=")
@@ -82,7 +82,7 @@ def read_node_selector(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def read_ports(text: str) -> Ports:
-    """From ``first-last``; empty: none. Raises InvalidArgument."""
+    """Parses ``first-last``; an empty text means no ports. Raises InvalidArgument."""
     if not text:
         return ()
     first, separator, last = text.partition("-")

@@ -1,4 +1,4 @@
-"""Where an apiserver is, TLS to it, and our credentials."""
+"""The address of an apiserver, TLS to it, and credentials."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, UserE
 from services.hostmgr.kubernetes.settings import IN_CLUSTER
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Where every pod with a service account finds its token and the authority of the apiserver's certificate."""
+"""Folder in which a pod with a service account has its token and the authority of the apiserver's certificate."""
 _PORTS = {"http": 80, "https": 443}
 
 
 class Access:
-    """Thread-safe."""
+    """Address, TLS and credentials of an apiserver. Thread-safe."""
 
     def __init__(self, cluster: ClusterEntry, user: UserEntry) -> None:
         url = urlsplit(cluster.server)
         self.server = cluster.server
         self.host = url.hostname or ""
         self.port = url.port or _PORTS[url.scheme]
-        self.path = url.path.rstrip("/")  # before that of each request
+        self.path = url.path.rstrip("/")  # prefix of each request's path
         self.host_header = url.netloc
-        self.server_name = cluster.server_name or self.host  # that the certificate must have
+        self.server_name = cluster.server_name or self.host  # expected in the certificate
         self._is_tls = url.scheme == "https"
         self._cluster = cluster
         self._user = user
@@ -40,17 +40,18 @@ class Access:
         self._made_from: tuple[object, ...] = ()
 
     def authorization(self) -> str:
-        """Value of the header, or empty. Raises OSError."""
+        """Returns the value of the header, or empty. Raises OSError."""
         return self._source.credential(renew=False).authorization
 
     def renew(self, authorization: str, context: ssl.SSLContext | None) -> bool:
-        """After the apiserver has refused these: whether there are others now. Raises OSError."""
+        """Renews the credentials that the apiserver rejected; returns whether there are others now. Raises OSError."""
         if self.authorization() != authorization or self.tls() is not context:
             return True
         return self._source.credential(renew=True).authorization != authorization or self.tls() is not context
 
     def tls(self) -> ssl.SSLContext | None:
-        """For the next connection: made anew when a file has changed. None: plain text. Raises OSError."""
+        """Returns the TLS context for the next connection, built again when a file has changed; None for plain text.
+        Raises OSError."""
         if not self._is_tls:
             return None
         written = self._source.credential(renew=False)
@@ -62,7 +63,7 @@ class Access:
             return self._context
 
     def check(self) -> None:
-        """Raises OSError naming the field for files that cannot be used, and for a plugin that is not there."""
+        """Raises OSError naming the field for unusable files, and for a missing plugin."""
         if isinstance(self._source, Plugin):
             if fault := self._source.fault:
                 raise OSError(fault)
@@ -75,7 +76,7 @@ class Access:
             self._make(Credential())
 
     def _files(self) -> list[str]:
-        """That nothing embedded replaces."""
+        """Returns the files that no embedded data replaces."""
         cluster, user = self._cluster, self._user
         pairs = (
             (cluster.ca_file, cluster.ca_data),
@@ -94,7 +95,7 @@ class Access:
         except (OSError, ValueError) as error:
             where = f"certificate-authority: {ca_file}" if ca_file else "certificate-authority-data"
             raise OSError(f"{where}: not the certificate of an authority: {error}") from None
-        # Authorities of clusters often lack extensions that Python 3.13 asks for, and no other client does.
+        # Authorities of clusters often lack extensions that only Python 3.13 requires.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not cluster.checks_certificate:
             context.check_hostname = False
@@ -107,7 +108,7 @@ class Access:
         return context
 
     def _certificate(self) -> bytes:
-        """Of the user, with its key. Raises OSError."""
+        """Returns the certificate of the user with its key. Raises OSError."""
         user = self._user
         if not (user.certificate_file or user.certificate_data):
             return b""
@@ -116,13 +117,14 @@ class Access:
 
 
 def _version(path: str) -> tuple[int, int, int]:
-    """Of what is in a file now."""
+    """Returns the version of a file's content."""
     status = os.stat(path)
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """Python loads certificates from files alone. An empty password keeps OpenSSL from a prompt on the terminal."""
+    """Loads a certificate; Python does so from files alone. An empty password prevents OpenSSL's prompt on the
+    terminal."""
     with tempfile.NamedTemporaryFile(prefix="peloton-", suffix=".pem") as file:
         file.write(pem)
         file.flush()
@@ -135,7 +137,8 @@ def read_access(
     environment: Mapping[str, str] = os.environ,
     service_account: str = SERVICE_ACCOUNT,
 ) -> Access:
-    """``kubernetes``: path of a kubeconfig, or ``in-cluster``. Raises InvalidArgument naming file, field and rule."""
+    """Returns the access for ``kubernetes``, the path of a kubeconfig or ``in-cluster``. Raises InvalidArgument naming
+    file, field and rule."""
     if kubernetes == IN_CLUSTER:
         access = _in_cluster(context, environment, service_account)
     else:

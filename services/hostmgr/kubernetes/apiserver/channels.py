@@ -1,4 +1,4 @@
-"""A command in a container: streams of one WebSocket to the apiserver, as ``v5.channel.k8s.io`` numbers them."""
+"""A command in a container: streams over one WebSocket to the apiserver, numbered as in ``v5.channel.k8s.io``."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _CONTINUATION, _CLOSED, _PING, _PONG = 0, 8, 9, 10
 class Output(NamedTuple):
     stdout: bytes
     stderr: bytes
-    exit_code: int | None  # None: the command runs
+    exit_code: int | None  # None: the command is running
 
 
 class CommandFailed(OSError):
-    """It was not run, or how it ended is not known."""
+    """The command was not run, or its end is unknown."""
 
 
 class Frames:
-    """Cuts what a server sends into frames. Raises CommandFailed."""
+    """Cuts a server's data into frames. Raises CommandFailed."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Opcodes and payloads of the frames that are complete."""
+        """Adds data; returns opcodes and payloads of the complete frames."""
         self._pending += data
         found = []
         while (frame := self._next()) is not None:
@@ -70,7 +70,7 @@ class Frames:
 
 
 def frame_of(payload: bytes, opcode: int = 2, mask: bytes | None = None) -> bytes:
-    """As a client sends it."""
+    """Returns a frame in the form that clients send."""
     mask = os.urandom(4) if mask is None else mask
     size = len(payload)
     if size < 126:
@@ -85,7 +85,7 @@ def frame_of(payload: bytes, opcode: int = 2, mask: bytes | None = None) -> byte
 
 
 def exit_code_of(status: Json) -> int:
-    """Of what the error channel says. Raises CommandFailed."""
+    """Returns the exit code in a message of the error channel. Raises CommandFailed."""
     if status.get("status") == "Success":
         return 0
     for cause in (status.get("details") or {}).get("causes") or ():
@@ -96,12 +96,12 @@ def exit_code_of(status: Json) -> int:
 
 
 class Command:
-    """One thread at a time."""
+    """A running command. Used by one thread at a time."""
 
     def __init__(
         self, api: ApiServer, pod_path: str, container: str, argv: Sequence[str], stdin: bool, tty: bool
     ) -> None:
-        """Runs it. Raises OSError, Refused among them."""
+        """Runs the command. Raises OSError, including Refused."""
         query = [("container", container), ("stdin", stdin), ("stdout", True), ("stderr", not tty), ("tty", tty)]
         words = [(name, str(value).lower() if isinstance(value, bool) else value) for name, value in query]
         path = f"{pod_path}/exec?{urlencode([*words, *(('command', word) for word in argv)])}"
@@ -125,24 +125,24 @@ class Command:
             raise
 
     def close(self) -> None:
-        """The command loses its input and output."""
+        """Closes the command's input and output."""
         self._sock.close()
 
     @property
     def unsent_bytes(self) -> int:
-        """Of input that the command has not taken yet; ``read`` goes on sending it."""
+        """Returns the size of the input that the command has not consumed; ``read`` continues to send it."""
         return len(self._unsent)
 
     def write(self, data: bytes) -> None:
-        """To its input; empty ends it. Does not wait."""
+        """Sends to the command's stdin; empty data ends it. Does not block."""
         self._send(bytes((STDIN,)) + data if data else bytes((CLOSE, STDIN)))
 
     def resize(self, columns: int, rows: int) -> None:
-        """Its terminal. Does not wait."""
+        """Resizes the command's terminal. Does not block."""
         self._send(bytes((RESIZE,)) + orjson.dumps({"Width": columns, "Height": rows}))
 
     def read(self, limit_bytes: int, wait_s: float) -> Output:
-        """What has come; waits only for the first of it. Raises OSError."""
+        """Returns received output; waits only for the first piece. Raises OSError."""
         texts = {STDOUT: b"", STDERR: b""}
         frames, self._early = self._early, []
         until_s = time.monotonic() + wait_s
@@ -180,7 +180,8 @@ class Command:
         self._send_on()
 
     def _send_on(self) -> None:
-        """What the connection takes now. One that is broken takes all: what came before it broke says why."""
+        """Sends as much as the connection accepts. A broken connection discards the rest: data received earlier has the
+        cause."""
         try:
             while self._unsent:
                 del self._unsent[: self._sock.send(self._unsent)]
@@ -190,7 +191,7 @@ class Command:
             self._unsent.clear()
 
     def _receive(self, until_s: float) -> bytes | None:
-        """None: nothing has come until then (monotonic). Raises OSError."""
+        """Returns received data; None when there is none until ``until_s`` (monotonic). Raises OSError."""
         while True:
             self._send_on()
             with suppress(*NO_DATA_YET):
@@ -203,7 +204,7 @@ class Command:
             poll.poll(wait_s * 1_000)
 
     def _read_head(self) -> bytes:
-        """Returns what has come behind it. Raises OSError."""
+        """Reads the head of the answer; returns the data after it. Raises OSError."""
         head = b""
         while b"\r\n\r\n" not in head:
             data = self._sock.recv(READ_BYTES)

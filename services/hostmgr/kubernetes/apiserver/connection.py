@@ -1,4 +1,4 @@
-"""HTTP/1.1 over one connection to an apiserver: a request and its answer without blocking, or an answer without end."""
+"""HTTP/1.1 over one connection to an apiserver: a request and its answer without blocking, or an endless answer."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from services.hostmgr.kubernetes.apiserver.access import Access
 
 CONNECT_TIMEOUT_S = 5.0
 HEAD_TIMEOUT_S = 30.0
-"""For the head of an answer that is a stream."""
+"""Timeout of the head of a streamed answer."""
 READ_BYTES = 1 << 16
 ANSWER_BYTES_MAX = 1 << 28
 LINE_BYTES_MAX = 1 << 24
-"""Of a stream. An object in etcd has at most 1.5 MB."""
+"""Limit of a line of a stream. An object in etcd has at most 1.5 MB."""
 PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 15, 5, 3
-"""TCP's own probes of a silent connection: they find a peer that went away without a word."""
+"""TCP keepalive probes of a silent connection: they detect a peer that left without closing it."""
 NO_DATA_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 def connect(access: Access) -> tuple[socket.socket, ssl.SSLContext | None]:
-    """Raises OSError."""
+    """Connects to the apiserver. Raises OSError."""
     context = access.tls()
     sock = socket.create_connection((access.host, access.port), timeout=CONNECT_TIMEOUT_S)
     try:
@@ -43,7 +43,7 @@ def connect(access: Access) -> tuple[socket.socket, ssl.SSLContext | None]:
 
 
 class AnswerReader:
-    """Answers of one connection, one after the other."""
+    """Parser of the answers of one connection, one after another."""
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -51,13 +51,13 @@ class AnswerReader:
         self.retry_after_s = 0.0
         self.has_head = False
         self.is_complete = False
-        self.is_last = False  # of its connection
+        self.is_last = False  # the connection closes after it
         self.bytes_held = 0
         self._has_length = False
         self._pieces: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
-        """Raises ConnectionError for what is no answer."""
+        """Parses data. Raises ConnectionError for malformed answers."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -66,7 +66,7 @@ class AnswerReader:
             raise ConnectionError(f"the apiserver's answer is larger than {ANSWER_BYTES_MAX} bytes")
 
     def end(self) -> None:
-        """The connection has ended. Raises ConnectionError, unless that is how the answer ends."""
+        """Handles the end of the connection. Raises ConnectionError, unless it also ends the answer."""
         if not self.has_head:
             raise ConnectionError("the apiserver closed the connection before it answered")
         if not self.is_complete and self._has_length:
@@ -74,7 +74,7 @@ class AnswerReader:
         self.is_complete = True
 
     def begin(self) -> None:
-        """Another answer."""
+        """Resets the state for another answer."""
         self.status = 0
         self.retry_after_s = 0.0
         self.has_head = self.is_complete = self.is_last = self._has_length = False
@@ -82,7 +82,7 @@ class AnswerReader:
         self.bytes_held = 0
 
     def take(self) -> list[bytes]:
-        """The pieces of the body that have come since the last call."""
+        """Returns the pieces of the body received since the last call."""
         pieces, self._pieces = self._pieces, []
         self.bytes_held = 0
         return pieces
@@ -112,8 +112,7 @@ class AnswerReader:
 
 
 class Connection:
-    """A keep-alive connection, one request at a time. Nothing blocks but connecting. After an OSError it is of no
-    use."""
+    """A keep-alive connection for one request at a time. Only connecting blocks. After an OSError it is unusable."""
 
     def __init__(self, access: Access) -> None:
         self.sock, self.context = connect(access)
@@ -126,9 +125,9 @@ class Connection:
 
     @property
     def is_quiet(self) -> bool:
-        """The apiserver has neither closed it nor sent anything since its last answer."""
+        """Returns whether the apiserver has neither closed the connection nor sent data since its last answer."""
         try:
-            socket.socket.recv(self.sock, 1, socket.MSG_PEEK)  # of TLS too: below it nothing comes either
+            socket.socket.recv(self.sock, 1, socket.MSG_PEEK)  # of TLS too: without data below it there is none
         except BlockingIOError:
             return True
         except OSError:
@@ -136,7 +135,7 @@ class Connection:
         return False
 
     def begin(self, request: bytes) -> None:
-        """Sends what the connection takes now. Raises OSError."""
+        """Starts a request, and sends as much as the connection accepts. Raises OSError."""
         self.answer.begin()
         self._unsent = request
         self._send()
@@ -146,7 +145,7 @@ class Connection:
         return bool(self._unsent)
 
     def step(self) -> bool:
-        """Sends and receives what is possible now; whether the answer is complete. Raises OSError."""
+        """Sends and receives without blocking; returns whether the answer is complete. Raises OSError."""
         if self._unsent:
             self._send()
         answer = self.answer
@@ -172,14 +171,14 @@ class Connection:
 
 
 class Stream:
-    """An answer that comes piece by piece, for as long as it lasts. One thread reads it; any may close it."""
+    """An answer that is read piece by piece until it ends. One thread reads it; any may close it."""
 
     def __init__(self, access: Access, request: bytes, silence_s: float | None) -> None:
-        """Sends the request and reads the head of the answer. ``silence_s``: raise TimeoutError when nothing has come
-        for so long; None: never. Raises OSError."""
+        """Sends the request and reads the head of the answer. After ``silence_s`` without data a read raises
+        TimeoutError; None disables that. Raises OSError."""
         self._sock, self.context = connect(access)
         self.is_closed = False
-        self._rest = b""  # beyond the last limit
+        self._rest = b""  # data beyond the last limit
         self._answer = AnswerReader()
         try:
             self._sock.settimeout(HEAD_TIMEOUT_S)
@@ -207,13 +206,13 @@ class Stream:
         self._sock.close()
 
     def close(self) -> None:
-        """Reading ends."""
+        """Ends reading."""
         self.is_closed = True
         with suppress(OSError):
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # below TLS, whose state belongs to the reader
 
     def pieces(self) -> Iterator[bytes]:
-        """As they arrive. Raises OSError when the connection breaks."""
+        """Yields pieces as they arrive. Raises OSError when the connection breaks."""
         while not self.is_closed:
             yield from self._answer.take()
             if self._answer.is_complete:
@@ -226,11 +225,11 @@ class Stream:
 
     @property
     def is_over(self) -> bool:
-        """``read`` has returned all of it."""
+        """Returns whether ``read`` has returned all data."""
         return self._answer.is_complete and not self._answer.bytes_held and not self._rest
 
     def read(self, limit_bytes: int, wait_s: float) -> bytes:
-        """What has come, no more than this; waits only for the first of it. Raises OSError."""
+        """Returns received data up to the limit; waits only for the first piece. Raises OSError."""
         data = self._rest
         while len(data) < limit_bytes:
             data += b"".join(self._answer.take())
@@ -245,7 +244,7 @@ class Stream:
         return data[:limit_bytes]
 
     def __iter__(self) -> Iterator[bytes]:
-        """Its lines. Raises OSError."""
+        """Yields lines. Raises OSError."""
         return lines_of(self.pieces())
 
     def _receive(self) -> None:
@@ -257,7 +256,7 @@ class Stream:
 
 
 def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines without their ends; a last one that is not ended is left out. Raises ConnectionError."""
+    """Yields lines without their ends; an unterminated last line is dropped. Raises ConnectionError."""
     begun: list[bytes] = []
     begun_bytes = 0
     for piece in pieces:

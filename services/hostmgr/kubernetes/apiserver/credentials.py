@@ -1,4 +1,4 @@
-"""Where credentials of an apiserver come from: fixed ones, token files that rotate, and programs that write them."""
+"""Sources of credentials for an apiserver: fixed ones, token files that rotate, and programs that write them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, ExecP
 log = logging.getLogger(__name__)
 
 TOKEN_LOOK_S = 10.0
-"""How long the content of a token file is used before it is read again."""
+"""Seconds for which the content of a token file is cached."""
 EXPIRY_MARGIN_S = 10.0
-"""How long before they expire the credentials of a plugin are renewed."""
+"""Seconds before the expiry of a plugin's credentials at which they are renewed."""
 PLUGIN_TIMEOUT_S = 30.0
 RENEWAL_PAUSE_S = 1.0
-"""Between two runs of a plugin: an apiserver that refuses its tokens does not make us run it without end."""
+"""Seconds between two runs of a plugin: rejected tokens do not cause an endless loop of runs."""
 ERROR_CHARACTERS_MAX = 500
 
 
@@ -40,7 +40,7 @@ class Credential:
 
 class Source(Protocol):
     def credential(self, renew: bool) -> Credential:
-        """``renew``: the apiserver has refused the last one. Raises OSError."""
+        """Returns the credential. ``renew``: the apiserver has rejected the last one. Raises OSError."""
         ...
 
 
@@ -81,7 +81,7 @@ class TokenFile:
 
 
 class Plugin:
-    """Runs once and again when its credentials expire or are refused; one thread at a time."""
+    """A plugin that runs once, and again when its credentials expire or are rejected; on one thread at a time."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Plugin:
 
     @property
     def fault(self) -> str:
-        """Why it cannot run; empty: it can be found."""
+        """Returns why the plugin cannot run; empty if it can be found."""
         if shutil.which(self._plugin.command):
             return ""
         hint = f"; {' '.join(self._plugin.install_hint.split())}" if self._plugin.install_hint else ""
@@ -142,7 +142,8 @@ class Plugin:
 
 
 def written_credential(output: bytes, api_version: str) -> Credential:
-    """Of an ExecCredential. Raises ValueError, without any part of the output in its text: it may be secret."""
+    """Returns the credential of an ExecCredential. Raises ValueError without any part of the output, which may be
+    secret."""
     try:
         answer = orjson.loads(output)
     except ValueError:
@@ -175,7 +176,7 @@ def written_credential(output: bytes, api_version: str) -> Credential:
 
 
 def bearer(token: str, where: str) -> str:
-    """Raises OSError: a file may be half written."""
+    """Returns the header value of a token. Raises OSError: a file may be incomplete while it is written."""
     if not token:
         raise OSError(f"{where}: empty, want a token")
     if not token.isascii() or not token.isprintable() or " " in token:

@@ -21,7 +21,7 @@ _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 
 @dataclass(frozen=True)
 class ClusterEntry:
-    server: str  # https://host:port, perhaps with the beginning of all paths
+    server: str  # https://host:port, with an optional prefix of all paths
     ca_file: str = ""
     ca_data: bytes = b""
     checks_certificate: bool = True
@@ -37,12 +37,12 @@ class ExecPlugin:
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     install_hint: str = ""
-    wants_cluster: bool = False  # it receives the entry of the cluster
+    wants_cluster: bool = False  # it gets the entry of the cluster
 
 
 @dataclass(frozen=True)
 class UserEntry:
-    """Without any of these the user is anonymous. Data comes before files, a token file before a token."""
+    """A user; anonymous without credentials. Data takes precedence over files, a token file over a token."""
 
     name: str = ""
     token: str = field(default="", repr=False)
@@ -68,7 +68,7 @@ class Section:
         raise InvalidArgument(f"{self._file}: {self._place}{key}: {rule}")
 
     def has(self, key: str) -> bool:
-        """Whether it says anything there: null, an empty text or an empty list is nothing."""
+        """Returns whether the field has a value: null, an empty text or an empty list is none."""
         return self._value.get(key) not in (None, "", [], {}, False)
 
     def text(self, key: str) -> str:
@@ -95,7 +95,7 @@ class Section:
             self.refuse(key, f"not base64: {error}")
 
     def path(self, key: str) -> str:
-        """Relative ones begin at the folder of the file."""
+        """Returns a path; relative paths start at the folder of the file."""
         name = self.text(key)
         return str(Path(self._file).parent / name) if name else ""
 
@@ -132,7 +132,7 @@ class Section:
         return Section(value, self._file, f"{self._place}{key}[{index}].")
 
     def named(self, key: str, name: str, kind: str) -> Section:
-        """What the first entry of this name holds as its ``kind``."""
+        """Returns the ``kind`` section of the first entry with this name."""
         names = []
         for index in range(len(self.list(key))):
             row = self.row(key, index)
@@ -145,7 +145,7 @@ class Section:
 
 
 def read_kubeconfig(path: str, context: str = "") -> tuple[ClusterEntry, UserEntry]:
-    """Those of a context, or without one of the current context. Raises InvalidArgument."""
+    """Returns cluster and user of a context, by default of the current context. Raises InvalidArgument."""
     try:
         with open(path, "rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
@@ -155,7 +155,7 @@ def read_kubeconfig(path: str, context: str = "") -> tuple[ClusterEntry, UserEnt
 
 
 def parse_kubeconfig(content: bytes, path: str, context: str = "") -> tuple[ClusterEntry, UserEntry]:
-    """Raises InvalidArgument."""
+    """Parses a kubeconfig. Raises InvalidArgument."""
     if len(content) > FILE_BYTES_MAX:
         raise InvalidArgument(f"{path}: larger than {FILE_BYTES_MAX} bytes: not a kubeconfig")
     try:
@@ -190,7 +190,7 @@ def _cluster(fields: Section) -> ClusterEntry:
 
 
 def fault_of_address(server: str) -> str:
-    """Why this cannot be the address of an apiserver; empty: it can."""
+    """Returns why this cannot be the address of an apiserver; empty if it can."""
     try:
         url = urlsplit(server)
         port = url.port

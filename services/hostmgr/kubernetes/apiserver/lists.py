@@ -11,8 +11,8 @@ PAGES_MAX = 10_000
 
 
 def pages(api: ApiServer, path: str, limit: int) -> Iterator[tuple[Json, list[Json]]]:
-    """The metadata of each page, and its objects: at most ``limit``, or all for 0. ``path``: of a collection, with
-    selectors as its query. Raises OSError, Refused among them, and ValueError."""
+    """Yields the metadata and the objects of each page: at most ``limit`` objects, or all for 0. ``path`` is a
+    collection with selectors as its query. Raises OSError, including Refused, and ValueError."""
     query: dict[str, str | int] = {"limit": limit} if limit else {}
     for _ in range(PAGES_MAX):
         answer = api.ask(Request("GET", with_query(path, query)))
@@ -27,12 +27,12 @@ def pages(api: ApiServer, path: str, limit: int) -> Iterator[tuple[Json, list[Js
 
 
 def with_query(path: str, query: Mapping[str, str | int]) -> str:
-    """``query`` behind the selectors that the path may have."""
+    """Appends ``query`` to a path that may have selectors."""
     return path + ("&" if "?" in path else "?") + urlencode(query)
 
 
 def _list_of(answer: Answer) -> tuple[Json, list[Json]]:
-    """Its metadata and its objects. Raises ValueError."""
+    """Returns the metadata and objects of a list. Raises ValueError."""
     page = answer.json()
     metadata = page.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("resourceVersion"):

@@ -1,7 +1,7 @@
-"""Objects of one kind as the apiserver has them: a list, and then what changes.
+"""Objects of one kind in an apiserver: a list, followed by its changes.
 
-A watch shows states, not steps: what was created and deleted during an interruption is never seen. So after each
-interruption all objects are listed again, and the handler compares them with what it knew.
+A watch shows states, not steps: objects created and deleted during an interruption are never seen. So after each
+interruption all objects are listed again, and the handler compares them with its state.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ log = logging.getLogger(__name__)
 
 PAGE_OBJECTS = 500
 PAGED_LISTS_MAX = 2
-"""After so many lists whose continue token expired between two pages everything is read in one answer."""
+"""Number of lists whose continue token expired between two pages, after which all objects are read in one answer."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 10.0
-"""Pause after the second failure in a row, twice as long after each further one, and the longest."""
+"""Seconds of pause after the second consecutive failure, doubled after each further one up to the maximum."""
 STOP_TIMEOUT_S = 10.0
 IDENTITY = "/api/v1/namespaces/kube-system"
-"""Its uid is that of the cluster: no cluster is without it, and nothing can replace it."""
+"""The namespace whose uid identifies the cluster: every cluster has it, and it cannot be replaced."""
 
 
 class Watched(Protocol):
-    """Called on the thread of one reflector."""
+    """Handler of a watch, called on the thread of one reflector."""
 
     def replaced(self, objects: Sequence[Json]) -> None:
-        """All of them as they are now. This replaces everything before."""
+        """Sets all objects, replacing all earlier ones."""
 
     def changed(self, kind: str, object: Json) -> None:
-        """``kind``: ADDED, MODIFIED or DELETED, with the object as it is, or was at last."""
+        """Applies a change. ``kind`` is ADDED, MODIFIED or DELETED; the object is in its new or last state."""
 
     def lost(self, why: str) -> None:
-        """The watch is interrupted: objects may be out of date until ``replaced`` is called."""
+        """Reports an interruption of the watch: objects may be out of date until ``replaced`` is called."""
 
 
 class Expired(Exception):
-    """The apiserver no longer knows the events since our version: the objects have to be listed."""
+    """The apiserver no longer has the events since the watched version: the objects must be listed."""
 
 
 class Reflector:
     def __init__(self, api: ApiServer, path: str, handler: Watched) -> None:
-        """``path``: of a collection, with selectors as its query."""
+        """``path`` is a collection, with selectors as its query."""
         self._api = api
         self._path = path
         self._name = path.partition("?")[0]
         self._handler = handler
-        self._version = ""  # up to which the handler has seen all; empty: the objects must be listed
-        self._store = ""  # uid of the store that the version is of; empty: we may not read it
-        self._has_heard = False  # anything on the last watch
+        self._version = ""  # up to which the handler has seen all events; empty: the objects must be listed
+        self._store = ""  # uid of the store of this version; empty: reading it is forbidden
+        self._has_heard = False  # any event on the last watch
         self._is_lost = False
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -66,14 +66,14 @@ class Reflector:
 
     @property
     def is_current(self) -> bool:
-        """The handler has seen all events but those on their way."""
+        """Returns whether the handler has seen all events except the ones in transit."""
         return bool(self._version)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """The handler is not called after it. May be called by the handler."""
+        """Stops; the handler is not called afterwards. The handler may call this."""
         self._stopping.set()
         with self._lock:
             if self._stream is not None:
@@ -82,7 +82,7 @@ class Reflector:
             self._thread.join(STOP_TIMEOUT_S)
 
     def _run(self) -> None:
-        failures = 0  # in a row
+        failures = 0  # consecutive
         while not self._stopping.is_set():
             self._has_heard = False
             why = ""
@@ -119,7 +119,7 @@ class Reflector:
     # Lists.
 
     def _list(self) -> None:
-        """Raises OSError, ValueError."""
+        """Lists all objects for the handler. Raises OSError, ValueError."""
         store = self._identity()
         if self._store and store and store != self._store:
             log.warning("the apiserver has another store: cluster %s instead of %s", store, self._store)
@@ -137,7 +137,7 @@ class Reflector:
         self._version, self._store, self._is_lost = version, store, False
 
     def _pages(self, is_paged: bool) -> tuple[list[Json], str]:
-        """All objects and their version, which is that of the first page."""
+        """Returns all objects, and the version of the first page."""
         objects: list[Json] = []
         version = ""
         try:
@@ -151,7 +151,7 @@ class Reflector:
         return objects, version
 
     def _identity(self) -> str:
-        """Empty when we may not see it. Raises OSError, ValueError."""
+        """Returns the uid of the store; empty when reading it is forbidden. Raises OSError, ValueError."""
         answer = self._api.ask(Request("GET", IDENTITY))
         if answer.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
             return ""
@@ -160,8 +160,8 @@ class Reflector:
         return str(answer.json()["metadata"]["uid"])
 
     def _check_store(self) -> None:
-        """Before a watch is resumed: of another store, or of one that was put back, our version means nothing, and a
-        watch would be silent. Raises Expired, OSError, ValueError."""
+        """Checks the store before a watch resumes: in another store, or one restored from a backup, the known version
+        is meaningless and a watch would be silent. Raises Expired, OSError, ValueError."""
         store = self._identity()
         if store != self._store:
             raise Expired(f"the apiserver has another store: cluster {store or 'unknown'}")
@@ -172,7 +172,8 @@ class Reflector:
     # Watches.
 
     def _watch(self) -> None:
-        """Until the apiserver ends it. Raises Expired, OSError, ValueError, and what the handler does."""
+        """Watches until the apiserver ends the watch. Raises Expired, OSError, ValueError, and what the handler
+        raises."""
         query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version}
         try:
             stream = self._api.stream(with_query(self._path, query))

@@ -1,7 +1,7 @@
-"""Requests to an apiserver and its answers: many at a time over keep-alive connections, or as a stream.
+"""Requests to an apiserver and its answers: many in parallel over keep-alive connections, or as a stream.
 
-What may be repeated is repeated here: requests that the apiserver puts off (429), that fail in it (5xx), whose
-connection breaks, or whose credentials have just been replaced (401).
+Requests that may be repeated are repeated here: when the apiserver delays them (429) or fails (5xx), when their
+connection breaks, or when their credentials have just been replaced (401).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
 CONNECTIONS_MAX = 50
-"""Of one call. More make an apiserver no faster, and an ordinary user is put off with 429 then."""
+"""Limit of connections per call. More do not make an apiserver faster, and ordinary users are then delayed with 429."""
 ANSWER_TIMEOUT_S = 30.0
 IDLE_S = 45.0
-"""After which a connection is not used again: apiservers, and what stands before them, close idle ones."""
+"""Seconds after which an idle connection is not reused: apiservers and their proxies close idle ones."""
 TRIES_MAX = 6
-"""Of a request, whatever made it fail."""
+"""Limit of attempts of a request, whatever the failures."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 10.0
-"""Pause before the second try, twice as long before each further one; and the longest that an answer may ask for."""
+"""Seconds before the second attempt, doubled before each further one; and the maximum that an answer may request."""
 LOOK_S = 0.5
-"""How often to look for answers that are overdue, and for ``close``."""
+"""Seconds between checks for overdue answers, and for ``close``."""
 WATCH_SILENCE_S = 180.0
-"""An apiserver sends a bookmark every minute."""
+"""Timeout of a silent watch; an apiserver sends a bookmark every minute."""
 
 
 class Request(NamedTuple):
-    """It is sent again when its connection breaks before the answer. So a POST names its object: the second one may be
-    answered with 409, and a second DELETE with 404, which the caller takes for success."""
+    """A request, sent again when its connection breaks before the answer. So a POST names its object: the second one
+    may be answered with 409, and a second DELETE with 404, which the caller treats as success."""
 
     method: str
     path: str  # with its query, which is escaped
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
         return 200 <= self.status < 300
 
     def json(self) -> Json:
-        """Raises ConnectionError for anything else than an object: that is no answer of an apiserver."""
+        """Returns the JSON object. Raises ConnectionError for any other body: an apiserver does not send one."""
         try:
             value = orjson.loads(self.body)
         except ValueError:
@@ -72,21 +72,21 @@ class Answer(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """The apiserver may answer the same request otherwise later."""
+        """Returns whether the apiserver may answer the same request differently later."""
         return self.status >= 500 or self.status == HTTPStatus.TOO_MANY_REQUESTS
 
     @property
     def reason(self) -> str:
-        """Of a Status, such as AlreadyExists; else empty."""
-        return str(self._said().get("reason") or "")
+        """Returns the reason of a Status, such as AlreadyExists; else empty."""
+        return str(self._status_body().get("reason") or "")
 
     @property
     def message(self) -> str:
-        """For people."""
-        said = self._said().get("message") or self.body[:500].decode(errors="replace").strip()
+        """Returns the message for users."""
+        said = self._status_body().get("message") or self.body[:500].decode(errors="replace").strip()
         return f"HTTP {self.status}: {said}" if said else f"HTTP {self.status}"
 
-    def _said(self) -> Json:
+    def _status_body(self) -> Json:
         try:
             value = self.json()
         except ConnectionError:
@@ -103,14 +103,15 @@ class Refused(ConnectionError):
 
 
 def fault_of(answer: Answer | OSError, *fine: HTTPStatus) -> str:
-    """Why a request was not done; empty: it was, or needed not to be, as a status of ``fine`` says."""
+    """Returns why a request failed; empty if it succeeded, or its status is in ``fine``."""
     if isinstance(answer, OSError):
         return str(answer) or type(answer).__name__
     return "" if answer.is_ok or answer.status in fine else answer.message
 
 
 def pause_before_repeat_s(answer: Answer, tries: int) -> float | None:
-    """None: the answer stands. An eviction that a PodDisruptionBudget forbids is such an answer, though it is a 429."""
+    """Returns the seconds until the next attempt; None when the answer is final. An eviction that a PodDisruptionBudget
+    forbids is final, though it is a 429."""
     if tries >= TRIES_MAX:
         return None
     is_of_budget = answer.status == HTTPStatus.TOO_MANY_REQUESTS and b'"DisruptionBudget"' in answer.body
@@ -120,29 +121,30 @@ def pause_before_repeat_s(answer: Answer, tries: int) -> float | None:
 
 
 class ApiServer:
-    """Thread-safe: calls share connections that are idle, and otherwise nothing."""
+    """Client of an apiserver. Thread-safe: calls share only idle connections."""
 
     def __init__(self, access: Access, connections: int = CONNECTIONS_MAX) -> None:
         self.access = access
         self.connections = connections
         self.is_closed = False
         self._lock = threading.Lock()
-        self._idle: list[tuple[float, Connection]] = []  # with when their last answer came; the last one is used first
+        self._idle: list[tuple[float, Connection]] = []  # with the time of their last answer; last in, first out
         self._streams: set[Stream] = set()
 
     def ask(self, request: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
-        """Raises OSError."""
+        """Sends a request. Raises OSError."""
         [answer] = self.ask_all((request,), timeout_s)
         if isinstance(answer, OSError):
             raise answer
         return answer
 
     def ask_all(self, requests: Sequence[Request], timeout_s: float = ANSWER_TIMEOUT_S) -> list[Answer | OSError]:
-        """In the order of the requests. An OSError: it is not known whether that request was done."""
+        """Sends requests; returns answers in their order. An OSError means that it is unknown whether that request was
+        done."""
         return _Batch(self, requests, timeout_s).run() if requests else []
 
     def stream(self, path: str, silence_s: float | None = WATCH_SILENCE_S) -> Stream:
-        """The answer to a GET as it comes. Raises OSError, Refused among them."""
+        """Returns the answer to a GET as a stream. Raises OSError, including Refused."""
         authorization = self.access.authorization()
         stream = self._open(path, authorization, silence_s)
         if stream.status == HTTPStatus.UNAUTHORIZED and self.access.renew(authorization, stream.context):
@@ -154,7 +156,7 @@ class ApiServer:
             raise Refused(Answer(stream.status, b"".join(stream.pieces()), stream.retry_after_s))
 
     def close(self) -> None:
-        """Ends calls and streams too."""
+        """Closes the client, and ends its calls and streams."""
         with self._lock:
             self.is_closed = True
             idle, self._idle = self._idle, []
@@ -165,14 +167,14 @@ class ApiServer:
             stream.close()
 
     def tail(self, authorization: str, accept: str = "application/json") -> str:
-        """What stands behind the path in every request."""
+        """Returns the text after the path in every request."""
         credentials = f"Authorization: {authorization}\r\n" if authorization else ""
         return (
             f" HTTP/1.1\r\nHost: {self.access.host_header}\r\n{credentials}Accept: {accept}\r\nUser-Agent: peloton\r\n"
         )
 
     def take(self) -> Connection | None:
-        """An idle connection that seems to be open."""
+        """Returns an idle connection that appears to be open."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -209,7 +211,7 @@ class ApiServer:
 
 
 class _Flight:
-    """A connection of a batch, and the request that it carries."""
+    """A connection of a batch, and the request in flight on it."""
 
     __slots__ = ("authorization", "connection", "index", "until_s", "wants")
 
@@ -218,7 +220,7 @@ class _Flight:
         self.index = -1  # none
         self.authorization = ""
         self.until_s = 0.0
-        self.wants = 0  # what the selector waits for
+        self.wants = 0  # events that the selector waits for
 
 
 class _Batch:
@@ -232,7 +234,7 @@ class _Batch:
         self._missing = len(requests)
         self._tries = [0] * len(requests)
         self._waiting = deque(range(len(requests)))
-        self._later: list[tuple[float, int]] = []  # heap of when to try again
+        self._later: list[tuple[float, int]] = []  # heap of times of the next attempts
         self._flights: dict[int, _Flight] = {}  # by descriptor
         self._free: list[_Flight] = []
         self._limit = min(server.connections, len(requests))
@@ -267,7 +269,7 @@ class _Batch:
         self._tail = self._server.tail(self._authorization)
 
     def _send(self, look_s: float) -> float:
-        """Gives waiting requests to connections, and opens one more at most; returns how long to wait for answers."""
+        """Assigns waiting requests to connections, and opens at most one more; returns how long to wait for answers."""
         now_s = time.monotonic()
         while self._later and self._later[0][0] <= now_s:
             self._waiting.append(heapq.heappop(self._later)[1])
@@ -281,7 +283,7 @@ class _Batch:
         return max(until_s - now_s, 0.0)
 
     def _one_more(self) -> _Flight | None:
-        """Raises OSError when there is no connection at all."""
+        """Adds a connection. Raises OSError when there is none at all."""
         connection = self._server.take()
         if connection is None:
             try:
@@ -339,15 +341,15 @@ class _Batch:
             self._wait_for(flight)
             self._free.append(flight)
         tries = self._tries[index]
-        if answer.status == HTTPStatus.UNAUTHORIZED and tries < TRIES_MAX and self._has_others(flight):
+        if answer.status == HTTPStatus.UNAUTHORIZED and tries < TRIES_MAX and self._has_new_credentials(flight):
             self._waiting.append(index)
         elif (pause_s := pause_before_repeat_s(answer, tries)) is not None:
             heapq.heappush(self._later, (time.monotonic() + pause_s, index))
         else:
             self._finish(index, answer)
 
-    def _has_others(self, flight: _Flight) -> bool:
-        """Whether there are credentials other than those that were refused. Raises OSError."""
+    def _has_new_credentials(self, flight: _Flight) -> bool:
+        """Returns whether there are credentials other than the rejected ones. Raises OSError."""
         if flight.authorization == self._authorization:
             if not self._server.access.renew(flight.authorization, flight.connection.context):
                 return False
@@ -384,7 +386,7 @@ class _Batch:
             self._finish(index, TimeoutError(f"the apiserver did not answer within {self._timeout_s:g} s"))
 
     def _give_up(self, error: OSError) -> None:
-        """All that is not answered."""
+        """Sets the error as the answer of all unanswered requests."""
         for index, answer in enumerate(self._answers):
             if answer is None:
                 self._finish(index, error)

@@ -1,5 +1,5 @@
-"""The driver of a Kubernetes cluster in which others make pods for us to place: of these a launch is a binding, and a
-kill an eviction."""
+"""The driver of a Kubernetes cluster in which other users create pods for Peloton to place: a launch of such a pod is a
+binding, and a kill an eviction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.hostmgr.kubernetes.pods.launches import OURS, demand_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 PODS_OF_OTHERS = f"/api/v1/pods?fieldSelector=spec.schedulerName%3D{OURS}&labelSelector=%21peloton.io%2Fcluster"
-"""Pods for us to place: those that we make carry the label."""
+"""Pods for Peloton to place; pods that Peloton creates carry the label."""
 
 
 class ExternalPodsDriver(KubernetesDriver):
@@ -79,8 +79,8 @@ class ExternalPodsDriver(KubernetesDriver):
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
         self._check()
-        own, others = self._sorted(pods)
-        bound = self._confirmed(others)
+        own, others = self._split(pods)
+        bound = self._confirm_bound(others)
         if own:
             super().kill(own)
         self.external.evict(bound)
@@ -95,25 +95,25 @@ class ExternalPodsDriver(KubernetesDriver):
             super().reconcile(pods)
             self._answer(self.external.all_runs())
             return
-        own, others = self._sorted(pods)
+        own, others = self._split(pods)
         if own:
             super().reconcile(own)
-        self._answer(self._confirmed(others))
+        self._answer(self._confirm_bound(others))
 
     def _answer(self, runs: Sequence[str]) -> None:
         self._tell([report for run in runs if (report := self.external.answer(run)) is not None])
 
-    def _sorted(self, pods: Sequence[PodOnHost]) -> tuple[list[PodOnHost], dict[PodId, Json]]:
-        """Those that we make, and those of others, as far as they are known. Raises OSError while the latter are not,
-        and what storage does."""
+    def _split(self, pods: Sequence[PodOnHost]) -> tuple[list[PodOnHost], dict[PodId, Json]]:
+        """Splits runs into pods that Peloton creates, and external ones with their known objects. Raises OSError while
+        external pods are not known, and what storage raises."""
         runs = [pod.pod_id for pod in pods]
         others: dict[PodId, Json] = {run: {} for run in runs if self.external.has(str(run))}
         others |= self.external.pods_of([run for run in runs if run not in others])
         return [pod for pod in pods if pod.pod_id not in others], others
 
-    def _confirmed(self, others: Mapping[PodId, Json]) -> list[str]:
-        """Runs that are bound. Of the others, whose binding may not have arrived, the apiserver is asked; those that
-        were not bound are lost. Raises OSError."""
+    def _confirm_bound(self, others: Mapping[PodId, Json]) -> list[str]:
+        """Returns the runs that are bound. Asks the apiserver about the others, whose binding may not have arrived;
+        runs that were not bound are reported as lost. Raises OSError."""
         bound = [str(run) for run in others if self.external.has(str(run))]
         doubtful = [(run, pod) for run, pod in others.items() if not self.external.has(str(run))]
         asked = [(run, pod) for run, pod in doubtful if pod]
@@ -131,7 +131,7 @@ class ExternalPodsDriver(KubernetesDriver):
         self._tell(lost)
         return bound
 
-    # Chores.
+    # Periodic tasks.
 
     def tend(self) -> None:
         super().tend()
@@ -152,7 +152,7 @@ def _is_external(launch: HostLaunch) -> bool:
 
 
 def _unknown(run: PodId) -> PodReport:
-    """The answer for a run that no pod was bound as."""
+    """Returns the answer for a run without a bound pod."""
     message = "no pod was bound as this run"
     status = PodStatus(run, PodState.LOST, 0, message=message, cause=Cause.NO_ENDING)
     return PodReport(str(run), PodState.LOST.value, lambda: status, is_answer=True)

@@ -1,7 +1,7 @@
-"""Pods that others made for us to place: watched, bound to nodes, evicted, reported.
+"""External pods for Peloton to place: watched, bound to nodes, evicted, reported.
 
-A binding carries the id of our run as an annotation, which becomes the pod's: from then on the pod itself says which
-run it is, whatever happens to us. It is never deleted by us but through the Eviction API, and never made anew.
+A binding carries the id of the run as an annotation, which becomes the pod's: from then on the pod itself identifies
+its run, whatever happens to Peloton. Peloton removes it only through the Eviction API, and never creates it again.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from services.hostmgr.kubernetes.pods.statuses import is_over
 log = logging.getLogger(__name__)
 
 EVICT_AGAIN_S = 5.0
-"""After a PodDisruptionBudget has forbidden an eviction."""
+"""Seconds after an eviction that a PodDisruptionBudget forbids, until the next attempt."""
 NAMESPACE_AGE_S = 30.0
-"""How old the annotations of a namespace may be."""
+"""Maximum age in seconds of the cached annotations of a namespace."""
 OWNERS_MAX = 10_000
-"""ReplicaSets whose controllers are remembered."""
+"""Limit of ReplicaSets whose controllers are cached."""
 REMARKS_MAX = 500
-"""Conditions that are written at a time; the others have their turn the next times."""
+"""Limit of conditions written in one call; the others follow in the next calls."""
 EVENTS_MAX, EVENTS_AT_ONCE = 100, 10
-"""Events of bindings that are written at a time, while other chores wait; and how many together: bindings are to have
+"""Limits of binding events written in one call, while other periodic tasks wait, and in one batch: bindings require
 nearly all connections."""
 EVENTS_WAITING_MAX = 20_000
-"""Of more than these the oldest are not written."""
+"""Limit of unwritten events; the oldest are dropped."""
 
 
 Instance = tuple[JobId, int]
 UidsOf = Callable[[Collection[Instance]], dict[Instance, str]]
-"""Which external pods have these instances. Raises what storage does."""
+"""Returns the uids of the external pods with these instances. Raises what storage raises."""
 
 
 @dataclass(slots=True)
@@ -74,8 +74,8 @@ class _Seen:
     owner: Owner | None = None
     refusal: str = ""
     config: job_pb2.JobConfig | None = None
-    found: tuple[Json, bool, str, FoundPod] | None = None  # of this object, whether it waits, and its pool: the answer
-    said: Remark | None = None  # at the pod
+    found: tuple[Json, bool, str, FoundPod] | None = None  # the cached result, valid for this object, wait and pool
+    said: Remark | None = None  # shown at the pod
 
 
 class ExternalPods:
@@ -90,7 +90,7 @@ class ExternalPods:
         uids_of: UidsOf,
         gone: Callable[[Json], None],
     ) -> None:
-        """``tell`` takes reports of pods that we have bound, ``gone`` each pod that has been deleted."""
+        """``tell`` takes reports of bound pods, ``gone`` each pod that was deleted."""
         self._api, self._cluster = api, cluster
         self._host_id_of, self._tell, self._uids_of, self._gone = host_id_of, tell, uids_of, gone
         self._changed: Callable[[], None] = lambda: None
@@ -98,14 +98,14 @@ class ExternalPods:
         self._pods: dict[str, _Seen] = {}
         self._is_listed = False
         self._book = PodBook()
-        self._runs: dict[str, str] = {}  # our run -> uid of the pod that is bound as it
-        self._bound: set[str] = set()  # uids of pods that we have bound, perhaps unseen
+        self._runs: dict[str, str] = {}  # run -> uid of the pod bound as it
+        self._bound: set[str] = set()  # uids of pods that Peloton has bound, possibly not seen as bound yet
         self._controllers: dict[str, Owner] = {}  # uid of a ReplicaSet -> its controller
-        self._namespaces: dict[str, tuple[float, str]] = {}  # when it was read, its pool
-        self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, when to ask again
+        self._namespaces: dict[str, tuple[float, str]] = {}  # time of the read, its pool
+        self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, time of the next attempt
         self._unwritten: deque[Request] = deque(maxlen=EVENTS_WAITING_MAX)  # events of bindings
 
-    # What the watch shows.
+    # Events of the watch.
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -134,7 +134,7 @@ class ExternalPods:
             told = self._take(object, kind == "DELETED")
         if told:
             self._tell(told)
-        if not _run_of(object):  # of one that we have bound the reports say what there is to say
+        if not _run_of(object):  # bound pods are covered by reports
             self._changed()
 
     def lost(self, why: str) -> None:
@@ -162,12 +162,12 @@ class ExternalPods:
         return [report] if report is not None else []
 
     def _forget_if_done(self, run: str) -> None:
-        """Of a pod that is gone: when its end is stored, or was never seen. The lock is held."""
+        """Removes the run of a deleted pod when its end is stored, or was never seen. The caller holds the lock."""
         self._hindered.pop(run, None)
         if run not in self._book.pods:
             self._runs.pop(run, None)
 
-    # What the intake needs.
+    # Interface for the adoption of pods.
 
     def found(self) -> Sequence[FoundPod] | None:
         with self._lock:
@@ -182,10 +182,10 @@ class ExternalPods:
         waits = wants_host(pod) and pod["metadata"]["uid"] not in bound
         pool = pool_named(pod) or self._pool_of(pod["metadata"]["namespace"]) if waits else ""
         if seen.found is None or seen.found[0] is not pod or seen.found[1:3] != (waits, pool):
-            seen.found = (pod, waits, pool, self._judged(seen, pod, waits, pool))
+            seen.found = (pod, waits, pool, self._evaluate(seen, pod, waits, pool))
         return seen.found[3]
 
-    def _judged(self, seen: _Seen, pod: Json, waits: bool, pool: str) -> FoundPod:
+    def _evaluate(self, seen: _Seen, pod: Json, waits: bool, pool: str) -> FoundPod:
         meta = pod["metadata"]
         owner = seen.owner or self._owner_of(pod)
         seen.owner = owner
@@ -199,7 +199,8 @@ class ExternalPods:
         return FoundPod(sighting, name, seen.config, pool, since_s=seen.since_s)
 
     def _owner_of(self, pod: Json) -> Owner:
-        """Its controller; of a ReplicaSet that one's, so that a Deployment is one job through its rollouts."""
+        """Returns the pod's controller; for a ReplicaSet its own controller, so that a Deployment is one job through
+        its rollouts."""
         owner = controller_of(pod)
         if owner is None:
             return itself(pod)
@@ -228,7 +229,8 @@ class ExternalPods:
         return pool
 
     def remark(self, remarks: Sequence[Remark]) -> None:
-        """What is refused is not sent again until there is something else to say; an event follows a new reason."""
+        """Shows statuses at pods. A rejected status is not repeated until it changes; a new reason also writes an
+        event."""
         sent: list[tuple[_Seen, Json, Remark]] = []
         with self._lock:
             for remark in remarks:
@@ -242,7 +244,7 @@ class ExternalPods:
         events = []
         for (seen, pod, one), answer in zip(sent, answers, strict=True):
             if isinstance(answer, OSError) or answer.status == HTTPStatus.CONFLICT or answer.may_pass:
-                seen.said = None  # it has changed meanwhile, or cannot be written now: the next time
+                seen.said = None  # it has changed meanwhile, or cannot be written now: retried in the next call
             elif answer.is_ok and said_of(pod)[0] != one.reason:
                 events.append(event_request(pod, "Warning", one.reason, one.message))
         _first_error([*answers, *self._api.ask_all(events)])
@@ -251,10 +253,11 @@ class ExternalPods:
         with self._lock:
             return {self._runs[run]: why for run, (why, _) in self._hindered.items() if run in self._runs}
 
-    # What the driver needs.
+    # Interface for the driver.
 
     def pods_of(self, runs: Sequence[PodId]) -> dict[PodId, Json]:
-        """Of these runs those that are, or are to be, external pods, as which they are known."""
+        """Returns the objects of the runs among these that belong to external pods; empty if the object is not
+        known."""
         uids = self._uids_of({(run.job_id, run.instance_id) for run in runs})
         found = {run: uid for run in runs if (uid := uids.get((run.job_id, run.instance_id)))}
         with self._lock:
@@ -263,8 +266,8 @@ class ExternalPods:
             return {run: self._pods[uid].pod if uid in self._pods else {} for run, uid in found.items()}
 
     def bind(self, pods: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
-        """``(run, pod, node)``. Returns those that certainly were not bound, and why. Raises OSError when it is unknown
-        of some."""
+        """Binds pods ``(run, pod, node)``. Returns the runs that certainly were not bound, with the reason. Raises
+        OSError when the result of some is unknown."""
         answers = self._api.ask_all([binding_request(pod, run, node) for run, pod, node in pods])
         refused: dict[PodId, str] = {}
         unknown: OSError | None = None
@@ -287,7 +290,8 @@ class ExternalPods:
         return refused
 
     def _why_not_bound(self, run: PodId, pod: Json, answer: Answer | OSError) -> str:
-        """Empty: it is bound as this run. A conflict may be the echo of a request that was repeated."""
+        """Returns why the pod is not bound as this run; empty if it is. A conflict may result from a repeated
+        request."""
         if isinstance(answer, OSError):
             raise answer
         if answer.is_ok:
@@ -303,11 +307,11 @@ class ExternalPods:
 
     @property
     def has_events(self) -> bool:
-        """Of bindings, that are not written yet."""
+        """Returns whether events of bindings wait to be written."""
         return bool(self._unwritten)
 
     def write_events(self) -> None:
-        """Some of them, after the bindings, which are in a hurry. Best effort: the pods run all the same."""
+        """Writes some of the events, after the urgent bindings. Best effort: the pods run all the same."""
         some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
         for start in range(0, len(some), EVENTS_AT_ONCE):
             for answer in self._api.ask_all(some[start : start + EVENTS_AT_ONCE]):
@@ -316,12 +320,12 @@ class ExternalPods:
                     return
 
     def has(self, run: str) -> bool:
-        """Whether an external pod is, or was, bound as this run."""
+        """Returns whether an external pod is, or was, bound as this run."""
         with self._lock:
             return run in self._runs
 
     def evict(self, runs: Sequence[str]) -> None:
-        """Evicts those that run. What a PodDisruptionBudget forbids is repeated. Raises OSError."""
+        """Evicts running pods. Evictions that a PodDisruptionBudget forbids are repeated. Raises OSError."""
         with self._lock:
             there = [(run, self._pods[uid].pod) for run in runs if (uid := self._runs.get(run)) in self._pods]
             pods = [(run, pod) for run, pod in there if not is_over(pod)]
@@ -344,7 +348,7 @@ class ExternalPods:
         _first_error(others)
 
     def evict_again(self) -> None:
-        """Raises OSError."""
+        """Repeats due evictions. Raises OSError."""
         now_s = time.monotonic()
         with self._lock:
             due = [run for run, (_, again_s) in self._hindered.items() if again_s <= now_s]
@@ -352,7 +356,7 @@ class ExternalPods:
             self.evict(due)
 
     def answer(self, run: str) -> PodReport | None:
-        """To reconciliation; None for a run that is not known."""
+        """Returns the answer to reconciliation; None for an unknown run."""
         with self._lock:
             return self._book.answer(run)
 
@@ -361,7 +365,7 @@ class ExternalPods:
             return list(self._book.pods)
 
     def acknowledged(self, token: tuple[str, ...]) -> PodReport | None:
-        """The report that comes next."""
+        """Acknowledges a report; returns the next one."""
         with self._lock:
             report, stored = self._book.acknowledged(token)
             if stored is not None and stored.pod.is_gone:
@@ -374,7 +378,7 @@ class ExternalPods:
 
 
 def _run_of(pod: Json) -> str:
-    """As which we have bound the pod; empty: we have not."""
+    """Returns the run as which Peloton has bound the pod; empty if it has not."""
     is_bound = bool(pod.get("spec", {}).get("nodeName"))
     return (pod["metadata"].get("annotations") or {}).get(RUN, "") if is_bound else ""
 

@@ -1,4 +1,4 @@
-"""What is sent for pods that others made: bindings, evictions, conditions and events."""
+"""Requests about external pods: bindings, evictions, conditions and events."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from peloton.model.ids import PodId
 from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, Json, Request
 
 RUN = "peloton.io/run-of"
-"""Annotation of a pod that we have bound: the id of our run."""
+"""Annotation of a pod that Peloton has bound: the id of the run."""
 MESSAGE_MAX = 1_000
-"""Characters; an Event takes 1,024."""
+"""Limit in characters; an Event allows 1,024."""
 
 
 def pod_path(pod: Json) -> str:
@@ -34,13 +34,13 @@ def binding_request(pod: Json, run: PodId, node: str) -> Request:
 
 
 def look_request(pod: Json) -> Request:
-    """A list of one: the right to list pods is there anyway."""
+    """Returns a request for a list of one pod, as the right to list pods is required anyway."""
     meta = pod["metadata"]
     return Request("GET", f"/api/v1/namespaces/{meta['namespace']}/pods?fieldSelector=metadata.name%3D{meta['name']}")
 
 
 def looked_at(answer: Answer | OSError) -> Json | None:
-    """The pod, as the answer to such a request; None: there is none. Raises OSError."""
+    """Returns the pod in the answer to a list request; None if there is none. Raises OSError."""
     if isinstance(answer, OSError):
         raise answer
     if not answer.is_ok:
@@ -55,7 +55,7 @@ def is_bound_as(pod: Json, run: PodId, uid: str) -> bool:
 
 
 def eviction_request(pod: Json) -> Request:
-    """With the pod's own grace."""
+    """Returns an eviction with the pod's own grace period."""
     meta = pod["metadata"]
     body = {
         "apiVersion": "policy/v1",
@@ -67,7 +67,7 @@ def eviction_request(pod: Json) -> Request:
 
 
 def said_of(pod: Json) -> tuple[str, str]:
-    """Reason and message of the condition PodScheduled, if that is False."""
+    """Returns reason and message of the condition PodScheduled, if that is False."""
     for condition in pod.get("status", {}).get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return condition.get("reason", ""), condition.get("message", "")
@@ -75,7 +75,7 @@ def said_of(pod: Json) -> tuple[str, str]:
 
 
 def condition_request(pod: Json, reason: str, message: str) -> Request:
-    """All conditions are sent, and the version that they were read at: of two writers one is refused."""
+    """Returns a patch with all conditions and the version at which they were read: of two writers one is rejected."""
     others = [each for each in pod.get("status", {}).get("conditions") or () if each["type"] != "PodScheduled"]
     own = {
         "type": "PodScheduled",
@@ -92,7 +92,7 @@ def condition_request(pod: Json, reason: str, message: str) -> Request:
 
 
 def event_request(pod: Json, kind: str, reason: str, message: str) -> Request:
-    """``kind``: Normal or Warning."""
+    """Returns an event; ``kind`` is Normal or Warning."""
     meta, now = pod["metadata"], _now()
     about = {
         "apiVersion": "v1",

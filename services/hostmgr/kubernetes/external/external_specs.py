@@ -1,7 +1,8 @@
-"""Pods that others made with ``schedulerName: peloton``: what each asks for, in our words, or why we cannot place it.
+"""External pods with ``schedulerName: peloton``: their requirements in Peloton's terms, or why Peloton cannot place
+them.
 
-What we honour becomes a constraint; what we do not understand is refused, and never misplaced. A preference
-(``preferredDuringScheduling...``, ``ScheduleAnyway``) is no condition, and is passed over.
+A supported requirement becomes a constraint; an unsupported one is refused, so that the pod is never misplaced.
+Preferences (``preferredDuringScheduling...``, ``ScheduleAnyway``) are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.statuses import is_over, occupied
 
 POOL = "peloton.io/pool"
-"""Of a pod or a namespace: as an annotation the path of a pool (``/team/dev``); as a label, whose value may have no
+"""Resource pool of a pod or a namespace: as an annotation its path (``/team/dev``); as a label, whose value may have no
 slash, its names joined by dots (``team.dev``)."""
 GANG_SIZE = "peloton.io/gang-size"
 PRIORITY = "peloton.io/priority"
@@ -27,9 +28,9 @@ GANG_SIZE_MAX = 10_000
 PRIORITY_MAX = 2**31 - 1
 DIGITS_MAX = 10
 GRACE_S, GRACE_MAX_S = 30, 2**31 - 1
-"""Of a pod that names none, and the longest that a configuration holds."""
+"""Grace period of a pod that names none, and the longest that a configuration holds."""
 AMOUNT_MAX = 2**40
-"""Thousandths, or MiB. As for jobs of the API: no host has more, and sums of it are numbers that storage can hold."""
+"""Limit in thousandths or MiB, as for jobs of the API: no host has more, and storage can hold sums of it."""
 _KNOWN_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
 _KNOWN_VOLUMES = frozenset(
     {"name", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "image", "csi"}
@@ -45,7 +46,7 @@ class Refused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose pods are one job: the controller of the pod, or the pod itself."""
+    """The owner whose pods form one job: the controller of the pod, or the pod itself."""
 
     kind: str
     namespace: str
@@ -55,7 +56,7 @@ class Owner:
 
     @property
     def job_id(self) -> JobId:
-        """Raises Refused."""
+        """Returns the job's id. Raises Refused."""
         try:
             return parse_job_id(self.uid)
         except ValueError:
@@ -67,7 +68,7 @@ class Owner:
 
 
 def controller_of(thing: Json) -> Owner | None:
-    """The controller that made this object and replaces it; None: it has none."""
+    """Returns the controller that created this object and replaces it; None if it has none."""
     meta = thing["metadata"]
     for owner in meta.get("ownerReferences") or ():
         if owner.get("controller"):
@@ -81,26 +82,27 @@ def itself(pod: Json) -> Owner:
 
 
 def wants_host(pod: Json) -> bool:
-    """Whether Peloton has to bind it: it has no node, and is neither being deleted nor held back by a gate."""
+    """Returns whether Peloton must bind the pod: it has no node, is not being deleted, and has no scheduling gate."""
     spec = pod.get("spec", {})
     held = spec.get("nodeName") or spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp")
     return not held and not is_over(pod)
 
 
 def pool_named(thing: Json) -> str:
-    """The pool that a pod or a namespace names: a path, or its names joined by dots; empty: none."""
+    """Returns the pool that a pod or a namespace names, as a path or as names joined by dots; empty if it names
+    none."""
     meta = thing["metadata"]
     own = (meta.get("annotations") or {}).get(POOL) or (meta.get("labels") or {}).get(POOL)
     return str(own or "")
 
 
 def config_of(pod: Json, owner: Owner, cluster: str) -> job_pb2.JobConfig:
-    """Without the pool. Raises Refused."""
+    """Returns the configuration without the pool. Raises Refused."""
     spec, meta = pod["spec"], pod["metadata"]
-    _refuse_what_we_do_not_know(spec)
+    _refuse_unknown_fields(spec)
     priority = _number(meta, PRIORITY, 0, PRIORITY_MAX, max(int(spec.get("priority") or 0), 0))
     gang_size = _number(meta, GANG_SIZE, 1, GANG_SIZE_MAX, 1)
-    preemptible = _said(meta, PREEMPTIBLE) or "true"
+    preemptible = _label_or_annotation(meta, PREEMPTIBLE) or "true"
     if preemptible not in ("true", "false"):
         raise Refused(f"{PREEMPTIBLE}={preemptible!r}: want true or false")
     config = job_pb2.JobConfig(
@@ -131,7 +133,7 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
     task.resource.cpuLimit, task.resource.gpuLimit = asked.cpu_milli / 1000, asked.gpu_milli / 1000
     task.resource.memLimitMb, task.resource.diskLimitMb = asked.memory_mib, asked.disk_mib
     task.killGracePeriodSeconds = min(max(int(spec.get("terminationGracePeriodSeconds", GRACE_S)), 0), GRACE_MAX_S)
-    task.preemptionPolicy.killOnPreempt = True  # its owner makes another one
+    task.preemptionPolicy.killOnPreempt = True  # its owner creates another one
     rules = [_host(CLUSTER_LABEL, cluster)]
     rules += [_host(key, value) for key, value in sorted((spec.get("nodeSelector") or {}).items())]
     rules += _affinity(spec.get("affinity") or {})
@@ -139,7 +141,7 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
     task.constraint.andConstraint.constraints.extend(rules)
 
 
-# -- what is honoured --------------------------------------------------------------------------------------------------
+# -- supported fields -------------------------------------------------------------------------------------------------
 
 
 def _host(key: str, value: str, condition: int = _EQUAL) -> task_pb2.Constraint:
@@ -189,10 +191,10 @@ def _term(term: Json) -> Iterator[task_pb2.Constraint]:
             raise Refused(f"Peloton does not know the operator {each['operator']} of a node affinity")
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refused fields ---------------------------------------------------------------------------------------------------
 
 
-def _refuse_what_we_do_not_know(spec: Json) -> None:
+def _refuse_unknown_fields(spec: Json) -> None:
     for rule in spec.get("topologySpreadConstraints") or ():
         if rule.get("whenUnsatisfiable") != "ScheduleAnyway":
             raise Refused("Peloton does not know topologySpreadConstraints with DoNotSchedule")
@@ -210,7 +212,7 @@ def _refuse_what_we_do_not_know(spec: Json) -> None:
 
 
 def _resource_names(part: Json) -> set[str]:
-    """What a container, or the pod as a whole, asks for."""
+    """Returns the resources requested by a container, or by the pod as a whole."""
     amounts = part.get("resources") or {}
     return {*(amounts.get("requests") or ()), *(amounts.get("limits") or ())}
 
@@ -223,12 +225,12 @@ def _refuse_resources(whose: str, asked: set[str]) -> None:
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 
-def _said(meta: Json, key: str) -> str:
+def _label_or_annotation(meta: Json, key: str) -> str:
     return str((meta.get("labels") or {}).get(key) or (meta.get("annotations") or {}).get(key) or "")
 
 
 def _number(meta: Json, key: str, least: int, most: int, default: int) -> int:
-    text = _said(meta, key)
+    text = _label_or_annotation(meta, key)
     if not text:
         return default
     is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX

@@ -1,6 +1,6 @@
-"""Nodes that we take out of service: a cordon, and annotations that say that it is ours and how far we are.
+"""Nodes that Peloton takes out of service: a cordon, and annotations that mark it as Peloton's and record the progress.
 
-They are on the node itself, so that a successor goes on with them, and everybody sees whose they are.
+The marks are on the node itself, so that the next leader continues with them, and every user sees the owner.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from services.hostmgr.kubernetes.nodes.nodes import CORDONED, DOWN, DRAINING, MA
 
 
 class Cordons:
-    """Any thread calls. Each call may be repeated, and raises OSError; a node that is not there needs nothing."""
+    """Cordons of nodes. Any thread may call. Each call may be repeated, and raises OSError; a missing node requires
+    nothing."""
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api
@@ -39,7 +40,7 @@ class Cordons:
         self._patch(name, {"metadata": {"annotations": ours}, "spec": {"unschedulable": True}})
 
     def bring_up(self, name: str) -> None:
-        """Uncordons it only if the cordon is ours."""
+        """Uncordons the node, if the cordon is Peloton's."""
         if (node := self._node(name)) is None:
             return
         annotations = node["metadata"].get("annotations") or {}

@@ -1,8 +1,8 @@
-"""What is free on the nodes: allocatable, less what all live pods ask for, less what we launch and have not seen yet.
+"""Free resources of nodes: allocatable, less the requests of all live pods, less unseen launches.
 
-Others may create pods at any time: the ledger says what is free by the last news. Room of a node is one line with an
-id; it is used once, as a whole, and announced anew when anything has changed that concerns it. A launch that was on its
-way meanwhile gets what is free then, unless the node itself has changed. No threads here.
+Other users may create pods at any time: the ledger has the free resources by the last events. A node has one offer with
+an id, which is consumed whole by a launch and replaced when a change concerns it. A launch that names a replaced offer
+gets the resources free at that time, unless the node itself has changed. The module has no threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from services.hostmgr.kubernetes.nodes.nodes import DOWN, Node
 
 NO_VOLUMES: Mapping[str, VolumeRecord] = MappingProxyType({})
 FORMER_MAX = 8
-"""Rooms of a node that a launch may still name after others have replaced them."""
+"""Limit of replaced offers of a node that a launch may still name."""
 
 
 class RoomChanges(NamedTuple):
@@ -32,20 +32,20 @@ class RoomChanges(NamedTuple):
 
 
 class Ledger:
-    """Not safe for threads: its owner has a lock."""
+    """The state of all nodes. Not thread-safe: its owner has a lock."""
 
     def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._clock_ns = clock_ns
         self._lines: dict[str, Line] = {}
         self._node_of: dict[str, str] = {}  # pod -> node
         self._expected: set[str] = set()  # pods that are launched, and not seen yet
-        self._by_room: dict[str, str] = {}  # room that a launch may use -> node
+        self._by_room: dict[str, str] = {}  # offer that a launch may use -> node
         self._dirty: set[str] = set()
         self._rooms_count = 0
         self.nodes_version = 0  # changes with every node
-        self._session = f"{clock_ns():x}"  # room of an earlier process is never taken for ours
+        self._session = f"{clock_ns():x}"  # distinguishes offers from the ones of earlier processes
 
-    # What the watches show.
+    # Events of the watches.
 
     def put_node(self, node: Node) -> None:
         line = self._lines.setdefault(node.name, Line())
@@ -73,20 +73,20 @@ class Ledger:
             self._changed(name)
 
     def lose_node(self, name: str) -> None:
-        """It was unreachable for too long: no host any more until it is ready."""
+        """Marks a node as lost after it was unreachable for too long: it is no host until it is ready."""
         if (line := self._lines.get(name)) is not None and not line.is_lost:
             line.is_lost = True
             self.nodes_version += 1
 
     def set_slack(self, name: str, milli: int | None) -> None:
-        """Cpu of the node that its ordinary pods do not use, as it was measured. None: it is unknown."""
+        """Sets the measured cpu of the node that its ordinary pods do not use; None: unknown."""
         line = self._lines.get(name)
         if line is not None and line.node is not None and line.slack_milli != milli:
             line.slack_milli, line.host = milli, None
             self._dirty.add(name)
 
     def put_pod(self, pod: str, node: str, demand: Demand) -> None:
-        """A live pod, ours or not; ``pod`` is its namespace and name."""
+        """Records a live pod of any owner; ``pod`` is its namespace and name."""
         self._expected.discard(pod)
         line = self._lines.get(node)
         if line is not None and line.demands.get(pod) == demand:
@@ -95,7 +95,7 @@ class Ledger:
         self._add(pod, node, demand)
 
     def drop_pod(self, pod: str) -> None:
-        """It has ended, or is gone, or was certainly not created."""
+        """Removes a pod that has ended, is gone, or was certainly not created."""
         self._expected.discard(pod)
         name = self._node_of.pop(pod, None)
         if name is None:
@@ -120,41 +120,41 @@ class Ledger:
             self._dirty.add(name)
 
     def keep_pods(self, there: Collection[str]) -> set[str]:
-        """Of all pods there are only these, and those that we expect: returns the latter, as far as they are not
-        there."""
+        """Removes all pods except these and the expected ones; returns the expected ones that are absent."""
         absent = self._expected.difference(there)
         for pod in self._node_of.keys() - absent - set(there):
             self.drop_pod(pod)
         return absent
 
     def keep_nodes(self, there: Collection[str]) -> None:
-        """There are only these."""
+        """Removes all other nodes."""
         for name in [name for name in self._lines if name not in there]:
             self.drop_node(name)
 
-    # Questions.
+    # Queries.
 
     def node(self, name: str) -> Node | None:
         line = self._lines.get(name)
         return line.node if line is not None else None
 
     def pods_on(self, name: str) -> list[str]:
-        """All live ones that we know of."""
+        """Returns all known live pods on the node."""
         line = self._lines.get(name)
         return list(line.demands) if line is not None else []
 
     def demands_on(self, name: str) -> Mapping[str, Demand]:
-        """Of the live pods there, by namespace and name."""
+        """Returns the demands of live pods on the node, by namespace and name."""
         line = self._lines.get(name)
         return line.demands if line is not None else {}
 
     def slack_of(self, name: str) -> int | None:
-        """As it was measured last."""
+        """Returns the slack measured last."""
         line = self._lines.get(name)
         return line.slack_milli if line is not None else None
 
     def lenders(self) -> list[str]:
-        """Names of nodes whose slack is measured: pods there request cpu, or revocable pods hold or may get slack."""
+        """Returns the names of nodes whose slack is measured: pods there request cpu, or revocable pods hold or may get
+        slack."""
         lines = self._lines.items()
         return sorted(name for name, line in lines if line.node and (line.held.cpu_milli or line.slack_total_milli))
 
@@ -163,27 +163,27 @@ class Ledger:
         return line is not None and line.is_lost
 
     def is_expected(self, pod: str) -> bool:
-        """It is launched, and not seen yet."""
+        """Returns whether the pod is launched and not seen yet."""
         return pod in self._expected
 
     def volume(self, node: str, volume_id: str) -> NodeVolume | None:
-        """As the node shows it."""
+        """Returns the volume as annotated on the node."""
         line = self._lines.get(node)
         return line.volumes.get(volume_id) if line is not None else None
 
     def is_being_made(self, node: str, volume_id: str) -> bool:
-        """A launch has it made, and the node does not show it yet."""
+        """Returns whether a launch is creating the volume and the node does not show it yet."""
         line = self._lines.get(node)
         return line is not None and volume_id in line.being_made
 
     def unmake(self, node: str, volume_id: str) -> None:
-        """It was certainly not made."""
+        """Removes a volume that was certainly not created."""
         if (line := self._lines.get(node)) is not None and line.being_made.pop(volume_id, None) is not None:
             line.host = None
             self._dirty.add(node)
 
     def user_of(self, node: str, volume_id: str) -> str:
-        """The live pod that has the volume, or ""."""
+        """Returns the live pod that uses the volume, or ""."""
         line = self._lines.get(node)
         return line.user_of(volume_id) if line is not None else ""
 
@@ -191,10 +191,10 @@ class Ledger:
     def is_dirty(self) -> bool:
         return bool(self._dirty)
 
-    # Room.
+    # Offers.
 
     def hosts(self) -> list[RegisteredHost]:
-        """All nodes that are hosts; those that have not changed are the same objects."""
+        """Returns all nodes that are hosts; unchanged ones are the same objects."""
         return [
             host_of(line)
             for line in self._lines.values()
@@ -202,7 +202,7 @@ class Ledger:
         ]
 
     def void_rooms(self) -> None:
-        """The session is over; all room is announced anew in the next one."""
+        """Voids all offers at the end of the session; the next session makes new ones."""
         for line in self._lines.values():
             line.room = None
             line.former.clear()
@@ -210,7 +210,7 @@ class Ledger:
         self._dirty.update(self._lines)
 
     def changes(self) -> RoomChanges:
-        """Room that is announced anew, and what it replaces."""
+        """Returns the new offers, and the offers that they replace."""
         withdrawn, announced = [], []
         for name in sorted(self._dirty):
             line = self._lines[name]
@@ -253,7 +253,7 @@ class Ledger:
         return Room(room_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns, line.slots, volumes)
 
     def give_back(self, room_ids: Sequence[str]) -> None:
-        """Room that was claimed and not used is announced anew."""
+        """Returns claimed, unused offers to the ledger, which makes new ones."""
         for room_id in room_ids:
             self._take(room_id)
 
@@ -275,8 +275,8 @@ class Ledger:
     def use(
         self, claim: Claim, pods: Sequence[tuple[str, Demand]], volumes: Mapping[str, VolumeRecord] = NO_VOLUMES
     ) -> Mapping[str, str]:
-        """Uses the claimed room up; the pods that fit are expected on the node from now on, with their ``volumes``.
-        Returns the others, and why."""
+        """Consumes the claimed offers; the pods that fit are expected on the node from now on, with their ``volumes``.
+        Returns the other pods, with the reason."""
         lines = [line for room_id in claim.room_ids if (line := self._take(room_id)) is not None]
         line = next((line for line in lines if line.node is not None and line.node.uid == claim.host_id), None)
         if line is None or not line.is_open or line.is_lost:
@@ -288,7 +288,7 @@ class Ledger:
             if why := self._misfit(line, pod, demand, volume):
                 refused[pod] = why
             else:
-                self.drop_pod(pod)  # of an earlier attempt, perhaps on another node
+                self.drop_pod(pod)  # of an earlier attempt, possibly on another node
                 self._add(pod, claim.hostname, demand)
                 if volume is not None and volume.volume_id not in line.volumes:
                     line.being_made[volume.volume_id] = volume.size_mib
@@ -320,12 +320,12 @@ def _is_same(old: Room, new: Room) -> bool:
 
 
 def _is_of_same_node(old: Room, new: Room) -> bool:
-    """As far as placement chose it by more than what is free."""
+    """Returns whether the properties by which placement chose the node, other than free resources, are equal."""
     return (old.host_id, old.labels, old.goes_ns) == (new.host_id, new.labels, new.goes_ns)
 
 
 def _without(ranges: Ports, taken: Iterable[int]) -> list[tuple[int, int]]:
-    """The ranges without these ports, which are in order."""
+    """Returns the ranges without these ports, which are sorted."""
     left = list(ranges)
     for port in taken:
         for at, (begin, end) in enumerate(left):

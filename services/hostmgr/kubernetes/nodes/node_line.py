@@ -1,4 +1,4 @@
-"""A node with the pods on it: what they hold, what is left, and what the node is as a host."""
+"""A node with its pods: their resources, the free resources, and the node as a host."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from services.hostmgr.kubernetes.nodes.nodes import DOWN, Node
 
 
 class Demand(NamedTuple):
-    """What a pod takes of its node."""
+    """Resources that a pod takes of its node."""
 
     held: Resources
     slack_milli: int = 0  # of revocable cpu
     ports: tuple[int, ...] = ()
-    is_foreign: bool = False  # the pod belongs to others
-    volume: str = ""  # id of the one that it has
+    is_foreign: bool = False  # the pod is external
+    volume: str = ""  # id of its volume
 
 
 def less(have: Resources, held: Resources) -> Resources:
-    """Others may have put more on a node than it has."""
+    """Returns the difference, at least 0: external pods may exceed a node's resources."""
     return Resources(*(max(amount - taken, 0) for amount, taken in zip(have, held, strict=True)))
 
 
 @dataclass(slots=True)
 class Line:
-    """A node with the pods on it."""
+    """A node with its pods."""
 
-    node: Node | None = None  # None: pods are there, and the node is not known, or not selected
+    node: Node | None = None  # None: the node of these pods is unknown or not selected
     demands: dict[str, Demand] = field(default_factory=dict)
     held: Resources = NOTHING
-    foreign: Resources = NOTHING  # of held
+    foreign: Resources = NOTHING  # the external part of held
     slack_held_milli: int = 0
-    slack_milli: int | None = None  # measured; None: not yet, or not any more
-    room: Room | None = None  # announced, and neither used nor withdrawn
-    former: list[str] = field(default_factory=list)  # rooms before it, since when only pods have changed
+    slack_milli: int | None = None  # measured; None: unknown
+    room: Room | None = None  # the open offer
+    former: list[str] = field(default_factory=list)  # earlier offers, since which only pods have changed
     goes_ns: int = 0
-    host: RegisteredHost | None = None  # as it was listed last, until something changes
+    host: RegisteredHost | None = None  # as listed last, until a change
     is_lost: bool = False
-    being_made: dict[str, int] = field(default_factory=dict)  # volumes that the node is about to show: id -> MiB
+    being_made: dict[str, int] = field(default_factory=dict)  # volumes that the node does not show yet: id -> MiB
 
     def count(self, demand: Demand, sign: int) -> None:
         self.host = None
@@ -65,16 +65,16 @@ class Line:
 
     @property
     def kept(self) -> Resources:
-        """Disk of volumes."""
+        """Returns the disk of volumes."""
         return node_volumes.disk(self.volumes, self.being_made)
 
     def user_of(self, volume_id: str) -> str:
-        """The pod that has the volume, or ""."""
+        """Returns the pod that uses the volume, or ""."""
         return next((pod for pod, demand in self.demands.items() if demand.volume == volume_id), "")
 
     @property
     def slack_total_milli(self) -> int:
-        """Revocable pods stay while it is unknown, and no more come."""
+        """Returns the total slack. While it is unknown, revocable pods stay and no more are placed."""
         return self.slack_held_milli if self.slack_milli is None else self.slack_milli
 
     @property
@@ -83,7 +83,7 @@ class Line:
 
     @property
     def slots(self) -> int:
-        """Pods that the node still takes."""
+        """Returns the number of pods that the node still accepts."""
         return max(self.node.pods_max - len(self.demands), 0) if self.node is not None else 0
 
     @property
@@ -97,7 +97,7 @@ def host_of(line: Line) -> RegisteredHost:
     assert node is not None
     if line.host is None:
         slack, slack_held = Resources(cpu_milli=line.slack_total_milli), Resources(cpu_milli=line.slack_held_milli)
-        capacity = less(node.capacity, line.foreign)  # pools share out what others leave
+        capacity = less(node.capacity, line.foreign)  # pools share the part that external pods leave
         ours = line.held - line.foreign
         volumes = node_volumes.there(node.volumes)
         labels = node.labels | {volume_label(one): HERE for one in sorted(volumes)} if volumes else node.labels

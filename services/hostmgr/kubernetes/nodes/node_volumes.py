@@ -1,6 +1,6 @@
-"""Volumes that a node keeps for us: an annotation of the node for each, with its size and how far it is.
+"""Volumes that a node keeps for Peloton: an annotation of the node for each, with its size and stage.
 
-A pod has its volume as a folder of the node. Kubernetes knows nothing of it, so the node itself says that it is there.
+A pod's volume is a folder of the node. Kubernetes does not manage the folder, so the node's annotation records it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from peloton.model.resources import Resources
 from peloton.model.volume import VolumeRecord, VolumeState
 
 ANNOTATION = "peloton.io/volume-"
-"""Begins the key; the id of the volume follows. The value is ``SIZEMi STAGE``."""
+"""Prefix of the key; the id of the volume follows. The value is ``SIZEMi STAGE``."""
 NOTHING = Resources()
 _VALUE = re.compile(r"(\d{1,10})Mi (new|kept|gone|going)", re.ASCII)
 
 
 class Stage(StrEnum):
-    NEW = "new"  # no pod has been seen to run with it: its folder may be missing
-    KEPT = "kept"  # its folder is there, or else what was on it is lost
-    GONE = "gone"  # its folder is missing: it is lost, unless somebody who has restored it says that it is kept
+    NEW = "new"  # no pod has been seen running with it: its folder may be missing
+    KEPT = "kept"  # its folder exists; otherwise its data is lost
+    GONE = "gone"  # its folder is missing and the volume lost, unless an operator restores it and marks it as kept
     GOING = "going"  # it is being destroyed
 
 
@@ -43,12 +43,12 @@ _REFUSING = {
 
 
 def annotated(volume_id: str, volume: NodeVolume | None) -> dict[str, str | None]:
-    """What a patch of the annotations has for it; None: it is gone."""
+    """Returns the volume's entry in a patch of the annotations; None removes it."""
     return {ANNOTATION + volume_id: None if volume is None else str(volume)}
 
 
 def volumes_of(annotations: Mapping[str, str]) -> dict[str, NodeVolume]:
-    """By id. Raises ValueError for one that cannot be read."""
+    """Returns the volumes by id. Raises ValueError for a malformed one."""
     found: dict[str, NodeVolume] = {}
     for key, text in annotations.items():
         if key.startswith(ANNOTATION):
@@ -59,12 +59,12 @@ def volumes_of(annotations: Mapping[str, str]) -> dict[str, NodeVolume]:
 
 
 def there(volumes: Mapping[str, NodeVolume]) -> frozenset[str]:
-    """Those that a pod can have."""
+    """Returns the ids of the volumes that a pod can use."""
     return frozenset(volume_id for volume_id, volume in volumes.items() if volume.stage in (Stage.NEW, Stage.KEPT))
 
 
 def disk(volumes: Mapping[str, NodeVolume], being_made: Mapping[str, int]) -> Resources:
-    """That all of them take. ``being_made``: sizes of those that the node is about to show."""
+    """Returns the disk of all volumes. ``being_made`` has the sizes of volumes that the node does not show yet."""
     if not volumes and not being_made:
         return NOTHING
     sizes = {**being_made, **{volume_id: volume.size_mib for volume_id, volume in volumes.items()}}
@@ -72,8 +72,8 @@ def disk(volumes: Mapping[str, NodeVolume], being_made: Mapping[str, int]) -> Re
 
 
 def refusal(volume: VolumeRecord, known: NodeVolume | None, is_being_made: bool, user: str, left_mib: int) -> str:
-    """Why a pod cannot have the volume here, or "". ``user``: the pod that has it. ``left_mib``: of disk, beside
-    what the pod itself takes."""
+    """Returns why a pod cannot use the volume on this node, or "". ``user`` is the pod that uses it. ``left_mib`` is
+    the free disk after the pod's own."""
     what = f"volume {volume.volume_id} of {volume.size_mib} MB"
     if user:
         return f"{what} is in use: pod {user} has it"

@@ -1,4 +1,4 @@
-"""A node of Kubernetes as the ledger needs it."""
+"""A node of Kubernetes in the form that the ledger uses."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from services.hostmgr.kubernetes.pods.statuses import GPU
 from services.hostmgr.kubernetes.settings import KubernetesSettings, read_ports
 
 MAINTENANCE = "peloton.io/maintenance"
-"""Annotation of a node that we take out of service: DRAINING or DOWN."""
+"""Annotation of a node that Peloton takes out of service: DRAINING or DOWN."""
 CORDONED = "peloton.io/cordoned"
-"""Annotation of a node that we have cordoned: it is ours to uncordon."""
+"""Annotation of a node that Peloton has cordoned, and may uncordon."""
 DRAINING, DOWN = "draining", "down"
 
 PORTS = "peloton.io/ports"
-"""Annotation of a node on which pods get other ports than ``PELOTON_KUBERNETES_PORTS`` says: FIRST-LAST,FIRST-LAST."""
+"""Annotation of a node whose ports for pods differ from ``PELOTON_KUBERNETES_PORTS``: FIRST-LAST,FIRST-LAST."""
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _NODE_STATE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
-"""Taints that repeat the condition Ready, and the cordon, which are read themselves."""
+"""Taints that repeat the condition Ready and the cordon, which are read directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Equal while nothing has changed that concerns us: heartbeats change nothing."""
+    """A node; equal while nothing relevant changes: heartbeats change nothing."""
 
     name: Hostname
     uid: str
     ip: str
     capacity: Resources  # allocatable
     pods_max: int
-    labels: HostLabels  # with those of the system; it has each once
+    labels: HostLabels  # including the system's; each key occurs once
     is_ready: bool = True
-    maintenance: str = ""  # ours: DRAINING, DOWN
+    maintenance: str = ""  # Peloton's: DRAINING, DOWN
     is_cordoned: bool = False
     ports: Ports = ()
-    withdrawn: str = ""  # why it takes no pods, if others keep them away
+    withdrawn: str = ""  # why it is unschedulable by an act of others; empty: it is schedulable
     volumes: dict[str, NodeVolume] = field(default_factory=dict)  # by id
 
 
 def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
-    """None for a node that is not selected. Raises ValueError for amounts that cannot be read."""
+    """Returns None for a node that is not selected. Raises ValueError for malformed amounts."""
     meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels: HostLabels = meta.get("labels") or {}
     if any(labels.get(key) != value for key, value in settings.node_selector):
@@ -74,7 +74,7 @@ def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
 
 
 def capacity_of(amounts: Json) -> Resources:
-    """Rounded down: what fits in it fits in the node."""
+    """Returns amounts rounded down: a pod that fits in them fits in the node."""
 
     def of(name: str) -> Any:
         return amount(amounts.get(name, "0"))

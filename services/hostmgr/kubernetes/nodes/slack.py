@@ -1,7 +1,8 @@
-"""The slack of the nodes: each is measured regularly, and what its ordinary pods leave becomes revocable room.
+"""The slack of nodes: each node is measured periodically, and the cpu unused by its ordinary pods becomes revocable.
 
-``peloton.scheduling.slack`` says how much of it. Two measurements make a rate: until then, and when a node has been
-silent, its slack is unknown, which lets revocable pods on it stay and lets no more come."""
+``peloton.scheduling.slack`` computes the amount. Two measurements yield a rate: until then, and after a node has not
+responded, its slack is unknown, which lets revocable pods stay and admits no more.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ log = logging.getLogger(__name__)
 
 MEASURED_AT_ONCE = 8
 NODES_PER_ROUND_MAX = 200
-"""The others follow in the next rounds."""
+"""Limit of nodes per round; the others follow in the next rounds."""
 SILENCES_MAX = 3
-"""Measurements that fail in a row before the slack of a node counts as unknown."""
+"""Number of consecutive failed measurements after which the slack of a node is unknown."""
 
 
 class _Count(NamedTuple):
@@ -34,7 +35,7 @@ class _Count(NamedTuple):
 
 
 class _Measured(NamedTuple):
-    """What is remembered of a node."""
+    """The recorded measurements of a node."""
 
     counts: Mapping[str, _Count] = {}
     used_milli: int = 0  # smoothed
@@ -42,7 +43,7 @@ class _Measured(NamedTuple):
 
 
 class SlackEstimator:
-    """One thread. ``samples_of`` raises OSError or ValueError when a node cannot be measured."""
+    """Estimates slack on one thread. ``samples_of`` raises OSError or ValueError when a node cannot be measured."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class SlackEstimator:
         self._thread.start()
 
     def stop(self) -> None:
-        """What waits for an answer must have been ended."""
+        """Stops; pending requests must have been ended before."""
         self._stopping.set()
         self._askers.shutdown(cancel_futures=True)
         if self._thread.is_alive():
@@ -129,7 +130,7 @@ class SlackEstimator:
 
 
 def _next_count(before: _Count | None, sample: UseSample) -> _Count:
-    """A counter that was set back is another one."""
+    """Returns the next count. A counter that was reset starts a new one."""
     if before is None or sample.cpu_s < before.cpu_s:
         return _Count(sample.cpu_s, sample.at_s, None)
     if sample.at_s <= before.at_s:
@@ -139,13 +140,13 @@ def _next_count(before: _Count | None, sample: UseSample) -> _Count:
 
 
 def _is_measured_twice(before: Mapping[str, _Count], now: Mapping[str, _Count]) -> bool:
-    """All pods that both measurements have."""
+    """Returns whether all pods in both measurements have a rate."""
     return bool(before) and all(count.rate_milli is not None for key, count in now.items() if key in before)
 
 
 def _ordinary(demands: Mapping[str, Demand], counts: Mapping[str, _Count]) -> tuple[int, int]:
-    """What the pods that are not revocable request, and what they use. One that has not been measured twice counts as
-    using all that it requests; one that has just gone, what it used."""
+    """Returns the cpu that ordinary pods request and use. A pod not measured twice counts as using its whole request; a
+    pod that has just ended with its last use."""
     ordinary = {key: demand.held.cpu_milli for key, demand in demands.items() if not demand.slack_milli}
     rates = {key: count.rate_milli for key, count in counts.items() if count.rate_milli is not None}
     used = sum(rates.get(key, held) for key, held in ordinary.items())

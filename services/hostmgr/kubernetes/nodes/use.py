@@ -1,4 +1,5 @@
-"""What pods use, from the kubelet of their node or, where access to kubelets is forbidden, from metrics.k8s.io."""
+"""Resource use of pods, from the kubelet of their node or, where access to kubelets is forbidden, from
+metrics.k8s.io."""
 
 from __future__ import annotations
 
@@ -17,13 +18,14 @@ from services.hostmgr.kubernetes.pods.quantities import MIB, amount
 
 METRICS = "/apis/metrics.k8s.io/v1beta1/pods"
 METRICS_AGE_MAX_S = 10.0
-"""The metrics of all pods are read at once, and used for all nodes for so long."""
+"""Maximum age in seconds of the metrics, which are read for all pods at once."""
 REFUSAL_KEPT_S = 300.0
-"""How long no kubelet is asked after the apiserver has forbidden it, nor one that does not serve what it uses."""
+"""Seconds for which no kubelet is asked after the apiserver has forbidden it, and none that does not serve
+statistics."""
 ANSWER_TIMEOUT_S = 10.0
 _FORBIDDEN = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _NOT_SERVED = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
-"""To us, whatever the node; and by the kubelet of this node, which may be a virtual one."""
+"""Statuses for a rejection that concerns all nodes, and for one of this node's kubelet, which may be a virtual one."""
 _ALL = ""
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -31,12 +33,12 @@ PodKey = tuple[str, str]
 
 class _Metric(NamedTuple):
     at_s: float
-    cpu_s: float  # since the first sample: metrics.k8s.io has rates, which are added up
+    cpu_s: float  # since the first sample: the integral of the rates of metrics.k8s.io
     memory_mib: int
 
 
 class NodeUse:
-    """Thread-safe."""
+    """Samples of nodes. Thread-safe."""
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class NodeUse:
         pods_on: Callable[[str], Collection[PodKey]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``namespace``: of our pods. ``pods_on``: all pods on a node."""
+        """``namespace`` is that of Peloton's pods. ``pods_on`` returns all pods on a node."""
         self._api = api
         self._namespace = namespace
         self._pods_on = pods_on
@@ -57,16 +59,16 @@ class NodeUse:
         self._refused_until_s: dict[str, float] = {}  # by node; _ALL: for all of them
 
     def samples_of(self, node: str) -> list[UseSample]:
-        """Of all pods on it. Raises OSError, and ValueError for an answer that cannot be read."""
+        """Returns samples of all pods on the node. Raises OSError, and ValueError for a malformed answer."""
         if not self._is_refused(node):
             path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/stats/summary"
             answer = self._api.ask(Request("GET", path), ANSWER_TIMEOUT_S)
             if answer.is_ok:
-                return self._of_summary(answer.json())
+                return self._samples_from_summary(answer.json())
             if answer.status not in (*_FORBIDDEN, *_NOT_SERVED):
                 raise Refused(answer)
             self._note_refusal(_ALL if answer.status in _FORBIDDEN else node)
-        return self._of_metrics(node)
+        return self._samples_from_metrics(node)
 
     def _is_refused(self, node: str) -> bool:
         now_s = self._clock()
@@ -79,13 +81,13 @@ class NodeUse:
             kept = {other: until_s for other, until_s in self._refused_until_s.items() if until_s > now_s}
             self._refused_until_s = {**kept, key: now_s + REFUSAL_KEPT_S}
 
-    def _of_summary(self, summary: Json) -> list[UseSample]:
+    def _samples_from_summary(self, summary: Json) -> list[UseSample]:
         try:
-            return [self._of_pod(pod) for pod in summary.get("pods") or () if _measured(pod)]
+            return [self._sample_of_pod(pod) for pod in summary.get("pods") or () if _measured(pod)]
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"a summary of a kubelet that cannot be read: {error!r}") from None
 
-    def _of_pod(self, pod: Json) -> UseSample:
+    def _sample_of_pod(self, pod: Json) -> UseSample:
         parts = _measured(pod)
         cpu_s = sum(int(part["cpu"]["usageCoreNanoSeconds"]) for part in parts) / 1e9
         at_s = min(_time(part["cpu"]["time"]) for part in parts)
@@ -93,7 +95,7 @@ class NodeUse:
         namespace, name = pod["podRef"]["namespace"], pod["podRef"]["name"]
         return UseSample(f"{namespace}/{name}", self._own(namespace, name), cpu_s, at_s, memory // MIB)
 
-    def _of_metrics(self, node: str) -> list[UseSample]:
+    def _samples_from_metrics(self, node: str) -> list[UseSample]:
         with self._lock:
             if self._clock() - self._metrics_at_s >= METRICS_AGE_MAX_S:
                 self._read_metrics()
@@ -106,7 +108,7 @@ class NodeUse:
         ]
 
     def _read_metrics(self) -> None:
-        """An error stands for all nodes, too."""
+        """Reads the metrics of all pods; an error counts for all nodes as well."""
         try:
             answer = self._api.ask(Request("GET", METRICS), ANSWER_TIMEOUT_S)
             self._metrics_error = None if answer.is_ok else Refused(answer)
@@ -125,7 +127,7 @@ class NodeUse:
         self._metrics_at_s = self._clock()
 
     def _next(self, item: Json) -> _Metric:
-        """The rate counts for the time since the last metric."""
+        """Returns the next metric; its rate covers the time since the previous one."""
         at_s = _time(item["timestamp"])
         uses = [container["usage"] for container in item["containers"]]
         cpu = float(sum(amount(use["cpu"]) for use in uses))
@@ -145,7 +147,7 @@ class NodeUse:
 
 
 def _measured(pod: Json) -> list[Json]:
-    """What was counted: the pod as a whole, or its containers."""
+    """Returns the measured parts: the pod as a whole, or its containers."""
     parts = [pod] if pod.get("cpu") else pod.get("containers") or []
     return [part for part in parts if (part.get("cpu") or {}).get("usageCoreNanoSeconds") is not None]
 

@@ -1,7 +1,7 @@
-"""Sessions with commands in containers, each exchange with a call of its own.
+"""Sessions with commands in containers, with one call for each exchange.
 
-The connection to the command stays open between two calls. Calls are numbered, so that one whose answer was lost on the
-way can be repeated: it gets the same answer, and the command gets nothing twice.
+The connection to the command stays open between calls. Calls are numbered, so that a call whose answer was lost can be
+repeated: it gets the same answer, and the command gets no input twice.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from services.hostmgr.kubernetes.output.logs import PodLogs
 
 SESSIONS_MAX = 32
 IDLE_S = 60.0
-"""After which a session ends that its caller does not ask for."""
+"""Seconds without a call after which a session ends."""
 END_WAIT_S = 1.0
-"""For the exchange that a session is in when it is ended; one that lasts longer is left to its connection's end."""
+"""Seconds to wait for the current exchange of a session that is ended; a longer one ends with its connection."""
 AT_ONCE_MAX = 4
-"""Calls; a node that does not answer holds each of them up that starts a command."""
+"""Limit of concurrent calls; a node that does not answer blocks each call that starts a command."""
 TURN_S = 1.0
 WAIT_S = 0.05
-"""For output, in an exchange that brings something: the answer has the echo of what was typed. Others do not wait, so
-that many silent sessions hold no threads."""
+"""Seconds to wait for output in an exchange with input: the answer then has the echo of typed text. Other exchanges do
+not wait, so that many silent sessions occupy no threads."""
 TYPED_BYTES_MAX = 1 << 10
-"""Longer input comes from a pipe, which an answer without output does not hold up."""
+"""Limit of typed input; longer input comes from a pipe, which an answer without output does not delay."""
 INPUT_BYTES_MAX = 1 << 16
 UNSENT_BYTES_MAX = 1 << 18
 OUTPUT_BYTES_MAX = 1 << 18
-"""About so much in one answer."""
+"""Approximate limit of the output in one answer."""
 BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-"""Statuses of an apiserver that may answer the same request later."""
+"""Statuses of an apiserver that may accept the same request later."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class _Session:
 
 
 class CommandSessions:
-    """Thread-safe."""
+    """Sessions of all pods. Thread-safe."""
 
     def __init__(self, api: ApiServer, logs: PodLogs, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -68,7 +68,7 @@ class CommandSessions:
         self._sessions: dict[str, _Session] = {}
 
     def exchange(self, pod: str, exchange: Exchange) -> ExchangeAnswer:
-        """As the port's."""
+        """Implements the driver port's ``exchange``."""
         _check(exchange)
         if not self._turns.acquire(timeout=TURN_S):
             raise OSError(f"{AT_ONCE_MAX} commands are being served at once: try again")
@@ -81,7 +81,7 @@ class CommandSessions:
             self._turns.release()
 
     def close_idle(self) -> None:
-        """Sessions whose callers have gone without a word."""
+        """Ends sessions whose callers have disappeared."""
         now_s = self._clock()
         self._end([name for name, each in list(self._sessions.items()) if now_s - each.used_s > IDLE_S])
 
@@ -111,7 +111,7 @@ class CommandSessions:
             return found
 
     def _make_room(self) -> None:
-        """Those that are over stay as long as there is room, for calls that are repeated."""
+        """Removes ended sessions when there are too many; until then they answer repeated calls."""
         for name, each in list(self._sessions.items()):
             if len(self._sessions) < SESSIONS_MAX:
                 return
@@ -159,7 +159,7 @@ class CommandSessions:
         return ExchangeAnswer(stdout, stderr, exit_code, command.unsent_bytes < UNSENT_BYTES_MAX)
 
     def _start(self, pod: str, exchange: Exchange) -> Command:
-        """Raises NotFound, OSError."""
+        """Starts the command. Raises NotFound, OSError."""
         start = exchange.start
         assert start is not None  # _session found none
         container = start.container or self._logs.first_container(pod)
@@ -167,7 +167,7 @@ class CommandSessions:
 
 
 def _check(exchange: Exchange) -> None:
-    """Raises InvalidArgument."""
+    """Raises InvalidArgument for an invalid exchange."""
     if not exchange.session:
         raise InvalidArgument("an exchange with a command wants the name of its session")
     if len(exchange.data) > INPUT_BYTES_MAX:
@@ -179,7 +179,7 @@ def _check(exchange: Exchange) -> None:
 
 
 def _fault(error: PelotonError | OSError) -> PelotonError | OSError:
-    """Whose fault it is."""
+    """Returns the error in the class that names its cause."""
     if isinstance(error, Refused) and error.answer.status == HTTPStatus.NOT_FOUND:
         return NotFound(str(error))
     is_final = isinstance(error, Refused) and error.answer.status not in BUSY

@@ -1,7 +1,7 @@
-"""Logs read piece by piece, each piece with a call of its own.
+"""Readers of logs, with one call for each piece.
 
-An apiserver cannot be asked for a log from a byte on. So the stream of a log stays open between two calls, at the byte
-where the first one stopped; where there is none, the log is opened anew and read up to that byte.
+An apiserver cannot read a log from an offset. So the stream of a log stays open between two calls, at the offset at
+which the first one stopped; without such a stream the log is opened again and read up to that offset.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ PIECE_BYTES = 1 << 18
 READERS_MAX = 64
 IDLE_S = 60.0
 AT_ONCE_MAX = 8
-"""Calls that open or read logs; a node that does not answer holds each of them up."""
+"""Limit of concurrent calls that open or read logs; a node that does not answer blocks each of them."""
 TURN_S = 5.0
 FIRST_WAIT_S, NEXT_WAIT_S = 1.0, 0.05
-"""For something to read of a log that is followed: when it has just been opened, and later."""
+"""Seconds to wait for data of a followed log: when it was just opened, and later."""
 END_WAIT_S = 30.0
-"""The same of one that is not: its end is there already."""
+"""Seconds to wait for data of a log that is not followed: its end exists already."""
 SKIP_S = 5.0
-"""In one call, to reach the byte that is wanted."""
+"""Seconds that one call spends to reach the requested offset."""
 
 
 _Key = tuple[str, str, bool, int]
-"""Pod, file, whether it is followed, and the byte that is wanted next."""
+"""Pod, file, whether it is followed, and the next offset."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class _Reader:
 
 
 class LogReaders:
-    """Thread-safe."""
+    """Open readers. Thread-safe."""
 
     def __init__(self, logs: PodLogs, clock: Callable[[], float] = time.monotonic) -> None:
         self._logs = logs
@@ -53,7 +53,7 @@ class LogReaders:
         self._is_closed = False
 
     def read(self, pod: str, file: str, offset: int, follow: bool) -> FilePiece:
-        """As the port's ``read_file``. Raises NotFound, OSError."""
+        """Implements the driver port's ``read_file``. Raises NotFound, OSError."""
         if not self._turns.acquire(timeout=TURN_S):
             raise OSError(f"{AT_ONCE_MAX} logs are being read at once: try again")
         try:
@@ -87,14 +87,14 @@ class LogReaders:
         return FilePiece(data, is_end)
 
     def _skip(self, reader: _Reader, offset: int) -> bool:
-        """Whether the reader has come to this byte; of a log that is shorter it is at the end."""
+        """Returns whether the reader has reached this offset; in a shorter log it stops at the end."""
         until_s = self._clock() + SKIP_S
         while reader.position < offset and not reader.stream.is_over and self._clock() < until_s:
             reader.position += len(reader.stream.read(min(offset - reader.position, PIECE_BYTES), FIRST_WAIT_S))
         return reader.position >= offset
 
     def _keep(self, key: _Key, reader: _Reader, is_end: bool) -> None:
-        """For the next call of the same reader."""
+        """Keeps the reader for the next call."""
         reader.used_s = self._clock()
         over = [reader] if is_end else []
         with self._lock:

@@ -1,4 +1,4 @@
-"""What containers of pods have written, as the apiserver reads it from their nodes."""
+"""Output of containers, as the apiserver reads it from their nodes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from services.hostmgr.kubernetes.apiserver.connection import Stream
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
 
 OUTPUT = "stdout"
-"""Name of a log as a file: Kubernetes keeps stdout and stderr of a container in one. Those of containers beside the
-first one are files in a folder of the container's name."""
+"""File name of a log: Kubernetes keeps stdout and stderr of a container in one. Logs of containers other than the first
+are in a folder with the container's name."""
 TAIL_LINES = 100
 TAIL_BYTES_MAX = 1 << 22
-"""Lines may be long: no more is read for the last of them."""
+"""Limit of the bytes read for the last lines, which may be long."""
 READ_SILENCE_S = 60.0
-"""For a log that is read and not followed."""
+"""Timeout of a log that is read and not followed."""
 
 
 class PodLogs:
-    """Raises OSError for what the apiserver does not answer or refuses, and NotFound for pods that are not there."""
+    """Logs of pods. Raises OSError for failures and rejections of the apiserver, and NotFound for missing pods."""
 
     def __init__(self, api: ApiServer, namespace: str) -> None:
         self._api = api
@@ -36,13 +36,13 @@ class PodLogs:
         return str(self._pod(pod)["spec"]["containers"][0]["name"])
 
     def files(self, pod: str) -> tuple[str, ...]:
-        """Of the containers that have begun."""
+        """Returns the logs of the containers that have started."""
         found = self._pod(pod)
         first = found["spec"]["containers"][0]["name"]
         return tuple(file_of(name, first) for name, status in _statuses(found) if _has_begun(status))
 
     def open(self, pod: str, file: str, follow: bool = False) -> Stream:
-        """``follow``: what is written from now on too, until the container ends."""
+        """Opens a log. With ``follow`` it includes later output, until the container ends."""
         container, _, name = file.rpartition("/")
         if name != OUTPUT:
             raise NotFound(f"pod {pod} has no file {file}: Kubernetes keeps only what containers write to {OUTPUT}")
@@ -50,7 +50,7 @@ class PodLogs:
         return self._open(pod, {"container": container, **({"follow": "true"} if follow else {})}, follow)
 
     def tail(self, pod: str, limit_bytes: int) -> bytes:
-        """The end of the log of the container that failed, or else of the first one."""
+        """Returns the end of the log of the container that failed, or else of the first one."""
         with self._open(pod, {"container": _failed(self._pod(pod)), "tailLines": str(TAIL_LINES)}) as stream:
             return _end_of(stream.pieces(), limit_bytes)
 
@@ -79,7 +79,7 @@ def _missing(answer: Answer, pod: str) -> Exception:
 
 
 def _statuses(pod: Json) -> list[tuple[str, Json]]:
-    """Names of containers and their statuses: those of the pod first, in the order of its manifest."""
+    """Returns names and statuses of containers: the pod's own first, in the order of its manifest."""
     order = {each["name"]: place for place, each in enumerate(pod["spec"]["containers"])}
     status: dict[str, Any] = pod.get("status") or {}
     own = sorted(status.get("containerStatuses") or (), key=lambda each: order.get(each["name"], len(order)))
@@ -100,7 +100,7 @@ def _failed(pod: Json) -> str:
 
 
 def _end_of(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
-    """The last bytes, without holding all."""
+    """Returns the last bytes, without holding all."""
     kept: deque[bytes] = deque()
     held = read = 0
     for piece in pieces:

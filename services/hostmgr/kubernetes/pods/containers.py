@@ -1,6 +1,6 @@
 """One container of a pod, as Kubernetes's JSON.
 
-The kubelet replaces ``$(NAME)`` in commands and in values of variables; Mesos does not, so each is escaped.
+The kubelet expands ``$(NAME)`` in commands and in values of variables; Mesos does not, so each is escaped.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _BAD_LETTERS = re.compile(r"[^a-z0-9]+")
 
 
 class Asked(NamedTuple):
-    """How the containers of a pod ask for resources."""
+    """The form in which the containers of a pod request resources."""
 
     is_revocable: bool = False
-    takes_least: bool = False  # the container stands for a pod that asks for nothing
-    factors: Factors = AT_PAR  # with which the room of the node was announced
+    takes_least: bool = False  # the container belongs to a pod that requests nothing
+    factors: Factors = AT_PAR  # overcommit factors applied to the offered resources of the node
 
 
 class ContainerManifest:
     def __init__(self, name: str, part: Part, volumes: PodVolumes, default_image: str, asked: Asked) -> None:
-        """``volumes``: of the pod, to which those of the container are added."""
+        """``volumes`` are the pod's; the container's are added to them."""
         self._ports = [(port.name, port.envName, port.value) for port in part.ports]
         self._variables = [orjson.Fragment(orjson.dumps(variable)) for variable in _variables(part.command)]
         rest: Json = {
@@ -50,7 +50,7 @@ class ContainerManifest:
             "resources": _resources(part, asked),
             **_security(part),
         }
-        if _is_pulled_anew(part.container):
+        if _always_pulls(part.container):
             rest["imagePullPolicy"] = "Always"
         if mounts := volumes.mounts_of(part):
             rest["volumeMounts"] = mounts
@@ -60,12 +60,12 @@ class ContainerManifest:
         for probe, check in checks.items():
             rest[probe] = _probe(check, {})
         self._named_checks = {probe: check for probe, check in checks.items() if check.httpCheck.portName}
-        """Those that ask another port for each pod."""
+        """Checks of a named port, whose number differs between pods."""
         self._rest = {key: orjson.Fragment(orjson.dumps(value)) for key, value in rest.items()}
 
     def body(self, variables: dict[str, str], dealt: Iterator[int]) -> Json:
-        """``variables``: of all containers of the pod. ``dealt``: its dynamic ports, from which this one takes its
-        own."""
+        """Returns the container. ``variables`` are common to all containers of the pod. ``dealt`` yields the pod's
+        dynamic ports, of which the container takes its own."""
         ports = [(name, env_name, value or next(dealt)) for name, env_name, value in self._ports]
         own = {env_name: str(number) for _, env_name, number in ports if env_name}
         env = [*self._variables, *({"name": name, "value": value} for name, value in (variables | own).items())]
@@ -83,19 +83,20 @@ def slug(text: str) -> str:
     return _BAD_LETTERS.sub("-", text.casefold())[:SLUG_MAX].strip("-") or "x"
 
 
-def _is_pulled_anew(container: mesos_pb2.ContainerInfo) -> bool:
+def _always_pulls(container: mesos_pb2.ContainerInfo) -> bool:
     return container.docker.force_pull_image or not container.mesos.image.cached
 
 
 def _literal(text: str) -> str:
-    """So that the kubelet replaces nothing in it."""
+    """Escapes the text, so that the kubelet expands nothing in it."""
     return _REFERENCE.sub("$$", text)
 
 
 def _command(part: Part) -> Json:
-    """As Mesos runs it. ``shell``: the value is a line for /bin/sh, and arguments do not count. Otherwise the value is
-    a program. For Mesos's own containers its arguments begin with its name; for Docker's they do not, and all goes to
-    the entrypoint of the image if it has one. Without a value the image's own command runs."""
+    """Returns the command as Mesos runs it. With ``shell`` the value is a line for /bin/sh, and arguments are ignored.
+    Otherwise the value is a program. For Mesos's own containers its arguments start with its name; for Docker's they do
+    not, and all of them are passed to the entrypoint of the image if it has one. Without a value the image's own
+    command runs."""
     command = part.command
     if command.shell and command.value:
         return {"command": [*SHELL, _literal(command.value)]}
@@ -121,9 +122,9 @@ def _variables(command: mesos_pb2.CommandInfo) -> Iterator[Json]:
 
 
 def _resources(part: Part, asked: Asked) -> Json:
-    """Requests equal limits, so that a pod which names cpu and memory is Guaranteed, unless the room of the node is
-    announced with a factor: then the requests are that much less. A revocable pod requests no cpu: it gets what others
-    leave. What is not asked for is not limited."""
+    """Returns requests equal to limits, so that a pod which sets cpu and memory is Guaranteed, unless the node's
+    resources are offered with a factor: requests are then divided by it. A revocable pod requests no cpu: it gets the
+    cpu that others leave. Resources without a request are not limited."""
     if asked.takes_least:
         return {"requests": _amounts(taken(needed(Resources()), asked.factors))}
     wanted = resources(part.resource)
@@ -156,8 +157,8 @@ def _security(part: Part) -> Json:
 
 
 def _checks(part: Part) -> dict[str, task_pb2.HealthCheckConfig]:
-    """Return the checks by the names of their probes. The health check decides readiness, too, unless there is another
-    check for that."""
+    """Returns the checks by the names of their probes. The health check also decides readiness, unless a readiness
+    check does."""
     checks = {}
     if part.HasField("healthCheck"):
         checks = {"livenessProbe": part.healthCheck, "readinessProbe": part.healthCheck}
@@ -184,7 +185,7 @@ def _probe(check: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) -> Json:
 
 
 def _port_name(name: str) -> Json:
-    """At most 15 of a-z, 0-9 and -, with a letter; others stay without a name."""
+    """Returns a valid port name: at most 15 of a-z, 0-9 and -, with a letter; other names are dropped."""
     text = slug(name)
     is_name = len(text) <= PORT_NAME_MAX and any(letter.isalpha() for letter in text)
     return {"name": text} if is_name else {}

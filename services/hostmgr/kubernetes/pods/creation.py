@@ -1,4 +1,4 @@
-"""Launches: each pod is one POST, bound to its node. Its name makes it safe to repeat."""
+"""Launches: each pod is one POST, bound to its node. Its name makes the request safe to repeat."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Failed = list[tuple[PodId, str]]
 
 
 class Creation:
-    """Any thread calls."""
+    """Creates pods. Any thread may call."""
 
     def __init__(
         self,
@@ -36,7 +36,8 @@ class Creation:
         self._manifests = Manifests(settings)
 
     def launch(self, launches: Sequence[HostLaunch]) -> Failed:
-        """Returns pods that were certainly not created. Raises OSError when that is unknown of one."""
+        """Creates pods; returns the ones that were certainly not created. Raises OSError when the result of a pod is
+        unknown."""
         failed: Failed = []
         sent: list[tuple[PodLaunch, HostLaunch]] = []
         with self._view.lock:
@@ -65,7 +66,7 @@ class Creation:
     def _create(
         self, sent: Sequence[tuple[PodLaunch, HostLaunch]], unmade: Mapping[PodId, Verdict]
     ) -> Iterator[tuple[PodLaunch, HostLaunch, Verdict]]:
-        """What became of each: those without their volume are not sent."""
+        """Yields the result of each pod; pods without their volume are not sent."""
         ready = [(pod, each) for pod, each in sent if pod.pod_id not in unmade]
         with self._view.lock:
             requests = [
@@ -77,7 +78,7 @@ class Creation:
         yield from ((pod, each, unmade[pod.pod_id]) for pod, each in sent if pod.pod_id in unmade)
 
     def _use(self, launch: HostLaunch) -> tuple[list[PodLaunch], Failed]:
-        """Pods that the claimed room has room for, and the others. The lock is held."""
+        """Returns the pods that fit in the claimed resources, and the others. The caller holds the lock."""
         demands = {}
         failed: Failed = []
         for pod in launch.pods:
@@ -98,7 +99,7 @@ class Creation:
         name, view = str(pod.pod_id), self._view
         outcome, why = verdict
         if outcome is Outcome.EXISTS:
-            outcome, why = self._whose(name)
+            outcome, why = self._resolve_existing(name)
         if outcome in (Outcome.REFUSED, Outcome.INVALID):
             with view.lock:
                 view.ledger.drop_pod(view.key(name))
@@ -111,14 +112,15 @@ class Creation:
         return Verdict(outcome, why)
 
     def _refuse(self, pod: PodLaunch, launch: HostLaunch, why: str) -> None:
-        """Kubernetes does not take the pod, and never will."""
+        """Reports a pod that Kubernetes rejects permanently."""
         claim = launch.claim
         with self._view.lock:
             told = self._view.book.refused(pod.pod_id, claim.hostname, claim.host_id, why, time.time_ns())
         self._tell([told] if told is not None else [])
 
-    def _whose(self, name: str) -> tuple[Outcome, str]:
-        """A pod of this name is there: ours, from an earlier attempt, unless somebody else has made one."""
+    def _resolve_existing(self, name: str) -> tuple[Outcome, str]:
+        """Returns the result for a name that exists: the pod is Peloton's, from an earlier attempt, unless another user
+        created it."""
         with self._view.lock:
             if self._view.own(name) is not None:
                 return Outcome.TAKEN, ""

@@ -1,4 +1,4 @@
-"""Kills, acknowledgements and questions about pods: what is known of them, and their deletion."""
+"""Kills, acknowledgements and queries of pods, and the deletion of pods."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from services.hostmgr.kubernetes.pods.removals import Removal, Removals, delete_
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 DELETED_BY_NODE_S = 5.0
-"""In which a kubelet deletes a pod that it has ended on request."""
+"""Seconds within which a kubelet deletes a pod that it has ended on request."""
 REMOVAL_RETRY_S = 5.0
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-"""Answers to a deletion: the pod is gone, or its name is that of a later one."""
+"""Answers to a deletion: the pod is gone, or its name belongs to a later pod."""
 
 
 class Deletions:
-    """Any thread calls. Each pod is deleted by its uid, once it has been seen: never another one of its name."""
+    """Deletes pods. Any thread may call. Each pod is deleted by its uid once it has been seen, so that no other pod
+    with its name is deleted."""
 
     def __init__(
         self,
@@ -36,12 +37,12 @@ class Deletions:
         self._namespace = settings.namespace
         self._log_retention_s = settings.log_retention_s
         self._removals = Removals()
-        self._kill_after: set[str] = set()  # pods that are being created, to be killed as soon as they are
+        self._kill_after: set[str] = set()  # pods being created, to be killed once their creation ends
 
     # Kills.
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
-        """Raises OSError when it is unknown whether all are being deleted."""
+        """Kills pods. Raises OSError when it is unknown whether all are being deleted."""
         view, deletions = self._view, []
         told: list[PodReport] = []
         with view.lock:
@@ -61,7 +62,7 @@ class Deletions:
         self._delete(deletions)
 
     def created(self, names: Sequence[str]) -> None:
-        """Their creation is over. Raises OSError when one that is to end may live on."""
+        """Handles the end of the creation of pods. Raises OSError when a pod that must end may stay alive."""
         with self._view.lock:
             self._view.posting.difference_update(names)
             kills = sorted(self._kill_after.intersection(names))
@@ -76,15 +77,15 @@ class Deletions:
             if why := fault_of(answer, *_GONE):
                 failed.append(why)
             elif isinstance(answer, Answer) and answer.status == HTTPStatus.NOT_FOUND:
-                absent += [] if uid else [name]  # the watch shows the end of one that was there
-        self._say_absent(absent)
+                absent += [] if uid else [name]  # the watch shows the end of a pod that existed
+        self._report_absent(absent)
         if failed:
             raise OSError(f"{len(failed)} of {len(pods)} pods not deleted: {failed[0]}")
 
-    # Questions.
+    # Queries.
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
-        """Answers from what the watch has shown; only pods that were launched and not seen yet are looked up."""
+        """Answers from the watched state; only pods that were launched and not seen yet are read directly."""
         view = self._view
         told: list[PodReport] = []
         doubtful: list[str] = []
@@ -101,17 +102,17 @@ class Deletions:
         self.confirm(doubtful)
 
     def confirm(self, names: Sequence[str]) -> None:
-        """Raises OSError."""
+        """Reads pods directly, and reports them. Raises OSError."""
         for name, found in zip(names, self.look_up(names), strict=True):
             if isinstance(found, OSError):
                 raise found
             if found is not None:
                 self._view.pod_found(found)
             else:
-                self._say_absent([name])
+                self._report_absent([name])
 
     def look_up(self, names: Sequence[str]) -> list[Json | OSError | None]:
-        """The pods as they are now; None where there is none."""
+        """Reads pods directly; None for each that does not exist."""
         path = f"/api/v1/namespaces/{self._namespace}/pods"
         found: list[Json | OSError | None] = []
         for answer in self._api.ask_all([Request("GET", f"{path}/{name}") for name in names]):
@@ -123,8 +124,8 @@ class Deletions:
                 found.append(answer.json() if answer.is_ok else OSError(answer.message))
         return found
 
-    def _say_absent(self, names: Sequence[str]) -> None:
-        """Reports pods that the apiserver has just answered not to have."""
+    def _report_absent(self, names: Sequence[str]) -> None:
+        """Reports pods that do not exist by an answer of the apiserver."""
         view, told = self._view, []
         with view.lock:
             for name in names:
@@ -148,19 +149,19 @@ class Deletions:
         self._tell(told)
 
     def _removal_of(self, stored: Stored) -> Removal | None:
-        """The lock is held."""
+        """Returns the removal of a pod whose end is stored. The caller holds the lock."""
         own, ended_s = stored
         if own.is_gone:
             return None
         now_s = time.time()
-        if not own.is_over:  # lost, or never to start: nothing more can be read of it
+        if not own.is_over:  # lost, or never to start: it has no more output to read
             return Removal(now_s, own.name, own.uid, is_forced=not self._view.is_node_there(own.node))
         if own.is_leaving:
             return Removal(now_s + DELETED_BY_NODE_S, own.name, own.uid)
         return Removal(min(ended_s or now_s, now_s) + self._log_retention_s, own.name, own.uid)
 
     def tend(self) -> None:
-        """Deletes what is due, and looks up pods that may not be there. Raises OSError."""
+        """Deletes due pods, and reads pods that may not exist. Raises OSError."""
         view = self._view
         with view.lock:
             doubtful = sorted(view.unconfirmed - view.posting)
@@ -192,7 +193,7 @@ class Deletions:
 
 
 def _unknown(name: str) -> PodReport:
-    """The answer for a pod that the cluster does not know."""
+    """Returns the answer for a pod that is unknown to the cluster."""
 
     def read() -> PodStatus:
         message = "the cluster does not know the pod"

@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets of services, so that `kubectl drain` waits as their SLAs want.
+"""PodDisruptionBudgets of services, so that `kubectl drain` respects their SLAs.
 
-Pods without a controller of Kubernetes need a whole number: how many must stay available. There is one budget for each
-service with a limit and with pods here; only what differs is written.
+Pods without a Kubernetes controller require a whole number in ``minAvailable``. There is one budget for each service
+with a limit and with pods in the cluster; only differences are written.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, ApiS
 from services.hostmgr.kubernetes.settings import KubernetesSettings, own_name
 
 CHANGES_MAX = 500
-"""In one call; the next one goes on."""
+"""Limit per call; the next call continues."""
 PAGE = 500
 LISTED_ANEW_S = 300.0
-"""Others may change or delete them."""
+"""Seconds between lists, as other users may change or delete budgets."""
 FORBIDDEN_REST_S = 300.0
-"""After a refusal for lack of rights."""
+"""Seconds of pause after a 403."""
 _JOB = "peloton.io/job"
 
 Change = tuple[str, int | None, Request]
-"""Of the budget of a job: its number, None for no budget."""
+"""A change of a job's budget: its number, None for no budget."""
 
 
 class DisruptionBudgets:
-    """One thread at a time."""
+    """Budgets of one cluster. Used by one thread at a time."""
 
     def __init__(
         self, api: ApiServer, settings: KubernetesSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._api, self._cluster, self._clock = api, settings.cluster, clock
         self._path = f"/apis/policy/v1/namespaces/{settings.namespace}/poddisruptionbudgets"
-        self._known: dict[str, int] = {}  # job -> number, as they are there
+        self._known: dict[str, int] = {}  # job -> number, as in the cluster
         self._list_at_s = self._rests_until_s = float("-inf")
 
     def set(self, minimums: Mapping[JobId, int]) -> None:
-        """Writes what differs, at most CHANGES_MAX of it; for a while after a 403, nothing. Raises OSError."""
+        """Writes at most CHANGES_MAX differences; none for a while after a 403. Raises OSError."""
         now_s = self._clock()
         if now_s < self._rests_until_s:
             return
@@ -84,15 +84,15 @@ class DisruptionBudgets:
             "spec": {
                 "minAvailable": number,
                 "selector": {"matchLabels": labels},
-                "unhealthyPodEvictionPolicy": "AlwaysAllow",  # one that is missing anyway may go
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",  # a pod that is unhealthy may be evicted
             },
         }
 
     def _note(self, job_id: str, number: int | None, answer: Answer | OSError) -> str:
-        """Why the change was not made; empty: it was."""
+        """Records the result of a change; returns why it failed, or empty."""
         fine = () if number is not None else (HTTPStatus.NOT_FOUND,)
         if why := fault_of(answer, *fine):
-            self._list_at_s = float("-inf")  # it may have been made, or others have made or deleted it
+            self._list_at_s = float("-inf")  # it may have been made, or another user has created or deleted it
             if isinstance(answer, Answer):
                 self._rest_if_forbidden(answer)
             return why
@@ -106,7 +106,7 @@ class DisruptionBudgets:
             self._rests_until_s = self._clock() + FORBIDDEN_REST_S
 
     def _list(self) -> dict[str, int]:
-        """Our budgets as they are in the cluster, by job. Without a number in ``minAvailable`` it counts as -1."""
+        """Returns Peloton's budgets in the cluster by job. A ``minAvailable`` that is no number counts as -1."""
         selector = quote(f"peloton.io/cluster={self._cluster},{_JOB}", safe="")
         found: dict[str, int] = {}
         try:

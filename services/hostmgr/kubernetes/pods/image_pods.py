@@ -1,7 +1,7 @@
-"""Images that nodes fetch ahead: a pod on the node that has the image, and whose command is in no image.
+"""Image prefetch: a pod on the node with the image, and a command that exists in no image.
 
-A kubelet fetches the image of a container before it looks for its command. So the pod ends as soon as the image is
-there, whatever is in it, and is deleted then. It asks for nothing, and nothing waits for it.
+A kubelet fetches the image of a container before it starts the command. So the pod ends as soon as the image is on the
+node, whatever its content, and is then deleted. It requests no resources, and nothing waits for it.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ log = logging.getLogger(__name__)
 LABEL = "peloton.io/image-of"
 COMMAND = "/peloton-fetches-this-image-only"
 PODS_MAX = 500
-"""At a time."""
+"""Limit of pods at a time."""
 DEADLINE_S = 600
-"""For which a node tries to fetch an image ahead."""
+"""Seconds for which a node tries to fetch an image."""
 LOOK_S = 1.0
 
 
 class ImagePods:
-    """Implements ``ports.ImagePrefetcher``. Any thread calls; one of them at a time has the lock."""
+    """Implements ``ports.ImagePrefetcher``. Any thread may call; one at a time holds the lock."""
 
     def __init__(self, api: ApiServer, settings: KubernetesSettings) -> None:
         self._api, self._settings = api, settings
         self._path = f"/api/v1/namespaces/{settings.namespace}/pods"
         self._lock = threading.Lock()
-        self._count = 1  # that may be there: a predecessor may have left some
+        self._count = 1  # pods that may exist: a predecessor may have left some
         self._looked_s = float("-inf")
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
-        """What is beyond PODS_MAX comes with its pod. Raises Unavailable when the apiserver takes none."""
+        """Creates prefetch pods; images beyond PODS_MAX are fetched with their pods. Raises Unavailable when the
+        apiserver accepts none."""
         wanted = [(image, node) for image, nodes in images.items() for node in nodes]
         with self._lock:
             wanted = wanted[: max(PODS_MAX - self._count, 0)]
@@ -61,7 +62,7 @@ class ImagePods:
         return Prefetched(len(wanted) - len(refusals))
 
     def _body(self, image: str, node: str) -> bytes:
-        """Its name is that of image and node: a repeated call makes no second one."""
+        """Returns the pod, named after image and node, so that a repeated call creates no second one."""
         settings = self._settings
         spec: Json = {
             "nodeName": node,
@@ -80,7 +81,7 @@ class ImagePods:
         return orjson.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
     def tend(self) -> None:
-        """Deletes those whose image is there, and those that have tried for long. Raises OSError."""
+        """Deletes pods whose image is present or whose deadline has passed. Raises OSError."""
         now_s = time.monotonic()
         with self._lock:
             if not self._count or now_s - self._looked_s < LOOK_S:
@@ -93,7 +94,7 @@ class ImagePods:
             pods = listed.json()["items"]
             done = [pod["metadata"]["name"] for pod in pods if _is_done(pod, time.time())]
             self._api.ask_all([Request("DELETE", f"{self._path}/{name}", _AT_ONCE) for name in done])
-            self._count = len(pods)  # those that were deleted are not there at the next look
+            self._count = len(pods)  # the next list does not have the deleted ones
 
 
 _AT_ONCE = orjson.dumps({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})

@@ -1,4 +1,4 @@
-"""Launches: what is sent for a pod, and what an answer of the apiserver means."""
+"""Launches: the request for a pod, and the meaning of the apiserver's answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from services.hostmgr.kubernetes.preparation import is_unprepared
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 OURS = "peloton"
-"""``schedulerName`` of every pod of Peloton, also of those that others make for it to place."""
+"""The ``schedulerName`` of every pod of Peloton, and of external pods for Peloton to place."""
 
 
 class Outcome(Enum):
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(answer: Answer | OSError) -> Verdict:
-    """Of the answer to a POST of a pod. A 5xx may come after it was stored."""
+    """Returns the result of a POST of a pod. A 5xx may follow after the pod was stored."""
     if isinstance(answer, OSError):
         return Verdict(Outcome.UNKNOWN, str(answer))
     if answer.is_ok:
@@ -54,7 +54,7 @@ def verdict_of(answer: Answer | OSError) -> Verdict:
 
 
 def demand_of(pod: Json) -> Demand:
-    """Of any pod on a node."""
+    """Returns the demand of any pod on a node."""
     is_foreign = pod.get("spec", {}).get("schedulerName") != OURS
     volume = "" if is_foreign else volume_id_of(pod)
     return Demand(occupied(pod), revocable_cpu_milli(pod), tuple(sorted(ports(pod))), is_foreign, volume)
@@ -66,7 +66,7 @@ class _Rendered:
         self._demand: Demand | None = None
 
     def demand(self, pod: PodLaunch) -> Demand:
-        """Computed from the request, so that it equals what the watch will show."""
+        """Returns the demand, computed from the request so that it equals the watched one."""
         if self._demand is None:
             found = demand_of(orjson.loads(self.manifest.body(pod, "")))
             self._demand = found._replace(ports=tuple(port for port in found.ports if port not in pod.ports))
@@ -77,14 +77,14 @@ class _Rendered:
 
 
 class Manifests:
-    """One thread at a time: its owner has a lock."""
+    """Cached manifests. Used by one thread at a time: the owner has a lock."""
 
     def __init__(self, settings: KubernetesSettings) -> None:
         self._settings = settings
         self._path = f"/api/v1/namespaces/{settings.namespace}/pods"
         self._rendered: WeakKeyDictionary[PodTemplate, dict[Factors, _Rendered]] = WeakKeyDictionary()
 
-    def _of(self, pod: PodLaunch) -> _Rendered:
+    def _render(self, pod: PodLaunch) -> _Rendered:
         known = self._rendered.setdefault(pod.template, {})
         found = known.get(pod.factors)
         if found is None:
@@ -92,8 +92,8 @@ class Manifests:
         return found
 
     def demand(self, pod: PodLaunch) -> Demand:
-        """Raises InvalidArgument for a pod that Kubernetes cannot run."""
-        return self._of(pod).demand(pod)
+        """Returns the demand. Raises InvalidArgument for a pod that Kubernetes cannot run."""
+        return self._render(pod).demand(pod)
 
     def request(self, pod: PodLaunch, node: str, is_volume_new: bool) -> Request:
-        return Request("POST", self._path, self._of(pod).manifest.body(pod, node, is_volume_new))
+        return Request("POST", self._path, self._render(pod).manifest.body(pod, node, is_volume_new))

@@ -1,4 +1,4 @@
-"""A configuration of pods as the JSON of a Kubernetes pod. What is the same for all its pods is rendered once."""
+"""A configuration of pods as the JSON of a Kubernetes pod. The part common to its pods is rendered once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from services.hostmgr.kubernetes.pods.volumes import VOLUME, PodVolumes, folder_
 from services.hostmgr.kubernetes.settings import LABEL_KEY, LABEL_VALUE, KubernetesSettings
 
 LABEL = "peloton.io/"
-"""Begins the keys of our own labels and annotations."""
+"""Prefix of the keys of Peloton's labels and annotations."""
 ANNOTATIONS_BYTES_MAX = 200_000
-"""Of user labels that become annotations; Kubernetes takes 256 KiB."""
+"""Limit of user labels that become annotations; Kubernetes allows 256 KiB."""
 
 _DockerInfo = mesos_pb2.ContainerInfo.DockerInfo
 _LOST_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -52,13 +52,14 @@ class PodManifest:
         self._volumes = [orjson.Fragment(orjson.dumps(volume)) for volume in volumes.all]
         self._volumes_root = settings.volumes
         self._spec = {key: orjson.Fragment(orjson.dumps(value)) for key, value in spec.items()}
-        # All containers share one address: each may need the ports of the others.
+        # All containers share one address: each may require the ports of the others.
         self._static_ports = {
             port.envName: str(port.value) for _, part in parts for port in part.ports if port.value and port.envName
         }
 
     def body(self, pod: PodLaunch, node: str, is_volume_new: bool = False) -> bytes:
-        """Of the request that creates the pod, bound to the node. ``is_volume_new``: no pod has had its volume."""
+        """Returns the body of the request that creates the pod, bound to the node. ``is_volume_new``: no pod has used
+        its volume."""
         instance, run = str(pod.pod_id.instance_id), str(pod.pod_id.run_id)
         variables = {
             "PELOTON_JOB_ID": self._job_id,
@@ -117,7 +118,7 @@ def _pod_spec(config: task_pb2.TaskConfig, settings: KubernetesSettings) -> Json
 
 
 def _labels_of(template: PodTemplate, cluster: str) -> tuple[Json, Json]:
-    """Labels, and as annotations what cannot be a label of Kubernetes."""
+    """Returns labels, and annotations for labels that are invalid in Kubernetes."""
     job = template.job
     own = {
         f"{LABEL}job-name": job.name,
@@ -134,7 +135,7 @@ def _labels_of(template: PodTemplate, cluster: str) -> tuple[Json, Json]:
         if LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value):
             labels[key] = value
         else:
-            # Keys of annotations obey the rule of labels, values none.
+            # Keys of annotations obey the rule of labels; values have none.
             name = key if LABEL_KEY.fullmatch(key) else f"{LABEL}label.{slug(key)}"
             annotations[name] = value if name == key else f"{key}={value}"
     size = len(orjson.dumps(annotations))

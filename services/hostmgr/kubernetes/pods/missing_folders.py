@@ -1,6 +1,6 @@
-"""Folders of volumes that are gone from nodes that stayed, as after a disk was replaced.
+"""Detection of missing volume folders on existing nodes, for instance after a disk was replaced.
 
-A pod that wants one stays Pending, and nothing of it says why but an event of its kubelet.
+A pod that requires such a folder stays Pending, and only an event of its kubelet shows the reason.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 log = logging.getLogger(__name__)
 
 WAIT_S = 60.0
-"""For which a folder may be missing: a node that was booted may mount the disk later than it starts pods."""
+"""Seconds for which a folder may be missing: a booted node may mount the disk after it starts pods."""
 LOOK_PERIOD_S = 10.0
 LOOKS_MAX = 50
-"""Pods that are looked at in one go."""
+"""Limit of pods checked per call."""
 TYPE_CHECK = "hostPath type check failed"
 
 
 class MissingFolders:
-    """One thread calls."""
+    """Detects missing folders. Called by one thread."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class MissingFolders:
         self._is_forbidden = False
 
     def tend(self) -> None:
-        """Marks what is gone, and ends the pods that wait for it. Raises OSError."""
+        """Marks missing volumes, and ends the pods that wait for them. Raises OSError."""
         if not self._settings.volumes or time.monotonic() - self._looked_s < LOOK_PERIOD_S:
             return
         self._looked_s = time.monotonic()
@@ -66,7 +66,7 @@ class MissingFolders:
         return found[:LOOKS_MAX]
 
     def _why_missing(self, own: OwnPod, volume_id: str) -> str:
-        """What its kubelet says of the folder; empty: nothing."""
+        """Returns the kubelet's message about the folder, or empty."""
         selector = quote(f"involvedObject.uid={own.uid},reason=FailedMount")
         answer = self._api.ask(Request("GET", f"{self._events}?fieldSelector={selector}"))
         if answer.status == HTTPStatus.FORBIDDEN:
@@ -80,12 +80,12 @@ class MissingFolders:
         return next((text for text in texts if TYPE_CHECK in text and volume_id in text), "")
 
     def _lose(self, own: OwnPod, volume_id: str, known: NodeVolume, why: str) -> None:
-        """First the node, so that the next run of the pod is not sent there."""
+        """Marks the volume, then ends the pod, so that its next run is not sent to the node."""
         answer = self._api.ask(staged_request(own.node, volume_id, known, Stage.GONE))
         if fault := fault_of(answer, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY):
             raise OSError(f"volume {volume_id}: {fault}")
         if not answer.is_ok:
-            return  # the node, or what it says of the volume, has changed
+            return  # the node, or its annotation of the volume, has changed
         message = f"node {own.node} does not have the folder of volume {volume_id} any more: {why}"
         log.warning("%s", message)
         with self._view.lock:

@@ -1,7 +1,7 @@
-"""Our pods, and the reports of each that are not acknowledged yet.
+"""Peloton's pods, and the unacknowledged reports of each.
 
 Kubernetes shows states and has no acknowledgements. So the book keeps the reports of a pod in their order until each is
-acknowledged, even if the pod is gone by then. No threads and no requests here.
+acknowledged, even if the pod is gone by then. The module has no threads and no requests.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class OwnPod:
     uid: str
     node: str
     host_id: str
-    pod: Json  # the newest; empty for one that the apiserver did not take
+    pod: Json  # the newest object; empty for a pod that the apiserver rejected
     reports: deque[PodReport] = field(default_factory=deque)  # unacknowledged; the first one is delivered
-    last: str = _WAITING  # state, health and wait that were noted last
-    refused_s: float = 0.0  # since when a registry has refused an image of it; 0: none has
+    last: str = _WAITING  # state, health and wait of the last report
+    refused_s: float = 0.0  # since when a registry has refused an image of it, 0 = none has
     has_run: bool = False
-    has_ended: bool = False  # its end is noted
+    has_ended: bool = False  # its end is reported
     is_stored: bool = False  # its end is acknowledged
-    is_gone: bool = False  # there is no such object any more
+    is_gone: bool = False  # the object no longer exists
     is_kill_asked: bool = False
 
     @property
@@ -52,7 +52,7 @@ class OwnPod:
 
     @property
     def is_leaving(self) -> bool:
-        """Its deletion has begun."""
+        """Returns whether its deletion has started."""
         return bool(self.pod) and "deletionTimestamp" in self.pod["metadata"]
 
 
@@ -60,24 +60,24 @@ class Stored(NamedTuple):
     """A pod whose end is acknowledged."""
 
     pod: OwnPod
-    ended_s: float  # since the epoch; 0: unknown
+    ended_s: float  # since the epoch, 0 = unknown
 
 
 class PodBook:
-    """Not safe for threads: its owner has a lock, and delivers the reports that methods return."""
+    """The pods. Not thread-safe: its owner has a lock, and delivers the reports that methods return."""
 
     def __init__(self) -> None:
         self.pods: dict[str, OwnPod] = {}
         self._on_node: dict[str, set[str]] = {}
         self._unacknowledged: dict[str, None] = {}  # pods with unacknowledged reports, the oldest first
         self._waiting: dict[str, None] = {}  # pods that wait for their containers
-        self._kills: set[str] = set()  # pods that are to end, and have not been seen yet
+        self._kills: set[str] = set()  # pods to be killed that have not been seen yet
 
-    # What the watch shows.
+    # Events of the watch.
 
     def seen(self, pod: Json, host_id: str, is_deleted: bool = False, is_listed: bool = False) -> PodReport | None:
-        """``is_listed``: it was in this state before the watch began. A predecessor may have reported its start, so of
-        a pod that has ended only the end is reported."""
+        """Records a watched state. ``is_listed``: the pod was in this state before the watch started. A predecessor may
+        have reported its start, so for a pod that has ended only the end is reported."""
         meta, node = pod["metadata"], pod.get("spec", {}).get("nodeName", "")
         name, uid = meta["name"], meta["uid"]
         own = self.pods.get(name)
@@ -97,7 +97,7 @@ class PodBook:
             return None
         report = report_of(pod, own.is_gone, own.is_kill_asked, own.host_id)
         *_, state = report.token
-        if state == _WAITING or own.last.startswith(state):  # it says no more than the last one
+        if state == _WAITING or own.last.startswith(state):  # no change since the last report
             return None
         own.last = state
         if report.state_text in _ENDS and not own.has_run and (began_ns := _began_ns(pod)):
@@ -107,31 +107,31 @@ class PodBook:
         return self._note(own, report)
 
     def keep(self, there: Collection[str]) -> list[PodReport]:
-        """All that are not among these are gone."""
+        """Records all other pods as gone."""
         gone = [own for own in self.pods.values() if own.pod and own.name not in there]
         return [report for own in gone if (report := self.seen(own.pod, own.host_id, is_deleted=True))]
 
     def end(self, name: str, state: PodState, cause: Cause, reason: str, message: str, now_ns: int) -> PodReport | None:
-        """Reports an end that its object does not show."""
+        """Reports an end that the object does not show."""
         own = self.pods.get(name)
         if own is None or own.has_ended:
             return None
         return self._note(own, _report(own, state, now_ns, reason, message, cause))
 
     def refused(self, pod_id: PodId, node: str, host_id: str, message: str, now_ns: int) -> PodReport | None:
-        """The apiserver does not take it, now or later."""
+        """Reports a pod that the apiserver rejects permanently."""
         own = self._put(OwnPod(str(pod_id), "", node, host_id, {}, is_gone=True))
         return self.end(own.name, PodState.FAILED, Cause.INVALID, "Invalid", message, now_ns)
 
     def stuck(self, now_s: float, image_timeout_s: float) -> list[PodReport]:
-        """Ends of pods whose containers cannot be started."""
+        """Returns reports of the ends of pods whose containers cannot start."""
         found = []
         for name in list(self._waiting):
             own = self.pods[name]
             if own.has_ended:
                 del self._waiting[name]
                 continue
-            if own.last == _WAITING:  # it is being started: no container of it has told a wait that may not end
+            if own.last == _WAITING:  # being started: no container has reported a wait that may be endless
                 continue
             own.refused_s = refused_since(own.pod, own.refused_s, now_s)
             report = stuck(own.pod, now_s, image_timeout_s, own.host_id, own.refused_s)
@@ -140,12 +140,12 @@ class PodBook:
         return found
 
     def waiting(self, since_s: float) -> list[OwnPod]:
-        """Those that have waited for their containers since then, or for longer."""
+        """Returns the pods that have waited for their containers since then, or for longer."""
         own = (self.pods[name] for name in self._waiting)
         return [one for one in own if not one.has_ended and not one.is_leaving and 0 < _taken_on_s(one.pod) <= since_s]
 
     def kill_asked(self, name: str) -> None:
-        """It is remembered for a pod that has not been seen yet, until ``forget_kill``."""
+        """Records a kill, for a pod that has not been seen yet until ``forget_kill``."""
         if (own := self.pods.get(name)) is not None:
             own.is_kill_asked = True
         else:
@@ -157,7 +157,7 @@ class PodBook:
     # Reports.
 
     def _note(self, own: OwnPod, report: PodReport) -> PodReport | None:
-        """Returns the report if none is unacknowledged before it."""
+        """Queues a report; returns it if no earlier one is unacknowledged."""
         own.reports.append(report)
         own.has_run |= report.state_text == PodState.RUNNING.value
         own.has_ended |= report.state_text in _ENDS
@@ -165,7 +165,7 @@ class PodBook:
         return report if len(own.reports) == 1 else None
 
     def acknowledged(self, token: tuple[str, ...]) -> tuple[PodReport | None, Stored | None]:
-        """The report that comes next, or the pod whose end this was."""
+        """Acknowledges a report; returns the next one, or the pod whose end was acknowledged."""
         own = self.pods.get(token[1])
         if own is None or not own.reports or own.reports[0].token != token:
             return None, None
@@ -183,23 +183,23 @@ class PodBook:
         return [self.pods[name].reports[0] for name in self._unacknowledged]
 
     def answer(self, name: str) -> PodReport | None:
-        """To reconciliation; None for a pod that is not known."""
+        """Returns the answer to reconciliation; None for an unknown pod."""
         own = self.pods.get(name)
         if own is None:
             return None
-        if own.reports:  # what follows it comes after its acknowledgement
+        if own.reports:  # later reports follow its acknowledgement
             first = own.reports[0]
             return PodReport(first.pod, first.state_text, first.read, is_answer=True)
         report = report_of(own.pod, own.is_gone, own.is_kill_asked, own.host_id)
         return PodReport(report.pod, report.state_text, report.read, is_answer=True)
 
-    # Which there are.
+    # Queries.
 
     def on_node(self, node: str) -> list[OwnPod]:
         return [self.pods[name] for name in sorted(self._on_node.get(node, ()))]
 
     def nodes(self) -> Iterator[str]:
-        """Those with pods of ours."""
+        """Yields the nodes with Peloton's pods."""
         return iter(list(self._on_node))
 
     def _put(self, own: OwnPod) -> OwnPod:
@@ -225,13 +225,13 @@ class PodBook:
 
 
 def _taken_on_s(pod: Json) -> float:
-    """By its kubelet, since the epoch; 0: not yet."""
+    """Returns when its kubelet accepted the pod, since the epoch; 0: not yet."""
     text = pod.get("status", {}).get("startTime")
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _began_ns(pod: Json) -> int:
-    """When the first of its containers that have ended had started; 0: none had."""
+    """Returns when the first of its ended containers had started; 0: none had."""
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     ended = (entry.get("state", {}).get("terminated") or {} for entry in statuses)
     texts = [text for each in ended if (text := each.get("startedAt") or "") and not text.startswith("1970-01-01")]
@@ -239,7 +239,7 @@ def _began_ns(pod: Json) -> int:
 
 
 def _running(own: OwnPod, began_ns: int) -> PodReport:
-    """It ran, and had ended when it was seen."""
+    """Returns a report that the pod was running, for a pod that had ended when it was seen."""
     return _report(own, PodState.RUNNING, began_ns, "", "", Cause.NO_ENDING)
 
 

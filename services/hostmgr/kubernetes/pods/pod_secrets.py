@@ -1,7 +1,7 @@
-"""Secrets of jobs as Secrets of Kubernetes: there before the pods that have them, gone soon after.
+"""Secrets of jobs as Kubernetes Secrets: created before the pods that use them, deleted soon after.
 
-Its name says which data a Secret has, and it is never changed. The pods that live show which of them are in use, so
-nothing about it is stored; a successor lists what is there.
+The name of a Secret identifies its data, and it is never changed. The live pods show which Secrets are in use, so
+nothing is stored about them; a new leader lists the existing ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 log = logging.getLogger(__name__)
 
 UNUSED_S, UNSEEN_S = 15.0, 120.0
-"""A Secret goes when no pod has had it for so long; longer after a launch of which no pod has been seen yet."""
+"""Seconds after which an unused Secret is deleted; longer after a launch without an observed pod."""
 SWEEP_S = 5.0
 JOB_LABEL, CLUSTER_LABEL, OURS_LABEL = "peloton.io/job", "peloton.io/cluster", "peloton.io/secret"
 
@@ -39,11 +39,12 @@ JOB_LABEL, CLUSTER_LABEL, OURS_LABEL = "peloton.io/job", "peloton.io/cluster", "
 class _Known:
     job_id: str
     used_s: float
-    is_seen: bool = False  # there was news of a pod that has it since the last launch
+    is_seen: bool = False  # an event of a pod with it arrived since the last launch
 
 
 class PodSecrets:
-    """Any thread calls. One lock, also while the apiserver is asked: what is deleted is not counted on meanwhile."""
+    """Secrets of one cluster. Any thread may call. One lock is held during requests as well, so that no launch relies
+    on a Secret that is being deleted."""
 
     def __init__(
         self,
@@ -60,7 +61,8 @@ class PodSecrets:
         self._swept_s = 0.0
 
     def make(self, launches: Sequence[HostLaunch]) -> tuple[Sequence[HostLaunch], list[tuple[PodId, str]]]:
-        """The launches without the pods whose Secrets could not be made, and those pods with the reason."""
+        """Creates Secrets. Returns the launches without the pods whose Secrets failed, and those pods with the
+        reason."""
         wanted = {
             secret_name(self._cluster, secret): (pod.template.job.job_id, secret)
             for each in launches
@@ -85,7 +87,7 @@ class PodSecrets:
         return kept, failed
 
     def _create(self, wanted: Mapping[str, tuple[str, Secret]]) -> dict[str, str]:
-        """Why it failed, by the names of those that are not there."""
+        """Creates Secrets; returns the failures by name."""
         now_s = time.monotonic()
         requests = [Request("POST", self._path, self._body(name, *one)) for name, one in wanted.items()]
         refusals: dict[str, str] = {}
@@ -111,7 +113,7 @@ class PodSecrets:
         )
 
     def tend(self) -> None:
-        """Deletes what no live pod has. The pods must be known. Raises OSError."""
+        """Deletes Secrets that no live pod uses. The pods must be known. Raises OSError."""
         now_s = time.monotonic()
         with self._lock:
             if now_s - self._swept_s < SWEEP_S:
@@ -137,7 +139,7 @@ class PodSecrets:
                     del self._known[name]
 
     def _list(self, now_s: float) -> None:
-        """Those that a predecessor has made."""
+        """Reads the Secrets that a predecessor has created."""
         selector = quote(f"{OURS_LABEL},{CLUSTER_LABEL}={self._cluster}")
         answer = self._api.ask(Request("GET", f"{self._path}?labelSelector={selector}"))
         if answer.status == HTTPStatus.FORBIDDEN:

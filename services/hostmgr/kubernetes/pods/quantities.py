@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them: "500m", "24629300Ki", "1e3", "110". They are exact, and rounded once."""
+"""Amounts in Kubernetes's notation: "500m", "24629300Ki", "1e3", "110". They are exact, and rounded once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 KNOWN_MAX = 10_000
-"""Different texts whose amounts are cached."""
+"""Limit of distinct texts whose amounts are cached."""
 MIB = 2**20
 
 _TEXT = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d{1,3}))?", re.ASCII)
@@ -22,7 +22,7 @@ _UNITS = {
 
 @lru_cache(maxsize=KNOWN_MAX)
 def amount(text: str | int | float) -> Fraction:
-    """Raises ValueError naming the text."""
+    """Returns the exact amount. Raises ValueError naming the text."""
     match = _TEXT.fullmatch(str(text))
     if match is None:
         raise ValueError(f"{text!r} is no amount: want a number with a unit such as m, k, Mi or e3")
@@ -32,14 +32,14 @@ def amount(text: str | int | float) -> Fraction:
 
 
 def milli(amount: Fraction, up: bool) -> int:
-    """Thousandths. ``up``: requests round up, so that a pod gets what it asked for; capacities round down."""
-    return _whole(amount * 1000, up)
+    """Returns thousandths. ``up``: requests round up, so that a pod receives its request; capacities round down."""
+    return _round(amount * 1000, up)
 
 
 def mib(amount: Fraction, up: bool) -> int:
-    """Of an amount of bytes."""
-    return _whole(amount / MIB, up)
+    """Returns MiB of an amount of bytes."""
+    return _round(amount / MIB, up)
 
 
-def _whole(value: Fraction, up: bool) -> int:
+def _round(value: Fraction, up: bool) -> int:
     return -(-value.numerator // value.denominator) if up else value.numerator // value.denominator

@@ -1,5 +1,6 @@
-"""The reasons that Kubernetes 1.36 gives for the end of a pod, and for pods that it does not take or cannot start, as
-our causes. Who answers for a cause, and whether the pod runs again, is in ``peloton/lifecycle/endings.py``."""
+"""The reasons that Kubernetes 1.36 gives for the end of a pod, for rejected pods and for pods that cannot start, mapped
+to causes. ``peloton/lifecycle/endings.py`` decides which party is responsible for a cause, and whether the pod runs
+again."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from peloton.model.pod import Cause
 
 OOM_KILLED = "OOMKilled"
 OUT_OF = "OutOf"
-"""Begins the reason of a pod whose node lacks something: OutOfcpu, OutOfmemory, OutOfpods, OutOfnvidia.com/gpu."""
+"""Prefix of the reason of a pod whose node lacks a resource: OutOfcpu, OutOfmemory, OutOfpods, OutOfnvidia.com/gpu."""
 
 CONTAINER_CAUSES: dict[str, Cause] = {
     "Completed": Cause.PROGRAM,
@@ -23,7 +24,7 @@ CONTAINER_CAUSES: dict[str, Cause] = {
     "ContainerCannotRun": Cause.CONTAINER,
     "ContainerStatusUnknown": Cause.EXECUTOR,  # the kubelet found no trace of it any more
 }
-"""By the reason of a container that has terminated."""
+"""Causes by the reason of a terminated container."""
 
 POD_CAUSES: dict[str, Cause] = {
     "DeadlineExceeded": Cause.TIME,
@@ -31,7 +32,7 @@ POD_CAUSES: dict[str, Cause] = {
     "Preempting": Cause.PREEMPTED,
     "Terminated": Cause.HOST_DRAINED,
     "Shutdown": Cause.HOST_DRAINED,
-    # A kubelet's refusals: what fitted when the pod was placed does not fit any more.
+    # Rejections by a kubelet: the pod fitted when it was placed, and no longer does.
     "NodeAffinity": Cause.ROOM_GONE,
     "NodeName": Cause.ROOM_GONE,
     "NodePorts": Cause.ROOM_GONE,
@@ -42,10 +43,10 @@ POD_CAUSES: dict[str, Cause] = {
     "UnexpectedAdmissionError": Cause.ROOM_GONE,
     "VolumeAttachmentLimitExceeded": Cause.ROOM_GONE,
 }
-"""By the reason of the pod itself, which it has when a container's would not say all."""
+"""Causes by the reason of the pod itself, which it has when the reason of a container would be incomplete."""
 
 OWN_USE = ("ephemeral local storage", "local ephemeral storage", "EmptyDir volume")
-"""In messages of evictions of pods that used more of their disk than they may."""
+"""Texts in eviction messages of pods that exceeded their disk limit."""
 
 DISRUPTIONS: dict[str, Cause] = {
     "EvictionByEvictionAPI": Cause.HOST_DRAINED,
@@ -54,30 +55,30 @@ DISRUPTIONS: dict[str, Cause] = {
     "PreemptionByScheduler": Cause.PREEMPTED,
     "TerminationByKubelet": Cause.PREEMPTED,
 }
-"""By the reason of the condition DisruptionTarget."""
+"""Causes by the reason of the condition DisruptionTarget."""
 
 
 INVALID_IMAGE_NAME = "InvalidImageName"
 PULL_BACK_OFF = "ImagePullBackOff"
 PULL_REFUSED_S = 120.0
-"""A registry that refuses an image for so long, over about four pulls, refuses it for ever: it was not pushed a moment
-ago. Failures that may pass have the time-out for images."""
+"""Seconds after which a refusal by a registry, over about four pulls, is permanent: the image was not pushed just
+before. Failures that may pass have the timeout for images."""
 
 
 class Pull(Enum):
     """The state of a pull that a container waits for."""
 
-    NONE = ""  # it waits for something else
-    FAILING = "pull fails"  # the registry cannot be reached, or is too busy
-    REFUSED = "pull refused"  # the registry has no such image, or does not give it to us
-    UNTOLD = "pull"  # a back-off of which the kubelet does not say the cause; the start of the others
+    NONE = ""  # it waits for something other than a pull
+    FAILING = "pull fails"  # the registry cannot be reached, or is overloaded
+    REFUSED = "pull refused"  # the registry has no such image, or denies access to it
+    UNTOLD = "pull"  # a back-off without a cause from the kubelet; the first state of the others
 
 
 _BACK_OFF = re.compile(
     r'Back-off pulling image "[^"]*"(?:: (?:ErrImagePull|RegistryUnavailable): (?P<why>.*))?', re.DOTALL
 )
 _LATER = re.compile(r"toomanyrequests|: (?:429|5\d\d) |i/o timeout|no such host|connection refused", re.IGNORECASE)
-"""In messages of containerd and CRI-O about pulls that may succeed later, whatever else they say."""
+"""Patterns in messages of containerd and CRI-O about pulls that may succeed later, whatever the rest of the message."""
 _REFUSED = re.compile(
     r": not found\b|: 40[134] |pull access denied|insufficient_scope|authorization failed|manifest unknown"
     r"|\bunauthorized: |\bdenied: |access to the resource is denied|authentication required|no basic auth credentials",
@@ -88,7 +89,7 @@ _PULLS = frozenset(("ErrImagePull", PULL_BACK_OFF, "RegistryUnavailable"))
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a pod may wait for a reason: the time-out for images, or ``at_most_s`` if that is less."""
+    """The maximum wait of a pod for a reason: the timeout for images, or ``at_most_s`` if that is less."""
 
     at_most_s: float = float("inf")
 
@@ -104,16 +105,17 @@ PATIENCE: dict[str, Patience] = {
     "ImagePullBackOff": Patience(),
     "RegistryUnavailable": Patience(),
     "SignatureValidationFailed": Patience(),
-    "CreateContainerConfigError": Patience(60.0),  # a Secret that is not there
+    "CreateContainerConfigError": Patience(60.0),  # a missing Secret
     "CreateContainerError": Patience(60.0),
     "CreatePodSandboxError": Patience(),
     "RunContainerError": Patience(60.0),
     "PreCreateHookError": Patience(60.0),
     "PreStartHookError": Patience(60.0),
 }
-"""By the reason of a container that waits. Others (ContainerCreating, PodInitializing) say that it is being started."""
+"""Maximum waits by the reason of a waiting container. Other reasons (ContainerCreating, PodInitializing) mean that it
+is starting."""
 SHOWN = PATIENCE.keys() | {"CrashLoopBackOff"}
-"""Reasons of waits that become the pod's own; the last one is that of a sidecar, which may wait for any time."""
+"""Reasons of waits that are shown as the pod's; the last one is a sidecar's, which may wait indefinitely."""
 
 
 def pull_of(reason: str, message: str) -> Pull:
@@ -126,7 +128,7 @@ def pull_of(reason: str, message: str) -> Pull:
 
 
 def wait_text(reason: str, message: str) -> str:
-    """The message of a wait; a back-off has that of the pull before it."""
+    """Returns the message of a wait; a back-off has the message of the pull before it."""
     back_off = _BACK_OFF.fullmatch(message) if reason == PULL_BACK_OFF else None
     return (back_off and back_off["why"]) or message or reason
 
@@ -138,16 +140,16 @@ _INVALID = (
     HTTPStatus.UNPROCESSABLE_ENTITY,
 )
 _QUOTA = re.compile(r"(?<![\w-])quota(?![\w-])")
-"""The word, and not a part of a name: webhooks refuse for quotas, too."""
+"""The word itself, not a part of a name: webhooks also reject for quotas."""
 
 
 def container_cause(reason: str) -> Cause:
-    """Reasons of a later Kubernetes count as none."""
+    """Returns the cause; an unknown reason, as of a later Kubernetes, counts as no reason."""
     return CONTAINER_CAUSES.get(reason, Cause.PROGRAM)
 
 
 def pod_cause(reason: str, message: str) -> Cause | None:
-    """None: the reason is that of a container."""
+    """Returns the cause; None when the reason is a container's."""
     if reason.startswith(OUT_OF):
         return Cause.ROOM_GONE
     if reason == "Evicted" and any(text in message for text in OWN_USE):
@@ -156,6 +158,6 @@ def pod_cause(reason: str, message: str) -> Cause | None:
 
 
 def refusal_cause(http_status: int, message: str) -> Cause:
-    """Of an apiserver that does not take a pod. What a quota forbids now may be allowed later."""
+    """Returns the cause of an apiserver's rejection of a pod. A pod that a quota forbids now may be allowed later."""
     is_invalid = http_status in _INVALID and not _QUOTA.search(message)
     return Cause.INVALID if is_invalid else Cause.ROOM_GONE

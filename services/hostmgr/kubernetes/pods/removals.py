@@ -1,6 +1,6 @@
 """Pods whose end is stored, until they are deleted: their output can be read meanwhile.
 
-Nothing of this is stored. A successor sees the same pods again, reports their ends again, and counts from their ends.
+The state is in memory only. A new leader sees the same pods, reports their ends again, and counts from their ends.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import orjson
 from services.hostmgr.kubernetes.apiserver.wire import Request
 
 BATCH_MAX = 1_000
-"""Deletions at a time."""
+"""Limit of deletions at a time."""
 KEPT_MAX = 10_000
-"""Ended pods that are kept: Kubernetes itself deletes the oldest beyond 12,500."""
+"""Limit of ended pods that are kept: Kubernetes itself deletes the oldest beyond 12,500."""
 
 
 class Removal(NamedTuple):
     due_s: float  # since the epoch
     name: str
     uid: str
-    is_forced: bool = False  # nobody on its node can confirm that it has ended
+    is_forced: bool = False  # its node cannot confirm that it has ended
 
 
 class Removals:
-    """Not safe for threads: its owner has a lock."""
+    """Pods to delete. Not thread-safe: its owner has a lock."""
 
     def __init__(self) -> None:
         self._heap: list[Removal] = []
@@ -35,7 +35,7 @@ class Removals:
         heapq.heappush(self._heap, removal)
 
     def take(self, now_s: float) -> list[Removal]:
-        """Those that are due, or too many, the oldest first."""
+        """Returns the removals that are due or exceed the limit, the oldest first."""
         taken: list[Removal] = []
         while self._heap and len(taken) < BATCH_MAX:
             if self._heap[0].due_s > now_s and len(self._heap) <= KEPT_MAX:
@@ -50,7 +50,7 @@ class Removals:
 
 
 def delete_request(namespace: str, name: str, uid: str = "", is_forced: bool = False) -> Request:
-    """With the grace of the pod, unless it is forced."""
+    """Returns a deletion with the pod's grace period, unless it is forced."""
     options: dict[str, object] = {"kind": "DeleteOptions", "apiVersion": "v1"}
     if uid:
         options["preconditions"] = {"uid": uid}

@@ -1,7 +1,7 @@
-"""Pods as Kubernetes shows them, in our words. What a pod is comes from its object alone: there are no steps to follow.
+"""Kubernetes pods in Peloton's terms. The object alone determines the state: there are no steps to follow.
 
-A pod that is to be deleted has a ``deletionTimestamp``, the time of the request plus the grace: what ended before the
-request ended by itself.
+A pod that is being deleted has a ``deletionTimestamp``, the time of the request plus the grace period: a container that
+ended before the request ended by itself.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from services.hostmgr.kubernetes.pods.reasons import (
 
 FORCED = "the pod was deleted without its end being known"
 MESSAGE_MAX = 1_000
-"""Characters of a message of Kubernetes that are kept."""
+"""Limit in characters of a message of Kubernetes that is kept."""
 GPU = "nvidia.com/gpu"
 REVOCABLE_CPU = "peloton.io/revocable-cpu"
-"""Annotation: the cpu of a pod that borrows it, and requests none."""
+"""Annotation with the cpu of a pod that borrows cpu and requests none."""
 _NO_TIME = "1970-01-01T00:00:00Z"
 _MORE_THAN_CONTAINERS = frozenset(("initContainers", "overhead", "resources"))
-"""What of a pod takes more of its node than its containers do."""
+"""Fields of a pod with which it takes more of its node than its containers do."""
 
 
 def report_of(pod: Json, deleted: bool, kill_asked: bool, host_id: str = "") -> PodReport:
-    """``deleted``: the object is gone, and this was its last state. ``kill_asked``: we wanted its end. ``host_id``: of
-    its node, to be stored with it."""
+    """Returns the report of a pod. ``deleted``: the object is gone, and this was its last state. ``kill_asked``:
+    Peloton requested its end. ``host_id`` of its node is stored with it."""
     meta = pod["metadata"]
     state, _ = _state(pod, deleted, kill_asked)
     steps = "" if state is PodState.LAUNCHED else f"{_health(pod)}{_steps(pod)}"
@@ -57,8 +57,8 @@ def report_of(pod: Json, deleted: bool, kill_asked: bool, host_id: str = "") -> 
 def stuck(
     pod: Json, now_s: float, image_timeout_s: float, host_id: str = "", refused_s: float = 0.0
 ) -> PodReport | None:
-    """The end of a pod whose containers have waited for longer than their reason allows; None: it may wait on. The
-    driver has to delete it, which it would have to do anyway once the end is stored. ``refused_s``: since when a
+    """Returns the end of a pod whose containers have waited for longer than their reason allows; None if it may wait
+    further. The driver must delete the pod, as it must for any stored end. ``refused_s`` is the time since when a
     registry has refused an image of it; 0: none has."""
     if phase(pod) != "Pending" or not (began := pod.get("status", {}).get("startTime")):
         return None
@@ -83,7 +83,8 @@ def stuck(
 
 
 def refused_since(pod: Json, before_s: float, now_s: float) -> float:
-    """Since when a registry has refused an image of the pod, and 0 if none does; ``before_s`` is the last answer."""
+    """Returns since when a registry has refused an image of the pod, 0 if none does; ``before_s`` is the previous
+    result."""
     pulls = {pull_of(waiting.get("reason", ""), waiting.get("message", "")) for _, waiting in _waiting(pod)}
     if Pull.REFUSED in pulls:
         return before_s or now_s
@@ -95,12 +96,13 @@ def phase(pod: Json) -> str:
 
 
 def is_over(pod: Json) -> bool:
-    """All of it has ended: it takes nothing of its node."""
+    """Returns whether the whole pod has ended, and takes no resources of its node."""
     return phase(pod) in ("Succeeded", "Failed")
 
 
 def occupied(pod: Json) -> Resources:
-    """Of its node, by its requests: its containers and sidecars, or an init container with the sidecars before it."""
+    """Returns the requested resources of its node: of its containers and sidecars, or of an init container with the
+    sidecars before it."""
     spec = pod.get("spec", {})
     if len(spec.get("containers", ())) == 1 and spec.keys().isdisjoint(_MORE_THAN_CONTAINERS):
         return _requests(spec["containers"][0])
@@ -112,13 +114,13 @@ def occupied(pod: Json) -> Resources:
             beside += own
             own = Resources()
         total = Resources(*map(max, total, beside + own))
-    whole = _requests(spec)  # of the pod as a whole, where it says so
+    whole = _requests(spec)  # of the pod as a whole, if set
     total = Resources(*(own or found for own, found in zip(whole, map(max, total, main + beside), strict=True)))
     return total + _amounts(spec.get("overhead", {}))
 
 
 def revocable_cpu_milli(pod: Json) -> int:
-    """Which it borrows of what others request and do not use; none by an annotation that is no amount."""
+    """Returns the cpu that the pod borrows of other pods' unused requests; none if the annotation is malformed."""
     text = pod["metadata"].get("annotations", {}).get(REVOCABLE_CPU, "")
     with suppress(ValueError):
         return max(milli(amount(text), up=True), 0) if text else 0
@@ -126,7 +128,7 @@ def revocable_cpu_milli(pod: Json) -> int:
 
 
 def ports(pod: Json) -> frozenset[int]:
-    """Of its node, that it takes."""
+    """Returns the ports of its node that the pod takes."""
     spec = pod.get("spec", {})
     sidecars = filter(_is_sidecar, spec.get("initContainers", ()))
     return frozenset(
@@ -141,12 +143,12 @@ def ports(pod: Json) -> frozenset[int]:
 
 
 def _is_sidecar(init_container: Json) -> bool:
-    """It runs on beside those that follow."""
+    """Returns whether it keeps running alongside later containers."""
     return bool(init_container.get("restartPolicy") == "Always")
 
 
 def _requests(container: Json) -> Resources:
-    """A limit without a request is a request, too."""
+    """Returns the requests; a limit without a request is also a request."""
     asked = container.get("resources") or {}
     return _amounts({**asked.get("limits", {}), **asked.get("requests", {})})
 
@@ -157,7 +159,7 @@ def _amounts(texts: Json) -> Resources:
 
 @lru_cache(maxsize=KNOWN_MAX)
 def _resources(cpu: str, memory: str, disk: str, gpu: str) -> Resources:
-    """Pods of one kind ask for the same, and each comes with every change of its status."""
+    """Returns a cached value: pods of one kind have equal requests, repeated in every change of their status."""
     return Resources(
         milli(amount(cpu), up=True),
         mib(amount(memory), up=True),
@@ -171,7 +173,7 @@ def _resources(cpu: str, memory: str, disk: str, gpu: str) -> Resources:
 
 @lru_cache(maxsize=KNOWN_MAX)
 def pod_id_of(name: str) -> PodId | None:
-    """None for a name that is no id of a run."""
+    """Returns None for a name that is no id of a run."""
     try:
         pod_id = PodId.parse(name)
         parse_job_id(pod_id.job_id)
@@ -181,7 +183,7 @@ def pod_id_of(name: str) -> PodId | None:
 
 
 def _state(pod: Json, deleted: bool, kill_asked: bool) -> tuple[PodState, Cause]:
-    """Its state, and of an end its cause."""
+    """Returns the state, and the cause of an end."""
     if is_over(pod):
         return _end(pod, kill_asked)
     if deleted:
@@ -192,7 +194,7 @@ def _state(pod: Json, deleted: bool, kill_asked: bool) -> tuple[PodState, Cause]
 
 
 def _end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
-    """Of a pod whose containers have ended, or that its node refused."""
+    """Returns the end of a pod whose containers have ended, or that its node rejected."""
     status = pod["status"]
     own = pod_cause(status.get("reason", ""), status.get("message", ""))
     if own is Cause.ROOM_GONE and not _has_begun(pod):
@@ -213,7 +215,7 @@ def _end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
 
 
 def _forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
-    """Of a pod that was deleted before its containers were seen to end."""
+    """Returns the end of a pod that was deleted before its containers were seen to end."""
     if kill_asked:
         return PodState.KILLED, Cause.PROGRAM
     why = _disruption(pod)
@@ -225,8 +227,9 @@ def _forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
 
 
 def _ended_by_itself(pod: Json) -> bool:
-    """Its containers had ended before its deletion was requested. Times are in whole seconds, and the kubelet replaces
-    the time of the request when all has ended. In doubt they had not ended, so that no unfinished work counts."""
+    """Returns whether its containers ended before its deletion was requested. Times are in whole seconds, and the
+    kubelet replaces the time of the request when all containers have ended. In doubt the answer is no, so that no
+    unfinished work counts."""
     meta = pod["metadata"]
     if not (text := meta.get("deletionTimestamp")):
         return _disruption(pod) is None
@@ -254,7 +257,7 @@ def _condition(pod: Json, kind: str) -> Json:
 
 
 def _statuses(pod: Json) -> Iterator[tuple[str, Json]]:
-    """Of all its containers, those that initialise it first."""
+    """Yields the states of all its containers, init containers first."""
     status = pod.get("status", {})
     for kind in ("initContainerStatuses", "containerStatuses"):
         for each in status.get(kind) or ():
@@ -270,7 +273,7 @@ def _terminated(pod: Json) -> list[tuple[str, Json]]:
 
 
 def _has_begun(pod: Json) -> bool:
-    """Something of it has run, or may have."""
+    """Returns whether a container has run, or may have."""
     return phase(pod) == "Running" or any(
         "running" in state or state.get("terminated", {}).get("startedAt", _NO_TIME) != _NO_TIME
         for _, state in _statuses(pod)
@@ -278,14 +281,14 @@ def _has_begun(pod: Json) -> bool:
 
 
 def _guilty(pod: Json) -> tuple[str, Json] | None:
-    """The container whose failure was the first; sidecars are ended when all has, and do not decide how."""
+    """Returns the container that failed first; sidecars are ended after all others, and do not decide the end."""
     sidecars = {each["name"] for each in filter(_is_sidecar, pod.get("spec", {}).get("initContainers") or ())}
     failed = [(name, ended) for name, ended in _terminated(pod) if ended.get("exitCode")]
     return min(failed, key=lambda each: (each[0] in sidecars, each[1].get("finishedAt") or ""), default=None)
 
 
 def _health(pod: Json) -> str:
-    """``+`` ready, ``-`` not ready any more; empty when nothing is checked, or nothing is known yet."""
+    """Returns ``+`` for ready, ``-`` for no longer ready; empty without checks, or while the result is unknown."""
     containers: list[Json] = pod.get("spec", {}).get("containers") or []
     if phase(pod) != "Running" or not any("readinessProbe" in container for container in containers):
         return ""
@@ -293,7 +296,7 @@ def _health(pod: Json) -> str:
     if ready.get("status") == "True":
         return "+"
     starts = [state["running"].get("startedAt", "") for _, state in _statuses(pod) if "running" in state]
-    # Ready is False from the creation on: until the first success of the check that means nothing.
+    # Ready is False from the creation on, which is meaningless until the first success of the check.
     return "-" if starts and ready.get("lastTransitionTime", "") > max(starts) else ""
 
 
@@ -303,14 +306,14 @@ def _has_several(pod: Json) -> bool:
 
 
 def _steps(pod: Json) -> str:
-    """Of several containers, how far each is: the first letters of their states."""
+    """Returns the progress of several containers: the first letters of their states."""
     if not _has_several(pod):
         return ""
     return " " + "".join(next(iter(state), "waiting")[0] for _, state in _statuses(pod))
 
 
 def _containers(pod: Json) -> tuple[ContainerStatus, ...]:
-    """Of a pod that has several."""
+    """Returns the statuses of a pod's containers if it has several."""
     if not _has_several(pod):
         return ()
     inits = {container["name"] for container in pod["spec"].get("initContainers") or ()}
@@ -333,14 +336,15 @@ def _container(name: str, state: Json, is_init: bool) -> ContainerStatus:
 
 
 def _shown_wait(pod: Json) -> tuple[str, Json] | None:
-    """The first container that waits for something that may not come."""
+    """Returns the first container whose wait may be endless."""
     if phase(pod) != "Pending":
         return None
     return next(((name, each) for name, each in _waiting(pod) if each.get("reason") in SHOWN), None)
 
 
 def _wait_news(pod: Json) -> str:
-    """Changes with the container and with the kind of its wait; not with each pull, nor with numbers in messages."""
+    """Returns a text that changes with the container and the kind of its wait, but not with each pull, nor with numbers
+    in messages."""
     if (found := _shown_wait(pod)) is None:
         return ""
     name, waiting = found
@@ -349,7 +353,7 @@ def _wait_news(pod: Json) -> str:
 
 
 def _wait_words(pod: Json) -> tuple[str, str]:
-    """Reason and message of a wait; empty without one."""
+    """Returns reason and message of a wait; empty without one."""
     if (found := _shown_wait(pod)) is None:
         return "", ""
     name, waiting = found
@@ -357,18 +361,18 @@ def _wait_words(pod: Json) -> tuple[str, str]:
     return waiting["reason"], (f"container {name}: {text}" if _has_several(pod) else text)[:MESSAGE_MAX]
 
 
-# -- what is stored ------------------------------------------------------------------------------------------------
+# -- stored statuses -----------------------------------------------------------------------------------------------
 
 
 def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> PodStatus | None:
-    """None for a pod whose name is no id of a run, and for one that is on its way to its begin."""
+    """Returns None for a pod whose name is no id of a run, and for one that has not started yet."""
     state, cause = _state(pod, deleted, kill_asked)
     pod_id = pod_id_of(pod["metadata"]["name"])
     wait, why = _wait_words(pod)
     if pod_id is None or (state is PodState.LAUNCHED and not wait):
         return None
     if cause is not Cause.NO_ENDING:
-        reason, message = _words(pod, state, cause, deleted)
+        reason, message = _end_words(pod, state, cause, deleted)
         return _ended(pod, state, cause, message, reason, host_id, finished_s(pod))
     health = _health(pod)
     return PodStatus(
@@ -397,8 +401,8 @@ def _ended(
     return PodStatus(pod_id, state, ended_ns, host, host_id, message, reason, cause=cause, containers=containers)
 
 
-def _words(pod: Json, state: PodState, cause: Cause, deleted: bool) -> tuple[str, str]:
-    """Reason and message of an end."""
+def _end_words(pod: Json, state: PodState, cause: Cause, deleted: bool) -> tuple[str, str]:
+    """Returns reason and message of an end."""
     status = pod.get("status", {})
     if state is PodState.SUCCEEDED:
         return "", ""
@@ -417,7 +421,7 @@ def _words(pod: Json, state: PodState, cause: Cause, deleted: bool) -> tuple[str
 
 
 def _exit_text(pod: Json, name: str, ended: Json) -> str:
-    """As Mesos words it, from which the exit code and the signal are read."""
+    """Returns the text in Mesos's wording, from which the exit code and the signal are parsed."""
     code = int(ended["exitCode"])
     text = f"Command exited with status {code}"
     if len(list(_statuses(pod))) > 1:
@@ -428,7 +432,7 @@ def _exit_text(pod: Json, name: str, ended: Json) -> str:
         text += f": {ended['message'].strip()}"
     number = int(ended.get("signal") or 0) or (code - 128 if 128 < code <= 128 + 31 else 0)
     killer = signal.strsignal(number) if number else None
-    # Last: what follows the word is the signal's name.
+    # The last part: the text after the word is the signal's name.
     return text[:MESSAGE_MAX] + (f", terminated with signal {killer}" if killer else "")
 
 
@@ -441,14 +445,14 @@ def _started(pod: Json) -> str:
 
 
 def finished_s(pod: Json) -> float:
-    """When the last container ended; 0: unknown."""
+    """Returns when the last container ended; 0: unknown."""
     if not is_over(pod):
         return 0.0
     return max((_seconds(ended.get("finishedAt") or "") for _, ended in _terminated(pod)), default=0.0)
 
 
 def _seconds(text: str) -> float:
-    """Since the epoch; 0 for an empty text."""
+    """Returns seconds since the epoch; 0 for an empty text."""
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 

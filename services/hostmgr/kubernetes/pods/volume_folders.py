@@ -1,8 +1,8 @@
 """Volumes of pods as folders of their nodes.
 
-A node shows which it keeps, see ``node_volumes``: from before the first pod that has the volume until after its folder
-is gone, so that no volume is ever on a node that does not say so. The kubelet makes the folder for that first pod, and
-a pod of ours removes it.
+A node's annotations record its volumes, see ``node_volumes``: from before the first pod with the volume until after its
+folder is deleted, so that no volume is on a node without a record. The kubelet creates the folder for that first pod,
+and a pod of Peloton deletes it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 NOT_KEPT = "nodes of this cluster keep no volumes: PELOTON_KUBERNETES_VOLUMES is not set"
 MOUNT = "/peloton-volumes"
 REMOVAL_S = 600
-"""For which a pod tries to remove a folder, its image included; then another one does."""
+"""Seconds for which a pod tries to delete a folder, including the pull of its image; another pod follows."""
 KEPT_MAX = 500
-"""Annotations that are written in one go when pods have started."""
+"""Limit of annotations that are written per call when pods have started."""
 _AT_ONCE = orjson.dumps({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
 
 
 class VolumeFolders:
-    """Any thread calls."""
+    """Volume folders of all nodes. Any thread may call."""
 
     def __init__(self, api: ApiServer, settings: KubernetesSettings, view: ClusterView) -> None:
         self._api, self._settings, self._view = api, settings, view
@@ -53,15 +53,15 @@ class VolumeFolders:
     # Launches.
 
     def is_new(self, volume: VolumeRecord | None) -> bool:
-        """No pod has been seen to run with it. The lock is held."""
+        """Returns whether no pod has been seen running with the volume. The caller holds the lock."""
         if volume is None:
             return False
         known = self._view.ledger.volume(volume.host, volume.volume_id)
         return known is None or known.stage is Stage.NEW
 
     def reserve(self, pods: Sequence[PodLaunch]) -> tuple[set[PodId], dict[PodId, Verdict]]:
-        """Has the nodes say that they keep the volumes of these pods, where they do not. Returns the pods of which they
-        say so now, and the others with the reason."""
+        """Records the new volumes of these pods on their nodes. Returns the pods with a record now, and the others with
+        the reason."""
         with self._view.lock:
             is_being_made = self._view.ledger.is_being_made
             made = [p for p in pods if p.volume and is_being_made(p.volume.host, p.volume.volume_id)]
@@ -78,8 +78,7 @@ class VolumeFolders:
         return volumes.keys() - unmade, unmade
 
     def give_back(self, volume: VolumeRecord) -> str:
-        """Of a pod that was certainly not created, though its node says already that it keeps the volume. Returns why
-        it may still say so."""
+        """Removes the record of a volume whose pod was certainly not created. Returns why it may still exist."""
         [answer] = self._write([(volume.host, volume.volume_id, None)])
         if why := fault_of(answer, HTTPStatus.NOT_FOUND):
             return why
@@ -90,10 +89,10 @@ class VolumeFolders:
         with self._view.lock:
             self._view.ledger.unmake(volume.host, volume.volume_id)
 
-    # Chores.
+    # Periodic tasks.
 
     def tend(self) -> None:
-        """A volume with which a pod has started is kept from then on: no later pod gets an empty folder. Raises
+        """Marks volumes with which a pod has started as kept, so that no later pod gets an empty folder. Raises
         OSError."""
         with self._view.lock:
             begun, due = self._view.volumes_begun, []
@@ -109,7 +108,7 @@ class VolumeFolders:
                 raise OSError(f"volume {volume_id}: {why}")
 
     def _write(self, changes: Sequence[tuple[str, str, NodeVolume | None]]) -> list[Answer | OSError]:
-        """Node, id and volume of each."""
+        """Writes annotations: node, id and volume of each."""
         requests = []
         for node, volume_id, volume in changes:
             patch: Json = {"metadata": {"annotations": annotated(volume_id, volume)}}
@@ -119,8 +118,8 @@ class VolumeFolders:
     # Deletion.
 
     def destroy(self, volume: VolumeRecord) -> None:
-        """One step of it, and to be repeated while the node shows the volume: it is marked, a pod removes its folder,
-        and then the mark goes. Raises OSError."""
+        """Runs one step of the deletion, repeated while the node shows the volume: the volume is marked, a pod deletes
+        its folder, and the mark is removed. Raises OSError."""
         where = (volume.host, volume.volume_id)
         with self._view.lock:
             node, known = self._view.ledger.node(volume.host), self._view.ledger.volume(*where)
@@ -132,17 +131,17 @@ class VolumeFolders:
         if known is None:
             return
         if known.stage is not Stage.GOING:
-            self._must([(*where, known._replace(stage=Stage.GOING))])
+            self._write_or_raise([(*where, known._replace(stage=Stage.GOING))])
         if self._is_removed(volume):
-            self._must([(*where, None)])
+            self._write_or_raise([(*where, None)])
 
-    def _must(self, changes: Sequence[tuple[str, str, NodeVolume | None]]) -> None:
+    def _write_or_raise(self, changes: Sequence[tuple[str, str, NodeVolume | None]]) -> None:
         for (node, volume_id, _), answer in zip(changes, self._write(changes), strict=True):
             if why := fault_of(answer):
                 raise OSError(f"volume {volume_id} on node {node}: {why}")
 
     def _is_removed(self, volume: VolumeRecord) -> bool:
-        """Whether the folder is; else a pod is on its way to remove it."""
+        """Returns whether the folder is deleted; otherwise a pod is about to delete it."""
         name = f"{own_name(self._settings.cluster)}-volume-{volume.volume_id}"
         answer = self._api.ask(Request("GET", f"{self._pods}/{name}"))
         if answer.status == HTTPStatus.NOT_FOUND:
@@ -164,7 +163,7 @@ class VolumeFolders:
         raise OSError(f"pod {name} has not removed the folder: {status.get('reason', '')} {status.get('message', '')}")
 
     def _remover(self, name: str, volume: VolumeRecord) -> bytes:
-        """As root: files on the volume may be anybody's."""
+        """Returns the pod that deletes the folder, as root: files on the volume may belong to any user."""
         settings = self._settings
         container = {
             "name": "remover",
@@ -193,7 +192,7 @@ class VolumeFolders:
 
 
 def staged_request(node: str, volume_id: str, known: NodeVolume, stage: Stage) -> Request:
-    """Refused (422) if the volume is not as we know it any more."""
+    """Returns a patch that is rejected (422) if the volume has changed since ``known``."""
     [key] = annotated(volume_id, known)
     path = f"/metadata/annotations/{key.replace('/', '~1')}"
     patch = [

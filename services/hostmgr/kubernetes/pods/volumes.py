@@ -1,4 +1,4 @@
-"""Volumes of containers as those of a Kubernetes pod."""
+"""Volumes of containers as volumes of a Kubernetes pod."""
 
 from __future__ import annotations
 
@@ -16,50 +16,51 @@ from services.hostmgr.kubernetes.settings import own_name
 _Source = mesos_pb2.Volume.Source
 
 
-SECRET_KEY = "data"  # noqa: S105 - the key in a Secret of ours
+SECRET_KEY = "data"  # noqa: S105 - the key in a Secret of Peloton
 
 
 def secret_name(cluster: str, secret: Secret) -> str:
-    """Of the Secret that has this data for pods of this cluster."""
+    """Returns the name of the Secret with this data for pods of this cluster."""
     return f"{own_name(cluster)}-{secret.secret_id}-{secret.revision}"
 
 
 VOLUME = "peloton.io/volume"
-"""Label of a pod of ours: the id of the volume that it has."""
+"""Label of a pod of Peloton: the id of its volume."""
 OWN_VOLUME = "peloton-volume"
-"""Name of the volume that outlives the pod, among those of the pod."""
+"""Name, within the pod, of the volume that outlives the pod."""
 
 
 def folder_volume(root: str, volume_id: str, is_new: bool) -> Json:
-    """A folder of the node. It is only made while no pod has had it: nothing takes the place of one that is gone."""
+    """Returns a folder of the node. It is created only while no pod has used it, so that a missing folder is not
+    replaced."""
     kind = "DirectoryOrCreate" if is_new else "Directory"
     return {"name": OWN_VOLUME, "hostPath": {"path": f"{root}/{volume_id}", "type": kind}}
 
 
 def volume_id_of(pod: Json) -> str:
-    """Empty: it has none."""
+    """Returns the id of the pod's volume; empty if it has none."""
     return str((pod["metadata"].get("labels") or {}).get(VOLUME, ""))
 
 
 def has_started(pod: Json) -> bool:
-    """A container has run, so all that the pod mounts was there."""
+    """Returns whether a container has run, so that all mounts of the pod existed."""
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     states = [state for one in statuses for state in (one.get("state") or {}, one.get("lastState") or {})]
     return any("running" in state or (state.get("terminated") or {}).get("startedAt") for state in states)
 
 
 class PodVolumes:
-    """Of the kinds that Kubernetes has, see ``mesos_only``. Containers share what is the same."""
+    """Volumes of the kinds that Kubernetes supports, see ``mesos_only``. Containers share equal volumes."""
 
     def __init__(self, cluster: str, secrets: Sequence[Secret], own: VolumeSpec | None = None) -> None:
-        """``secrets``, and the volume that outlives the pod: all containers have them. The latter is not among
-        ``all``: each pod has one of its own."""
+        """``secrets`` and ``own``, the volume that outlives the pod, are mounted in all containers. ``own`` is not in
+        ``all``, as each pod has another one."""
         self._cluster, self._secrets, self._own = cluster, secrets, own
         self.all: list[Json] = []
-        self._names: dict[str, str] = {}  # by what the volume is
+        self._names: dict[str, str] = {}  # by the kind and source of the volume
 
     def mounts_of(self, part: Part) -> list[Json]:
-        """Those of one container."""
+        """Returns the mounts of one container."""
         mounts: list[Json] = []
         for volume in part.container.volumes:
             key, source, place = _source(volume)
@@ -89,12 +90,12 @@ def _mount(name: str, path: str, is_read_only: bool) -> Json:
 
 
 def _source(volume: mesos_pb2.Volume) -> tuple[str, Json, Json]:
-    """Its key among the volumes of the pod, its source, and the rest of its mount."""
+    """Returns its key among the volumes of the pod, its source, and the other fields of its mount."""
     if volume.source.type == _Source.SANDBOX_PATH:
         return f"folder {volume.source.sandbox_path.path}", {"emptyDir": {}}, {}
     if volume.source.type == _Source.SECRET:
         reference = volume.source.secret.reference
-        place = {"subPath": reference.key} if reference.key else {}  # without a key it is a folder of all of them
+        place = {"subPath": reference.key} if reference.key else {}  # without a key all of them are files of a folder
         return f"secret {reference.name}", {"secret": {"secretName": reference.name}}, place
     path = host_path(volume)
     return f"host {path}", {"hostPath": {"path": path}}, {}
